@@ -1047,8 +1047,8 @@ typedef struct rkv_pool_stats {
      */
     uint64_t outside_page_count;
     /**
-     * Pages that retained sequences keep, of all groups that draw from the pool, each counted once;
-     * they are among the cached and the private ones.
+     * Pages that retained sequences keep, of all groups that draw from the pool, each counted
+     * once; they are among the cached and the private ones.
      */
     uint64_t retained_page_count;
 } rkv_pool_stats;
@@ -1090,17 +1090,13 @@ typedef struct rkv_cache_config {
      */
     uint64_t journal_bytes;
     /**
-     * Checkpoints of a STATE group that a path keeps at most, the one that was saved last included,
-     * up to 512. Beside these stay checkpoints where several prompts go on, and those in use.
-     * Others that lie before them go when one is saved (of those that come with one insert, none): with an external pool they are the next
-     * that an eviction takes, else they are free at once. Takes 4 bytes for each page of pool 0 and
-     * STATE group. Default and 0: any number.
+     * Checkpoints of a STATE group that a path keeps at most, the one that was saved last
+     * included, up to 512. Beside these stay checkpoints where several prompts go on, and those in
+     * use. Others that lie before them go when one is saved (of those that come with one insert,
+     * none): with an external pool they are the next that an eviction takes, else they are free at
+     * once. Takes 4 bytes for each page of pool 0 and STATE group. Default and 0: any number.
      */
-    uint32_t checkpoint_limit;
-    /**
-     * Zero.
-     */
-    uint32_t reserved2;
+    uint64_t checkpoint_limit;
 } rkv_cache_config;
 
 /**
@@ -3988,7 +3984,7 @@ enum rkv_status rkv_page_table_allocate_pool_pages(struct rkv_page_table *table,
  * naming the page that is free, cached, mapped, out of range or given twice: then none was freed;
  * RKV_STATUS_POISONED
  * @par Cost
- * O(pages); lock
+ * O(pages); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -4065,7 +4061,7 @@ enum rkv_status rkv_page_table_allocate_pages(struct rkv_page_table *table,
  * naming the page that is free, cached, mapped, out of range or given twice: then none was freed;
  * RKV_STATUS_POISONED
  * @par Cost
- * O(pages); lock
+ * O(pages); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -4214,9 +4210,9 @@ enum rkv_status rkv_cache_config_init(struct rkv_cache_config *config,
  * @param out_cache receives the cache, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
  * page table has a cache; RKV_STATUS_UNSUPPORTED for the block-hash index on a page
- * table with several groups, and for a checkpoint_limit without a STATE group; RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in
- * the process, or those that are gone have used them up; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_POISONED
+ * table with several groups, and for a checkpoint_limit without a STATE group;
+ * RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the process, or those that
+ * are gone have used them up; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(slot_count), with a journal O(page_count) too; lock, for a moment in the end
  * @par Thread safety
@@ -4932,13 +4928,13 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
  * the row for what comes next.
  *
  * A state can't be taken back: with STATE groups the step that computes draft tokens leaves one
- * behind each. Of the tokens since the last publishing, or the last truncation, it writes the state
- * after the first into the first page of the sequence's row in the group, in its place, and the one
- * after each next token into the next page. Truncation then makes the state after position_count
- * the first page of the row, also when every token is kept. position_count is between one and
- * 1 + draft_state_count more than before. What is kept is to be published before the state is
- * saved, or handed on to children. Of tokens that are not computed yet keep the first alone: no
- * state is moved for that.
+ * behind each. Of the tokens since the last publishing, or the last truncation, it writes the
+ * state after the first into the first page of the sequence's row in the group, in its place, and
+ * the one after each next token into the next page. Truncation then makes the state after
+ * position_count the first page of the row, also when every token is kept. position_count is
+ * between one and 1 + draft_state_count more than before. What is kept is to be published before
+ * the state is saved, or handed on to children. Of tokens that are not computed yet keep the first
+ * alone: no state is moved for that.
  *
  * @param cache the cache
  * @param sequence the sequence
@@ -4966,6 +4962,10 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * that. That node may be a longer one in the place of the sequence's earlier node, whose id is
  * stale then: rkv_sequence_publish_result.node is the one to use from now on.
  *
+ * More than 128 new pages may be published in portions, between which waiting threads get in. When
+ * memory runs out after the first, or another thread truncates the sequence meanwhile, what was
+ * published stays: the call succeeds, and shared_page_count says how far it came.
+ *
  * @param cache the cache
  * @param sequence the sequence
  * @param computed_position_count positions whose KV is written, from the beginning; leave out
@@ -4976,7 +4976,7 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * for; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
- * O(new whole pages * page_size + nodes on the path); lock
+ * O(new whole pages * page_size + nodes on the path); lock, in portions
  * @par Thread safety
  * any thread
  */
@@ -5074,7 +5074,8 @@ enum rkv_status rkv_sequence_append_many(struct rkv_cache *cache,
 
 /**
  * Publishes what many sequences have computed: as many calls of rkv_sequence_publish(), in order.
- * One lock as long as nobody waits for it; who waits gets in between two items.
+ * One lock as long as nobody waits for it; who waits gets in between two items, and where
+ * rkv_sequence_publish() lets others in.
  *
  * Each item has a status of its own, and one that fails does not keep the others from being
  * carried out. rkv_last_error_message() is about the last that failed and names it, e.g.
@@ -5323,8 +5324,8 @@ enum rkv_status rkv_sequence_read_group_row(const struct rkv_cache *cache,
                                             size_t *out_count);
 
 /**
- * What the last rkv_sequence_publish() of a sequence did in the groups beside the first, whose pages
- * rkv_sequence_publish_result counts. Of a STATE group nothing is published.
+ * What the last rkv_sequence_publish() of a sequence did in the groups beside the first, whose
+ * pages rkv_sequence_publish_result counts. Of a STATE group nothing is published.
  *
  * @param cache the cache
  * @param sequence the sequence
@@ -5384,8 +5385,8 @@ enum rkv_status rkv_sequence_checkpoint(struct rkv_cache *cache,
  *
  * @param cache the cache
  * @param sequence the sequence
- * @param out_checkpoint_count receives the number of states that it left: 0 when a copy is open, or
- * when what was published last ends inside a page; may be NULL
+ * @param out_checkpoint_count receives the number of states that it left: 0 when a copy is open,
+ * or when what was published last ends inside a page; may be NULL
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED without a STATE group:
  * it is not ended then; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost

@@ -11,7 +11,7 @@ export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 all=(tests memcheck kernels abi docs)
 beside=(faults python net models fuzz lint)
 long=(sanitizers matrix ptx_matrix llama_cpp llama_server transformers vllm router engines
-    python_speed long_model long_simulation soak long_fuzz)
+    python_speed long_model long_simulation long_tiers soak long_fuzz)
 # What nvcc made is the same for every folder that is built in.
 RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
 export RADIXKV_KERNEL_CACHE
@@ -175,6 +175,10 @@ stage_long_simulation() {
         cargo test --locked --test simulation -- --nocapture simulated &&
         RKV_GROUPS_SEED=$(date +%s) RKV_GROUPS_STEPS=8000000 \
             cargo test --locked --test groups -- --nocapture simulation
+}
+
+stage_long_tiers() { # kills, crashes and faults by the hundred
+    RKV_TIER_KILLS=500 RKV_TIER_RUNS=10 cargo test --locked --test tier --test snapshot_tiers
 }
 
 stage_soak() { # the reference engine for five minutes

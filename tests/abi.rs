@@ -85,7 +85,7 @@ layouts! {
     }
     rkv_cache_config 40 {
         struct_size 0, flags 4, index 8, reserved 12, retained_sequence_limit 16,
-        retained_page_limit 20, journal_bytes 24, checkpoint_limit 32, reserved2 36
+        retained_page_limit 20, journal_bytes 24, checkpoint_limit 32
     }
     rkv_namespace 72 { struct_size 0, flags 4, lora_id 8, epoch 16, image_digest 24, salt 40 }
     rkv_page_digest 32 { bytes 0 }

@@ -50,8 +50,9 @@ struct Shared {
 // SAFETY: every call may be made from any thread.
 unsafe impl Sync for Shared {}
 
-// Every block below has this reason: the handles live as long as the object, each pointer comes from
-// a reference or from a slice with its length, and a sequence is used by the thread that began it.
+// Every block below has this reason: the handles live as long as the object, each pointer comes
+// from a reference or from a slice with its length, and a sequence is used by the thread that began
+// it.
 impl Shared {
     fn new() -> Self {
         let group = |kind, pool, window, draft_state_count| rkv_group_config {

@@ -17,7 +17,7 @@ typedef struct rkvgo_cache_stats_made {
 static inline rkvgo_cache_made rkvgo_cache_create(
 	rkv_page_table *table, uint32_t flags, uint32_t index,
 	uint32_t retained_sequence_limit, uint32_t retained_page_limit, uint64_t journal_bytes,
-	uint32_t checkpoint_limit
+	uint64_t checkpoint_limit
 ) {
 	rkvgo_cache_made made = {0};
 	rkv_cache_config config;
@@ -137,7 +137,7 @@ type CacheConfig struct {
 	JournalBytes uint64
 	// CheckpointLimit bounds the checkpoints of a GroupState that a path keeps, the last one
 	// included; those where several prompts go on stay besides. 0: any number.
-	CheckpointLimit uint32
+	CheckpointLimit uint64
 }
 
 // Cache is the prefix index over one page table: which published pages hold which tokens.
@@ -156,7 +156,7 @@ func NewCache(table *PageTable, config CacheConfig) (*Cache, error) {
 	defer table.mu.RUnlock()
 	made := C.rkvgo_cache_create(raw, C.uint32_t(config.Flags), C.uint32_t(config.Index),
 		C.uint32_t(config.RetainedSequenceLimit), C.uint32_t(config.RetainedPageLimit),
-		C.uint64_t(config.JournalBytes), C.uint32_t(config.CheckpointLimit))
+		C.uint64_t(config.JournalBytes), C.uint64_t(config.CheckpointLimit))
 	if err := asError(made.failure); err != nil {
 		return nil, err
 	}

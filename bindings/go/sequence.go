@@ -268,8 +268,8 @@ func (s Sequence) Append(tokens Tokens) error {
 }
 
 // Truncate takes the last positions off and keeps positionCount: no fewer than are published or
-// reused, and not inside an image, nor what a child has yet to copy. Pages stay with the row. With a
-// GroupState it makes the state after those positions the sequence's, of those that the last step
+// reused, and not inside an image, nor what a child has yet to copy. Pages stay with the row. With
+// a GroupState it makes the state after those positions the sequence's, of those that the last step
 // left in the group's row, one behind each token: GroupConfig.DraftStateCount.
 func (s Sequence) Truncate(positionCount int) error {
 	raw, err := s.cache.enter()

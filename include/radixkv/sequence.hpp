@@ -103,7 +103,8 @@ public:
         check(rkv_sequence_checkpoint(owned_.cache(), get(), &copy_count));
         return copy_count;
     }
-    /// rkv_sequence_donate(): the sequence ends, and the object is empty. How many checkpoints it left.
+    /// rkv_sequence_donate(): the sequence ends, and the object is empty. How many checkpoints it
+    /// left.
     std::size_t donate() {
         std::size_t checkpoint_count = 0;
         check(rkv_sequence_donate(owned_.cache(), get(), &checkpoint_count));

@@ -22,6 +22,9 @@ constexpr std::chrono::microseconds look_interval(500);
 /// token costs a small part of computing it.
 constexpr std::size_t read_cost = 16;
 
+/// For the lists of ids that lead to checkpoints.
+constexpr std::uint64_t checkpoint_bytes = 64U << 20;
+
 constexpr std::uint32_t trimmable = RKV_SNAPSHOT_MATCH_TRIMMABLE;
 
 double milliseconds_since(std::int64_t start) {
@@ -86,6 +89,7 @@ std::unique_ptr<server_prompt_cache> PromptCache::make(const Setup& setup) {
 PromptCache::PromptCache(const Setup& setup)
     : server_prompt_cache(setup.params->cache_ram_mib, 0),
       cache_(config_of(bytes_of(setup.params->cache_ram_mib))),
+      checkpoints_(config_of(checkpoint_bytes)),
       byte_limit_(bytes_of(setup.params->cache_ram_mib)) {
     reopen(setup);
 }
@@ -115,6 +119,7 @@ void PromptCache::reopen(const Setup& setup) {
         // What was kept is another model's, or may be.
         close();
         cache_.clear();
+        checkpoints_.base().clear();
         fingerprint_ = now;
         if (!now) throw std::runtime_error(why);
         if (!options().disk.empty()) attach(setup);
@@ -180,10 +185,11 @@ std::vector<rkv_snapshot_part> PromptCache::parts_of(const rkv::SnapshotPin& pin
     return parts;
 }
 
-std::optional<PromptCache::Found> PromptCache::find(const Query& query, std::uint32_t flags) {
+std::optional<PromptCache::Found> PromptCache::find(const Query& query, const rkv::TokenView& ids,
+                                                    std::uint32_t flags) {
     auto result = rkv::sized<rkv_snapshot_cache_match_result>();
-    rkv::check(rkv_snapshot_cache_match(cache_.get(), query.space.get(),
-                                        first(query.ids, query.ids.size()).get(), flags, &result));
+    rkv::check(rkv_snapshot_cache_match(cache_.get(), query.space.get(), ids.get(), flags,
+                                        &result));
     if (result.pin == 0) return std::nullopt;
     Found found;
     found.pin = cache_.adopt_pin(result);
@@ -197,13 +203,43 @@ std::optional<PromptCache::Found> PromptCache::find(const Query& query, std::uin
 }
 
 std::optional<PromptCache::Found> PromptCache::best(const Query& query) {
-    std::optional<Found> found = find(query, trimmable);
-    // Where the state can't be cut at once, a shorter one that ends in time may serve better.
-    if (!found || found->usable < found->common) {
-        std::optional<Found> whole = find(query, 0);
-        if (whole && (!found || whole->usable > found->usable)) return whole;
-    }
+    const rkv::TokenView ids = first(query.ids, query.ids.size());
+    std::optional<Found> found = find(query, ids, trimmable);
+    const auto take = [&found](std::optional<Found> other) {
+        if (other && (!found || other->usable > found->usable)) found = std::move(other);
+    };
+    // Where the state can't be cut at once, a shorter one that ends in time may serve better, or one
+    // that has a later checkpoint.
+    if (!found || found->usable < found->common) take(find(query, ids, 0));
+    if (!is_cuttable_ && found && found->usable < found->common) take(find_by_checkpoint(query));
     return found;
+}
+
+std::optional<PromptCache::Found> PromptCache::find_by_checkpoint(const Query& query) {
+    const rkv::TokenView ids = first(query.ids, query.ids.size());
+    while (const auto named = checkpoints_.match(ids, query.space)) {
+        const std::vector<std::uint32_t>& entry = **named;
+        std::optional<Found> found = find(query, first(entry, entry.size()), 0);
+        if (found && found->parts.tokens.size() == entry.size()) return found;
+        checkpoints_.base().remove(first(query.ids, named.token_count()), query.space);
+    }
+    return std::nullopt;
+}
+
+void PromptCache::note_checkpoints(const server_prompt& prompt, llama_pos begin,
+                                   const Query& query) {
+    const auto ids = std::make_shared<const std::vector<std::uint32_t>>(query.ids);
+    for (const common_prompt_checkpoint& checkpoint : prompt.checkpoints) {
+        const auto end = static_cast<std::size_t>(checkpoint.n_tokens);
+        // Some serve only those who have one token more in common.
+        for (std::size_t count = end; count <= end + 1 && count < ids->size(); ++count) {
+            if (usable(prompt.tokens, prompt.checkpoints, begin, window_, count, false) == 0)
+                continue;
+            checkpoints_.insert(first(query.ids, count), ids, ids->size() * sizeof(ids->front()),
+                                std::nullopt, query.space);
+            break;
+        }
+    }
 }
 
 std::optional<PromptCache::Found> PromptCache::best_for(const server_prompt& prompt,
@@ -376,6 +412,7 @@ void PromptCache::remove(const std::vector<std::size_t>& counts, const Query& qu
 void PromptCache::insert(std::unique_ptr<Entry> entry) {
     const Query query = query_of(entry->prompt().tokens, entry->prompt().space);
     const std::vector<std::size_t> beginnings = beginnings_of(*entry, query);
+    if (!can_cut(entry->pos_min())) note_checkpoints(entry->prompt(), entry->pos_min(), query);
     // On disk what is old goes when what is new is there; memory alone needs the room.
     if (!has_disk_) remove(beginnings, query);
     const std::vector<rkv_snapshot_part> parts = entry->parts();

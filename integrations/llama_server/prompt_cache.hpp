@@ -111,7 +111,12 @@ private:
     [[nodiscard]] std::vector<std::size_t> beginnings_of(const Entry& entry, const Query& query);
     void remove(const std::vector<std::size_t>& counts, const Query& query);
     [[nodiscard]] bool has(const server_prompt& prompt, const Query& query);
-    [[nodiscard]] std::optional<Found> find(const Query& query, std::uint32_t flags);
+    /// What the cache has for some ids, and what that is to the query.
+    [[nodiscard]] std::optional<Found> find(const Query& query, const rkv::TokenView& ids,
+                                            std::uint32_t flags);
+    /// The entry with the last checkpoint within the query.
+    [[nodiscard]] std::optional<Found> find_by_checkpoint(const Query& query);
+    void note_checkpoints(const server_prompt& prompt, llama_pos begin, const Query& query);
     [[nodiscard]] std::optional<Found> best(const Query& query);
     [[nodiscard]] std::optional<Found> best_for(const server_prompt& prompt, const Query& query,
                                                 llama_context* ctx_tgt, std::int32_t id_slot);
@@ -129,6 +134,9 @@ private:
     }
 
     rkv::SnapshotCache cache_;
+    /// Where a state can't be cut at once: the ids of an entry, by the tokens up to a checkpoint of
+    /// it. In memory alone; what it names may be gone.
+    rkv::TypedSnapshotCache<std::shared_ptr<const std::vector<std::uint32_t>>> checkpoints_;
     std::unique_ptr<Entry> pending_;
     std::uint64_t byte_limit_;
     /// Of the model; 0 where all layers see all positions.

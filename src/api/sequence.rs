@@ -81,8 +81,8 @@ impl Sequence {
         call(self.cache.shared(), |shared| Ok(try_to_vec(shared.read().open_copies(self.id)?.1)?))
     }
 
-    /// Its row in a group: holes, 0, where the window has passed; of a STATE group the page with the
-    /// state that the next step changes, and those for states after draft tokens.
+    /// Its row in a group: holes, 0, where the window has passed; of a STATE group the page with
+    /// the state that the next step changes, and those for states after draft tokens.
     pub fn group_row(&self, group: usize) -> Result<Vec<u32>, Error> {
         call(self.cache.shared(), |shared| {
             Ok(try_to_vec(shared.read().group_row(self.id, group, 0)?)?)

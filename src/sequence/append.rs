@@ -138,8 +138,8 @@ impl State {
         Ok(())
     }
 
-    /// The place of the state after the first positions of a sequence, among those of the last step,
-    /// which computed the tokens since publishing, or since some were taken back.
+    /// The place of the state after the first positions of a sequence, among those of the last
+    /// step, which computed the tokens since publishing, or since some were taken back.
     fn check_states(&self, id: SequenceId, keep: usize, drafts: usize) -> Result<usize, Error> {
         let sequence = self.sequence(id)?;
         let first = sequence.computed.max(sequence.groups.accepted) + 1;

@@ -9,8 +9,8 @@ use crate::memory::{OutOfMemory, Slab, TryGrow, try_zeros};
 use crate::paging::PageTable;
 use crate::token::{Keys, Query, TokenList, with_known_query};
 
-/// Pages of a group of which a call says of what class they are now. Of a window that has more, those
-/// farther back stay what they are, and go by their age.
+/// Pages of a group of which a call says of what class they are now. Of a window that has more,
+/// those farther back stay what they are, and go by their age.
 const CLASSED: usize = 1 << 13;
 
 /// How far the tokens are known, beside how far they can be reused.

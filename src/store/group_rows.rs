@@ -45,7 +45,8 @@ pub(crate) struct GroupRows {
     pub(super) changes: u64,
     /// One more than the last place after which it knows its states to be saved; 0 for none.
     pub(super) saved: u32,
-    /// Where tokens were taken back: how many positions the state is after, until they are published.
+    /// Where tokens were taken back: how many positions the state is after, until they are
+    /// published.
     pub(crate) accepted: usize,
     /// What the last publishing did.
     pub(crate) published: PublishedGroups,

@@ -1,5 +1,5 @@
-//! The states of a sequence: where they are saved, which of them it goes on with, and what becomes of
-//! them in the end.
+//! The states of a sequence: where they are saved, which of them it goes on with, and what becomes
+//! of them in the end.
 use super::State;
 use super::group_rows::{ByPool, GroupCopy, GroupRows};
 use crate::group::{GROUP_LIMIT, GroupKind, Hung, HungPage};

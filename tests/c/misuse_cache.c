@@ -34,9 +34,6 @@ static void m01_cache_create(void) {
     config.reserved = 1;
     BAD(&f, rkv_cache_create(table, &config, &cache), "reserved");
     config.reserved = 0;
-    config.reserved2 = 1;
-    BAD(&f, rkv_cache_create(table, &config, &cache), "reserved2");
-    config.reserved2 = 0;
     config.checkpoint_limit = 513;
     BAD(&f, rkv_cache_create(table, &config, &cache), "checkpoint_limit");
     config.checkpoint_limit = 1;

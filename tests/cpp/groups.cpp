@@ -147,7 +147,8 @@ void sequences_have_a_row_in_each_group() {
     test::audit(table, cache);
 }
 
-// G07, G08, G11: a path keeps one state, drafts are taken back with theirs, the last is left behind.
+// G07, G08, G11: a path keeps one state, drafts are taken back with theirs, the last is left
+// behind.
 void states_of_a_sequence() {
     rkv_page_table_config config = rkv::PageTable::config();
     config.page_size = 4;

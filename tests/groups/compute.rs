@@ -161,8 +161,8 @@ impl Requests {
         self.verify(at);
     }
 
-    /// Writes what a chunk computes: into pages of the request alone. Of states the last one, or one
-    /// after each token.
+    /// Writes what a chunk computes: into pages of the request alone. Of states the last one, or
+    /// one after each token.
     pub(super) fn write(&mut self, at: usize, end: usize, leaves_each: bool) {
         let page_size = self.page_size();
         let request = &self.running[at];

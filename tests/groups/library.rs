@@ -32,7 +32,7 @@ pub struct World {
     /// The room of a journal; 0 for none.
     pub journal_bytes: u64,
     /// States of a path at most; 0 for any number.
-    pub checkpoint_limit: u32,
+    pub checkpoint_limit: u64,
     pub failures: bool,
 }
 

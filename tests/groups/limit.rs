@@ -9,7 +9,7 @@ use std::ptr::{null, null_mut};
 
 const PAGE: usize = 4;
 
-fn limited(checkpoint_limit: u32, world: World) -> World {
+fn limited(checkpoint_limit: u64, world: World) -> World {
     World { checkpoint_limit, ..world }
 }
 
@@ -142,7 +142,7 @@ fn g08_a_window_is_not_kept_for_states_that_went() {
 /// M01: a limit that is too large, or of states that there are not, is refused.
 #[test]
 fn g08_a_limit_that_makes_no_sense_is_refused() {
-    let refused = |limit: u32, groups: &[_]| {
+    let refused = |limit: u64, groups: &[_]| {
         let mut status = rkv_status::Ok;
         let config = rkv_cache_config { checkpoint_limit: limit, ..sized() };
         let between = &mut |library: &Library| status = library.create_cache(&config);

@@ -76,7 +76,17 @@ pub struct Server {
 impl Server {
     /// Starts one in a folder, which gets its log, and waits until it answers.
     pub fn start(folder: &Path, model: &Path, options: &[&str]) -> Self {
-        let mut server = Self::spawn(folder, model, options);
+        Self::start_with(folder, model, options, &[])
+    }
+
+    /// The same with variables of the environment.
+    pub fn start_with(
+        folder: &Path,
+        model: &Path,
+        options: &[&str],
+        variables: &[(&str, String)],
+    ) -> Self {
+        let mut server = Self::spawn(folder, model, options, variables);
         let start = Instant::now();
         while server.get("/health").is_none_or(|(status, _)| status != 200) {
             if let Some(status) = server.child.try_wait().unwrap() {
@@ -88,7 +98,7 @@ impl Server {
         server
     }
 
-    fn spawn(folder: &Path, model: &Path, options: &[&str]) -> Self {
+    fn spawn(folder: &Path, model: &Path, options: &[&str], variables: &[(&str, String)]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let log = (0..).map(|run| folder.join(format!("server-{run}.log")));
         let log = log.into_iter().find(|log| !log.exists()).unwrap();
@@ -97,15 +107,17 @@ impl Server {
             .arg("--model")
             .arg(model)
             // One thread, for two wait for each other when others are busy. Numbers of KV in full
-            // length: how a product adds up depends on the size of its batch, and rounding makes
-            // more of that.
+            // length, and no fused attention, which shortens them: how a product adds up depends on
+            // the size of its batch, and rounding makes so much of that that tokens differ.
             .args(["--port", &port.to_string(), "--threads", "1", "--no-warmup"])
             .args(["--ctx-size", "4096", "--cache-type-k", "f32", "--cache-type-v", "f32"])
+            .args(["--flash-attn", "off"])
             .args(options)
             .stdin(Stdio::null())
             .stdout(file.try_clone().unwrap())
             .stderr(file)
             .env_remove("LD_LIBRARY_PATH")
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .spawn()
             .unwrap();
         Self { child, port, log }

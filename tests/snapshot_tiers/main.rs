@@ -2,6 +2,9 @@
 mod memory_store;
 mod on_disk;
 mod random;
+#[path = "../tier/sim/mod.rs"]
+mod sim;
+mod troubles;
 mod world;
 
 use memory_store::MemoryStore;

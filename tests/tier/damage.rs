@@ -75,11 +75,13 @@ fn t06_bytes_that_changed_are_told_and_dropped() {
 
 #[test]
 fn t06_garbage_in_any_file_is_found() {
-    for name in ["format", "records.redb", "data"] {
+    for name in ["format", "records.redb", "data", "lock"] {
         for length in [0, 1, 100, 4096, 3 << 20] {
             let folder = made();
             fs::write(folder.path().join(name), content(99, length)).unwrap();
             match read_all(&folder) {
+                // Of that one nothing but its being locked is of interest.
+                Ok(good) if name == "lock" => assert_eq!(good, COUNT),
                 Ok(good) => assert!(name == "data" && good == 0, "{name}: {good} of {length}"),
                 Err(OpenError::Damaged { what, .. }) => assert!(name != "data", "{what}"),
                 Err(error) => panic!("{name}: {error}"),

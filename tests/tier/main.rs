@@ -5,8 +5,10 @@ mod story;
 mod support;
 
 mod bytes;
+mod clock;
 mod owner;
 mod damage;
 mod killed;
 mod restart;
 mod room;
+mod troubles;

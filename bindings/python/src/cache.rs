@@ -52,7 +52,7 @@ impl Cache {
         retained_sequence_limit: u32,
         retained_page_limit: u32,
         journal_bytes: u64,
-        checkpoint_limit: u32,
+        checkpoint_limit: u64,
     ) -> PyResult<Self> {
         let index = match index {
             "radix" => RKV_INDEX_RADIX,

@@ -72,9 +72,7 @@ pub struct rkv_cache_config {
     /// use. Others that lie before them go when one is saved (of those that come with one insert,
     /// none): with an external pool they are the next that an eviction takes, else they are free at
     /// once. Takes 4 bytes for each page of pool 0 and STATE group. Default and 0: any number.
-    pub checkpoint_limit: u32,
-    /// Zero.
-    pub reserved2: u32,
+    pub checkpoint_limit: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_cache_config {
@@ -106,7 +104,6 @@ pub unsafe extern "C" fn rkv_cache_config_init(
         retained_page_limit: 0,
         journal_bytes: 0,
         checkpoint_limit: 0,
-        reserved2: 0,
     };
     // SAFETY: the caller's contract on config.
     guard(|| unsafe { init_struct(config, struct_size, &made) })
@@ -120,8 +117,7 @@ fn config_of(raw: &rkv_cache_config) -> Result<CacheConfig, Error> {
         _ => return Err(Error::argument("config.index is unknown")),
     };
     check_zero(raw.reserved, "config.reserved")?;
-    check_zero(raw.reserved2, "config.reserved2")?;
-    if raw.checkpoint_limit > CHECKPOINT_LIMIT_MAX {
+    if raw.checkpoint_limit > u64::from(CHECKPOINT_LIMIT_MAX) {
         return Err(Error::argument(text!(
             "config.checkpoint_limit {} is more than {CHECKPOINT_LIMIT_MAX}",
             raw.checkpoint_limit
@@ -133,7 +129,7 @@ fn config_of(raw: &rkv_cache_config) -> Result<CacheConfig, Error> {
         retained_sequences: raw.retained_sequence_limit,
         retained_pages: raw.retained_page_limit,
         journal_bytes: raw.journal_bytes,
-        checkpoint_limit: raw.checkpoint_limit,
+        checkpoint_limit: raw.checkpoint_limit as u32,
         ..CacheConfig::default()
     })
 }

@@ -67,8 +67,8 @@ unsafe impl AbiElement for rkv_published_group {
     const V1: usize = 16;
 }
 
-/// What the last rkv_sequence_publish() of a sequence did in the groups beside the first, whose pages
-/// rkv_sequence_publish_result counts. Of a STATE group nothing is published.
+/// What the last rkv_sequence_publish() of a sequence did in the groups beside the first, whose
+/// pages rkv_sequence_publish_result counts. Of a STATE group nothing is published.
 ///
 /// @param cache the cache
 /// @param sequence the sequence
@@ -155,8 +155,8 @@ pub unsafe extern "C" fn rkv_sequence_checkpoint(
 ///
 /// @param cache the cache
 /// @param sequence the sequence
-/// @param out_checkpoint_count receives the number of states that it left: 0 when a copy is open, or
-/// when what was published last ends inside a page; may be NULL
+/// @param out_checkpoint_count receives the number of states that it left: 0 when a copy is open,
+/// or when what was published last ends inside a page; may be NULL
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED without a STATE group:
 /// it is not ended then; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost

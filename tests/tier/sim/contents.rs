@@ -36,6 +36,20 @@ impl Contents {
         self.since.push(Change::Length(bytes));
     }
 
+    /// Changes a byte in each sector, behind everybody's back.
+    pub fn scramble(&mut self) {
+        for bytes in [&mut self.now, &mut self.synced] {
+            bytes.iter_mut().step_by(SECTOR).for_each(|byte| *byte ^= 0x55);
+        }
+        for change in &mut self.since {
+            if let Change::Sector { at, bytes } = change
+                && *at % SECTOR == 0
+            {
+                bytes[0] ^= 0x55;
+            }
+        }
+    }
+
     pub fn sync(&mut self) {
         for change in std::mem::take(&mut self.since) {
             apply(&mut self.synced, &change);

@@ -1,4 +1,5 @@
 //! A directory in memory that fails, stops and loses power when it is told to.
+#![allow(dead_code)] // each test that includes this uses its own part of it
 mod contents;
 
 use contents::Contents;
@@ -21,6 +22,10 @@ pub enum Fault {
     Torn,
     /// Takes its time.
     Slow,
+    /// The same, but only what changes the disk, and that a second.
+    SlowWrites,
+    /// EROFS.
+    ReadOnly,
 }
 
 /// Which calls.
@@ -71,6 +76,7 @@ fn error(number: i32) -> io::Error {
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
+const EROFS: i32 = 30;
 
 impl SimDisk {
     pub fn new() -> Self {
@@ -126,6 +132,13 @@ impl SimDisk {
         world.is_gone = true;
     }
 
+    /// Changes a byte in each sector of a file.
+    pub fn scramble(&self, name: &str) {
+        let mut world = self.world();
+        let file = world.names[name];
+        world.files[file].scramble();
+    }
+
     /// What is there when the power is back: what was synced, and any of the rest.
     pub fn after_crash(&self, random: &mut fastrand::Rng) -> Self {
         let world = self.world();
@@ -149,9 +162,11 @@ impl SimDisk {
         match fault {
             Some(Fault::Io) => Err(error(EIO)),
             Some(Fault::NoSpace) if writes => Err(error(ENOSPC)),
-            Some(Fault::Slow) => {
+            Some(Fault::ReadOnly) if writes => Err(error(EROFS)),
+            Some(Fault::Slow | Fault::SlowWrites) if writes || fault == Some(Fault::Slow) => {
                 drop(world);
-                std::thread::sleep(Duration::from_millis(3));
+                let time = if fault == Some(Fault::Slow) { 3 } else { 1000 };
+                std::thread::sleep(Duration::from_millis(time));
                 Ok((self.world(), None))
             }
             fault => Ok((world, fault)),
@@ -183,7 +198,10 @@ impl Disk for SimDisk {
     }
 
     fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn DiskFile>> {
-        let (mut world, _) = self.call(how.create)?;
+        let (mut world, fault) = self.call(how.create)?;
+        if fault == Some(Fault::ReadOnly) {
+            return Err(error(EROFS));
+        }
         let file = match world.names.get(name) {
             Some(&file) => file,
             None if how.create => {
