@@ -147,7 +147,7 @@ impl State {
         let keys = &tail[..(most * page_size).min(tail.len())];
         let cache = self.cache()?;
         let known = match sequence.base {
-            Some(base) => cache.index.walk(base, cache.keys(keys)).pages - sequence.base_pages,
+            Some(base) => cache.index.walk(base, cache.keys(keys)).pages.saturating_sub(shared),
             None => {
                 let root = cache.index.find_root(&sequence.namespace);
                 let root = root.filter(|_| !self.is_cleared(sequence));
