@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# llama-server with radixkv in the seat of its prompt cache: integrations/llama_server. Everything is
-# made in target/llama_server.
+# llama-server with radixkv in the seat of its prompt cache: integrations/llama_server. Everything
+# is made in target/llama_server.
 # By the first argument:
 #   run ...        builds and starts it with further options; without a model, with a small one that
 #                  is fetched

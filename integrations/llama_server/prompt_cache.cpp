@@ -5,69 +5,20 @@
 #include <algorithm>
 #include <array>
 #include <exception>
-#include <filesystem>
-#include <limits>
-#include <thread>
 #include <utility>
 
 namespace radixkv_server {
 
 namespace {
 
-/// Milliseconds that the end of the server waits for the disk.
-constexpr std::uint64_t close_ms = 10000;
-/// How often a request that waits for the disk looks.
-constexpr std::chrono::microseconds look_interval(500);
-/// An entry is read for a part of it when that is at least one of so many of its tokens: reading a
-/// token costs a small part of computing it.
-constexpr std::size_t read_cost = 16;
-
 /// For the lists of ids that lead to checkpoints.
 constexpr std::uint64_t checkpoint_bytes = 64U << 20;
-
-constexpr std::uint32_t trimmable = RKV_SNAPSHOT_MATCH_TRIMMABLE;
-
-double milliseconds_since(std::int64_t start) {
-    return static_cast<double>(ggml_time_us() - start) / 1000.0;
-}
-
-double mib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
-
-/// Whether to read an entry of so many tokens for the sake of `gained` of them. The first is
-/// llama-server's own rule.
-bool is_worth(std::size_t common, std::size_t gained, std::size_t entry_tokens) {
-    return gained > 0 && (common * 4 >= entry_tokens || gained * read_cost >= entry_tokens);
-}
-
-rkv::TokenView first(const std::vector<std::uint32_t>& ids, std::size_t count) {
-    return {rkv::span<const std::uint32_t>(ids.data(), count), {}};
-}
-
-/// The name of a model's folder: for whoever looks into the directory.
-std::string folder_of(const common_params& params, const Fingerprint& fingerprint) {
-    static const char* digits = "0123456789abcdef";
-    std::string name = std::filesystem::path(params.model.path).stem().string();
-    for (char& c : name)
-        if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
-    name.resize(std::min<std::size_t>(name.size(), 80));
-    name += '-';
-    for (std::size_t at = 0; at < 6; ++at) {
-        name += digits[fingerprint[at] >> 4];
-        name += digits[fingerprint[at] & 15];
-    }
-    return name;
-}
 
 rkv_snapshot_cache_config config_of(std::uint64_t byte_limit) {
     rkv_snapshot_cache_config config = rkv::SnapshotCache::config();
     config.byte_limit = byte_limit;
     config.entry_limit = 1U << 20;
     return config;
-}
-
-std::uint64_t bytes_of(std::int32_t given_mib) {
-    return given_mib < 0 ? std::numeric_limits<std::uint64_t>::max()
-                         : static_cast<std::uint64_t>(given_mib) << 20;
 }
 
 }  // namespace
@@ -105,7 +56,8 @@ void PromptCache::reopen(const Setup& setup) {
                              architecture.size());
     is_chunked_ = std::string(architecture.data()) == "llama4";
     has_media_ = setup.has_media;
-    is_cuttable_ = saved_window_ == 0 && !llama_model_is_recurrent(model) && !llama_model_is_hybrid(model);
+    is_cuttable_ = saved_window_ == 0 && !llama_model_is_recurrent(model) &&
+                   !llama_model_is_hybrid(model);
     set_adapters(setup.params->lora_adapters);
     try {
         std::optional<Fingerprint> now;
@@ -124,44 +76,9 @@ void PromptCache::reopen(const Setup& setup) {
         if (!now) throw std::runtime_error(why);
         if (!options().disk.empty()) attach(setup);
     } catch (const std::exception& error) {
-        if (!options().disk.empty()) SRV_WRN("prompts are kept in memory alone: %s\n", error.what());
+        if (!options().disk.empty())
+            SRV_WRN("prompts are kept in memory alone: %s\n", error.what());
     }
-}
-
-void PromptCache::attach(const Setup& setup) {
-    const std::filesystem::path parent = options().disk;
-    const std::string directory = (parent / folder_of(*setup.params, *fingerprint_)).string();
-    std::filesystem::create_directories(parent);
-    rkv_snapshot_tier_config config{};
-    rkv::check(rkv_snapshot_tier_config_init(&config, sizeof config));
-    config.directory = directory.c_str();
-    config.byte_limit = bytes_of(options().disk_mib);
-    // What was let go before it was written comes on top of --cache-ram.
-    config.waiting_byte_limit = std::min(config.waiting_byte_limit, byte_limit_ / 4 + 1);
-    std::copy(fingerprint_->begin(), fingerprint_->end(), config.fingerprint);
-    rkv::check(rkv_snapshot_cache_attach(cache_.get(), &config));
-    has_disk_ = true;
-    auto stats = rkv::sized<rkv_snapshot_tier_stats>();
-    rkv::check(rkv_snapshot_cache_read_tier_stats(cache_.get(), &stats));
-    SRV_INF("prompts are kept in %s: %zu from before, %.1f MiB\n", directory.c_str(),
-            static_cast<std::size_t>(stats.entry_count), mib(stats.used_bytes));
-}
-
-void PromptCache::tick() {
-    auto stats = rkv::sized<rkv_snapshot_tier_stats>();
-    // Any call takes in what the disk has done, and this one changes nothing.
-    if (!has_disk_) return;
-    [[maybe_unused]] const rkv_status status =
-        rkv_snapshot_cache_read_tier_stats(cache_.get(), &stats);
-}
-
-void PromptCache::close() {
-    if (!has_disk_.exchange(false)) return;
-    const std::int64_t start = ggml_time_us();
-    const rkv_status status = rkv_snapshot_cache_detach(cache_.get(), close_ms);
-    if (status == RKV_STATUS_OK) return;
-    SRV_WRN("not all prompts were written to disk: %s, %.0f ms\n",
-            rkv::last_error_message().c_str(), milliseconds_since(start));
 }
 
 void PromptCache::failed(const char* what, const std::exception& error) {
@@ -208,8 +125,8 @@ std::optional<PromptCache::Found> PromptCache::best(const Query& query) {
     const auto take = [&found](std::optional<Found> other) {
         if (other && (!found || other->usable > found->usable)) found = std::move(other);
     };
-    // Where the state can't be cut at once, a shorter one that ends in time may serve better, or one
-    // that has a later checkpoint.
+    // Where the state can't be cut at once, a shorter one that ends in time may serve better, or
+    // one that has a later checkpoint.
     if (!found || found->usable < found->common) take(find(query, ids, 0));
     if (!is_cuttable_ && found && found->usable < found->common) take(find_by_checkpoint(query));
     return found;
@@ -457,66 +374,6 @@ void PromptCache::set_adapters(const std::vector<common_adapter_lora_info>& adap
     adapters_.clear();
     for (const common_adapter_lora_info& adapter : adapters)
         adapters_.emplace_back(static_cast<int>(adapters_.size()), adapter.scale);
-}
-
-rkv::SnapshotPin PromptCache::take(const Query& query, std::uint32_t flags,
-                                   Clock::time_point deadline,
-                                   const std::function<bool()>& should_stop) {
-    const std::int64_t start = ggml_time_us();
-    const rkv::TokenView tokens = first(query.ids, query.ids.size());
-    auto in_memory = rkv::sized<rkv_snapshot_cache_match_result>();
-    rkv::check(rkv_snapshot_cache_match(cache_.get(), query.space.get(), tokens.get(), flags,
-                                        &in_memory));
-    const rkv::SnapshotPin shorter = cache_.adopt_pin(in_memory);
-    if (in_memory.fetchable_token_count == 0) return {};
-    auto fetch = rkv::sized<rkv_snapshot_cache_fetch_result>();
-    rkv::check(rkv_snapshot_cache_fetch(cache_.get(), query.space.get(), tokens.get(), flags,
-                                        &fetch));
-    if (fetch.ticket == 0) return {};
-    bool wants = is_worth(fetch.common_token_count,
-                          fetch.common_token_count - in_memory.common_token_count,
-                          fetch.token_count);
-    auto taken = rkv::sized<rkv_snapshot_cache_match_result>();
-    while (wants) {
-        const rkv_status status = rkv_snapshot_cache_take(cache_.get(), fetch.ticket, &taken);
-        if (status == RKV_STATUS_STALE_TICKET) return {};
-        if (status != RKV_STATUS_PENDING) {
-            rkv::check(status);
-            break;
-        }
-        wants = Clock::now() < deadline && !should_stop();
-        if (wants) std::this_thread::sleep_for(look_interval);
-    }
-    const double waited = milliseconds_since(start);
-    if (!wants) {
-        [[maybe_unused]] const rkv_status status =
-            rkv_snapshot_cache_cancel(cache_.get(), fetch.ticket);
-        SRV_INF("a prompt of %zu tokens, %.1f MiB, is left on disk after %.0f ms\n",
-                static_cast<std::size_t>(fetch.token_count), mib(fetch.size_bytes), waited);
-        return {};
-    }
-    SRV_INF("a prompt of %zu tokens, %.1f MiB, %s from disk in %.1f ms\n",
-            static_cast<std::size_t>(fetch.token_count), mib(fetch.size_bytes),
-            taken.pin != 0 ? "read" : "could not be read", waited);
-    return cache_.adopt_pin(taken);
-}
-
-std::shared_ptr<Fetched> PromptCache::fetch(const server_tokens& tokens, const task_params& params,
-                                            const std::function<bool()>& should_stop) {
-    if (!has_disk_ || is_broken_ || !params.cache_prompt || options().disk_wait_ms == 0)
-        return nullptr;
-    try {
-        const auto deadline = Clock::now() + std::chrono::milliseconds(options().disk_wait_ms);
-        const Query query = query_of(tokens, space(params));
-        auto fetched = std::make_shared<Fetched>();
-        fetched->add(take(query, trimmable, deadline, should_stop));
-        // Where ends can't be cut off, what is a beginning as a whole may serve better.
-        if (!is_cuttable_) fetched->add(take(query, 0, deadline, should_stop));
-        return fetched;
-    } catch (const std::exception& error) {
-        failed("a look at the disk", error);
-        return nullptr;
-    }
 }
 
 }  // namespace radixkv_server
