@@ -90,12 +90,8 @@ rkv::SnapshotPin PromptCache::take(const Query& query, std::uint32_t flags,
     auto taken = rkv::sized<rkv_snapshot_cache_match_result>();
     while (wants) {
         const rkv_status status = rkv_snapshot_cache_take(cache_.get(), fetch.ticket, &taken);
-        if (status == RKV_STATUS_STALE_TICKET) return {};
-        if (status != RKV_STATUS_PENDING) {
-            rkv::check(status);
-            break;
-        }
-        wants = Clock::now() < deadline && !should_stop();
+        if (status == RKV_STATUS_OK) break;
+        wants = status == RKV_STATUS_PENDING && Clock::now() < deadline && !should_stop();
         if (wants) std::this_thread::sleep_for(look_interval);
     }
     const double waited = milliseconds_since(start);
