@@ -58,6 +58,16 @@ struct Parts {
     [[nodiscard]] std::list<common_prompt_checkpoint> copy_checkpoints() const;
 };
 
+/// An entry is read for a part of it when that is at least one of so many of its tokens: reading a
+/// token costs a small part of computing it.
+constexpr std::size_t read_cost = 16;
+
+/// Whether to read an entry of so many tokens for the sake of `gained` of them. The first is
+/// llama-server's own rule.
+inline bool is_worth(std::size_t common, std::size_t gained, std::size_t entry_tokens) {
+    return gained > 0 && (common * 4 >= entry_tokens || gained * read_cost >= entry_tokens);
+}
+
 /// How many tokens of a request llama-server need not compute after a prompt, of which the request
 /// begins with the first `common`: as update_slots() finds out when it begins with a request. Where
 /// the memory can't be cut there, a checkpoint serves.

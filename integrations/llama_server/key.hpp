@@ -17,6 +17,14 @@ namespace radixkv_server {
 /// candidates, which are then compared as llama-server compares prompts.
 std::vector<std::uint32_t> ids_of(const server_tokens& tokens);
 
+/// For lookups of states whose end can be taken away.
+constexpr std::uint32_t trimmable = RKV_SNAPSHOT_MATCH_TRIMMABLE;
+
+/// The first ids of a prompt.
+inline rkv::TokenView first(const std::vector<std::uint32_t>& ids, std::size_t count) {
+    return {rkv::span<const std::uint32_t>(ids.data(), count), {}};
+}
+
 /// Adapters by number, with their scales.
 using Adapters = std::vector<std::pair<int, float>>;
 

@@ -6,6 +6,7 @@
 #include "common.h"
 
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -26,6 +27,18 @@ struct Options {
 inline Options& options() {
     static Options made;
     return made;
+}
+
+/// Bytes of a limit in MiB; all there are for -1.
+inline std::uint64_t bytes_of(std::int32_t given_mib) {
+    return given_mib < 0 ? std::numeric_limits<std::uint64_t>::max()
+                         : static_cast<std::uint64_t>(given_mib) << 20;
+}
+
+// For the log.
+inline double mib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
+inline double milliseconds_since(std::int64_t start) {
+    return static_cast<double>(ggml_time_us() - start) / 1000.0;
 }
 
 /// Adds them to llama.cpp's.

@@ -1,37 +1,18 @@
 #include "prompt_cache.hpp"
 
 #include "options.hpp"
-#include "units.hpp"
 
 #include <algorithm>
+#include <array>
 #include <exception>
-#include <thread>
 #include <utility>
 
 namespace radixkv_server {
 
 namespace {
 
-/// How often a request that waits for the disk looks.
-constexpr std::chrono::microseconds look_interval(500);
-/// An entry is read for a part of it when that is at least one of so many of its tokens: reading a
-/// token costs a small part of computing it.
-constexpr std::size_t read_cost = 16;
-
 /// For the lists of ids that lead to checkpoints.
 constexpr std::uint64_t checkpoint_bytes = 64U << 20;
-
-constexpr std::uint32_t trimmable = RKV_SNAPSHOT_MATCH_TRIMMABLE;
-
-/// Whether to read an entry of so many tokens for the sake of `gained` of them. The first is
-/// llama-server's own rule.
-bool is_worth(std::size_t common, std::size_t gained, std::size_t entry_tokens) {
-    return gained > 0 && (common * 4 >= entry_tokens || gained * read_cost >= entry_tokens);
-}
-
-rkv::TokenView first(const std::vector<std::uint32_t>& ids, std::size_t count) {
-    return {rkv::span<const std::uint32_t>(ids.data(), count), {}};
-}
 
 rkv_snapshot_cache_config config_of(std::uint64_t byte_limit) {
     rkv_snapshot_cache_config config = rkv::SnapshotCache::config();
@@ -66,12 +47,38 @@ PromptCache::PromptCache(const Setup& setup)
 
 PromptCache::~PromptCache() { close(); }
 
-void PromptCache::tick() {
-    auto stats = rkv::sized<rkv_snapshot_tier_stats>();
-    // Any call takes in what the disk has done, and this one changes nothing.
-    if (!has_disk_) return;
-    [[maybe_unused]] const rkv_status status =
-        rkv_snapshot_cache_read_tier_stats(cache_.get(), &stats);
+void PromptCache::reopen(const Setup& setup) {
+    const llama_model* model = llama_get_model(setup.target);
+    saved_window_ = llama_model_n_swa(model);
+    window_ = setup.params->swa_full ? 0 : saved_window_;
+    std::array<char, 64> architecture{};
+    llama_model_meta_val_str(model, "general.architecture", architecture.data(),
+                             architecture.size());
+    is_chunked_ = std::string(architecture.data()) == "llama4";
+    has_media_ = setup.has_media;
+    is_cuttable_ = saved_window_ == 0 && !llama_model_is_recurrent(model) &&
+                   !llama_model_is_hybrid(model);
+    set_adapters(setup.params->lora_adapters);
+    try {
+        std::optional<Fingerprint> now;
+        std::string why;
+        try {
+            now = fingerprint_of(*setup.params, setup.target, setup.draft);
+        } catch (const std::exception& error) {
+            why = error.what();
+        }
+        if (now && now == fingerprint_) return;
+        // What was kept is another model's, or may be.
+        close();
+        cache_.clear();
+        checkpoints_.base().clear();
+        fingerprint_ = now;
+        if (!now) throw std::runtime_error(why);
+        if (!options().disk.empty()) attach(setup);
+    } catch (const std::exception& error) {
+        if (!options().disk.empty())
+            SRV_WRN("prompts are kept in memory alone: %s\n", error.what());
+    }
 }
 
 void PromptCache::failed(const char* what, const std::exception& error) {
@@ -367,66 +374,6 @@ void PromptCache::set_adapters(const std::vector<common_adapter_lora_info>& adap
     adapters_.clear();
     for (const common_adapter_lora_info& adapter : adapters)
         adapters_.emplace_back(static_cast<int>(adapters_.size()), adapter.scale);
-}
-
-rkv::SnapshotPin PromptCache::take(const Query& query, std::uint32_t flags,
-                                   Clock::time_point deadline,
-                                   const std::function<bool()>& should_stop) {
-    const std::int64_t start = ggml_time_us();
-    const rkv::TokenView tokens = first(query.ids, query.ids.size());
-    auto in_memory = rkv::sized<rkv_snapshot_cache_match_result>();
-    rkv::check(rkv_snapshot_cache_match(cache_.get(), query.space.get(), tokens.get(), flags,
-                                        &in_memory));
-    const rkv::SnapshotPin shorter = cache_.adopt_pin(in_memory);
-    if (in_memory.fetchable_token_count == 0) return {};
-    auto fetch = rkv::sized<rkv_snapshot_cache_fetch_result>();
-    rkv::check(rkv_snapshot_cache_fetch(cache_.get(), query.space.get(), tokens.get(), flags,
-                                        &fetch));
-    if (fetch.ticket == 0) return {};
-    bool wants = is_worth(fetch.common_token_count,
-                          fetch.common_token_count - in_memory.common_token_count,
-                          fetch.token_count);
-    auto taken = rkv::sized<rkv_snapshot_cache_match_result>();
-    while (wants) {
-        const rkv_status status = rkv_snapshot_cache_take(cache_.get(), fetch.ticket, &taken);
-        if (status == RKV_STATUS_STALE_TICKET) return {};
-        if (status != RKV_STATUS_PENDING) {
-            rkv::check(status);
-            break;
-        }
-        wants = Clock::now() < deadline && !should_stop();
-        if (wants) std::this_thread::sleep_for(look_interval);
-    }
-    const double waited = milliseconds_since(start);
-    if (!wants) {
-        [[maybe_unused]] const rkv_status status =
-            rkv_snapshot_cache_cancel(cache_.get(), fetch.ticket);
-        SRV_INF("a prompt of %zu tokens, %.1f MiB, is left on disk after %.0f ms\n",
-                static_cast<std::size_t>(fetch.token_count), mib(fetch.size_bytes), waited);
-        return {};
-    }
-    SRV_INF("a prompt of %zu tokens, %.1f MiB, %s from disk in %.1f ms\n",
-            static_cast<std::size_t>(fetch.token_count), mib(fetch.size_bytes),
-            taken.pin != 0 ? "read" : "could not be read", waited);
-    return cache_.adopt_pin(taken);
-}
-
-std::shared_ptr<Fetched> PromptCache::fetch(const server_tokens& tokens, const task_params& params,
-                                            const std::function<bool()>& should_stop) {
-    if (!has_disk_ || is_broken_ || !params.cache_prompt || options().disk_wait_ms == 0)
-        return nullptr;
-    try {
-        const auto deadline = Clock::now() + std::chrono::milliseconds(options().disk_wait_ms);
-        const Query query = query_of(tokens, space(params));
-        auto fetched = std::make_shared<Fetched>();
-        fetched->add(take(query, trimmable, deadline, should_stop));
-        // Where ends can't be cut off, what is a beginning as a whole may serve better.
-        if (!is_cuttable_) fetched->add(take(query, 0, deadline, should_stop));
-        return fetched;
-    } catch (const std::exception& error) {
-        failed("a look at the disk", error);
-        return nullptr;
-    }
 }
 
 }  // namespace radixkv_server

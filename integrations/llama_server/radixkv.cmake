@@ -8,11 +8,11 @@ get_filename_component(radixkv_integrations "${CMAKE_CURRENT_LIST_DIR}" DIRECTOR
 target_include_directories(llama-common PRIVATE "${radixkv_integrations}")
 target_include_directories(server-context PRIVATE "${radixkv_integrations}")
 target_sources(server-context PRIVATE
+  "${CMAKE_CURRENT_LIST_DIR}/disk.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/entry.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/fingerprint.cpp"
   "${CMAKE_CURRENT_LIST_DIR}/key.cpp"
-  "${CMAKE_CURRENT_LIST_DIR}/prompt_cache.cpp"
-  "${CMAKE_CURRENT_LIST_DIR}/prompt_cache_directory.cpp")
+  "${CMAKE_CURRENT_LIST_DIR}/prompt_cache.cpp")
 target_link_libraries(server-context PUBLIC radixkv)
 
 # Small models with random weights, for the tests.

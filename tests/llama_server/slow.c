@@ -1,4 +1,4 @@
-/* A disk that is slow: put before the system's library, it has each larger read take four seconds. */
+/* A slow disk: put before the system's library, it has each larger read take four seconds. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/types.h>

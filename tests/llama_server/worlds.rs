@@ -147,7 +147,8 @@ fn t15_more_reused_tokens_with_windows() {
     compare(case, CHECKPOINTS);
 }
 
-/// The memory of a few prompts, and the rest on disk, where it is found a quarter of a second later.
+/// The memory of a few prompts, and the rest on disk, where it is found a quarter of a second
+/// later.
 #[test]
 fn t15_never_fewer_reused_tokens_with_little_memory() {
     let pause = Duration::from_millis(600);

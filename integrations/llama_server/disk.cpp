@@ -1,0 +1,129 @@
+// What of the prompt cache has to do with the disk.
+#include "options.hpp"
+#include "prompt_cache.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+namespace radixkv_server {
+
+namespace {
+
+/// Milliseconds that the end of the server waits for the disk.
+constexpr std::uint64_t close_ms = 10000;
+/// How often a request that waits for the disk looks.
+constexpr std::chrono::microseconds look_interval(500);
+
+/// The name of a model's folder: for whoever looks into the directory.
+std::string folder_of(const common_params& params, const Fingerprint& fingerprint) {
+    static const char* digits = "0123456789abcdef";
+    std::string name = std::filesystem::path(params.model.path).stem().string();
+    for (char& c : name)
+        if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
+    name.resize(std::min<std::size_t>(name.size(), 80));
+    name += '-';
+    for (std::size_t at = 0; at < 6; ++at) {
+        name += digits[fingerprint[at] >> 4];
+        name += digits[fingerprint[at] & 15];
+    }
+    return name;
+}
+
+}  // namespace
+
+void PromptCache::attach(const Setup& setup) {
+    const std::filesystem::path parent = options().disk;
+    const std::string directory = (parent / folder_of(*setup.params, *fingerprint_)).string();
+    std::filesystem::create_directories(parent);
+    rkv_snapshot_tier_config config{};
+    rkv::check(rkv_snapshot_tier_config_init(&config, sizeof config));
+    config.directory = directory.c_str();
+    config.byte_limit = bytes_of(options().disk_mib);
+    // What was let go before it was written comes on top of --cache-ram.
+    config.waiting_byte_limit = std::min(config.waiting_byte_limit, byte_limit_ / 4 + 1);
+    std::copy(fingerprint_->begin(), fingerprint_->end(), config.fingerprint);
+    rkv::check(rkv_snapshot_cache_attach(cache_.get(), &config));
+    has_disk_ = true;
+    auto stats = rkv::sized<rkv_snapshot_tier_stats>();
+    rkv::check(rkv_snapshot_cache_read_tier_stats(cache_.get(), &stats));
+    SRV_INF("prompts are kept in %s: %zu from before, %.1f MiB\n", directory.c_str(),
+            static_cast<std::size_t>(stats.entry_count), mib(stats.used_bytes));
+}
+
+void PromptCache::tick() {
+    auto stats = rkv::sized<rkv_snapshot_tier_stats>();
+    // Any call takes in what the disk has done, and this one changes nothing.
+    if (!has_disk_) return;
+    [[maybe_unused]] const rkv_status status =
+        rkv_snapshot_cache_read_tier_stats(cache_.get(), &stats);
+}
+
+void PromptCache::close() {
+    if (!has_disk_.exchange(false)) return;
+    const std::int64_t start = ggml_time_us();
+    const rkv_status status = rkv_snapshot_cache_detach(cache_.get(), close_ms);
+    if (status == RKV_STATUS_OK) return;
+    SRV_WRN("not all prompts were written to disk: %s, %.0f ms\n",
+            rkv::last_error_message().c_str(), milliseconds_since(start));
+}
+
+rkv::SnapshotPin PromptCache::take(const Query& query, std::uint32_t flags,
+                                   Clock::time_point deadline,
+                                   const std::function<bool()>& should_stop) {
+    const std::int64_t start = ggml_time_us();
+    const rkv::TokenView tokens = first(query.ids, query.ids.size());
+    auto in_memory = rkv::sized<rkv_snapshot_cache_match_result>();
+    rkv::check(rkv_snapshot_cache_match(cache_.get(), query.space.get(), tokens.get(), flags,
+                                        &in_memory));
+    const rkv::SnapshotPin shorter = cache_.adopt_pin(in_memory);
+    if (in_memory.fetchable_token_count == 0) return {};
+    auto fetch = rkv::sized<rkv_snapshot_cache_fetch_result>();
+    rkv::check(rkv_snapshot_cache_fetch(cache_.get(), query.space.get(), tokens.get(), flags,
+                                        &fetch));
+    if (fetch.ticket == 0) return {};
+    bool wants = is_worth(fetch.common_token_count,
+                          fetch.common_token_count - in_memory.common_token_count,
+                          fetch.token_count);
+    auto taken = rkv::sized<rkv_snapshot_cache_match_result>();
+    while (wants) {
+        const rkv_status status = rkv_snapshot_cache_take(cache_.get(), fetch.ticket, &taken);
+        if (status == RKV_STATUS_OK) break;
+        wants = status == RKV_STATUS_PENDING && Clock::now() < deadline && !should_stop();
+        if (wants) std::this_thread::sleep_for(look_interval);
+    }
+    const double waited = milliseconds_since(start);
+    if (!wants) {
+        [[maybe_unused]] const rkv_status status =
+            rkv_snapshot_cache_cancel(cache_.get(), fetch.ticket);
+        SRV_INF("a prompt of %zu tokens, %.1f MiB, is left on disk after %.0f ms\n",
+                static_cast<std::size_t>(fetch.token_count), mib(fetch.size_bytes), waited);
+        return {};
+    }
+    SRV_INF("a prompt of %zu tokens, %.1f MiB, %s from disk in %.1f ms\n",
+            static_cast<std::size_t>(fetch.token_count), mib(fetch.size_bytes),
+            taken.pin != 0 ? "read" : "could not be read", waited);
+    return cache_.adopt_pin(taken);
+}
+
+std::shared_ptr<Fetched> PromptCache::fetch(const server_tokens& tokens, const task_params& params,
+                                            const std::function<bool()>& should_stop) {
+    if (!has_disk_ || is_broken_ || !params.cache_prompt || options().disk_wait_ms == 0)
+        return nullptr;
+    try {
+        const auto deadline = Clock::now() + std::chrono::milliseconds(options().disk_wait_ms);
+        const Query query = query_of(tokens, space(params));
+        auto fetched = std::make_shared<Fetched>();
+        fetched->add(take(query, trimmable, deadline, should_stop));
+        // Where ends can't be cut off, what is a beginning as a whole may serve better.
+        if (!is_cuttable_) fetched->add(take(query, 0, deadline, should_stop));
+        return fetched;
+    } catch (const std::exception& error) {
+        failed("a look at the disk", error);
+        return nullptr;
+    }
+}
+
+}  // namespace radixkv_server
