@@ -59,7 +59,7 @@ func TestBadRunners(t *testing.T) {
 		"kv_dtype": {func(c *radixkv.RunnerConfig) { c.KVDType = radixkv.DTypeF16 },
 			radixkv.Unsupported},
 		"kv_layout": {func(c *radixkv.RunnerConfig) { c.KVLayout = 2 }, radixkv.InvalidArgument},
-		"flags":     {func(c *radixkv.RunnerConfig) { c.Flags = 2 }, radixkv.InvalidArgument},
+		"flags":     {func(c *radixkv.RunnerConfig) { c.Flags = 4 }, radixkv.InvalidArgument},
 		"device":    {func(c *radixkv.RunnerConfig) { c.Device = 1 }, radixkv.InvalidArgument},
 		"backend":   {func(c *radixkv.RunnerConfig) { c.Backend = 7 }, radixkv.InvalidArgument},
 	} {

@@ -10,6 +10,9 @@ void serve(rkv_cache *cache, rkv_sequence_begin_args begin_args,
 void copy_states(const rkv_plan_arrays *arrays);
 void confirm(const rkv_plan_arrays *arrays);
 void create(void);
+void compute_leaving_states(rkv_sequence_id sequence, const uint32_t *row, uint64_t count);
+void verify(rkv_cache *cache, rkv_sequence_id sequence, rkv_tokens drafts, const uint32_t *row,
+            uint64_t computed, uint64_t k, uint64_t accepted);
 void create_runners(rkv_page_table *table, rkv_runner *full, rkv_runner *sliding);
 void step(rkv_plan *plan, const rkv_plan_row *rows, size_t row_count, uint32_t layers,
           rkv_runner *full, rkv_runner *sliding);
@@ -49,6 +52,12 @@ void serve(rkv_cache *cache, rkv_sequence_begin_args begin_args,
     uint64_t end;
     size_t count;
 #include "groups-4.inc"
+}
+
+void verify(rkv_cache *cache, rkv_sequence_id sequence, rkv_tokens drafts, const uint32_t *row,
+            uint64_t computed, uint64_t k, uint64_t accepted) {
+    rkv_sequence_publish_result published = {.struct_size = sizeof published};
+#include "groups-5.inc"
 }
 
 void create_runners(rkv_page_table *table, rkv_runner *full, rkv_runner *sliding) {
