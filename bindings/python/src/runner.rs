@@ -215,11 +215,11 @@ fn engine_memory(
     for (at, (k, v)) in layers.iter().enumerate() {
         let (k, strides) = shape.kv(k, &format!("kv_layers[{at}]: k"), shape.head_dim)?;
         let name = format!("kv_layers[{at}]: v");
-        let v = v.as_ref().map(|v| shape.kv(v, &name, shape.v_head_dim)).transpose()?;
         if v.is_some() == shape.is_latent {
             let message = format!("{name}: None of a latent runner, and of no other");
             return Err(PyValueError::new_err(message));
         }
+        let v = v.as_ref().map(|v| shape.kv(v, &name, shape.v_head_dim)).transpose()?;
         let of_v = v.as_ref().map_or(strides, |(_, strides)| *strides);
         memory.push(rkv_runner_kv_memory {
             k: k.data(),

@@ -67,10 +67,10 @@ def test_g07_g08_g11_states_of_a_sequence() -> None:
             assert sequence.checkpoint() == 1
             sequence.confirm_copies()
             sequence.publish(12)
-            own, draft = sequence.group_row(1)
+            own, draft = sequence.pages(group=1)
             sequence.append([5, 6])
             sequence.truncate(14)
-            assert sequence.group_row(1).tolist() == [draft, own]
+            assert sequence.pages(group=1).tolist() == [draft, own]
             sequence.append([7, 8])
             sequence.truncate(16)
             sequence.publish(16)
