@@ -33,6 +33,15 @@ class NetworkError(OSError):
 
 
 class _Config(ctypes.Structure):
+    struct_size: int
+    flags: int
+    endpoint: bytes | None
+    replay_endpoint: bytes | None
+    topic: bytes | None
+    data_parallel_rank: int
+    replay_batch_limit: int
+    queue_batch_limit: int
+    reserved: int
     _fields_ = [
         ("struct_size", ctypes.c_uint32),
         ("flags", ctypes.c_uint32),
@@ -47,6 +56,15 @@ class _Config(ctypes.Structure):
 
 
 class _Stats(ctypes.Structure):
+    struct_size: int
+    port: int
+    replay_port: int
+    published_batch_count: int
+    published_byte_count: int
+    dropped_batch_count: int
+    queued_batch_count: int
+    replay_batch_count: int
+    replay_request_count: int
     _fields_ = [
         ("struct_size", ctypes.c_uint32),
         ("port", ctypes.c_uint16),
