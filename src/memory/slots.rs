@@ -52,7 +52,6 @@ impl Slots {
         Arc::new(Self { base, slot_bytes, layout: None, owners, free })
     }
 
-    #[expect(clippy::type_complexity, reason = "two fields")]
     fn books(count: u32) -> Result<(Vec<AtomicU32>, Mutex<Vec<u32>>), OutOfMemory> {
         let owners = try_zeros::<u32>(count as usize)?.into_iter().map(AtomicU32::new);
         let owners = super::try_collect(owners)?;

@@ -62,11 +62,10 @@ fn step(world: &mut World, rng: &mut fastrand::Rng, faults: bool) {
         12..=14 => {
             world.poll(rng.usize(..6));
         }
+        15..=19 if world.copies.is_empty() => {}
         15..=19 => {
-            if !world.copies.is_empty() {
-                let at = rng.usize(..world.copies.len());
-                world.step_copy(at, !fails);
-            }
+            let at = rng.usize(..world.copies.len());
+            world.step_copy(at, !fails);
         }
         20..=24 => {
             world.tiers.work();

@@ -193,14 +193,15 @@ impl World {
         let CopyJob { direction, page, host, bytes, .. } = self.copies[at].job;
         assert_eq!(bytes, PAGE_BYTES);
         let page = &mut self.device[page as usize];
-        for word in half * PAGE_SIZE / 2..(half + 1) * PAGE_SIZE / 2 {
+        let words = half * PAGE_SIZE / 2..(half + 1) * PAGE_SIZE / 2;
+        for (at, word) in page.iter_mut().enumerate().take(words.end).skip(words.start) {
             // SAFETY: the slot is the copy's until it is complete.
-            let place = unsafe { host.cast::<u32>().add(word) };
+            let place = unsafe { host.cast::<u32>().add(at) };
             match direction {
                 // SAFETY: as above.
-                Direction::Load => page[word] = unsafe { place.read_unaligned() },
+                Direction::Load => *word = unsafe { place.read_unaligned() },
                 // SAFETY: as above.
-                Direction::Store => unsafe { place.write_unaligned(page[word]) },
+                Direction::Store => unsafe { place.write_unaligned(*word) },
             }
         }
         self.copies[at].half_done = true;

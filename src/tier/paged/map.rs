@@ -175,7 +175,7 @@ impl Map {
         });
         let mixed = u128::from(a ^ self.seed) * u128::from(b ^ self.seed.rotate_left(32) | 1);
         let mixed = (mixed >> 64) as u64 ^ mixed as u64 ^ u64::from(name.group);
-        (u128::from(mixed) * self.table.len() as u128 >> 64) as usize
+        ((u128::from(mixed) * self.table.len() as u128) >> 64) as usize
     }
 
     fn next_place(&self, place: usize) -> usize {

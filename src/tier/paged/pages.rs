@@ -59,7 +59,7 @@ impl Pages {
 
     pub fn set_queued(&mut self, page: u32, is_queued: bool) {
         let rest = &mut self.words[page as usize][2];
-        *rest = *rest & !QUEUED | is_queued as u32 * QUEUED;
+        *rest = (*rest & !QUEUED) | (is_queued as u32 * QUEUED);
     }
 
     pub fn set_stored(&mut self, page: u32) {

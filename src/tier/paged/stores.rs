@@ -96,7 +96,7 @@ impl PageTiers {
         {
             let state = self.shared.read();
             let stats = state.page_table_stats();
-            let wanted = (stats.total / COLD_PART).max(COLD_LEAST).min(COLD_MOST);
+            let wanted = (stats.total / COLD_PART).clamp(COLD_LEAST, COLD_MOST);
             if stats.free < wanted {
                 state.cold_pages(wanted, &mut |page| cold.push(page));
             }
