@@ -44,6 +44,7 @@ impl Cache {
     #[new]
     #[pyo3(signature = (table, *, index="radix", whole_pages=false, retained_sequence_limit=0,
                         retained_page_limit=0, journal_bytes=0, checkpoint_limit=0))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         table: Py<PageTable>,

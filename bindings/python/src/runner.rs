@@ -47,6 +47,9 @@ pub struct Runner {
     _kept: Raw<Vec<Array>>,
 }
 
+/// K of a layer, and V unless that is the beginning of K.
+type GivenLayer<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
+
 pub fn layout(name: &str) -> PyResult<u32> {
     match name {
         "nhd" => Ok(RKV_KV_LAYOUT_NHD),
@@ -89,7 +92,7 @@ impl Runner {
         device: u32,
         threads: u32,
         batch_invariant: bool,
-        kv_layers: Option<Vec<(Bound<'_, PyAny>, Option<Bound<'_, PyAny>>)>>,
+        kv_layers: Option<Vec<GivenLayer<'_>>>,
         group: u32,
         v_head_dim: Option<u32>,
         latent: bool,
@@ -203,7 +206,7 @@ impl Runner {
 /// The engine's memory as the library takes it, and what keeps it.
 fn engine_memory(
     shape: &Shape,
-    layers: Option<Vec<(Bound<'_, PyAny>, Option<Bound<'_, PyAny>>)>>,
+    layers: Option<Vec<GivenLayer<'_>>>,
 ) -> PyResult<(Vec<Array>, Vec<rkv_runner_kv_memory>)> {
     let (mut kept, mut memory) = (Vec::new(), Vec::new());
     let Some(layers) = layers else { return Ok((kept, memory)) };

@@ -211,9 +211,7 @@ impl Sequence {
         let ((cache, id), size) = (self.live(py)?, size_of::<rkv_published_group>());
         listed(py, "published_group", |into, room, count| {
             // SAFETY: a live handle, room as stated.
-            unsafe {
-                rkv_sequence_read_published(cache.raw(), id, into.cast(), size, room, count)
-            }
+            unsafe { rkv_sequence_read_published(cache.raw(), id, into.cast(), size, room, count) }
         })
     }
 
