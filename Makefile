@@ -88,5 +88,5 @@ clean: ## remove everything that was built
 	$(CARGO) clean
 
 .PHONY: help build net test test-long lint docs header abi abi-bless cuda-toolchain demo model \
-        engine engine-bench engine-speed llama-cpp llama-server engines replay bench python install \
-        install-net uninstall clean
+        engine engine-bench engine-speed llama-cpp llama-server engines replay bench python \
+        install install-net uninstall clean

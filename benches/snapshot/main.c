@@ -203,7 +203,8 @@ static void measure(enum shape shape, uint32_t entry_count, struct row rows[OPER
         churn(&bench, &meters[INSERT]);
         if (options.count) {
             /* Of what the churn brought, and did not let go again. */
-            lookups_from(&bench, &meters[LATER], match_and_release, matches, entry_count, 8 * BATCH);
+            lookups_from(&bench, &meters[LATER], match_and_release, matches, entry_count,
+                         8 * BATCH);
         }
         CHECK(rkv_snapshot_cache_check(bench.cache));
         rkv_snapshot_cache_destroy(bench.cache);

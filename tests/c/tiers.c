@@ -337,7 +337,8 @@ static void m01_tiers(void) {
     config = good;
     config.directory = "/proc/no/such/place";
     config.disk_bytes = 1 << 20;
-    REFUSED(f, rkv_cache_attach_tiers(f->cache, &config), RKV_STATUS_STORAGE, "/proc/no/such/place");
+    REFUSED(f, rkv_cache_attach_tiers(f->cache, &config), RKV_STATUS_STORAGE,
+            "/proc/no/such/place");
     fixture plain = new_fixture(PAGE, PAGES);
     REFUSED(&plain, rkv_cache_attach_tiers(plain.cache, &good), RKV_STATUS_INVALID_STATE,
             "journal");

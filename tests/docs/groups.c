@@ -60,16 +60,6 @@ void verify(rkv_cache *cache, rkv_sequence_id sequence, rkv_tokens drafts, const
 #include "groups-5.inc"
 }
 
-void compute_leaving_states(rkv_sequence_id sequence, const uint32_t *row, uint64_t count);
-void verify(rkv_cache *cache, rkv_sequence_id sequence, rkv_tokens drafts, const uint32_t *row,
-            uint64_t computed, uint64_t k, uint64_t accepted);
-
-void verify(rkv_cache *cache, rkv_sequence_id sequence, rkv_tokens drafts, const uint32_t *row,
-            uint64_t computed, uint64_t k, uint64_t accepted) {
-    rkv_sequence_publish_result published = {.struct_size = sizeof published};
-#include "groups-5.inc"
-}
-
 void create_runners(rkv_page_table *table, rkv_runner *full, rkv_runner *sliding) {
 #include "groups-6.inc"
 }

@@ -26,9 +26,10 @@
 //! - *What can be fetched is asked by `fetch`, not told by begin.* So begin costs what it did, and
 //!   so does a prompt of which the device has all.
 //! - *A page that is copied is not locked, it is lent.* An eviction may take it at any time,
-//!   without waiting and without taking another one instead; the pool gets it when the copy is done.
-//!   So a store never fails because its page went, and a load never writes to a page that is
-//!   somebody else's already. Only as many pages as are being copied are reclaimable a little later.
+//!   without waiting and without taking another one instead; the pool gets it when the copy is
+//!   done. So a store never fails because its page went, and a load never writes to a page that
+//!   is somebody else's already. Only as many pages as are being copied are reclaimable a little
+//!   later.
 //! - *A digest counts only if the page has held the same since.* The journal's mirror says of each
 //!   page since which record it has; what was followed less far knows nothing of the page.
 //! - *What is in host memory goes to the disk at once*, not when it has to leave: a restart finds
