@@ -142,8 +142,9 @@ impl PrefixIndex for RadixIndex {
     }
 
     fn publish_portion(&self, slice: usize) -> usize {
-        // A node at once.
-        self.tree.nodes.page_limit().min(16 * slice)
+        // A node of the usual length, or a few short ones. What is published in one portion is of
+        // one age.
+        16 * slice
     }
 
     fn touch(&mut self, node: Node) {

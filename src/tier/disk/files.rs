@@ -4,6 +4,11 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often, and with what pauses, a lock is asked for that another one has.
+const FORK_LOOKS: u32 = 20;
+const FORK_PAUSE: Duration = Duration::from_millis(5);
 
 pub(crate) struct Files(pub PathBuf);
 
@@ -20,11 +25,16 @@ impl Disk for Files {
         let path = self.0.join(name);
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Box::new(Locked { file, path }))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
+        // A child that another thread has just forked holds what its parent had locked, until it
+        // executes its program.
+        for _ in 0..FORK_LOOKS {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(Box::new(Locked { file, path }))),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(FORK_PAUSE),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
         }
+        Ok(None)
     }
 
     fn open(&self, name: &str, how: Open) -> io::Result<Box<dyn DiskFile>> {
