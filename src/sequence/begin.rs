@@ -54,16 +54,16 @@ pub(super) struct Begun {
     pub(super) id: SequenceId,
     /// Pages that the row gets now.
     pub(super) row_pages: usize,
-    pub(super) reuse: Reused,
+    pub(super) origin: Origin,
 }
 
-/// What a sequence did not have to compute, for the statistics.
+/// From where a sequence has what it need not compute, for the statistics.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Reused {
-    /// Positions out of what a lookup found, and how many of them by copy.
-    Found(Found, usize, usize),
-    /// Positions of a parent.
-    Inherited(usize),
+pub(super) enum Origin {
+    /// A lookup found it.
+    Lookup,
+    /// A parent has it.
+    Parent,
 }
 
 impl Begun {
@@ -128,14 +128,14 @@ impl State {
         if started.is_err() {
             self.cache.as_mut().expect("it was there").images.release(&images);
         }
-        let reuse = started?;
+        started?;
         let new = &mut self.sequences[slot as usize];
         new.images = images;
         let (base, shared, reused) = (new.base, new.shared, new.cached_positions);
         let id = self.occupy(slot);
         self.map_path(slot, base, shared);
         let row_pages = room.row_pages(most, positions, reused, self.table.page_size());
-        Ok(Begun { id, row_pages, reuse })
+        Ok(Begun { id, row_pages, origin: Origin::Lookup })
     }
 
     /// Finds and locks what is reused, and puts the sequence into a slot that is still free.
@@ -146,7 +146,7 @@ impl State {
         slot: u32,
         (row_pages, room): (usize, Room),
         find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
-    ) -> Result<Reused, Error> {
+    ) -> Result<(), Error> {
         let (page_size, has_groups) = (self.table.page_size(), self.has_groups());
         let reuse = match has_groups {
             false => self.find_reuse(query, row_pages, find)?,
@@ -192,7 +192,7 @@ impl State {
             new.groups.depths = reuse.found.depths();
             self.map_groups(slot, (matched.node, matched.partial), reuse.positions);
         }
-        Ok(Reused::Found(reuse.found, reuse.positions, copied))
+        Ok(())
     }
 
     /// Maps the first pages of the prefix that ends at a node into a new row.
@@ -228,6 +228,8 @@ impl State {
         let slot = begun.id.slot();
         let sequence = &mut self.sequences[slot as usize];
         sequence.incomplete = false;
+        let (positions, reused) = (sequence.positions, sequence.cached_positions);
+        let copied = sequence.copy.as_ref().map_or(0, |copy| copy.positions);
         if let Some(copy) = &mut sequence.copy {
             copy.target = self.table.row(slot).expect("the slot is in use")[sequence.shared];
         }
@@ -235,9 +237,9 @@ impl State {
             self.aim_group_copies(slot);
         }
         let cache = self.cache.as_mut().expect("it was there");
-        match begun.reuse {
-            Reused::Found(found, reused, copied) => cache.count_lookup(&found, reused, copied),
-            Reused::Inherited(positions) => cache.count_inherit(positions),
+        match begun.origin {
+            Origin::Lookup => cache.count_lookup(positions, reused, copied),
+            Origin::Parent => cache.count_inherit(reused),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! knows the same keys after it. The page that the parent computed in part stays the parent's: the
 //! child is told to copy out of it, and the pool keeps it until that is done.
 use super::append::check_ids;
-use super::begin::{Begun, Reused, Room};
+use super::begin::{Begun, Origin, Room};
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
@@ -200,7 +200,7 @@ impl State {
         }
         let Share { positions: reused, row_pages, room, .. } = share;
         let row_pages = room.row_pages(row_pages, positions, reused, page_size);
-        Ok(Begun { id, row_pages, reuse: Reused::Inherited(share.positions) })
+        Ok(Begun { id, row_pages, origin: Origin::Parent })
     }
 
     /// The path of a parent was used now.

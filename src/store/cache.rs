@@ -3,7 +3,7 @@ use super::group_cache::GroupCache;
 use super::lookup::Sharing;
 use super::{Shared, State};
 use crate::error::{Error, Shortage};
-use crate::group::{GROUP_LIMIT, HungPage};
+use crate::group::HungPage;
 use crate::handles::{Handles, Numbers};
 use crate::index::{IndexKind, Limits, Namespace, Node, NodeIds, Portion, PrefixIndex};
 use crate::journal::{Entered, Journal, Reason};
@@ -307,15 +307,15 @@ impl Shared {
     /// Evicts pages of pool 0; `report` gets their place in the order and the page.
     pub fn evict(&self, count: usize, mut report: impl FnMut(usize, u32)) -> Result<usize, Error> {
         let mut turn = self.turn();
+        let in_pool = (self.group_count() > 1).then(|| turn.table.groups().in_pool(0));
         let mut done = 0;
         while done < count {
+            if done > 0 {
+                turn.let_others_in();
+            }
             let (mut at, most) = (done, self.portion(count - done));
-            let in_pool = match self.group_count() {
-                1 => [true; GROUP_LIMIT],
-                _ => turn.table.groups().in_pool(0),
-            };
             let evicted = turn.evict(most, Reason::Caller, &mut |group, pages| {
-                if !in_pool[group] {
+                if in_pool.is_some_and(|in_pool| !in_pool[group]) {
                     return;
                 }
                 for &page in pages.iter().rev() {
@@ -327,7 +327,6 @@ impl Shared {
                 break;
             }
             done += evicted;
-            turn.let_others_in();
         }
         Ok(done)
     }

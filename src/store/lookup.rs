@@ -331,11 +331,11 @@ impl PrefixCache {
         Ok(Matched { node, pages, tokens: found.tokens, positions: found.positions, partial })
     }
 
-    /// Counts a lookup of which `positions` were used, `partial` of them by copy.
-    pub fn count_lookup(&mut self, found: &Found, positions: usize, partial: usize) {
+    /// Counts a lookup of so many positions, `used` of them, and `partial` of those by copy.
+    pub fn count_lookup(&mut self, asked: usize, used: usize, partial: usize) {
         self.counters.lookups += 1;
-        self.counters.lookup_positions += found.asked_positions as u64;
-        self.counters.hit_positions += positions as u64;
+        self.counters.lookup_positions += asked as u64;
+        self.counters.hit_positions += used as u64;
         self.counters.partial_hit_positions += partial as u64;
     }
 
@@ -402,7 +402,7 @@ impl State {
         let with = if lock { WithPartial::Locked } else { WithPartial::Named };
         let matched = cache.take(&found, with)?;
         let partial = matched.partial.map_or(0, |partial| partial.positions);
-        cache.count_lookup(&found, found.positions(), partial);
+        cache.count_lookup(found.asked_positions, found.positions, partial);
         let locked = matched.deepest().filter(|_| lock);
         let locked = locked.map(|node| cache.lock_match(node, &matched, found.positions));
         Ok((matched, locked))

@@ -14,8 +14,8 @@ pub use lookup::*;
 pub use node::*;
 
 use crate::capi::ffi::{
-    AbiStruct, Handle, Opaque, check_flags, check_out, check_zero, destroy, guard, init_struct,
-    out, out_slice, put, read_struct, rkv_status, with,
+    AbiStruct, Handle, Opaque, check_flags, check_zero, destroy, guard, init_struct, out,
+    out_slice, put, read_struct, rkv_status, with,
 };
 use crate::capi::page_table::rkv_page_table;
 use crate::error::{Error, text};
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn rkv_cache_evict(
     unsafe {
         with(cache, |shared| {
             let into = out(out_count, "out_count")?;
-            check_out(pages, capacity, "pages")?;
+            let room = out_slice(pages, capacity, capacity, "pages")?;
             if pages.is_null() && page_count > 0 && shared.has_external_pool() {
                 return Err(Error::argument(
                     "pages is NULL: an external pool's pages are lost if they are not reported",
@@ -232,14 +232,12 @@ pub unsafe extern "C" fn rkv_cache_evict(
                 .into());
             }
             shared.check_told_by_pool()?;
-            let reported = if pages.is_null() { 0 } else { capacity };
             // The last page may take those of other groups along.
             let spare = shared.group_count() - 1;
             let limit = match pages.is_null() {
                 true => page_count,
                 false => page_count.min(capacity.saturating_sub(spare)),
             };
-            let room = out_slice(pages, reported, reported, "pages")?;
             into.write(shared.evict(limit, |at, page| {
                 if let Some(slot) = room.get_mut(at) {
                     slot.write(page);

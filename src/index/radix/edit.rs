@@ -75,9 +75,9 @@ impl RadixIndex {
     fn detach(&mut self, child: u32) {
         let parent = self.tree.nodes[child].parent;
         self.tree.nodes[parent].waiting = false;
-        let hash = self.child_hash(parent, self.first_page(child));
+        let page = self.first_page(child);
+        let (hash, place) = (self.child_hash(parent, page), self.place(parent, child, page));
         self.table.remove(hash, child);
-        let place = self.place(parent, child, self.first_page(child));
         self.edit_children(parent, |children, garbage| children.remove(place, garbage));
     }
 
@@ -188,15 +188,17 @@ impl RadixIndex {
 
     /// Frees a leaf that is out of the tree's lists, and gives the parent its turn.
     pub(super) fn remove_leaf(&mut self, leaf: u32) {
-        let parent = self.tree.nodes[leaf].parent;
+        let node = &self.tree.nodes[leaf];
+        let parent = node.parent;
         debug_assert_ne!(parent, NONE);
+        self.segment_bytes -= node.held.bytes();
         self.changing_children(parent, |index| index.detach(leaf));
-        self.segment_bytes -= self.tree.nodes[leaf].held.bytes();
         self.release(leaf);
         self.tree.miss_leaf(parent);
-        if self.tree.nodes[parent].is_root() {
+        let above = &self.tree.nodes[parent];
+        if above.is_root() {
             self.drop_empty_root(parent);
-        } else if self.tree.nodes[parent].is_evictable() {
+        } else if above.is_evictable() {
             self.tree.enlist(parent);
         } else {
             self.coalesce(parent);

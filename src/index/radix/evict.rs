@@ -70,9 +70,11 @@ impl RadixIndex {
 
     /// Shortens a leaf. Its id meant the longer prefix and becomes stale; its turn stays.
     fn trim(&mut self, leaf: u32, kept: usize) {
-        let page_size = self.page_size;
         self.tree.nodes.renew(leaf);
-        self.with_bytes(leaf, |index| index.tree.nodes[leaf].label.truncate(page_size, kept));
+        let label = &mut self.tree.nodes[leaf].label;
+        let before = label.bytes();
+        label.truncate(self.page_size, kept);
+        self.segment_bytes = self.segment_bytes - before + label.bytes();
         self.publish(leaf);
     }
 }
