@@ -3,6 +3,10 @@
 mod memory_store;
 mod moments;
 mod random;
+#[path = "../tier/runs.rs"]
+mod runs;
+#[path = "../tier/sim/mod.rs"]
+mod sim;
 mod world;
 
 use memory_store::MemoryStore;

@@ -2,6 +2,8 @@
 mod memory_store;
 mod on_disk;
 mod random;
+#[path = "../tier/runs.rs"]
+mod runs;
 #[path = "../tier/sim/mod.rs"]
 mod sim;
 mod troubles;
