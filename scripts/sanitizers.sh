@@ -118,13 +118,19 @@ address() {
         logged asan-build 900 cargo +nightly build --locked --target "$triple" \
         --features fault-injection || ok=0
     mkdir -p "$build/programs"
-    local c=(tests/c/*.c) cpp=(tests/cpp/*.cpp)
+    local c=() cpp=(tests/cpp/*.cpp) source
+    for source in tests/c/*.c; do
+        # It forks beside threads that allocate, and gcc 12's AddressSanitizer leaves its child with a
+        # lock of its own that nobody holds: one run in three waits there. memcheck has it too.
+        [ "$source" = tests/c/child_process.c ] || c+=("$source")
+    done
     programs gcc c11 "$lib" "${c[@]}" || ok=0
     programs g++ c++17 "$lib" "${cpp[@]}" || ok=0
     unset ASAN_OPTIONS
     if [ $ok -eq 1 ]; then
         say "PASS address: $(tests_passed "$build/asan-rust.log") Rust tests," \
-            "${#c[@]} C and ${#cpp[@]} C++ programs, library and programs instrumented"
+            "${#c[@]} C and ${#cpp[@]} C++ programs, library and programs instrumented;" \
+            "without child_process.c, whose forks leave this sanitizer locked"
     else
         say "FAIL address"
     fi
