@@ -6,6 +6,7 @@ mod random;
 mod runs;
 #[path = "../tier/sim/mod.rs"]
 mod sim;
+mod threads;
 mod troubles;
 mod world;
 
