@@ -120,8 +120,8 @@ address() {
     mkdir -p "$build/programs"
     local c=() cpp=(tests/cpp/*.cpp) source
     for source in tests/c/*.c; do
-        # It forks beside threads that allocate, and gcc 12's AddressSanitizer leaves its child with a
-        # lock of its own that nobody holds: one run in three waits there. memcheck has it too.
+        # It forks beside threads that allocate, and the AddressSanitizer of gcc 12 leaves its child
+        # with a lock of its own that nobody holds: one run in three waits there. memcheck has it.
         [ "$source" = tests/c/child_process.c ] || c+=("$source")
     done
     programs gcc c11 "$lib" "${c[@]}" || ok=0
@@ -141,8 +141,8 @@ thread() {
     has_component rust-src || { say "SKIP thread: rust-src cannot be installed"; return; }
     # std is built too: without that its atomics would be invisible.
     if RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=$build/tsan RKV_TIER_RUNS=0.3 \
-        logged tsan 1800 cargo +nightly test --locked --no-fail-fast -Zbuild-std --target "$triple" \
-        --lib --test threads --test probes --test journal_threads --test clear_threads \
+        logged tsan 1800 cargo +nightly test --locked --no-fail-fast -Zbuild-std \
+        --target "$triple" --lib --test threads --test probes --test journal_threads --test clear_threads \
         --test snapshot_threads --test groups_threads --test capi_miri \
         --test tier --test snapshot_tiers --test paged_tiers; then
         say "PASS thread: $(tests_passed "$build/tsan.log") tests, std instrumented"

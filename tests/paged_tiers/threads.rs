@@ -1,6 +1,6 @@
-//! Engines' threads beside the tiers' own, and the disk's: each sequence is one thread's, copies are
-//! carried out by whoever polls. ThreadSanitizer runs this too: the device's pages are plain memory,
-//! so that a page which somebody gets too early is a race.
+//! Engines' threads beside the tiers' own, and the disk's: each sequence is one thread's, copies
+//! are carried out by whoever polls. ThreadSanitizer runs this too: the device's pages are plain
+//! memory, so that a page which somebody gets too early is a race.
 use crate::runs::runs;
 use crate::world::{PAGE_BYTES, PAGE_SIZE, Setup, shared, value};
 use radixkv::error::Error;
