@@ -142,8 +142,8 @@ thread() {
     # std is built too: without that its atomics would be invisible.
     if RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=$build/tsan RKV_TIER_RUNS=0.3 \
         logged tsan 1800 cargo +nightly test --locked --no-fail-fast -Zbuild-std \
-        --target "$triple" --lib --test threads --test probes --test journal_threads --test clear_threads \
-        --test snapshot_threads --test groups_threads --test capi_miri \
+        --target "$triple" --lib --test threads --test probes --test journal_threads \
+        --test clear_threads --test snapshot_threads --test groups_threads --test capi_miri \
         --test tier --test snapshot_tiers --test paged_tiers; then
         say "PASS thread: $(tests_passed "$build/tsan.log") tests, std instrumented"
     else
