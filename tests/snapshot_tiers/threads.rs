@@ -224,7 +224,7 @@ fn t01_t04_threads_share_a_cache_and_its_store() {
         assert_eq!(engine.cache.stats().pins, 0);
         engine.cache.check().unwrap();
         let fetched = engine.fetched.load(Relaxed) as u64;
-        assert!(fetched > runs(100), "{fetched} {stats:?}");
+        assert!(fetched > runs(20), "{fetched} {stats:?}");
         engine.cache.detach(LONG, freed);
         engine.cache.clear(freed);
         drop(std::mem::take(freed));
