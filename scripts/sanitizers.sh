@@ -3,7 +3,7 @@
 #
 #   miri      the ABI through the Rust library, strict provenance
 #   address   AddressSanitizer in the library: Rust tests, and the C and C++ tests on top
-#   thread    ThreadSanitizer in the library and in std: the tests with threads
+#   thread    ThreadSanitizer in the library and in std: the tests with threads, and of tiers
 #   helgrind  tests/c/*threads.c on a lock that helgrind understands, and without its read locks
 #   loom      tests/loom with one preemption more than in `make test`: some minutes
 #
@@ -109,21 +109,28 @@ address() {
     local lib=$build/asan/$triple/debug ok=1
     export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1
     RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=$build/asan RKV_MODEL_STEPS=20000 \
-        RKV_GROUPS_STEPS=12000 \
-        logged asan-rust 1800 cargo +nightly test --target "$triple" \
+        RKV_GROUPS_STEPS=12000 RKV_TIER_RUNS=0.3 RKV_TIER_KILLS=30 \
+        logged asan-rust 2400 cargo +nightly test --locked --no-fail-fast --target "$triple" \
         --test capi_miri --test threads --test model --test snapshot --test snapshot_threads \
-        --test attention --test groups --test groups_threads || ok=0
+        --test attention --test groups --test groups_threads \
+        --test tier --test snapshot_tiers --test paged_tiers || ok=0
     RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=$build/asan \
-        logged asan-build 900 cargo +nightly build --target "$triple" \
+        logged asan-build 900 cargo +nightly build --locked --target "$triple" \
         --features fault-injection || ok=0
     mkdir -p "$build/programs"
-    local c=(tests/c/*.c) cpp=(tests/cpp/*.cpp)
+    local c=() cpp=(tests/cpp/*.cpp) source
+    for source in tests/c/*.c; do
+        # It forks beside threads that allocate, and the AddressSanitizer of gcc 12 leaves its child
+        # with a lock of its own that nobody holds: one run in three waits there. memcheck has it.
+        [ "$source" = tests/c/child_process.c ] || c+=("$source")
+    done
     programs gcc c11 "$lib" "${c[@]}" || ok=0
     programs g++ c++17 "$lib" "${cpp[@]}" || ok=0
     unset ASAN_OPTIONS
     if [ $ok -eq 1 ]; then
         say "PASS address: $(tests_passed "$build/asan-rust.log") Rust tests," \
-            "${#c[@]} C and ${#cpp[@]} C++ programs, library and programs instrumented"
+            "${#c[@]} C and ${#cpp[@]} C++ programs, library and programs instrumented;" \
+            "without child_process.c, whose forks leave this sanitizer locked"
     else
         say "FAIL address"
     fi
@@ -133,10 +140,11 @@ thread() {
     has_nightly || { say "SKIP thread: no nightly toolchain"; return; }
     has_component rust-src || { say "SKIP thread: rust-src cannot be installed"; return; }
     # std is built too: without that its atomics would be invisible.
-    if RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=$build/tsan \
-        logged tsan 1800 cargo +nightly test -Zbuild-std --target "$triple" \
-        --lib --test threads --test probes --test journal_threads --test clear_threads \
-        --test snapshot_threads --test groups_threads --test capi_miri; then
+    if RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=$build/tsan RKV_TIER_RUNS=0.3 \
+        logged tsan 1800 cargo +nightly test --locked --no-fail-fast -Zbuild-std \
+        --target "$triple" --lib --test threads --test probes --test journal_threads \
+        --test clear_threads --test snapshot_threads --test groups_threads --test capi_miri \
+        --test tier --test snapshot_tiers --test paged_tiers; then
         say "PASS thread: $(tests_passed "$build/tsan.log") tests, std instrumented"
     else
         say "FAIL thread"

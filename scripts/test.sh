@@ -178,7 +178,8 @@ stage_long_simulation() {
 }
 
 stage_long_tiers() { # kills, crashes and faults by the hundred
-    RKV_TIER_KILLS=500 RKV_TIER_RUNS=10 cargo test --locked --test tier --test snapshot_tiers
+    RKV_TIER_KILLS=500 RKV_TIER_RUNS=10 cargo test --locked \
+        --test tier --test snapshot_tiers --test paged_tiers
 }
 
 stage_soak() { # the reference engine for five minutes

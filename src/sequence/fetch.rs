@@ -95,7 +95,8 @@ impl State {
     }
 
     /// Begins to fill the next pages of a sequence, so many, which were seen to be fetchable, and
-    /// gives up the copy that begin named. Returns them.
+    /// gives up the copy that begin named. Returns them; none when its namespace was cleared
+    /// meanwhile.
     pub fn open_fetch(
         &mut self,
         id: SequenceId,
@@ -103,6 +104,9 @@ impl State {
         count: usize,
     ) -> Result<Vec<u32>, Error> {
         let (at, most) = self.fetchable_pages(id, true)?;
+        if self.is_cleared(self.sequence(id)?) {
+            return Ok(Vec::new());
+        }
         if at != first || most < count {
             return Err(Error::state("the sequence went on meanwhile"));
         }

@@ -29,7 +29,7 @@ pub trait Source: Send + Sync {
 }
 
 /// Where a record is read to. All parts together have the length of the record.
-pub trait Target: Send {
+pub trait Target: Send + Sync {
     /// How many parts there are.
     fn parts(&self) -> usize;
     /// One of them.

@@ -3,6 +3,11 @@
 mod memory_store;
 mod moments;
 mod random;
+#[path = "../tier/runs.rs"]
+mod runs;
+#[path = "../tier/sim/mod.rs"]
+mod sim;
+mod threads;
 mod world;
 
 use memory_store::MemoryStore;
@@ -238,6 +243,21 @@ fn t17_cleared_namespaces_are_gone_below_too() {
     world.release(info.id);
     assert_eq!(world.run(&PLAIN, &tokens), (0, 40), "the other one is as it was");
     assert_eq!(world.run(&adapter, &tokens), (0, 0));
+    world.end();
+}
+
+/// T17: a clear between what a fetch finds and its beginning is no error of who fetches.
+#[test]
+fn t17_a_clear_while_a_fetch_begins_leaves_nothing_to_fetch() {
+    let tokens = prompt(1, 41);
+    let mut world = stored(Setup::new(20, 64, None), &tokens);
+    let info = world.begin(&PLAIN, &tokens).unwrap();
+    assert_eq!(world.shared.read().fetchable_pages(info.id, true).unwrap(), (0, 10));
+    world.shared.clear(Scope::exactly(PLAIN)).unwrap();
+    assert_eq!(world.shared.write().open_fetch(info.id, 0, 10).unwrap(), []);
+    assert!(!world.shared.read().is_loading(info.id));
+    world.compute(info.id, tokens.len());
+    world.release(info.id);
     world.end();
 }
 

@@ -1,85 +1,141 @@
 //! What the engine's calls wait for: nothing.
-use crate::world::{Setup, World};
+use crate::sim::{SimDisk, Stop};
+use crate::world::{PAGE_BYTES, Setup, World};
 use crate::{PLAIN, prompt};
-use radixkv::tier::paged::{Deadline, Direction, HostMemory, PagePolicy, PageTiers, TierConfig};
+use radixkv::ids::SequenceId;
+use radixkv::tier::paged::{Deadline, HostMemory, PagePolicy, PageTiers, TierConfig};
 use radixkv::tier::{DiskConfig, DiskStore};
-use radixkv::token::TokenList;
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
-/// T03: the engine's calls take moments, whatever the disk and the tiers' thread are at.
-#[test]
-fn t03_calls_return_at_once() {
-    let directory = std::env::temp_dir().join(format!("radixkv-t03-{}", std::process::id()));
-    let page_bytes = 1 << 20;
-    let setup = Setup::new(64, 1, None);
-    let mut world = World::new(setup);
+/// What nothing may take.
+const LONG: Duration = Duration::from_secs(60);
+/// Pages of a prompt, and host memory for all of the test.
+const PAGES: usize = 8;
+const HOST_PAGES: usize = 5 * PAGES;
+
+/// Tiers with a thread and a disk.
+fn on(disk: &SimDisk) -> World {
+    let mut world = World::new(Setup::new(64, 1, None));
     world.shared.detach_lower();
     let (disk_wake, wake) = PageTiers::disk_wake();
     let config = DiskConfig {
         wake: Some(wake),
-        waiting_bytes: 64 << 20,
-        ..DiskConfig::new(&directory, 256 << 20, [7; 32])
+        workers: 2,
+        commit_interval: Duration::from_millis(1),
+        ..DiskConfig::new("", 1 << 20, [7; 32])
     };
-    let (disk, records) = DiskStore::open(config).unwrap();
+    let (store, records) = DiskStore::open_on(Box::new(disk.clone()), config).unwrap();
     let config = TierConfig {
-        page_bytes,
-        host: HostMemory::Own(24 << 20),
-        disk: Some((Box::new(disk), records)),
+        page_bytes: PAGE_BYTES,
+        host: HostMemory::Own((HOST_PAGES * PAGE_BYTES) as u64),
+        disk: Some((Box::new(store), records)),
         policy: PagePolicy::Through,
         agrees: false,
         wake: None,
     };
     world.tiers = PageTiers::attach(&world.shared, config, disk_wake).unwrap();
-    let (mut copied, mut fetched) = (0, 0);
-    let mut times = Vec::new();
-    let mut timed = |call: &mut dyn FnMut()| {
-        let start = std::time::Instant::now();
-        call();
-        times.push(start.elapsed());
-    };
-    let mut page = vec![3_u8; page_bytes];
-    for round in 0..200 {
-        let tokens = prompt(1 + round % 7, 33);
-        let info = world.shared.begin(&PLAIN, TokenList::text(&tokens), 0).unwrap();
-        let mut begun = false;
-        timed(&mut || {
-            begun = world.tiers.fetch(info.id, Deadline::Never, false).unwrap().is_begun;
-        });
-        loop {
-            let (mut jobs, mut ended) = (Vec::new(), false);
-            timed(&mut || {
-                let (job, done) = (&mut |job| jobs.push(job), &mut |_| ended = true);
-                world.tiers.poll((8, 8), job, done).unwrap();
-            });
-            for job in &jobs {
-                // SAFETY: the slot is the copy's until it is complete.
-                let slot = unsafe { std::slice::from_raw_parts_mut(job.host.as_ptr(), page_bytes) };
-                match job.direction {
-                    Direction::Load => page.copy_from_slice(slot),
-                    Direction::Store => slot.copy_from_slice(&page),
-                }
-                timed(&mut || world.tiers.complete(&[job.id], true).unwrap());
-                copied += 1;
-            }
-            fetched += ended as usize;
-            if !begun || ended {
-                break;
-            }
+    world
+}
+
+/// Carries out copies until something has come true.
+fn go_on(world: &mut World, what: &str, is_true: impl Fn(&World) -> bool) {
+    let start = Instant::now();
+    while !is_true(world) {
+        assert!(start.elapsed() < LONG, "{what}: {:?}", world.tiers.stats());
+        world.poll(64);
+        while !world.copies.is_empty() {
+            world.step_copy(0, true);
         }
-        if world.shared.read().open_copies(info.id).unwrap().0.is_some() {
-            world.shared.ending(|state| state.confirm_copies(info.id)).unwrap();
-        }
-        world.shared.write().publish(info.id, 33).unwrap();
-        world.shared.turn().release(info.id).unwrap();
-        world.shared.evict(6, |_, _| {}).unwrap();
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_micros(200));
     }
-    times.sort();
-    let (middle, longest) = (times[times.len() / 2], times[times.len() - 1]);
-    eprintln!("{} calls: {middle:?} at the middle, {longest:?} at most", times.len());
-    assert!(copied > 50 && fetched > 10, "{copied} {fetched}");
-    // A page of 1 MiB takes longer to check, and a disk longer to answer.
-    assert!(middle < Duration::from_millis(1), "{middle:?}");
-    drop(world);
-    std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// Computes a prompt; its pages are stored in host memory.
+fn keep(world: &mut World, family: u32) {
+    let stored = world.tiers.stats().counters.stored + PAGES as u64;
+    let tokens = prompt(family, 4 * PAGES as u32 + 1);
+    let info = world.begin(&PLAIN, &tokens).unwrap();
+    assert_eq!(info.cached_positions, 0);
+    world.compute(info.id, tokens.len());
+    world.release(info.id);
+    go_on(world, "stored", |world| world.tiers.stats().counters.stored == stored);
+}
+
+/// Begins to fetch a prompt of which the device has nothing: what host memory has of it.
+fn fetch(world: &mut World, family: u32, deadline: Deadline) -> (SequenceId, usize) {
+    let info = world.begin(&PLAIN, &prompt(family, 4 * PAGES as u32 + 1)).unwrap();
+    assert_eq!(info.cached_positions, 0);
+    let found = world.fetch(info.id, deadline);
+    assert_eq!((found.positions, found.is_begun), (4 * PAGES, true));
+    (info.id, found.host_positions / 4)
+}
+
+fn has_ended(id: SequenceId) -> impl Fn(&World) -> bool {
+    move |world| world.fetched.iter().any(|done| done.sequence == id)
+}
+
+/// T03: while the disk stands still, calls return, and what does not need it goes on.
+#[test]
+fn t03_nothing_waits_for_a_disk_that_stands_still() {
+    let disk = SimDisk::new();
+    let mut world = on(&disk);
+    keep(&mut world, 1);
+    keep(&mut world, 2);
+    assert!(world.tiers.flush(LONG));
+    // Those are on the disk alone then.
+    world.tiers.shrink_to(0, u64::MAX);
+    keep(&mut world, 3);
+    assert!(world.tiers.flush(LONG));
+    world.shared.evict(64, |_, _| {}).unwrap();
+    let written = world.tiers.stats().store.writes;
+    assert_eq!(written, 3 * PAGES as u64);
+
+    let (done, is_done) = channel();
+    let waits = std::thread::scope(|scope| {
+        disk.stop(Stop::Everything);
+        // Dropped with the first failure.
+        let (done, disk) = (done, &disk);
+        // Ends what hangs, which the test then sees.
+        let watch = scope.spawn(move || {
+            let result = is_done.recv_timeout(LONG);
+            disk.stop(Stop::Nothing);
+            result
+        });
+        let (waits, in_host) = fetch(&mut world, 1, Deadline::Never);
+        assert_eq!(in_host, 0);
+        // With a deadline it ends without the disk.
+        let (late, _) = fetch(&mut world, 2, Deadline::After(Duration::from_millis(1)));
+        go_on(&mut world, "late", has_ended(late));
+        assert_eq!(world.requests[&late].computed % 4, 0);
+        assert!(world.fetched.iter().all(|done| done.is_late));
+        world.release(late);
+        // What host memory has comes from there.
+        let (comes, in_host) = fetch(&mut world, 3, Deadline::Never);
+        assert_eq!(in_host, PAGES);
+        go_on(&mut world, "from host memory", has_ended(comes));
+        assert_eq!(world.requests[&comes].computed, 4 * PAGES);
+        world.release(comes);
+        // New pages are published, and stored there.
+        keep(&mut world, 4);
+        assert!(!world.tiers.flush(Duration::from_millis(5)), "the disk does not move");
+        // Sequences end that wait for the disk, pages are evicted, tiers shrink.
+        let (gone, _) = fetch(&mut world, 2, Deadline::Never);
+        world.poll(64);
+        world.release(gone);
+        world.shared.evict(64, |_, _| {}).unwrap();
+        world.tiers.shrink_to(PAGE_BYTES as u64, u64::MAX);
+        let stats = world.tiers.stats();
+        assert_eq!(stats.store.writes, written, "it was written by a disk that does not move");
+        assert!(world.tiers.is_busy() && world.requests[&waits].is_open);
+        done.send(()).unwrap();
+        watch.join().unwrap().expect("a call waits for the disk");
+        waits
+    });
+    go_on(&mut world, "from the disk", has_ended(waits));
+    assert_eq!(world.requests[&waits].computed, 4 * PAGES);
+    world.release(waits);
+    assert!(world.tiers.flush(LONG));
+    assert_eq!(world.tiers.stats().store.writes, written + PAGES as u64);
+    world.end();
 }

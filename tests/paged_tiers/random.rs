@@ -1,6 +1,7 @@
 //! Any calls in any order, with copies and a disk that take their time and fail: no row ever maps a
 //! page that holds anything but what would have been computed.
 use super::memory_store::MemoryStore;
+use super::runs::runs;
 use super::world::{Setup, World};
 use radixkv::ids::SequenceId;
 use radixkv::index::{IndexKind, Namespace};
@@ -136,7 +137,7 @@ fn run(seed: u64, setup: Setup, faults: bool, counts: &mut Counts) {
 fn t04_no_row_maps_what_was_not_computed() {
     let policies = [PagePolicy::Through, PagePolicy::AfterUses(2), PagePolicy::OnEviction];
     let mut counts = Counts::default();
-    for seed in 0..240 {
+    for seed in 0..runs(240) {
         let mut rng = fastrand::Rng::with_seed(seed ^ 77);
         let store = rng.bool().then(|| MemoryStore::new(rng.u64(64..1024), 8));
         let host_pages = rng.usize(2..20);
@@ -146,6 +147,6 @@ fn t04_no_row_maps_what_was_not_computed() {
         run(seed, setup, seed % 2 == 0, &mut counts);
     }
     // Else nothing was tested.
-    let least = [800, 100, 20, 100];
+    let least = [800, 100, 20, 100].map(runs);
     assert!(counts.iter().zip(least).all(|(&count, least)| count > least), "{counts:?}");
 }

@@ -19,7 +19,7 @@ pub const PAGE_SIZE: usize = 4;
 pub const PAGE_BYTES: usize = 4 * PAGE_SIZE;
 
 /// What is computed at a position: it depends on all tokens up to there.
-fn value(space: &Namespace, tokens: &[u32]) -> u32 {
+pub fn value(space: &Namespace, tokens: &[u32]) -> u32 {
     let mut hasher = DefaultHasher::new();
     (space.lora, space.epoch, space.salt, space.image, tokens).hash(&mut hasher);
     hasher.finish() as u32 | 1
@@ -72,7 +72,7 @@ pub struct World {
     pub fetched: Vec<Fetched>,
 }
 
-fn shared(setup: &Setup) -> Arc<Shared> {
+pub fn shared(setup: &Setup) -> Arc<Shared> {
     let config = PageTableConfig {
         page_size: PAGE_SIZE as u32,
         page_count: setup.pages + 1,

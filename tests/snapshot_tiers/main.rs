@@ -2,8 +2,11 @@
 mod memory_store;
 mod on_disk;
 mod random;
+#[path = "../tier/runs.rs"]
+mod runs;
 #[path = "../tier/sim/mod.rs"]
 mod sim;
+mod threads;
 mod troubles;
 mod world;
 

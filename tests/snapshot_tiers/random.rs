@@ -1,6 +1,7 @@
 //! Random calls, and a disk that does random things, beside a model that knows only which version
 //! of what is the last one: whatever is found is that one, and nothing that could be kept is lost.
 use crate::memory_store::MemoryStore;
+use crate::runs::runs;
 use crate::world::{BYTES, World};
 use fastrand::Rng;
 use radixkv::ids::HandleId;
@@ -10,7 +11,7 @@ use radixkv::tier::{Dropped, LoadError};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Steps of one run, and runs: RKV_TIER_RUNS for more.
+/// Steps of one run, and runs.
 const STEPS: usize = 400;
 const RUNS: u64 = 2000;
 
@@ -179,8 +180,7 @@ impl Run {
 
 #[test]
 fn t01_random_calls_over_a_disk_that_does_what_it_likes() {
-    let runs = std::env::var("RKV_TIER_RUNS").map_or(RUNS, |runs| runs.parse().unwrap());
-    for seed in 0..runs {
+    for seed in 0..runs(RUNS) {
         let mut run = Run::new(seed);
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for _ in 0..STEPS {

@@ -1,5 +1,6 @@
 //! The store on disk: what was put is found again, whatever happens to process and disk.
 mod crash;
+mod runs;
 mod sim;
 mod story;
 mod support;

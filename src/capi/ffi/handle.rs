@@ -8,8 +8,9 @@ use crate::error::text;
 use crate::memory::{Arc, try_box};
 use crate::store::Shared;
 
-/// What can be behind a handle: something that refuses further work once a call on it panicked.
-pub(crate) trait Object {
+/// What can be behind a handle: something that any thread may use, and that refuses further work
+/// once a call on it panicked.
+pub(crate) trait Object: Send + Sync {
     fn is_poisoned(&self) -> bool;
     fn poison(&self);
 }

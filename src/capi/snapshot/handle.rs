@@ -76,6 +76,9 @@ pub(crate) const HANDLE_BYTES: usize =
 
 const MAGIC: u64 = u64::from_le_bytes(*b"rkvsnaps");
 
+/// Any thread may use it, of which pointers tell the compiler nothing.
+const _: fn(&SnapshotHandle) -> &(dyn Send + Sync) = |handle| handle;
+
 impl Drop for SnapshotHandle {
     fn drop(&mut self) {
         self.magic = 0;

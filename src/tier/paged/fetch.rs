@@ -133,6 +133,9 @@ impl PageTiers {
         let mut pages = VecDeque::new();
         pages.try_reserve_exact(count).map_err(crate::memory::OutOfMemory::from)?;
         let own = self.shared.write().open_fetch(id, known.first, count)?;
+        if own.is_empty() {
+            return Ok(Fetchable::default());
+        }
         for (name, page) in known.names.into_iter().zip(own) {
             pages.push_back(LoadPage { name, page, stage: Stage::Waiting, from: Level::Host });
         }
