@@ -3,6 +3,8 @@
 mod memory_store;
 mod moments;
 mod random;
+mod remote;
+mod remote_store;
 mod world;
 
 use memory_store::MemoryStore;

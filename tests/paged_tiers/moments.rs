@@ -22,6 +22,7 @@ fn t03_calls_return_at_once() {
     };
     let (disk, records) = DiskStore::open(config).unwrap();
     let config = TierConfig {
+        remote: None,
         page_bytes,
         host: HostMemory::Own(24 << 20),
         disk: Some((Box::new(disk), records)),
