@@ -12,6 +12,8 @@ pub(super) struct Pause {
     failures: u32,
     length: Duration,
     until: Option<Instant>,
+    /// One call was let through, and has not ended.
+    is_tried: bool,
 }
 
 impl Pause {
@@ -23,6 +25,7 @@ impl Pause {
         }
         // Others wait for what becomes of this one.
         self.until = now.checked_add(self.length.max(FIRST));
+        self.is_tried = true;
         true
     }
 
@@ -37,10 +40,11 @@ impl Pause {
             *self = Self::default();
             return false;
         }
-        self.failures += 1;
-        if self.failures < FAILURES || self.is_on(now) && self.failures > FAILURES {
+        self.failures = self.failures.saturating_add(1);
+        if self.failures < FAILURES || self.is_on(now) && !self.is_tried {
             return false;
         }
+        self.is_tried = false;
         self.length = if self.length.is_zero() { FIRST } else { (2 * self.length).min(LONGEST) };
         self.until = now.checked_add(self.length);
         true
