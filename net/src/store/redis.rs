@@ -29,6 +29,7 @@ impl std::fmt::Debug for Connection {
 struct Lent<'a> {
     place: &'a Mutex<Option<(u64, Connection)>>,
     number: u64,
+    is_new: bool,
     is_good: bool,
 }
 
@@ -57,7 +58,8 @@ impl Connections {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % self.places.len();
         let place = &self.places[at];
         let mut found = place.lock().await;
-        if found.is_none() {
+        let is_new = found.is_none();
+        if is_new {
             // The time of a call is the caller's.
             let config = AsyncConnectionConfig::new()
                 .set_connection_timeout(Some(time))
@@ -68,7 +70,7 @@ impl Connections {
         }
         let (number, connection) = found.clone().expect("it was made");
         drop(found);
-        Ok((Lent { place, number, is_good: false }, connection.0))
+        Ok((Lent { place, number, is_new, is_good: false }, connection.0))
     }
 }
 
@@ -102,14 +104,20 @@ impl Redis {
         commands: &Pipeline,
         time: Duration,
     ) -> Result<T, String> {
-        let taken = connections.take(&self.client, time).await;
-        let (mut lent, mut connection) = taken.map_err(text)?;
-        let done = commands.query_async(&mut connection).await;
-        // A server that answers with an error is one to talk to.
-        lent.is_good = done.as_ref().err().is_none_or(|error: &RedisError| {
-            !error.is_io_error() && !error.is_connection_dropped() && !error.is_timeout()
-        });
-        done.map_err(text)
+        loop {
+            let taken = connections.take(&self.client, time).await;
+            let (mut lent, mut connection) = taken.map_err(text)?;
+            let done = commands.query_async(&mut connection).await;
+            // A server that answers with an error is one to talk to.
+            let is_broken = |error: &RedisError| {
+                error.is_io_error() || error.is_connection_dropped() || error.is_timeout()
+            };
+            lent.is_good = !done.as_ref().is_err_and(is_broken);
+            // One that was good once may be of a server that is gone, and has come back.
+            if lent.is_good || lent.is_new {
+                return done.map_err(text);
+            }
+        }
     }
 
     pub async fn has(&self, names: Vec<String>, time: Duration) -> Done {
