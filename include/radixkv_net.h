@@ -332,7 +332,7 @@ void rkv_net_store_destroy(struct rkv_net_store *store);
  * any thread, any number at once
  */
 enum rkv_net_status rkv_net_store_describe(const struct rkv_net_store *store,
-                                           rkv_remote_store *out_remote);
+                                           struct rkv_remote_store *out_remote);
 
 /**
  * Why a call to the server failed last, on whichever thread, cut to fit; empty when none has. The

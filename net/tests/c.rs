@@ -33,6 +33,7 @@ fn compile_and_run(name: &str) {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let output = Command::new(&program).output().unwrap();
+    // Not another one, which cargo may have left beside and names first.
+    let output = Command::new(&program).env("LD_LIBRARY_PATH", &folder).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -45,7 +45,7 @@ pub struct Put {
 
 #[derive(Debug)]
 enum Server {
-    Redis(redis::Redis),
+    Redis(Box<redis::Redis>),
     Objects(objects::Objects),
 }
 
@@ -69,7 +69,7 @@ impl Store {
         let scheme = config.url.split_once("://").map_or("", |(scheme, _)| scheme);
         let server = match scheme {
             "redis" | "valkey" | "redis+unix" | "valkey+unix" | "unix" => {
-                Server::Redis(redis::Redis::new(&config)?)
+                Server::Redis(Box::new(redis::Redis::new(&config)?))
             }
             "s3" => Server::Objects(objects::Objects::new(&config)?),
             _ => {
