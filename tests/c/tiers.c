@@ -4,6 +4,7 @@
 
 #include <ftw.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -306,6 +307,154 @@ static void t09_agree(void) {
     end_engine(&e);
 }
 
+/* A store that caches share. */
+typedef struct shared_store {
+    pthread_mutex_t lock;
+    struct {
+        uint8_t key[32], value[256];
+        size_t size;
+    } places[64];
+    size_t count, removed;
+    pthread_t owner;
+    bool is_dead, is_slow;
+} shared_store;
+
+static void each_item(void *user_data, rkv_remote_item *items, size_t item_size, size_t count,
+                      uint64_t timeout_ms, char what) {
+    shared_store *store = user_data;
+    CHECK(!pthread_equal(pthread_self(), store->owner) && timeout_ms > 0);
+    pthread_mutex_lock(&store->lock);
+    bool is_slow = store->is_slow;
+    for (size_t i = 0; i < count && !store->is_dead && !is_slow; i++) {
+        rkv_remote_item *item = (rkv_remote_item *)((char *)items + i * item_size);
+        CHECK_EQ(item->answer, RKV_REMOTE_FAILED);
+        CHECK((item->bytes != NULL) == (what == 'g' || what == 'p'));
+        size_t at = 0;
+        while (at < store->count && memcmp(store->places[at].key, item->key, 32) != 0) {
+            at++;
+        }
+        item->answer = RKV_REMOTE_DONE;
+        if (what == 'p') {
+            CHECK(at < 64 && item->byte_count <= 256);
+            store->count += at == store->count;
+            memcpy(store->places[at].key, item->key, 32);
+            memcpy(store->places[at].value, item->bytes, item->byte_count);
+            store->places[at].size = item->byte_count;
+        } else if (at == store->count) {
+            item->answer = RKV_REMOTE_MISSING;
+        } else if (what == 'g') {
+            size_t size = store->places[at].size;
+            memcpy(item->bytes, store->places[at].value,
+                   size < item->byte_count ? size : item->byte_count);
+            item->byte_count = size;
+        } else if (what == 'r') {
+            memset(store->places[at].key, 0, 32);
+            store->removed++;
+        }
+    }
+    pthread_mutex_unlock(&store->lock);
+    for (int i = 0; is_slow && i < 100; i++) {
+        pause_a_little();
+    }
+}
+
+#define STORE_CALL(name, what)                                                                    \
+    static void name(void *user_data, rkv_remote_item *items, size_t item_size, size_t count,     \
+                     uint64_t timeout_ms) {                                                       \
+        each_item(user_data, items, item_size, count, timeout_ms, what);                          \
+    }
+STORE_CALL(store_has, 'h')
+STORE_CALL(store_get, 'g')
+STORE_CALL(store_put, 'p')
+STORE_CALL(store_remove, 'r')
+
+static rkv_remote_store remote_of(shared_store *store) {
+    rkv_remote_store remote = {.struct_size = sizeof remote, .user_data = store};
+    remote.has = store_has, remote.get = store_get;
+    remote.put = store_put, remote.remove = store_remove;
+    return remote;
+}
+
+static void until_written(engine *e, uint64_t count) {
+    for (int i = 0; i < MINUTE && tier_stats(&e->f).remote.written_page_count < count; i++) {
+        step(e);
+        pause_a_little();
+    }
+    CHECK_EQ(tier_stats(&e->f).remote.written_page_count, count);
+}
+
+/* A request of which nothing may come from the store: the positions that were fetched. */
+static uint64_t hopeless(engine *e, uint32_t *ids, size_t count) {
+    rkv_sequence_info state = begin(&e->f, text(ids, count));
+    rkv_sequence_fetch_result fetch = {.struct_size = sizeof fetch};
+    CHECK_OK(rkv_sequence_fetch(e->f.cache, state.sequence, UINT64_MAX, 0, &fetch));
+    uint64_t came = fetch.is_open ? until_fetched(e).brought_page_count : 0;
+    state = info(e, state.sequence);
+    compute(e, &state, ids);
+    release(&e->f, state.sequence);
+    return came;
+}
+
+/* T13: a store of the engine's, which several caches have below them. */
+static void t13_remote(void) {
+    static shared_store store = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    store.owner = pthread_self();
+    store.count = store.removed = 0;
+    store.is_dead = store.is_slow = false;
+    rkv_remote_store remote = remote_of(&store);
+    rkv_tier_config config = tier_config();
+    config.remote = &remote;
+    config.worker_count = 2;
+    uint32_t ids[33];
+    count_up(ids, 33, 1);
+    {
+        engine e = {.f = journal_fixture()};
+        CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+        CHECK_EQ(request(&e, ids, 33), 0);
+        until_written(&e, 8);
+        CHECK_OK(rkv_cache_detach_tiers(e.f.cache, MINUTE));
+        end_engine(&e);
+    }
+    CHECK_EQ(store.count, 8);
+    {
+        engine e = {.f = journal_fixture()};
+        CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+        CHECK_EQ(request(&e, ids, 33), 32);
+        rkv_remote_totals now = tier_stats(&e.f).remote;
+        CHECK_EQ(now.asked_page_count, 8);
+        CHECK_EQ(now.found_page_count, 8);
+        CHECK_EQ(now.fetched_page_count, 8);
+        CHECK_EQ(now.read_bytes, 8 * BYTES);
+        end_engine(&e); /* its tiers go with it */
+    }
+    {
+        /* A value that is not what was written. */
+        engine e = {.f = journal_fixture()};
+        store.places[3].value[100] ^= 1;
+        CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+        uint64_t came = hopeless(&e, ids, 33);
+        CHECK(came < 8);
+        until_written(&e, 1);
+        CHECK_EQ(tier_stats(&e.f).remote.damaged_page_count, 1);
+        CHECK_EQ(store.removed, 1);
+        end_engine(&e);
+    }
+    for (int is_slow = 0; is_slow <= 1; is_slow++) {
+        /* One that fails, and one that answers too late. */
+        engine e = {.f = journal_fixture()};
+        pthread_mutex_lock(&store.lock);
+        store.is_dead = !is_slow, store.is_slow = is_slow;
+        pthread_mutex_unlock(&store.lock);
+        config.remote_timeout_ms = 20;
+        CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+        CHECK_EQ(hopeless(&e, ids, 33), 0);
+        CHECK_EQ(tier_stats(&e.f).remote.late_fetch_count, is_slow);
+        until_stored(&e, 8, 0);
+        CHECK_OK(rkv_cache_detach_tiers(e.f.cache, MINUTE));
+        end_engine(&e);
+    }
+}
+
 /* M01: wrong calls change nothing. */
 static void m01_tiers(void) {
     make_directory();
@@ -313,10 +462,11 @@ static void m01_tiers(void) {
     fixture *f = &e.f;
     rkv_tier_config good = tier_config(), config;
     BAD(f, rkv_tier_config_init(NULL, sizeof config), "config");
-    BAD(f, rkv_tier_config_init(&config, sizeof config - 1), "config");
+    BAD(f, rkv_tier_config_init(&config, offsetof(rkv_tier_config, remote) - 1), "config");
     BAD(f, rkv_cache_attach_tiers(NULL, &good), "cache");
     BAD(f, rkv_cache_attach_tiers(f->cache, NULL), "config");
-    BAD_INPUT_SIZES(f, rkv_tier_config, good, p, rkv_cache_attach_tiers(f->cache, p), "config");
+    BAD_INPUT_SIZES_FROM(f, rkv_tier_config, offsetof(rkv_tier_config, remote), good, p,
+                         rkv_cache_attach_tiers(f->cache, p), "config");
 #define WRONG(field, value, word)                                                                 \
     config = good;                                                                                \
     config.field = value;                                                                         \
@@ -334,6 +484,20 @@ static void m01_tiers(void) {
     WRONG(commit_interval_ms, 0, "commit_interval_ms");
     WRONG(commit_interval_ms, 60001, "commit_interval_ms");
     WRONG(event_fd, 9999, "event_fd");
+    WRONG(reserved, 1, "reserved");
+    WRONG(remote_timeout_ms, 1, "config.remote");
+    WRONG(remote_timeout_ms, 600001, "remote_timeout_ms");
+    static shared_store store = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    rkv_remote_store whole = remote_of(&store), remote;
+#define WRONG_REMOTE(field, value)                                                                \
+    remote = whole;                                                                               \
+    remote.field = value;                                                                         \
+    WRONG(remote, &remote, "config.remote")
+    WRONG_REMOTE(reserved, 1);
+    WRONG_REMOTE(has, NULL);
+    WRONG_REMOTE(get, NULL);
+    WRONG_REMOTE(put, NULL);
+    WRONG_REMOTE(struct_size, sizeof remote - 1);
     config = good;
     config.directory = "/proc/no/such/place";
     config.disk_bytes = 1 << 20;
@@ -364,10 +528,12 @@ static void m01_tiers(void) {
     REFUSED(f, rkv_cache_attach_tiers(f->cache, &good), RKV_STATUS_INVALID_STATE, "tiers");
     rkv_tier_stats stats = {.struct_size = sizeof stats};
     BAD(f, rkv_cache_read_tier_stats(NULL, &stats), "cache");
-    OUTPUT_SIZES(f, rkv_tier_stats, p, rkv_cache_read_tier_stats(f->cache, p), "out_stats");
+    OUTPUT_SIZES_FROM(f, rkv_tier_stats, offsetof(rkv_tier_stats, remote), p,
+                      rkv_cache_read_tier_stats(f->cache, p), "out_stats");
     BAD(f, rkv_sequence_fetch(NULL, state.sequence, 0, 0, &fetch), "cache");
     BAD(f, rkv_sequence_fetch(f->cache, state.sequence, 0, 2, &fetch), "flags");
-    OUTPUT_SIZES(f, rkv_sequence_fetch_result, p,
+    OUTPUT_SIZES_FROM(f, rkv_sequence_fetch_result,
+                      offsetof(rkv_sequence_fetch_result, asked_position_count), p,
                  rkv_sequence_fetch(f->cache, state.sequence, 0, 0, p), "out_fetch");
     REFUSED(f, rkv_sequence_fetch(f->cache, state.sequence + (UINT64_C(1) << 20), 0, 0, &fetch),
             RKV_STATUS_STALE_SEQUENCE, "stale");
@@ -449,6 +615,7 @@ int main(void) {
     RUN_BOTH(t02_host_memory);
     RUN_BOTH(t02_restart);
     RUN_BOTH(t09_agree);
+    RUN_BOTH(t13_remote);
     RUN(m01_other_tables_are_refused);
     RUN(m01_tiers);
     close(event_fd);

@@ -177,8 +177,8 @@ pub unsafe extern "C" fn rkv_cache_attach_tiers(
                 policy: policy_of(&raw)?,
                 agrees: raw.flags & RKV_TIERS_AGREE != 0,
                 wake: wake_of(raw.event_fd)?,
-                disk: disk_of(&raw, wake)?,
                 remote: remote_of(raw.remote, &how)?,
+                disk: disk_of(&raw, wake)?,
             };
             PageTiers::attach(shared, made, disk_wake)?;
             Ok(())

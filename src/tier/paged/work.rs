@@ -15,6 +15,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// Rounds of its work that are done before there is a thread, at most.
+const FIRST_ROUNDS: usize = 1 << 14;
 /// How long the thread sleeps at most.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -97,6 +99,12 @@ impl PageTiers {
         wake: DiskWake,
     ) -> Result<std::sync::Arc<Self>, Error> {
         let tiers = Self::attach_without_thread(shared, config, wake)?;
+        // What the cache has is known from the beginning: the first fetch may come at once.
+        let mut rounds = 0;
+        while tiers.table().applied.is_none() && rounds < FIRST_ROUNDS {
+            rounds += 1;
+            tiers.work();
+        }
         let own = tiers.clone();
         let thread = std::thread::Builder::new().name("rkv-tiers".into()).spawn(move || own.run());
         match thread {
