@@ -13,7 +13,8 @@ exec 9>"$folder/lock"
 flock 9
 if [ ! -e "$folder/moto-$version" ]; then
     python3 -m venv --clear "$folder/environment" >&2
-    "$folder/environment/bin/pip" install -q --disable-pip-version-check "moto[s3,server]==$version" >&2
+    "$folder/environment/bin/pip" install -q --disable-pip-version-check \
+        "moto[s3,server]==$version" >&2
     mkdir -p "$folder/bin"
     ln -sf "$folder/environment/bin/moto_server" "$server"
     touch "$folder/moto-$version"

@@ -1,4 +1,5 @@
-//! include/radixkv_net.h is what cbindgen makes of src/capi.rs and src/store/capi.rs. `make header` rewrites it.
+//! include/radixkv_net.h is what cbindgen makes of src/capi.rs and src/store/capi.rs. `make header`
+//! rewrites it.
 use cbindgen::{Builder, Config};
 use std::path::Path;
 use std::{env, fs};

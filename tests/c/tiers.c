@@ -1,18 +1,13 @@
 /* Tiers below the pages of a cache: what was evicted comes back, also after a restart. */
 #define _XOPEN_SOURCE 700
-#include "misuse.h"
+#include "tiers.h"
 
 #include <ftw.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4, PAGES = 24, BYTES = 96, MINUTE = 60000 };
-
 static char directory[64];
-static int event_fd;
 
 static void make_directory(void) {
     strcpy(directory, "/tmp/radixkv-pages-XXXXXX");
@@ -30,34 +25,6 @@ static void remove_directory(void) {
     CHECK_EQ(nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* An engine in the small: its KV memory says which tokens were computed into a page. */
-typedef struct engine {
-    fixture f;
-    uint8_t kv[PAGES + 1][BYTES];
-    rkv_fetch_end ends[16];
-    size_t end_count;
-    size_t loads, stores;
-} engine;
-
-static fixture journal_fixture(void) {
-    fixture f = {new_table(PAGE, PAGES + 1, 8), NULL, PAGE};
-    rkv_cache_config config;
-    CHECK_OK(rkv_cache_config_init(&config, sizeof config));
-    config.journal_bytes = 1 << 16;
-    config.index = fixture_index;
-    CHECK_OK(rkv_cache_create(f.table, &config, &f.cache));
-    return f;
-}
-
-static rkv_tier_config tier_config(void) {
-    rkv_tier_config config;
-    CHECK_OK(rkv_tier_config_init(&config, sizeof config));
-    config.page_bytes = BYTES;
-    config.host_bytes = 16 * BYTES;
-    config.event_fd = event_fd;
-    return config;
-}
-
 static rkv_tier_config disk_config(void) {
     rkv_tier_config config = tier_config();
     config.directory = directory;
@@ -65,125 +32,6 @@ static rkv_tier_config disk_config(void) {
     config.worker_count = 2;
     config.commit_interval_ms = 1;
     return config;
-}
-
-static rkv_tier_stats tier_stats(const fixture *f) {
-    rkv_tier_stats stats;
-    memset(&stats, 0, sizeof stats);
-    stats.struct_size = sizeof stats;
-    CHECK_OK(rkv_cache_read_tier_stats(f->cache, &stats));
-    return stats;
-}
-
-static void pause_a_little(void) {
-    const struct timespec time = {0, 1000000};
-    nanosleep(&time, NULL);
-}
-
-/* One step of the engine: what there is to copy is copied. */
-static void step(engine *e) {
-    rkv_copy_job jobs[8];
-    rkv_cache_poll_result polled = {.struct_size = sizeof polled};
-    CHECK_OK(rkv_cache_poll(e->f.cache, jobs, sizeof *jobs, 8, e->ends + e->end_count,
-                            sizeof *e->ends, 16 - e->end_count, &polled));
-    e->end_count += polled.end_count;
-    for (size_t i = 0; i < polled.job_count; i++) {
-        uint8_t *page = e->kv[jobs[i].page];
-        CHECK_EQ(jobs[i].byte_count, BYTES);
-        if (jobs[i].direction == RKV_COPY_LOAD) {
-            CHECK(jobs[i].sequence != 0);
-            memcpy(page, jobs[i].host, BYTES);
-            e->loads++;
-        } else {
-            CHECK_EQ(jobs[i].sequence, 0);
-            memcpy(jobs[i].host, page, BYTES);
-            e->stores++;
-        }
-        CHECK_OK(rkv_cache_complete(e->f.cache, &jobs[i].job, 1, true));
-    }
-}
-
-/* Until the tiers have so many pages in host memory and on disk. */
-static void until_stored(engine *e, uint64_t host, uint64_t disk) {
-    for (int i = 0; i < MINUTE; i++) {
-        step(e);
-        rkv_tier_stats stats = tier_stats(&e->f);
-        if (stats.host.stored_page_count >= host && stats.disk.stored_page_count >= disk) {
-            return;
-        }
-        pause_a_little();
-    }
-    CHECK(false);
-}
-
-static rkv_fetch_end until_fetched(engine *e) {
-    for (int i = 0; i < MINUTE && e->end_count == 0; i++) {
-        step(e);
-        pause_a_little();
-    }
-    CHECK_EQ(e->end_count, 1);
-    e->end_count = 0;
-    return e->ends[0];
-}
-
-static uint8_t computed(const uint32_t *ids, size_t page) {
-    uint32_t sum = 7;
-    for (size_t i = 0; i < (page + 1) * PAGE; i++) {
-        sum = sum * 31 + ids[i];
-    }
-    return (uint8_t)(sum >> 8 | 1);
-}
-
-/* The whole pages of a sequence from one on, as they would be computed. */
-static void compute(engine *e, const rkv_sequence_info *state, const uint32_t *ids) {
-    uint32_t row[PAGES];
-    size_t count = 0;
-    CHECK_OK(rkv_page_table_read_row(e->f.table, state->slot, 0, row, PAGES, &count));
-    for (size_t page = 0; page < state->position_count / PAGE; page++) {
-        uint8_t *there = e->kv[row[page]];
-        if (page < state->cached_position_count / PAGE) {
-            CHECK(there[0] == computed(ids, page) && there[BYTES - 1] == there[0]);
-        } else {
-            memset(there, computed(ids, page), BYTES);
-        }
-    }
-    rkv_sequence_publish_result done = {.struct_size = sizeof done};
-    CHECK_OK(rkv_sequence_publish(e->f.cache, state->sequence, state->position_count, &done));
-}
-
-static rkv_sequence_info info(engine *e, rkv_sequence_id id) {
-    rkv_sequence_info state = {.struct_size = sizeof state};
-    CHECK_OK(rkv_sequence_read_info(e->f.cache, id, &state));
-    return state;
-}
-
-/* A request to its end; the positions that were fetched. */
-static uint64_t request(engine *e, uint32_t *ids, size_t count) {
-    rkv_sequence_info state = begin(&e->f, text(ids, count));
-    rkv_sequence_fetch_result fetch = {.struct_size = sizeof fetch};
-    CHECK_OK(rkv_sequence_fetch(e->f.cache, state.sequence, UINT64_MAX, 0, &fetch));
-    uint64_t before = state.cached_position_count;
-    if (fetch.is_open) {
-        rkv_sequence_publish_result done = {.struct_size = sizeof done};
-        CHECK_STATUS(rkv_sequence_publish(e->f.cache, state.sequence, 1, &done),
-                     RKV_STATUS_PENDING);
-        rkv_fetch_end end = until_fetched(e);
-        CHECK_EQ(end.sequence, state.sequence);
-        CHECK_EQ(end.flags, 0);
-        CHECK_EQ(end.brought_page_count, end.wanted_page_count);
-        state = info(e, state.sequence);
-        CHECK_EQ(end.position_count, state.cached_position_count);
-    } else if (state.copy_count > 0) {
-        CHECK_OK(rkv_sequence_confirm_copies(e->f.cache, state.sequence));
-    }
-    compute(e, &state, ids);
-    release(&e->f, state.sequence);
-    return state.cached_position_count - before;
-}
-
-static void end_engine(engine *e) {
-    CHECK_OK(rkv_cache_check(e->f.cache));
-    end_fixture(&e->f);
 }
 
 /* T02: host memory. */
@@ -307,154 +155,6 @@ static void t09_agree(void) {
     end_engine(&e);
 }
 
-/* A store that caches share. */
-typedef struct shared_store {
-    pthread_mutex_t lock;
-    struct {
-        uint8_t key[32], value[256];
-        size_t size;
-    } places[64];
-    size_t count, removed;
-    pthread_t owner;
-    bool is_dead, is_slow;
-} shared_store;
-
-static void each_item(void *user_data, rkv_remote_item *items, size_t item_size, size_t count,
-                      uint64_t timeout_ms, char what) {
-    shared_store *store = user_data;
-    CHECK(!pthread_equal(pthread_self(), store->owner) && timeout_ms > 0);
-    pthread_mutex_lock(&store->lock);
-    bool is_slow = store->is_slow;
-    for (size_t i = 0; i < count && !store->is_dead && !is_slow; i++) {
-        rkv_remote_item *item = (rkv_remote_item *)((char *)items + i * item_size);
-        CHECK_EQ(item->answer, RKV_REMOTE_FAILED);
-        CHECK((item->bytes != NULL) == (what == 'g' || what == 'p'));
-        size_t at = 0;
-        while (at < store->count && memcmp(store->places[at].key, item->key, 32) != 0) {
-            at++;
-        }
-        item->answer = RKV_REMOTE_DONE;
-        if (what == 'p') {
-            CHECK(at < 64 && item->byte_count <= 256);
-            store->count += at == store->count;
-            memcpy(store->places[at].key, item->key, 32);
-            memcpy(store->places[at].value, item->bytes, item->byte_count);
-            store->places[at].size = item->byte_count;
-        } else if (at == store->count) {
-            item->answer = RKV_REMOTE_MISSING;
-        } else if (what == 'g') {
-            size_t size = store->places[at].size;
-            memcpy(item->bytes, store->places[at].value,
-                   size < item->byte_count ? size : item->byte_count);
-            item->byte_count = size;
-        } else if (what == 'r') {
-            memset(store->places[at].key, 0, 32);
-            store->removed++;
-        }
-    }
-    pthread_mutex_unlock(&store->lock);
-    for (int i = 0; is_slow && i < 100; i++) {
-        pause_a_little();
-    }
-}
-
-#define STORE_CALL(name, what)                                                                    \
-    static void name(void *user_data, rkv_remote_item *items, size_t item_size, size_t count,     \
-                     uint64_t timeout_ms) {                                                       \
-        each_item(user_data, items, item_size, count, timeout_ms, what);                          \
-    }
-STORE_CALL(store_has, 'h')
-STORE_CALL(store_get, 'g')
-STORE_CALL(store_put, 'p')
-STORE_CALL(store_remove, 'r')
-
-static rkv_remote_store remote_of(shared_store *store) {
-    rkv_remote_store remote = {.struct_size = sizeof remote, .user_data = store};
-    remote.has = store_has, remote.get = store_get;
-    remote.put = store_put, remote.remove = store_remove;
-    return remote;
-}
-
-static void until_written(engine *e, uint64_t count) {
-    for (int i = 0; i < MINUTE && tier_stats(&e->f).remote.written_page_count < count; i++) {
-        step(e);
-        pause_a_little();
-    }
-    CHECK_EQ(tier_stats(&e->f).remote.written_page_count, count);
-}
-
-/* A request of which nothing may come from the store: the positions that were fetched. */
-static uint64_t hopeless(engine *e, uint32_t *ids, size_t count) {
-    rkv_sequence_info state = begin(&e->f, text(ids, count));
-    rkv_sequence_fetch_result fetch = {.struct_size = sizeof fetch};
-    CHECK_OK(rkv_sequence_fetch(e->f.cache, state.sequence, UINT64_MAX, 0, &fetch));
-    uint64_t came = fetch.is_open ? until_fetched(e).brought_page_count : 0;
-    state = info(e, state.sequence);
-    compute(e, &state, ids);
-    release(&e->f, state.sequence);
-    return came;
-}
-
-/* T13: a store of the engine's, which several caches have below them. */
-static void t13_remote(void) {
-    static shared_store store = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    store.owner = pthread_self();
-    store.count = store.removed = 0;
-    store.is_dead = store.is_slow = false;
-    rkv_remote_store remote = remote_of(&store);
-    rkv_tier_config config = tier_config();
-    config.remote = &remote;
-    config.worker_count = 2;
-    uint32_t ids[33];
-    count_up(ids, 33, 1);
-    {
-        engine e = {.f = journal_fixture()};
-        CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
-        CHECK_EQ(request(&e, ids, 33), 0);
-        until_written(&e, 8);
-        CHECK_OK(rkv_cache_detach_tiers(e.f.cache, MINUTE));
-        end_engine(&e);
-    }
-    CHECK_EQ(store.count, 8);
-    {
-        engine e = {.f = journal_fixture()};
-        CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
-        CHECK_EQ(request(&e, ids, 33), 32);
-        rkv_remote_totals now = tier_stats(&e.f).remote;
-        CHECK_EQ(now.asked_page_count, 8);
-        CHECK_EQ(now.found_page_count, 8);
-        CHECK_EQ(now.fetched_page_count, 8);
-        CHECK_EQ(now.read_bytes, 8 * BYTES);
-        end_engine(&e); /* its tiers go with it */
-    }
-    {
-        /* A value that is not what was written. */
-        engine e = {.f = journal_fixture()};
-        store.places[3].value[100] ^= 1;
-        CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
-        uint64_t came = hopeless(&e, ids, 33);
-        CHECK(came < 8);
-        until_written(&e, 1);
-        CHECK_EQ(tier_stats(&e.f).remote.damaged_page_count, 1);
-        CHECK_EQ(store.removed, 1);
-        end_engine(&e);
-    }
-    for (int is_slow = 0; is_slow <= 1; is_slow++) {
-        /* One that fails, and one that answers too late. */
-        engine e = {.f = journal_fixture()};
-        pthread_mutex_lock(&store.lock);
-        store.is_dead = !is_slow, store.is_slow = is_slow;
-        pthread_mutex_unlock(&store.lock);
-        config.remote_timeout_ms = 20;
-        CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
-        CHECK_EQ(hopeless(&e, ids, 33), 0);
-        CHECK_EQ(tier_stats(&e.f).remote.late_fetch_count, is_slow);
-        until_stored(&e, 8, 0);
-        CHECK_OK(rkv_cache_detach_tiers(e.f.cache, MINUTE));
-        end_engine(&e);
-    }
-}
-
 /* M01: wrong calls change nothing. */
 static void m01_tiers(void) {
     make_directory();
@@ -484,20 +184,6 @@ static void m01_tiers(void) {
     WRONG(commit_interval_ms, 0, "commit_interval_ms");
     WRONG(commit_interval_ms, 60001, "commit_interval_ms");
     WRONG(event_fd, 9999, "event_fd");
-    WRONG(reserved, 1, "reserved");
-    WRONG(remote_timeout_ms, 1, "config.remote");
-    WRONG(remote_timeout_ms, 600001, "remote_timeout_ms");
-    static shared_store store = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    rkv_remote_store whole = remote_of(&store), remote;
-#define WRONG_REMOTE(field, value)                                                                \
-    remote = whole;                                                                               \
-    remote.field = value;                                                                         \
-    WRONG(remote, &remote, "config.remote")
-    WRONG_REMOTE(reserved, 1);
-    WRONG_REMOTE(has, NULL);
-    WRONG_REMOTE(get, NULL);
-    WRONG_REMOTE(put, NULL);
-    WRONG_REMOTE(struct_size, sizeof remote - 1);
     config = good;
     config.directory = "/proc/no/such/place";
     config.disk_bytes = 1 << 20;
@@ -615,7 +301,6 @@ int main(void) {
     RUN_BOTH(t02_host_memory);
     RUN_BOTH(t02_restart);
     RUN_BOTH(t09_agree);
-    RUN_BOTH(t13_remote);
     RUN(m01_other_tables_are_refused);
     RUN(m01_tiers);
     close(event_fd);

@@ -1,5 +1,6 @@
 // Host memory, a directory and a server below KV memory: pages that were evicted come back, also
-// after a restart, and to other engines. The library keeps the books; what is copied, the runner copies.
+// after a restart, and to other engines. The library keeps the books; what is copied, the runner
+// copies.
 #ifndef ENGINE_SERVE_TIERS_HPP
 #define ENGINE_SERVE_TIERS_HPP
 

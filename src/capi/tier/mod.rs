@@ -347,7 +347,8 @@ unsafe impl AbiStruct for rkv_sequence_fetch_result {
 /// @param cache the cache
 /// @param sequence the sequence
 /// @param deadline_ms milliseconds after which no more is brought; 0 takes only what host memory
-/// has, UINT64_MAX is no deadline but remote_timeout_ms. Copies that the engine was given are still waited for
+/// has, UINT64_MAX is no deadline but remote_timeout_ms. Copies that the engine was given are still
+/// waited for
 /// @param flags 0 or RKV_FETCH_LOOK_ONLY
 /// @param out_fetch receives what there is; set its struct_size first
 /// @return RKV_STATUS_OK, also when there is nothing; RKV_STATUS_PENDING when a fetch of the
