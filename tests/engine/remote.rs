@@ -1,5 +1,5 @@
-//! T13: two engines, two processes, that share pages over a server: one computes a prompt, the other
-//! one fetches it. The server is Redis, the way there the second library.
+//! T13: two engines, two processes, that share pages over a server: one computes a prompt, the
+//! other one fetches it. The server is Redis, the way there the second library.
 use super::{built, post, serve_with, skip, target, terminate};
 use std::fs;
 use std::io::{Read, Write};

@@ -1,5 +1,6 @@
-// T02 and T13 from an engine's side: what left KV memory comes back from host memory, and after a restart
-// from a disk or from a store that engines share, and nobody sees a difference in what is generated.
+// T02 and T13 from an engine's side: what left KV memory comes back from host memory, and after a
+// restart from a disk or from a store that engines share, and nobody sees a difference in what is
+// generated.
 #include "fixture.hpp"
 
 #include <atomic>
@@ -180,7 +181,9 @@ void t13_engines_share_a_store() {
     const Tokens prompt = random_tokens(11, prompt_tokens);
     const Tokens expected = from_scratch(prompt);
     const std::size_t pages = whole(prompt_tokens) / 16;
-    const auto computed = [](TestCore& core) { return core.core().metrics().computed_tokens.load(); };
+    const auto computed = [](TestCore& core) {
+        return core.core().metrics().computed_tokens.load();
+    };
     std::uint64_t cold = 0;
     {
         TestCore first(config);
