@@ -97,7 +97,7 @@
 /**
  * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_ABI_VERSION 7
+#define RKV_ABI_VERSION 8
 
 /**
  * Bit of rkv_features(): the radix tree index.
@@ -436,12 +436,13 @@
 #define RKV_TIERS_AGREE 1
 
 /**
- * Flag of rkv_sequence_fetch(): say what could be fetched, and fetch nothing.
+ * Flag of rkv_sequence_fetch(): say what could be fetched, and fetch nothing. The remote store is
+ * not asked.
  */
 #define RKV_FETCH_LOOK_ONLY 1
 
 /**
- * Flag of rkv_fetch_end: the deadline came before everything had.
+ * Flag of rkv_fetch_end: the deadline, or remote_timeout_ms, came before everything had.
  */
 #define RKV_FETCH_END_LATE 1
 
@@ -454,6 +455,21 @@
  * Direction of rkv_copy_job: from a page of the device to host memory.
  */
 #define RKV_COPY_STORE 1
+
+/**
+ * Answer of rkv_remote_item: nothing is known about the value; what items are given as.
+ */
+#define RKV_REMOTE_FAILED 0
+
+/**
+ * Answer of rkv_remote_item: the store has the value; it was read, written or removed.
+ */
+#define RKV_REMOTE_DONE 1
+
+/**
+ * Answer of rkv_remote_item: the store does not have the value.
+ */
+#define RKV_REMOTE_MISSING 2
 
 /**
  * In rkv_snapshot_cache_insert_args.flags: the snapshot may be written below memory, to what
@@ -2806,7 +2822,86 @@ typedef struct rkv_event_batch {
 } rkv_event_batch;
 
 /**
- * What lies below the pages of a cache: host memory, and a directory. Fill with
+ * One value of a call to a remote store. An array element: it may grow at its end.
+ */
+typedef struct rkv_remote_item {
+    /**
+     * What the value is found by: a SHA-256 of the model's fingerprint, page size, bytes of a page
+     * and all that identifies the page.
+     */
+    uint8_t key[32];
+    /**
+     * The value to be written; to be read, where it goes. Otherwise NULL. Good during the call.
+     */
+    void *bytes;
+    /**
+     * Bytes there. When a value is read, set this to how long it is, and write no more of it than
+     * there is room for.
+     */
+    uint64_t byte_count;
+    /**
+     * Set this: an RKV_REMOTE_ answer. Anything else counts as RKV_REMOTE_FAILED.
+     */
+    uint32_t answer;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} rkv_remote_item;
+
+/**
+ * A call to a remote store, about item_count values, item_size bytes apart. It may wait, but
+ * should return within timeout_ms: what comes later is not waited for, and its thread does nothing
+ * else meanwhile. It must not throw, longjmp or end its thread: the process would end, see
+ * Callbacks at the top.
+ */
+typedef void (*rkv_remote_call)(void *user_data,
+                                struct rkv_remote_item *items,
+                                size_t item_size,
+                                size_t item_count,
+                                uint64_t timeout_ms);
+
+/**
+ * What keeps values by key for many processes: a server, with the calls that reach it. They come
+ * from threads of the library, worker_count that read and as many that write, several at once,
+ * never from a thread that calls the cache, and while no lock is held. Nothing they return is
+ * believed: a value has its key, its length and a checksum within. After three calls in a row that
+ * failed nothing is asked for a while, 100 ms at first and 10 s at most.
+ */
+typedef struct rkv_remote_store {
+    /**
+     * sizeof(rkv_remote_store).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Passed to each call. What it leads to stays until the tiers are detached or the cache is
+     * destroyed.
+     */
+    void *user_data;
+    /**
+     * Which values are there: RKV_REMOTE_DONE or RKV_REMOTE_MISSING.
+     */
+    rkv_remote_call has;
+    /**
+     * Reads values.
+     */
+    rkv_remote_call get;
+    /**
+     * Writes values, in the place of what is there. One may go again at any time.
+     */
+    rkv_remote_call put;
+    /**
+     * Removes values: those that were damaged. NULL if that can't be done.
+     */
+    rkv_remote_call remove;
+} rkv_remote_store;
+
+/**
+ * What lies below the pages of a cache: host memory, a directory, and a remote store. Fill with
  * rkv_tier_config_init(), then change fields.
  */
 typedef struct rkv_tier_config {
@@ -2854,7 +2949,8 @@ typedef struct rkv_tier_config {
      */
     uint32_t store_after_uses;
     /**
-     * Threads that read the disk, and as many that write, 1 to 64. Default 8.
+     * Threads that read the disk, and as many that write, 1 to 64; the same for the remote store.
+     * Default 8.
      */
     uint32_t worker_count;
     /**
@@ -2867,6 +2963,20 @@ typedef struct rkv_tier_config {
      * until the tiers are detached, and never closed. Default -1.
      */
     int32_t event_fd;
+    /**
+     * A store below all that, shared with other processes; NULL for none. It is copied. Default
+     * NULL.
+     */
+    const struct rkv_remote_store *remote;
+    /**
+     * Milliseconds that a call to it may take; a fetch that gets nothing from it for as long goes
+     * on without. 600000 at most; 0 for 2000. Default 0.
+     */
+    uint32_t remote_timeout_ms;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
 } rkv_tier_config;
 
 /**
@@ -2893,6 +3003,11 @@ typedef struct rkv_sequence_fetch_result {
      * Of those, from the first one on, how many are in host memory.
      */
     uint64_t host_position_count;
+    /**
+     * Positions beyond position_count for which the fetch asks the remote store; how many it
+     * brings is in the rkv_fetch_end.
+     */
+    uint64_t asked_position_count;
 } rkv_sequence_fetch_result;
 
 /**
@@ -2984,6 +3099,101 @@ typedef struct rkv_tier_totals {
      */
     uint64_t failed_count;
 } rkv_tier_totals;
+
+/**
+ * The remote store, now and since it was attached.
+ */
+typedef struct rkv_remote_totals {
+    /**
+     * Pages that it was asked for.
+     */
+    uint64_t asked_page_count;
+    /**
+     * Of those, the ones that it had, up to the first that it didn't have.
+     */
+    uint64_t found_page_count;
+    /**
+     * Pages that it brought to host memory.
+     */
+    uint64_t read_page_count;
+    /**
+     * Their bytes.
+     */
+    uint64_t read_bytes;
+    /**
+     * Pages of those that fetches took.
+     */
+    uint64_t fetched_page_count;
+    /**
+     * Pages that were written to it.
+     */
+    uint64_t written_page_count;
+    /**
+     * Their bytes.
+     */
+    uint64_t written_bytes;
+    /**
+     * Pages that were to be written, and were there.
+     */
+    uint64_t known_page_count;
+    /**
+     * Pages that came and were not what was written: of another length, damaged, of another key.
+     * They were removed.
+     */
+    uint64_t damaged_page_count;
+    /**
+     * Pages that were gone when they were to be read.
+     */
+    uint64_t gone_page_count;
+    /**
+     * Pages about which a call gave no answer.
+     */
+    uint64_t failed_page_count;
+    /**
+     * Questions and pages whose time was over before a thread came to them.
+     */
+    uint64_t late_page_count;
+    /**
+     * Questions and pages that were given up because nothing was asked at the time.
+     */
+    uint64_t skipped_page_count;
+    /**
+     * Pages that were not written because too many waited, or because they left host memory first.
+     */
+    uint64_t dropped_page_count;
+    /**
+     * Pages now that wait to be written.
+     */
+    uint64_t waiting_page_count;
+    /**
+     * Fetches that went on without it because it was too slow.
+     */
+    uint64_t late_fetch_count;
+    /**
+     * Calls.
+     */
+    uint64_t call_count;
+    /**
+     * Calls that took longer than remote_timeout_ms.
+     */
+    uint64_t slow_call_count;
+    /**
+     * Nanoseconds of all calls together.
+     */
+    uint64_t call_ns;
+    /**
+     * Nanoseconds of the longest.
+     */
+    uint64_t longest_call_ns;
+    /**
+     * How often it failed so often in a row that nothing was asked for a while.
+     */
+    uint64_t pause_count;
+    /**
+     * 1 when nothing is asked now.
+     */
+    uint64_t is_paused;
+} rkv_remote_totals;
 
 /**
  * What lies below the pages of a cache: counters since it was attached unless they say "now".
@@ -3086,6 +3296,10 @@ typedef struct rkv_tier_stats {
      * Nanoseconds of the longest commit of the disk.
      */
     uint64_t longest_commit_ns;
+    /**
+     * The remote store.
+     */
+    struct rkv_remote_totals remote;
 } rkv_tier_stats;
 
 /**
@@ -6050,13 +6264,13 @@ enum rkv_status rkv_tier_config_init(struct rkv_tier_config *config,
                                      size_t struct_size);
 
 /**
- * Puts host memory, and perhaps a directory, below the pages of a cache. Pages that are published
- * are copied there, as store_after_uses says, and found again when they were evicted; what the
- * directory has already is found at once. Nothing that happens to host memory or to the disk later
- * fails a call: a page that can't be had is computed.
+ * Puts host memory, and perhaps a directory and a remote store, below the pages of a cache. Pages
+ * that are published are copied there, as store_after_uses says, and found again when they were
+ * evicted; what the directory or the remote store has already is found at once. Nothing that
+ * happens to any of them later fails a call: a page that can't be had is computed.
  *
  * The engine carries the copies out: see rkv_cache_poll(). A thread of the library follows the
- * journal, checks bytes and talks with the disk.
+ * journal, checks bytes and talks with the disk; others call the remote store.
  *
  * @param cache a cache with a journal
  * @param config what to attach
@@ -6085,7 +6299,7 @@ enum rkv_status rkv_cache_attach_tiers(struct rkv_cache *cache,
  * and what was not committed is lost; RKV_STATUS_INVALID_STATE when there are none, or copies or
  * fetches go on; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * blocks for the time given, and until a write that goes on has ended
+ * blocks for the time given, and until a write and calls to a remote store that go on have ended
  * @par Thread safety
  * any thread
  */
@@ -6107,7 +6321,8 @@ enum rkv_status rkv_cache_detach_tiers(struct rkv_cache *cache,
  * @param cache the cache
  * @param sequence the sequence
  * @param deadline_ms milliseconds after which no more is brought; 0 takes only what host memory
- * has, UINT64_MAX is no deadline. Copies that the engine was given are still waited for
+ * has, UINT64_MAX is no deadline but remote_timeout_ms. Copies that the engine was given are still
+ * waited for
  * @param flags 0 or RKV_FETCH_LOOK_ONLY
  * @param out_fetch receives what there is; set its struct_size first
  * @return RKV_STATUS_OK, also when there is nothing; RKV_STATUS_PENDING when a fetch of the
@@ -6115,8 +6330,9 @@ enum rkv_status rkv_cache_detach_tiers(struct rkv_cache *cache,
  * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_POISONED
  * @par Cost
- * O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; lock for
- * a moment; never waits for the disk. Nothing when the device has the whole pages of the prompt
+ * O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; with a
+ * remote store O(pages that the device doesn't have). Lock for a moment; never waits for the disk
+ * or the store. Nothing when the device has the whole pages of the prompt
  * @par Thread safety
  * any thread
  */

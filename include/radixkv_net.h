@@ -1,11 +1,12 @@
 /**
  * @file radixkv_net.h
- * @brief Publishes KV events over ZeroMQ.
+ * @brief Publishes KV events over ZeroMQ; keeps pages that caches share on a server.
  *
  * libradixkv_net.so takes bytes, such as rkv_event_encoder_encode() of radixkv.h makes them, and
- * needs neither that header nor libradixkv.so. docs/events.md says how the two work together.
+ * needs neither that header nor libradixkv.so; only rkv_net_store_describe() fills a struct of that
+ * header. docs/events.md and docs/tiers.md say how the two work together.
  *
- * Generated from net/src/capi.rs by cbindgen: edit there, then run `make header`.
+ * Generated from net/src/capi.rs and net/src/store/capi.rs by cbindgen: edit there, then run `make header`.
  *
  * Conventions are those of radixkv.h: functions return a status, of which zero is success;
  * rkv_net_last_error_message() names the argument; a call that fails changes nothing; struct_size
@@ -21,10 +22,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of radixkv.h. */
+struct rkv_remote_store;
+
 /**
  * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_NET_ABI_VERSION 1
+#define RKV_NET_ABI_VERSION 2
 
 /**
  * Flag of rkv_net_publisher_config: connect to the endpoint, where a subscriber is bound that
@@ -64,6 +68,11 @@ typedef enum rkv_net_status {
  * which subscribers ask for batches that they missed. It has a thread of its own.
  */
 typedef struct rkv_net_publisher rkv_net_publisher;
+
+/**
+ * A store that caches share: pages by key, on a server of Redis or Valkey, or in a bucket of S3.
+ */
+typedef struct rkv_net_store rkv_net_store;
 
 /**
  * What a publisher is made of. All zero but for struct_size and endpoint is what vLLM does.
@@ -150,6 +159,47 @@ typedef struct rkv_net_publisher_stats {
      */
     uint64_t replay_request_count;
 } rkv_net_publisher_stats;
+
+/**
+ * Where a store is. All zero but for struct_size and url is a good beginning.
+ */
+typedef struct rkv_net_store_config {
+    /**
+     * sizeof(rkv_net_store_config).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t flags;
+    /**
+     * "redis://HOST:PORT", with USER:PASSWORD@ and /DATABASE as they are needed, the same with
+     * valkey://, or "unix://PATH" for its socket; "s3://BUCKET" or "s3://BUCKET/FOLDER".
+     */
+    const char *url;
+    /**
+     * What each key begins with; NULL for "radixkv/".
+     */
+    const char *prefix;
+    /**
+     * For S3: where it is, if not at Amazon, as "http://HOST:PORT"; NULL for what the environment
+     * says. From there come region, credentials and all else: AWS_REGION, AWS_ACCESS_KEY_ID,
+     * AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT and so on.
+     */
+    const char *endpoint;
+    /**
+     * For Redis: seconds after which a page goes that was written; 0 for never.
+     */
+    uint64_t ttl_s;
+    /**
+     * For Redis: connections that read, and as many that write, 1 to 256; 0 for 4.
+     */
+    uint32_t connection_count;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} rkv_net_store_config;
 
 #ifdef __cplusplus
 extern "C" {
@@ -241,6 +291,63 @@ enum rkv_net_status rkv_net_publisher_publish(struct rkv_net_publisher *publishe
  */
 enum rkv_net_status rkv_net_publisher_read_stats(const struct rkv_net_publisher *publisher,
                                                  struct rkv_net_publisher_stats *out_stats);
+
+/**
+ * Creates a store. It is not tried whether there is a server: one that comes later is found.
+ *
+ * @param config where it is
+ * @param out_store receives the store, owned by the caller
+ * @return RKV_NET_STATUS_OK; RKV_NET_STATUS_INVALID_ARGUMENT, e.g. for a URL that is none;
+ * RKV_NET_STATUS_NETWORK when the system refuses a thread
+ * @par Cost
+ * starts two threads
+ * @par Thread safety
+ * any thread
+ */
+enum rkv_net_status rkv_net_store_create(const struct rkv_net_store_config *config,
+                                         struct rkv_net_store **out_store);
+
+/**
+ * Destroys a store. Caches that have it below them must have been destroyed, or their tiers
+ * detached. NULL is allowed and does nothing. In a child process nothing happens.
+ *
+ * @param store the store
+ * @par Cost
+ * waits for its threads, a tenth of a second at most
+ * @par Thread safety
+ * the caller must be the last user of this handle
+ */
+void rkv_net_store_destroy(struct rkv_net_store *store);
+
+/**
+ * Writes what a cache calls: for rkv_tier_config.remote of radixkv.h. The store stays the
+ * caller's, and stays until the tiers are detached. Several caches may have it.
+ *
+ * @param store the store
+ * @param out_remote receives the functions; set its struct_size first
+ * @return RKV_NET_STATUS_OK; RKV_NET_STATUS_INVALID_ARGUMENT
+ * @par Cost
+ * O(1); no lock
+ * @par Thread safety
+ * any thread, any number at once
+ */
+enum rkv_net_status rkv_net_store_describe(const struct rkv_net_store *store,
+                                           struct rkv_remote_store *out_remote);
+
+/**
+ * Why a call to the server failed last, on whichever thread, cut to fit; empty when none has. The
+ * cache counts failures, and goes on without it: this is for a log.
+ *
+ * @param store the store
+ * @param buffer receives the text and a NUL; may be NULL when capacity is 0
+ * @param capacity room in bytes
+ * @return bytes that the whole text needs, with its NUL; 0 when store is no store
+ * @par Cost
+ * O(length); a lock for a moment
+ * @par Thread safety
+ * any thread, any number at once
+ */
+size_t rkv_net_store_last_failure(const struct rkv_net_store *store, char *buffer, size_t capacity);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -86,9 +86,9 @@ demo* | serve*)
     ;;
 esac
 
-# Routers are told of the cache by a second library, which nobody else needs.
+# Routers are told of the cache, and servers asked for pages, by a second library.
 case " $* " in
-*" --events "*)
+*" --events "* | *" --remote-cache "*)
     cargo build --locked --release --manifest-path net/Cargo.toml --target-dir "$target/net"
     RADIXKV_NET_LIBRARY=$(realpath "$target/net/release/libradixkv_net.so")
     export RADIXKV_NET_LIBRARY

@@ -81,6 +81,7 @@ command -v python3|python3|test llama-server
 has_venv|python3-venv|test llama-server
 command -v patch|patch|llama-server
 command -v chromium|chromium|test
+command -v redis-server|redis-server|test
 has_header nlohmann/json.hpp nlohmann_json|nlohmann-json3-dev|test engine
 has_header httplib.h cpp-httplib|libcpp-httplib-dev|test engine
 has_header cblas.h openblas|libopenblas-dev|test

@@ -217,13 +217,18 @@ layouts! {
         struct_size 0, flags 4, byte_count 8, event_count 16, stored_block_count 24,
         removed_block_count 32, last_number 40, lost_record_count 48
     }
-    rkv_tier_config 96 {
+    rkv_tier_config 112 {
         struct_size 0, flags 4, page_bytes 8, host_bytes 16, host_memory 24, directory 32,
         disk_bytes 40, fingerprint 48, store_after_uses 80, worker_count 84, commit_interval_ms 88,
-        event_fd 92
+        event_fd 92, remote 96, remote_timeout_ms 104, reserved 108
     }
-    rkv_sequence_fetch_result 24 {
-        struct_size 0, is_open 4, position_count 8, host_position_count 16
+    rkv_remote_item 56 { key 0, bytes 32, byte_count 40, answer 48, reserved 52 }
+    rkv_remote_store 48 {
+        struct_size 0, reserved 4, user_data 8, has 16, get 24, put 32, remove 40
+    }
+    rkv_sequence_fetch_result 32 {
+        struct_size 0, is_open 4, position_count 8, host_position_count 16,
+        asked_position_count 24
     }
     rkv_copy_job 40 { job 0, host 8, byte_count 16, sequence 24, page 32, direction 36 }
     rkv_fetch_end 40 {
@@ -235,13 +240,21 @@ layouts! {
         page_count 0, used_bytes 8, byte_limit 16, stored_page_count 24, fetched_page_count 32,
         evicted_page_count 40, damaged_page_count 48, failed_count 56
     }
-    rkv_tier_stats 296 {
+    rkv_remote_totals 176 {
+        asked_page_count 0, found_page_count 8, read_page_count 16, read_bytes 24,
+        fetched_page_count 32, written_page_count 40, written_bytes 48, known_page_count 56,
+        damaged_page_count 64, gone_page_count 72, failed_page_count 80, late_page_count 88,
+        skipped_page_count 96, dropped_page_count 104, waiting_page_count 112,
+        late_fetch_count 120, call_count 128, slow_call_count 136, call_ns 144,
+        longest_call_ns 152, pause_count 160, is_paused 168
+    }
+    rkv_tier_stats 472 {
         struct_size 0, is_read_only 4, host 8, disk 72, open_fetch_count 136, open_job_count 144,
         copied_page_count 152, index_bytes 160, followed_number 168, fetch_count 176,
         joined_count 184, complete_count 192, shortened_count 200, late_count 208,
         abandoned_count 216, fetch_ns 224, longest_fetch_ns 232, lost_page_count 240,
         throttled_page_count 248, lost_record_count 256, cleared_page_count 264,
-        waiting_write_count 272, unusable_page_count 280, longest_commit_ns 288
+        waiting_write_count 272, unusable_page_count 280, longest_commit_ns 288, remote 296
     }
     rkv_snapshot_cache_config 24 { struct_size 0, flags 4, entry_limit 8, byte_limit 16 }
     rkv_snapshot_cache_stats 160 {

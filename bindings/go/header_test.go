@@ -63,6 +63,9 @@ var goValues = map[string]int64{
 	"RKV_FETCH_END_LATE":  int64(radixkv.FetchEndLate),
 	"RKV_COPY_LOAD":       int64(radixkv.CopyLoad),
 	"RKV_COPY_STORE":      int64(radixkv.CopyStore),
+	"RKV_REMOTE_FAILED":   int64(radixkv.RemoteFailed),
+	"RKV_REMOTE_DONE":     int64(radixkv.RemoteDone),
+	"RKV_REMOTE_MISSING":  int64(radixkv.RemoteMissing),
 
 	"RKV_LOG_OFF":   int64(radixkv.LogOff),
 	"RKV_LOG_ERROR": int64(radixkv.LogError),

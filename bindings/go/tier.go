@@ -27,12 +27,14 @@ typedef struct rkvgo_tier_stats_made {
 
 // What is zero of the last four takes the defaults; event_fd is -1 for none.
 static inline rkvgo_failure *rkvgo_cache_attach_tiers(
-	rkv_cache *cache, rkv_tier_config given
+	rkv_cache *cache, rkv_tier_config given, rkv_remote_store remote
 ) {
 	rkv_tier_config config;
 	rkv_status status = rkv_tier_config_init(&config, sizeof config);
 	if (status == RKV_STATUS_OK) {
 		given.struct_size = sizeof given;
+		remote.struct_size = sizeof remote;
+		given.remote = remote.has ? &remote : NULL;
 		given.worker_count = given.worker_count ? given.worker_count : config.worker_count;
 		given.commit_interval_ms =
 			given.commit_interval_ms ? given.commit_interval_ms : config.commit_interval_ms;
@@ -124,8 +126,39 @@ const (
 	CopyStore CopyDirection = C.RKV_COPY_STORE
 )
 
+// RemoteAnswer is what a remote store says of a value.
+type RemoteAnswer uint32
+
+const (
+	// RemoteFailed: nothing is known about it.
+	RemoteFailed RemoteAnswer = C.RKV_REMOTE_FAILED
+	// RemoteDone: it is there; it was read, written or removed.
+	RemoteDone RemoteAnswer = C.RKV_REMOTE_DONE
+	// RemoteMissing: it is not there.
+	RemoteMissing RemoteAnswer = C.RKV_REMOTE_MISSING
+)
+
 // NoDeadline lets a fetch take as long as it takes.
 const NoDeadline time.Duration = -1
+
+// RemoteStore is a store of C functions, an rkv_remote_call each, for instance those that
+// rkv_net_store_describe() of the network library gives. What they lead to outlives the tiers.
+type RemoteStore struct {
+	UserData unsafe.Pointer
+	Has      unsafe.Pointer
+	Get      unsafe.Pointer
+	Put      unsafe.Pointer
+	Remove   unsafe.Pointer
+}
+
+// RemoteItem is one value of such a call, as it lies in memory: rkv_remote_item.
+type RemoteItem struct {
+	Key       [32]byte
+	Bytes     unsafe.Pointer
+	ByteCount uint64
+	Answer    RemoteAnswer
+	_         uint32
+}
 
 // TierConfig says what lies below the pages of a cache.
 type TierConfig struct {
@@ -152,6 +185,10 @@ type TierConfig struct {
 	CommitIntervalMS uint32
 	// EventFD becomes readable when there is something to poll for; 0 for none.
 	EventFD int32
+	// Remote is a store that others share; without Has there is none.
+	Remote RemoteStore
+	// RemoteTimeoutMS is how long a call to it may take; 0 for the default.
+	RemoteTimeoutMS uint32
 }
 
 // FetchResult is what the tiers have of a sequence.
@@ -162,6 +199,8 @@ type FetchResult struct {
 	PositionCount uint64
 	// HostPositionCount counts those of them that are in host memory.
 	HostPositionCount uint64
+	// AskedPositionCount counts the positions beyond those for which the remote store is asked.
+	AskedPositionCount uint64
 }
 
 // CopyJob is a copy of one page that the engine carries out.
@@ -206,6 +245,32 @@ type TierTotals struct {
 	FailedCount      uint64
 }
 
+// RemoteTotals are the counters of the remote store; rkv_remote_totals says what each one counts.
+type RemoteTotals struct {
+	AskedPageCount   uint64
+	FoundPageCount   uint64
+	ReadPageCount    uint64
+	ReadBytes        uint64
+	FetchedPageCount uint64
+	WrittenPageCount uint64
+	WrittenBytes     uint64
+	KnownPageCount   uint64
+	DamagedPageCount uint64
+	GonePageCount    uint64
+	FailedPageCount  uint64
+	LatePageCount    uint64
+	SkippedPageCount uint64
+	DroppedPageCount uint64
+	WaitingPageCount uint64
+	LateFetchCount   uint64
+	CallCount        uint64
+	SlowCallCount    uint64
+	CallNS           uint64
+	LongestCallNS    uint64
+	PauseCount       uint64
+	IsPaused         bool
+}
+
 // TierStats are the counters of what lies below the pages of a cache; rkv_tier_stats says what each
 // one counts.
 type TierStats struct {
@@ -232,6 +297,7 @@ type TierStats struct {
 	WaitingWriteCount  uint64
 	UnusablePageCount  uint64
 	LongestCommitNS    uint64
+	Remote             RemoteTotals
 }
 
 // AttachTiers puts host memory, and perhaps a directory, below the pages of a cache that has a
@@ -252,6 +318,7 @@ func (c *Cache) AttachTiers(config TierConfig) error {
 		worker_count:       C.uint32_t(config.WorkerCount),
 		commit_interval_ms: C.uint32_t(config.CommitIntervalMS),
 		event_fd:           -1,
+		remote_timeout_ms:  C.uint32_t(config.RemoteTimeoutMS),
 	}
 	for i, b := range config.Fingerprint {
 		given.fingerprint[i] = C.uint8_t(b)
@@ -263,7 +330,14 @@ func (c *Cache) AttachTiers(config TierConfig) error {
 		given.directory = C.CString(config.Directory)
 		defer C.free(unsafe.Pointer(given.directory))
 	}
-	return asError(C.rkvgo_cache_attach_tiers(raw, given))
+	remote := C.rkv_remote_store{
+		user_data: config.Remote.UserData,
+		has:       C.rkv_remote_call(config.Remote.Has),
+		get:       C.rkv_remote_call(config.Remote.Get),
+		put:       C.rkv_remote_call(config.Remote.Put),
+		remove:    C.rkv_remote_call(config.Remote.Remove),
+	}
+	return asError(C.rkvgo_cache_attach_tiers(raw, given, remote))
 }
 
 // DetachTiers takes the tiers away, after waiting for what is being written; false when the time
@@ -331,6 +405,18 @@ func tierTotals(t *C.rkv_tier_totals) TierTotals {
 	}
 }
 
+func remoteTotals(t *C.rkv_remote_totals) RemoteTotals {
+	return RemoteTotals{
+		uint64(t.asked_page_count), uint64(t.found_page_count), uint64(t.read_page_count),
+		uint64(t.read_bytes), uint64(t.fetched_page_count), uint64(t.written_page_count),
+		uint64(t.written_bytes), uint64(t.known_page_count), uint64(t.damaged_page_count),
+		uint64(t.gone_page_count), uint64(t.failed_page_count), uint64(t.late_page_count),
+		uint64(t.skipped_page_count), uint64(t.dropped_page_count), uint64(t.waiting_page_count),
+		uint64(t.late_fetch_count), uint64(t.call_count), uint64(t.slow_call_count),
+		uint64(t.call_ns), uint64(t.longest_call_ns), uint64(t.pause_count), t.is_paused != 0,
+	}
+}
+
 // TierStats reads the counters of what lies below the pages; all zero when nothing does.
 func (c *Cache) TierStats() (TierStats, error) {
 	raw, err := c.enter()
@@ -348,7 +434,7 @@ func (c *Cache) TierStats() (TierStats, error) {
 		uint64(s.late_count), uint64(s.abandoned_count), uint64(s.fetch_ns),
 		uint64(s.longest_fetch_ns), uint64(s.lost_page_count), uint64(s.throttled_page_count),
 		uint64(s.lost_record_count), uint64(s.cleared_page_count), uint64(s.waiting_write_count),
-		uint64(s.unusable_page_count), uint64(s.longest_commit_ns),
+		uint64(s.unusable_page_count), uint64(s.longest_commit_ns), remoteTotals(&s.remote),
 	}, asError(made.failure)
 }
 
@@ -367,7 +453,7 @@ func (s Sequence) Fetch(deadline time.Duration, flags FetchFlags) (FetchResult, 
 	made := C.rkvgo_sequence_fetch(raw, C.rkv_sequence_id(s.id), milliseconds, C.uint32_t(flags))
 	return FetchResult{
 		made.fetch.is_open != 0, uint64(made.fetch.position_count),
-		uint64(made.fetch.host_position_count),
+		uint64(made.fetch.host_position_count), uint64(made.fetch.asked_position_count),
 	}, asError(made.failure)
 }
 

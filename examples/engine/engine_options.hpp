@@ -19,7 +19,7 @@ struct EngineOptions {
     std::uint64_t page_size = 16, pages = 0, window_pages = 0, state_pages = 0, kv_mib = 512;
     std::uint64_t chunk_size = 512, max_running = 64, max_positions = 0, threads = 0;
     std::uint64_t retained = 1024, retained_pages = 0;
-    std::string disk_cache;
+    std::string disk_cache, remote_cache, remote_endpoint;
     std::uint64_t host_cache_mib = 0, disk_cache_mib = 0;
 
     void add_to(Options& options) {
@@ -41,6 +41,9 @@ struct EngineOptions {
                     host_cache_mib, 0, 1U << 24)
             .text("--disk-cache", "a folder below that, which a restart finds again", disk_cache)
             .number("--disk-cache-mib", "MiB in it", disk_cache_mib, 0, 1U << 24)
+            .text("--remote-cache", "below that, for many engines: redis://HOST:PORT, s3://BUCKET",
+                  remote_cache)
+            .text("--remote-endpoint", "where S3 is, as http://HOST:PORT", remote_endpoint)
             .number("--chunk-size", "prompt tokens a step; 0: no limit", chunk_size, 0, 1U << 20)
             .number("--max-running", "sequences that run at once", max_running, 1, 4096)
             .number("--retained", "finished ones kept for continuations", retained, 0, 1U << 20)
@@ -68,6 +71,12 @@ struct EngineOptions {
             throw UsageError("--disk-cache and --disk-cache-mib: both or none");
         if (!disk_cache.empty() && host_cache_mib == 0)
             throw UsageError("--disk-cache: needs --host-cache-mib");
+        if (!remote_cache.empty() && host_cache_mib == 0)
+            throw UsageError("--remote-cache: needs --host-cache-mib");
+        if (!remote_endpoint.empty() && remote_cache.empty())
+            throw UsageError("--remote-endpoint: needs --remote-cache");
+        config.kv.tiers.remote_url = remote_cache;
+        config.kv.tiers.remote_endpoint = remote_endpoint;
         config.kv.tiers.host_bytes = host_cache_mib << 20;
         config.kv.tiers.directory = disk_cache;
         config.kv.tiers.disk_bytes = disk_cache_mib << 20;

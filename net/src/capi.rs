@@ -6,7 +6,7 @@ use crate::publisher::{Config, Publisher};
 use std::ffi::{CStr, c_char};
 
 /// Version of the ABI that this header describes; grows by one with every addition.
-pub const RKV_NET_ABI_VERSION: u32 = 1;
+pub const RKV_NET_ABI_VERSION: u32 = 2;
 
 /// Flag of rkv_net_publisher_config: connect to the endpoint, where a subscriber is bound that
 /// hears many publishers. Without it the publisher binds, and subscribers connect.
@@ -98,7 +98,11 @@ const SIZE_LIMIT: usize = 4096;
 ///
 /// # Safety
 /// `pointer` is NULL, or leads to a struct that begins with its size.
-unsafe fn size_of_struct<T>(pointer: *const T, least: usize, name: &str) -> Result<usize, Failure> {
+pub(crate) unsafe fn size_of_struct<T>(
+    pointer: *const T,
+    least: usize,
+    name: &str,
+) -> Result<usize, Failure> {
     check(pointer, name)?;
     // SAFETY: not NULL and aligned; the first field is the size.
     let size = unsafe { pointer.cast::<u32>().read() } as usize;
@@ -109,7 +113,7 @@ unsafe fn size_of_struct<T>(pointer: *const T, least: usize, name: &str) -> Resu
     Ok(size)
 }
 
-fn check<T>(pointer: *const T, name: &str) -> Result<(), Failure> {
+pub(crate) fn check<T>(pointer: *const T, name: &str) -> Result<(), Failure> {
     if pointer.is_null() {
         return Err(Failure::argument(format!("{name} is NULL")));
     }
@@ -123,7 +127,10 @@ fn check<T>(pointer: *const T, name: &str) -> Result<(), Failure> {
 ///
 /// # Safety
 /// `pointer` is NULL, or leads to a NUL-terminated string that stays as it is during the call.
-unsafe fn text_of(pointer: *const c_char, name: &str) -> Result<Option<String>, Failure> {
+pub(crate) unsafe fn text_of(
+    pointer: *const c_char,
+    name: &str,
+) -> Result<Option<String>, Failure> {
     if pointer.is_null() {
         return Ok(None);
     }
@@ -133,20 +140,44 @@ unsafe fn text_of(pointer: *const c_char, name: &str) -> Result<Option<String>, 
     text.map(|text| Some(text.to_owned())).map_err(refused)
 }
 
+/// A config, of which so many bytes are known.
+///
 /// # Safety
-/// `given` is NULL or readable, and so are its texts, per the header.
-unsafe fn config_of(given: *const rkv_net_publisher_config) -> Result<Config, Failure> {
+/// `given` is NULL or readable, as many bytes as it says; it has integers and pointers alone.
+pub(crate) unsafe fn read_config<T: Copy>(given: *const T, known: usize) -> Result<T, Failure> {
     // SAFETY: the caller's contract; as many bytes as the struct says are readable.
-    let (size, config) = unsafe {
-        let size = size_of_struct(given, CONFIG_V1, "config")?;
-        let unknown = std::slice::from_raw_parts(given.cast::<u8>(), size);
-        if unknown[CONFIG_V1..].iter().any(|&byte| byte != 0) {
+    unsafe {
+        let size = size_of_struct(given, known, "config")?;
+        let bytes = std::slice::from_raw_parts(given.cast::<u8>(), size);
+        if bytes[known..].iter().any(|&byte| byte != 0) {
             let text = "config sets a field that this library doesn't know";
             return Err(Failure::argument(text));
         }
-        (size, given.read())
-    };
-    debug_assert!(size >= CONFIG_V1);
+        Ok(given.read())
+    }
+}
+
+/// Copies a text out, cut to fit, with a NUL. Returns what all of it needs.
+///
+/// # Safety
+/// `buffer` is NULL or has room for `capacity` bytes.
+pub(crate) unsafe fn copy_text(text: &str, buffer: *mut c_char, capacity: usize) -> usize {
+    if !buffer.is_null() && capacity > 0 {
+        let length = text.floor_char_boundary(text.len().min(capacity - 1));
+        // SAFETY: the caller promises `capacity` bytes; the text and its NUL fit.
+        unsafe {
+            buffer.copy_from_nonoverlapping(text.as_ptr().cast(), length);
+            buffer.add(length).write(0);
+        }
+    }
+    text.len() + 1
+}
+
+/// # Safety
+/// `given` is NULL or readable, and so are its texts, per the header.
+unsafe fn config_of(given: *const rkv_net_publisher_config) -> Result<Config, Failure> {
+    // SAFETY: the caller's contract.
+    let config = unsafe { read_config(given, CONFIG_V1)? };
     if config.flags & !RKV_NET_PUBLISHER_CONNECT != 0 {
         return Err(Failure::argument("config.flags has an unknown bit"));
     }
@@ -208,17 +239,8 @@ pub extern "C" fn rkv_net_abi_version() -> u32 {
 /// any thread, any time
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_net_last_error_message(buffer: *mut c_char, capacity: usize) -> usize {
-    with_last(|message| {
-        if !buffer.is_null() && capacity > 0 {
-            let length = message.floor_char_boundary(message.len().min(capacity - 1));
-            // SAFETY: the caller promises `capacity` bytes; the text and its NUL fit.
-            unsafe {
-                buffer.copy_from_nonoverlapping(message.as_ptr().cast(), length);
-                buffer.add(length).write(0);
-            }
-        }
-        message.len() + 1
-    })
+    // SAFETY: the caller promises `capacity` bytes.
+    with_last(|message| unsafe { copy_text(message, buffer, capacity) })
 }
 
 /// Creates a publisher: binds its sockets and starts its thread.

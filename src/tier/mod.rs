@@ -9,6 +9,7 @@
 pub mod disk;
 pub mod paged;
 mod records;
+pub mod remote;
 mod space;
 mod store;
 

@@ -319,13 +319,16 @@ static void m09_events(void) {
     rkv_event_encoder_destroy(encoder);
     rkv_tier_config tiers;
     MISPLACED(&w, rkv_tier_config, p, rkv_tier_config_init(p, sizeof *p), "config");
-    BAD_STRUCT(&w, rkv_tier_stats, p, rkv_cache_read_tier_stats(cache, p), "out_stats");
+    BAD_STRUCT_FROM(&w, rkv_tier_stats, offsetof(rkv_tier_stats, remote), p,
+                    rkv_cache_read_tier_stats(cache, p), "out_stats");
     CHECK_OK(rkv_tier_config_init(&tiers, sizeof tiers));
     tiers.page_bytes = tiers.host_bytes = 64;
     CHECK_OK(rkv_cache_attach_tiers(cache, &tiers));
     BAD_STRUCT(&w, rkv_cache_poll_result, p, rkv_cache_poll(cache, NULL, 0, 0, NULL, 0, 0, p),
                "out_result");
-    BAD_STRUCT(&w, rkv_sequence_fetch_result, p, rkv_sequence_fetch(cache, 1, 0, 0, p),
+    BAD_STRUCT_FROM(&w, rkv_sequence_fetch_result,
+                    offsetof(rkv_sequence_fetch_result, asked_position_count), p,
+                    rkv_sequence_fetch(cache, 1, 0, 0, p),
                "out_fetch");
     MISPLACED(&w, uint64_t, p, rkv_sequence_agree(cache, 1, 0, p), "out_position_count");
     rkv_cache_destroy(cache);

@@ -122,11 +122,14 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(offsetof(rkv_snapshot_cache_match_result, common_token_count), 48);
     CHECK_EQ(sizeof(rkv_snapshot_cache_insert_args), 88);
     CHECK_EQ(sizeof(rkv_snapshot_part), 16);
-    CHECK_EQ(sizeof(rkv_sequence_fetch_result), 24);
+    CHECK_EQ(sizeof(rkv_sequence_fetch_result), 32);
     CHECK_EQ(sizeof(rkv_fetch_end), 40);
     CHECK_EQ(sizeof(rkv_cache_poll_result), 24);
     CHECK_EQ(sizeof(rkv_tier_totals), 64);
-    CHECK_EQ(sizeof(rkv_tier_stats), 296);
+    CHECK_EQ(sizeof(rkv_tier_stats), 472);
+    CHECK_EQ(sizeof(rkv_remote_totals), 176);
+    CHECK_EQ(sizeof(rkv_remote_item), 56);
+    CHECK_EQ(sizeof(rkv_remote_store), 48);
     CHECK_EQ(sizeof(rkv_snapshot_tier_config), 80);
     CHECK_EQ(sizeof(rkv_snapshot_tier_stats), 232);
     CHECK_EQ(sizeof(rkv_namespace), 72);
@@ -157,7 +160,7 @@ static void layout_is_the_abi(void) {
         CHECK_EQ(offsetof(rkv_cache_insert_args, groups), 64);
         CHECK_EQ(sizeof(rkv_group_row), 32);
         CHECK_EQ(sizeof(rkv_event_encoder_config), 24);
-        CHECK_EQ(sizeof(rkv_tier_config), 96);
+        CHECK_EQ(sizeof(rkv_tier_config), 112);
         CHECK_EQ(sizeof(rkv_copy_job), 40);
         CHECK_EQ(sizeof(rkv_sequence_begin_args), 40);
         CHECK_EQ(sizeof(rkv_tokens_page_digests_args), 40);

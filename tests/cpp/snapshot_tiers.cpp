@@ -137,7 +137,7 @@ void gives_up() {
     const Directory directory;
     rkv::SnapshotCache cache;
     cache.attach(config(directory));
-    for (const std::uint32_t first : {10, 20, 30}) put(cache, ids(first, 4), 1);
+    for (const std::uint32_t first : {10u, 20u, 30u}) put(cache, ids(first, 4), 1);
     CHECK(cache.detach(1min));
     cache.clear();
     cache.attach(config(directory));

@@ -1,7 +1,12 @@
-// T02 from an engine's side: what left KV memory comes back from host memory, and after a restart
-// from a disk, and nobody sees a difference in what is generated.
+// T02 and T13 from an engine's side: what left KV memory comes back from host memory, and after a
+// restart from a disk or from a store that engines share, and nobody sees a difference in what is
+// generated.
 #include "fixture.hpp"
 
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
 #include <thread>
 
 using namespace test;
@@ -105,10 +110,127 @@ void t07_another_model_is_refused() {
     CHECK_REFUSES(rkv::Error, "fingerprint", TestCore core(config));
 }
 
+/// A store that engines share, in this process's memory. It can be dead.
+class SharedStore {
+public:
+    std::atomic<bool> is_dead{false};
+
+    [[nodiscard]] rkv_remote_store functions() {
+        rkv_remote_store made{};
+        made.struct_size = sizeof made;
+        made.user_data = this;
+        made.has = call<&SharedStore::has>;
+        made.get = call<&SharedStore::get>;
+        made.put = call<&SharedStore::put>;
+        return made;
+    }
+    [[nodiscard]] std::size_t size() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return values_.size();
+    }
+    /// Changes one bit of each value.
+    void spoil() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        for (auto& [key, value] : values_) value[value.size() / 2] ^= 1;
+    }
+
+private:
+    std::mutex mutex_;
+    std::map<std::string, std::string> values_;
+
+    static std::string key_of(const rkv_remote_item& item) {
+        return {reinterpret_cast<const char*>(item.key), sizeof item.key};
+    }
+    void has(rkv_remote_item& item) {
+        item.answer = values_.count(key_of(item)) > 0 ? RKV_REMOTE_DONE : RKV_REMOTE_MISSING;
+    }
+    void get(rkv_remote_item& item) {
+        const auto found = values_.find(key_of(item));
+        item.answer = RKV_REMOTE_MISSING;
+        if (found == values_.end()) return;
+        const std::string& value = found->second;
+        std::memcpy(item.bytes, value.data(),
+                    std::min<std::size_t>(value.size(), item.byte_count));
+        item.byte_count = value.size();
+        item.answer = RKV_REMOTE_DONE;
+    }
+    void put(rkv_remote_item& item) {
+        values_[key_of(item)].assign(static_cast<const char*>(item.bytes), item.byte_count);
+        item.answer = RKV_REMOTE_DONE;
+    }
+    template <void (SharedStore::*each)(rkv_remote_item&)>
+    static void call(void* user_data, rkv_remote_item* items, std::size_t item_size,
+                     std::size_t count, std::uint64_t) {
+        auto& store = *static_cast<SharedStore*>(user_data);
+        if (store.is_dead) return;
+        const std::lock_guard<std::mutex> lock(store.mutex_);
+        for (std::size_t i = 0; i < count; ++i) {
+            auto* at = reinterpret_cast<std::uint8_t*>(items) + i * item_size;
+            (store.*each)(*reinterpret_cast<rkv_remote_item*>(at));
+        }
+    }
+};
+
+/// T13: one engine computes, another one, which has nothing, fetches: the same tokens, and less to
+/// compute. With a store that is dead or full of garbage it computes.
+void t13_engines_share_a_store() {
+    SharedStore store;
+    const rkv_remote_store functions = store.functions();
+    engine::EngineConfig config = tiered(nullptr);
+    config.kv.tiers.remote = &functions;
+    const Tokens prompt = random_tokens(11, prompt_tokens);
+    const Tokens expected = from_scratch(prompt);
+    const std::size_t pages = whole(prompt_tokens) / 16;
+    const auto computed = [](TestCore& core) {
+        return core.core().metrics().computed_tokens.load();
+    };
+    std::uint64_t cold = 0;
+    {
+        TestCore first(config);
+        CHECK(ask(first, prompt, "first engine")->tokens == expected);
+        cold = computed(first);
+        for (int i = 0; i < 60000 && store.size() < pages; ++i) {
+            first.run();
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        CHECK(store.size() >= pages);
+    }
+    {
+        TestCore second(config);
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        const auto heard = ask(second, prompt, "second engine");
+        CHECK(heard->tokens == expected);
+        CHECK_EQ(heard->result->cached_tokens, whole(prompt_tokens));
+        CHECK_EQ(second.core().kv().cache().tier_stats().remote.fetched_page_count, pages);
+        CHECK_EQ(computed(second) + whole(prompt_tokens), cold);
+        // Another prompt, which nobody has.
+        const Tokens other = random_tokens(12, prompt_tokens);
+        CHECK(second.complete(greedy(other, max_tokens))->tokens == from_scratch(other));
+        second.audit_idle();
+    }
+    store.is_dead = true;
+    {
+        TestCore third(config);
+        for (int i = 0; i < 3; ++i)
+            CHECK(third.complete(greedy(prompt, max_tokens))->tokens == expected);
+        CHECK_EQ(third.core().kv().cache().tier_stats().remote.fetched_page_count, 0U);
+        third.audit_idle();
+    }
+    store.is_dead = false;
+    store.spoil();
+    TestCore fourth(config);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    CHECK(ask(fourth, prompt, "garbage in the store")->tokens == expected);
+    const rkv_remote_totals remote = fourth.core().kv().cache().tier_stats().remote;
+    CHECK(remote.damaged_page_count > 0 && remote.read_page_count == 0);
+    fourth.audit_idle();
+}
+
 }  // namespace
 
 int main() {
     RUN(t02_tiers_change_nothing_but_time);
     RUN(t07_another_model_is_refused);
+    RUN(t13_engines_share_a_store);
     return 0;
 }

@@ -3,6 +3,8 @@
 mod memory_store;
 mod moments;
 mod random;
+mod remote;
+mod remote_store;
 #[path = "../tier/runs.rs"]
 mod runs;
 #[path = "../tier/sim/mod.rs"]

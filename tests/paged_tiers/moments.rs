@@ -30,6 +30,7 @@ fn on(disk: &SimDisk) -> World {
         page_bytes: PAGE_BYTES,
         host: HostMemory::Own((HOST_PAGES * PAGE_BYTES) as u64),
         disk: Some((Box::new(store), records)),
+        remote: None,
         policy: PagePolicy::Through,
         agrees: false,
         wake: None,

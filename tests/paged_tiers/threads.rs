@@ -62,6 +62,7 @@ impl Engine {
         };
         let (disk, records) = DiskStore::open(config).unwrap();
         let config = TierConfig {
+            remote: None,
             page_bytes: PAGE_BYTES,
             host: HostMemory::Own((HOST_PAGES * PAGE_BYTES) as u64),
             disk: Some((Box::new(disk), records)),

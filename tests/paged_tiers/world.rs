@@ -1,6 +1,7 @@
 //! An engine in the small: memory of a device whose bytes say what was computed into them, prompts,
 //! and copies that take their time.
 use super::memory_store::MemoryStore;
+use super::remote_store::MemoryRemote;
 use radixkv::error::Error;
 use radixkv::ids::SequenceId;
 use radixkv::index::Namespace;
@@ -10,6 +11,7 @@ use radixkv::store::{CacheConfig, SequenceInfo, Shared};
 use radixkv::tier::paged::{
     CopyJob, Deadline, Direction, Fetchable, Fetched, HostMemory, PagePolicy, PageTiers, TierConfig,
 };
+use radixkv::tier::remote::RemoteConfig;
 use radixkv::token::TokenList;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,6 +33,7 @@ pub struct Setup {
     pub pages: u32,
     pub host_pages: usize,
     pub store: Option<MemoryStore>,
+    pub remote: Option<MemoryRemote>,
     pub policy: PagePolicy,
     pub agrees: bool,
     pub index: radixkv::index::IndexKind,
@@ -39,7 +42,8 @@ pub struct Setup {
 impl Setup {
     pub fn new(pages: u32, host_pages: usize, store: Option<MemoryStore>) -> Self {
         let policy = PagePolicy::Through;
-        Self { pages, host_pages, store, policy, agrees: false, index: Default::default() }
+        let (remote, index) = (None, Default::default());
+        Self { pages, host_pages, store, remote, policy, agrees: false, index }
     }
 }
 
@@ -100,6 +104,13 @@ fn tiers(
         disk: setup.store.clone().map(|store| {
             let records = store.records();
             (Box::new(store) as _, records)
+        }),
+        remote: setup.remote.as_ref().map(|remote| RemoteConfig {
+            store: Box::new(remote.clone()),
+            fingerprint: remote.fingerprint,
+            timeout: remote.timeout,
+            workers: 0,
+            waiting_bytes: (setup.host_pages * PAGE_BYTES / 4).max(PAGE_BYTES) as u64,
         }),
         policy: setup.policy,
         agrees: setup.agrees,
@@ -223,6 +234,9 @@ impl World {
     pub fn settle(&mut self) {
         for _ in 0..100_000 {
             self.work();
+            while self.tiers.work_remote() {
+                self.work();
+            }
             if let Some(store) = self.setup.store.clone() {
                 while store.write(0, None) || store.read(0, None, false) {}
                 store.commit();

@@ -151,6 +151,22 @@ void write_tiers(const Core& core, Page& page) {
           &rkv_tier_totals::evicted_page_count);
     write("damaged_pages_total", "Pages dropped for changed bytes.", "counter",
           &rkv_tier_totals::damaged_page_count);
+    const rkv_remote_totals& remote = tiers.remote;
+    page.counter("engine_remote_asked_pages_total", "Pages the remote store was asked for.",
+                 remote.asked_page_count);
+    page.counter("engine_remote_found_pages_total", "Pages that it had.", remote.found_page_count);
+    page.counter("engine_remote_fetched_pages_total", "Pages that were fetched from it.",
+                 remote.fetched_page_count);
+    page.counter("engine_remote_written_pages_total", "Pages that were written to it.",
+                 remote.written_page_count);
+    page.counter("engine_remote_damaged_pages_total", "Pages of it with changed bytes.",
+                 remote.damaged_page_count);
+    page.counter("engine_remote_failed_pages_total", "Pages that a call failed for.",
+                 remote.failed_page_count);
+    page.counter("engine_remote_pauses_total", "Times that it failed too often.",
+                 remote.pause_count);
+    page.gauge("engine_remote_waiting_pages", "Pages that wait to be written to it.",
+               remote.waiting_page_count);
     page.counter("engine_tier_fetches_total", "Fetches.", tiers.fetch_count);
     page.counter("engine_tier_lost_pages_total", "Pages evicted before they were stored.",
                  tiers.lost_page_count);

@@ -1,14 +1,9 @@
 #include "serve/event_publisher.hpp"
-
-#include <radixkv_net.h>
-
-#include <dlfcn.h>
+#include "serve/net_library.hpp"
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
-#include <stdexcept>
 
 namespace engine {
 
@@ -27,47 +22,30 @@ double seconds_now() {
 /// The functions of libradixkv_net.so that are used, and a publisher.
 class EventPublisher::Library {
 public:
-    explicit Library(const EventConfig& config) {
-        const char* path = std::getenv("RADIXKV_NET_LIBRARY");
-        // Never unloaded: its thread-local destructors would run code that is gone.
-        void* library = dlopen(path != nullptr ? path : "libradixkv_net.so", RTLD_NOW);
-        if (library == nullptr)
-            throw std::runtime_error(std::string("--events: ") + dlerror() + " (make net)");
-        find(library, "rkv_net_last_error_message", last_error_message_);
-        find(library, "rkv_net_publisher_create", create_);
-        find(library, "rkv_net_publisher_publish", publish_);
-        find(library, "rkv_net_publisher_destroy", destroy_);
+    explicit Library(const EventConfig& config) : library_("--events") {
+        decltype(&rkv_net_publisher_create) create = nullptr;
+        library_.find("rkv_net_publisher_create", create);
+        library_.find("rkv_net_publisher_publish", publish_);
+        library_.find("rkv_net_publisher_destroy", destroy_);
         rkv_net_publisher_config given{};
         given.struct_size = sizeof given;
         given.endpoint = config.endpoint.c_str();
         if (!config.replay_endpoint.empty()) given.replay_endpoint = config.replay_endpoint.c_str();
-        check(create_(&given, &publisher_));
+        library_.check(create(&given, &publisher_));
     }
     ~Library() { destroy_(publisher_); }
     Library(const Library&) = delete;
     Library& operator=(const Library&) = delete;
 
     void publish(rkv::span<const std::uint8_t> payload) {
-        check(publish_(publisher_, payload.data(), payload.size(), nullptr));
+        library_.check(publish_(publisher_, payload.data(), payload.size(), nullptr));
     }
 
 private:
-    decltype(&rkv_net_last_error_message) last_error_message_ = nullptr;
-    decltype(&rkv_net_publisher_create) create_ = nullptr;
+    NetLibrary library_;
     decltype(&rkv_net_publisher_publish) publish_ = nullptr;
     decltype(&rkv_net_publisher_destroy) destroy_ = nullptr;
     rkv_net_publisher* publisher_ = nullptr;
-
-    template <class F> static void find(void* library, const char* name, F& function) {
-        function = reinterpret_cast<F>(dlsym(library, name));
-        if (function == nullptr) throw std::runtime_error(std::string("--events: ") + dlerror());
-    }
-    void check(rkv_net_status status) const {
-        if (status == RKV_NET_STATUS_OK) return;
-        char message[512];
-        last_error_message_(message, sizeof message);
-        throw std::runtime_error(std::string("--events: ") + message);
-    }
 };
 
 EventPublisher::EventPublisher(const Core& core, const EventConfig& config)

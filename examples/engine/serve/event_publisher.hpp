@@ -20,10 +20,8 @@ struct EventConfig {
     std::string replay_endpoint;
 };
 
-/// Publishes what comes into the cache and leaves it, on a thread of its own that only reads.
-///
-/// libradixkv_net.so is loaded when it is needed, so that an engine without routers has none:
-/// from RADIXKV_NET_LIBRARY, or where the loader looks.
+/// Publishes what comes into the cache and leaves it, on a thread of its own that only reads. It
+/// needs libradixkv_net.so.
 class EventPublisher {
 public:
     /// The core, whose cache must have a journal, outlives it. Throws std::runtime_error.

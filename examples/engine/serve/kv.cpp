@@ -25,7 +25,12 @@ Kv::Kv(const ModelConfig& model, const KvConfig& config, ThreadPool& pool)
         if (!groups_.is_single() || config.device != Device::cpu)
             throw std::runtime_error("--host-cache-mib: for a model of one kind of layer, on the "
                                      "processor");
-        tiers_.emplace(cache_, *runners_.front(), config.tiers, config.model);
+        TierSettings settings = config.tiers;
+        if (!settings.remote_url.empty()) {
+            remote_ = std::make_unique<RemoteStore>(settings.remote_url, settings.remote_endpoint);
+            settings.remote = &remote_->functions();
+        }
+        tiers_.emplace(cache_, *runners_.front(), settings, config.model);
     }
     if (config.device == Device::cuda && config.graphs)
         reserve_decode_plan(model, config.slot_count);

@@ -8,6 +8,7 @@
 #include "model/config.hpp"
 #include "model/model.hpp"
 #include "serve/layer_groups.hpp"
+#include "serve/remote_store.hpp"
 #include "serve/state_memory.hpp"
 #include "serve/tiers.hpp"
 
@@ -15,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -94,6 +96,8 @@ private:
     };
 
     LayerGroups groups_;
+    /// Outlives the cache, which calls it.
+    std::unique_ptr<RemoteStore> remote_;
     rkv::PageTable table_;
     rkv::Cache cache_;
     /// By group; none for states.

@@ -43,7 +43,7 @@ void write_fingerprint(const std::filesystem::path& model, std::uint32_t page_si
 
 Tiers::Tiers(rkv::Cache& cache, rkv::Runner& runner, const TierSettings& settings,
              const std::filesystem::path& model)
-    : cache_(cache), runner_(runner) {
+    : cache_(cache), runner_(runner), has_remote_(settings.remote != nullptr) {
     rkv_tier_config config = rkv::Cache::tier_config();
     const std::string directory = settings.directory.string();
     config.page_bytes = runner.stats().page_bytes;
@@ -52,6 +52,7 @@ Tiers::Tiers(rkv::Cache& cache, rkv::Runner& runner, const TierSettings& setting
         config.directory = directory.c_str();
         config.disk_bytes = settings.disk_bytes;
     }
+    config.remote = settings.remote;
     write_fingerprint(model, cache.page_size(), config.fingerprint);
     cache.attach_tiers(config);
 }
@@ -64,8 +65,9 @@ Tiers::~Tiers() {
     }
 }
 
-bool Tiers::looks_good(rkv::Sequence& sequence) {
-    return sequence.fetch(UINT64_MAX, RKV_FETCH_LOOK_ONLY).position_count > 0;
+bool Tiers::looks_good(rkv::Sequence& sequence) const {
+    // What others have stored is known when it was asked for.
+    return has_remote_ || sequence.fetch(UINT64_MAX, RKV_FETCH_LOOK_ONLY).position_count > 0;
 }
 
 bool Tiers::fetch(rkv::Sequence& sequence) { return sequence.fetch().is_open != 0; }

@@ -1,5 +1,6 @@
-// Host memory and a directory below KV memory: pages that were evicted come back, also after a
-// restart. The library keeps the books; what is copied, the runner copies.
+// Host memory, a directory and a server below KV memory: pages that were evicted come back, also
+// after a restart, and to other engines. The library keeps the books; what is copied, the runner
+// copies.
 #ifndef ENGINE_SERVE_TIERS_HPP
 #define ENGINE_SERVE_TIERS_HPP
 
@@ -9,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 namespace engine {
@@ -19,11 +21,17 @@ struct TierSettings {
     /// Empty: host memory alone.
     std::filesystem::path directory;
     std::uint64_t disk_bytes = 0;
+    /// Empty: no store that engines share. See RemoteStore.
+    std::string remote_url;
+    std::string remote_endpoint;
+    /// A store of somebody else's in its place, who outlives the cache; or NULL.
+    const rkv_remote_store* remote = nullptr;
 };
 
 class Tiers {
 public:
-    /// The model's folder says whose KV it is. Throws rkv::Error.
+    /// The model's folder says whose KV it is. `settings.remote` is the store that is used. Throws
+    /// rkv::Error.
     Tiers(rkv::Cache& cache, rkv::Runner& runner, const TierSettings& settings,
           const std::filesystem::path& model);
     /// Waits a few seconds for what is being written.
@@ -31,8 +39,8 @@ public:
     Tiers(const Tiers&) = delete;
     Tiers& operator=(const Tiers&) = delete;
 
-    /// Whether there is anything to fetch for a sequence.
-    [[nodiscard]] static bool looks_good(rkv::Sequence& sequence);
+    /// Whether there may be anything to fetch for a sequence.
+    [[nodiscard]] bool looks_good(rkv::Sequence& sequence) const;
     /// Whether pages of a sequence are on their way.
     [[nodiscard]] bool fetch(rkv::Sequence& sequence);
     /// Copies what is to be copied; whether there was anything. What was fetched is in ended().
@@ -42,6 +50,7 @@ public:
 private:
     rkv::Cache& cache_;
     rkv::Runner& runner_;
+    bool has_remote_;
     std::array<rkv_copy_job, 32> jobs_{};
     std::array<rkv_fetch_end, 32> ends_{};
     std::vector<std::uint64_t> done_;

@@ -1,6 +1,8 @@
 //! Tiers: what lies below the pages of a cache, and how an engine carries copies out for it.
+mod remote;
 mod stats;
 
+pub use remote::*;
 pub use stats::*;
 
 use crate::capi::cache::rkv_cache;
@@ -25,16 +27,17 @@ use std::time::Duration;
 /// Flag of rkv_tier_config: nothing that was fetched is used before rkv_sequence_agree(), for ranks
 /// that compute one model together.
 pub const RKV_TIERS_AGREE: u32 = 1;
-/// Flag of rkv_sequence_fetch(): say what could be fetched, and fetch nothing.
+/// Flag of rkv_sequence_fetch(): say what could be fetched, and fetch nothing. The remote store is
+/// not asked.
 pub const RKV_FETCH_LOOK_ONLY: u32 = 1;
-/// Flag of rkv_fetch_end: the deadline came before everything had.
+/// Flag of rkv_fetch_end: the deadline, or remote_timeout_ms, came before everything had.
 pub const RKV_FETCH_END_LATE: u32 = 1;
 /// Direction of rkv_copy_job: from host memory to a page of the device.
 pub const RKV_COPY_LOAD: u32 = 0;
 /// Direction of rkv_copy_job: from a page of the device to host memory.
 pub const RKV_COPY_STORE: u32 = 1;
 
-/// What lies below the pages of a cache: host memory, and a directory. Fill with
+/// What lies below the pages of a cache: host memory, a directory, and a remote store. Fill with
 /// rkv_tier_config_init(), then change fields.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -64,7 +67,8 @@ pub struct rkv_tier_config {
     /// asked for what follows it, 255 at most, UINT32_MAX when it is about to be evicted. Default
     /// 0.
     pub store_after_uses: u32,
-    /// Threads that read the disk, and as many that write, 1 to 64. Default 8.
+    /// Threads that read the disk, and as many that write, 1 to 64; the same for the remote store.
+    /// Default 8.
     pub worker_count: u32,
     /// Milliseconds from a write to its commit, at most, while the disk keeps up. 1 to 60000.
     /// Default 250.
@@ -72,6 +76,14 @@ pub struct rkv_tier_config {
     /// An eventfd that becomes readable when there is something to poll for, or -1. It is used
     /// until the tiers are detached, and never closed. Default -1.
     pub event_fd: i32,
+    /// A store below all that, shared with other processes; NULL for none. It is copied. Default
+    /// NULL.
+    pub remote: *const rkv_remote_store,
+    /// Milliseconds that a call to it may take; a fetch that gets nothing from it for as long goes
+    /// on without. 600000 at most; 0 for 2000. Default 0.
+    pub remote_timeout_ms: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 // SAFETY: integers and pointers, no padding.
 unsafe impl AbiStruct for rkv_tier_config {
@@ -107,18 +119,21 @@ pub unsafe extern "C" fn rkv_tier_config_init(
         worker_count: 8,
         commit_interval_ms: 250,
         event_fd: -1,
+        remote: std::ptr::null(),
+        remote_timeout_ms: 0,
+        reserved: 0,
     };
     // SAFETY: the caller's contract on config.
     guard(|| unsafe { init_struct(config, struct_size, &made) })
 }
 
-/// Puts host memory, and perhaps a directory, below the pages of a cache. Pages that are published
-/// are copied there, as store_after_uses says, and found again when they were evicted; what the
-/// directory has already is found at once. Nothing that happens to host memory or to the disk later
-/// fails a call: a page that can't be had is computed.
+/// Puts host memory, and perhaps a directory and a remote store, below the pages of a cache. Pages
+/// that are published are copied there, as store_after_uses says, and found again when they were
+/// evicted; what the directory or the remote store has already is found at once. Nothing that
+/// happens to any of them later fails a call: a page that can't be had is computed.
 ///
 /// The engine carries the copies out: see rkv_cache_poll(). A thread of the library follows the
-/// journal, checks bytes and talks with the disk.
+/// journal, checks bytes and talks with the disk; others call the remote store.
 ///
 /// @param cache a cache with a journal
 /// @param config what to attach
@@ -146,12 +161,23 @@ pub unsafe extern "C" fn rkv_cache_attach_tiers(
             }
             let (disk_wake, wake) = PageTiers::disk_wake();
             let host = host_of(&raw)?;
+            if raw.reserved != 0 {
+                return Err(Error::argument("config.reserved is not zero").into());
+            }
+            let how = Use {
+                fingerprint: raw.fingerprint,
+                timeout_ms: raw.remote_timeout_ms,
+                workers: raw.worker_count,
+                page_bytes: raw.page_bytes,
+                host_bytes: raw.host_bytes,
+            };
             let made = TierConfig {
                 page_bytes: raw.page_bytes as usize,
                 host,
                 policy: policy_of(&raw)?,
                 agrees: raw.flags & RKV_TIERS_AGREE != 0,
                 wake: wake_of(raw.event_fd)?,
+                remote: remote_of(raw.remote, &how)?,
                 disk: disk_of(&raw, wake)?,
             };
             PageTiers::attach(shared, made, disk_wake)?;
@@ -250,7 +276,7 @@ fn tiers_of(shared: &Arc<Shared>) -> Result<std::sync::Arc<PageTiers>, Fail> {
 /// and what was not committed is lost; RKV_STATUS_INVALID_STATE when there are none, or copies or
 /// fetches go on; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
-/// blocks for the time given, and until a write that goes on has ended
+/// blocks for the time given, and until a write and calls to a remote store that go on have ended
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -299,6 +325,9 @@ pub struct rkv_sequence_fetch_result {
     pub position_count: u64,
     /// Of those, from the first one on, how many are in host memory.
     pub host_position_count: u64,
+    /// Positions beyond position_count for which the fetch asks the remote store; how many it
+    /// brings is in the rkv_fetch_end.
+    pub asked_position_count: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_sequence_fetch_result {
@@ -318,7 +347,8 @@ unsafe impl AbiStruct for rkv_sequence_fetch_result {
 /// @param cache the cache
 /// @param sequence the sequence
 /// @param deadline_ms milliseconds after which no more is brought; 0 takes only what host memory
-/// has, UINT64_MAX is no deadline. Copies that the engine was given are still waited for
+/// has, UINT64_MAX is no deadline but remote_timeout_ms. Copies that the engine was given are still
+/// waited for
 /// @param flags 0 or RKV_FETCH_LOOK_ONLY
 /// @param out_fetch receives what there is; set its struct_size first
 /// @return RKV_STATUS_OK, also when there is nothing; RKV_STATUS_PENDING when a fetch of the
@@ -326,8 +356,9 @@ unsafe impl AbiStruct for rkv_sequence_fetch_result {
 /// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_POISONED
 /// @par Cost
-/// O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; lock for
-/// a moment; never waits for the disk. Nothing when the device has the whole pages of the prompt
+/// O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; with a
+/// remote store O(pages that the device doesn't have). Lock for a moment; never waits for the disk
+/// or the store. Nothing when the device has the whole pages of the prompt
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -355,6 +386,7 @@ pub unsafe extern "C" fn rkv_sequence_fetch(
                 is_open: found.is_begun as u32,
                 position_count: found.positions as u64,
                 host_position_count: found.host_positions as u64,
+                asked_position_count: found.asked_positions as u64,
             };
             write_struct(out_fetch, &made)
         })

@@ -1,7 +1,7 @@
 //! What lies below the pages of a cache, in numbers.
 use crate::capi::cache::rkv_cache;
 use crate::capi::ffi::{AbiStruct, check_fit, rkv_status, with, write_struct};
-use crate::tier::paged::{PageTiers, TierTotals};
+use crate::tier::paged::{PageTierStats, PageTiers, TierTotals};
 
 /// One tier, now and since it was attached.
 #[repr(C)]
@@ -36,6 +36,87 @@ impl rkv_tier_totals {
             evicted_page_count: totals.evicted,
             damaged_page_count: totals.damaged,
             failed_count: totals.failed,
+        }
+    }
+}
+
+/// The remote store, now and since it was attached.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_remote_totals {
+    /// Pages that it was asked for.
+    pub asked_page_count: u64,
+    /// Of those, the ones that it had, up to the first that it didn't have.
+    pub found_page_count: u64,
+    /// Pages that it brought to host memory.
+    pub read_page_count: u64,
+    /// Their bytes.
+    pub read_bytes: u64,
+    /// Pages of those that fetches took.
+    pub fetched_page_count: u64,
+    /// Pages that were written to it.
+    pub written_page_count: u64,
+    /// Their bytes.
+    pub written_bytes: u64,
+    /// Pages that were to be written, and were there.
+    pub known_page_count: u64,
+    /// Pages that came and were not what was written: of another length, damaged, of another key.
+    /// They were removed.
+    pub damaged_page_count: u64,
+    /// Pages that were gone when they were to be read.
+    pub gone_page_count: u64,
+    /// Pages about which a call gave no answer.
+    pub failed_page_count: u64,
+    /// Questions and pages whose time was over before a thread came to them.
+    pub late_page_count: u64,
+    /// Questions and pages that were given up because nothing was asked at the time.
+    pub skipped_page_count: u64,
+    /// Pages that were not written because too many waited, or because they left host memory first.
+    pub dropped_page_count: u64,
+    /// Pages now that wait to be written.
+    pub waiting_page_count: u64,
+    /// Fetches that went on without it because it was too slow.
+    pub late_fetch_count: u64,
+    /// Calls.
+    pub call_count: u64,
+    /// Calls that took longer than remote_timeout_ms.
+    pub slow_call_count: u64,
+    /// Nanoseconds of all calls together.
+    pub call_ns: u64,
+    /// Nanoseconds of the longest.
+    pub longest_call_ns: u64,
+    /// How often it failed so often in a row that nothing was asked for a while.
+    pub pause_count: u64,
+    /// 1 when nothing is asked now.
+    pub is_paused: u64,
+}
+
+impl rkv_remote_totals {
+    fn of(stats: &PageTierStats) -> Self {
+        let PageTierStats { remote, counters, .. } = stats;
+        Self {
+            asked_page_count: remote.asked,
+            found_page_count: remote.found,
+            read_page_count: remote.read,
+            read_bytes: remote.read_bytes,
+            fetched_page_count: counters.fetched[2],
+            written_page_count: remote.written,
+            written_bytes: remote.written_bytes,
+            known_page_count: remote.known,
+            damaged_page_count: remote.damaged,
+            gone_page_count: remote.gone,
+            failed_page_count: remote.failed,
+            late_page_count: remote.late,
+            skipped_page_count: remote.skipped,
+            dropped_page_count: counters.not_offered,
+            waiting_page_count: remote.waiting + stats.offered as u64,
+            late_fetch_count: counters.remote_late,
+            call_count: remote.calls,
+            slow_call_count: remote.slow_calls,
+            call_ns: remote.call_nanoseconds,
+            longest_call_ns: remote.call_nanoseconds_max,
+            pause_count: remote.pauses,
+            is_paused: u64::from(remote.is_paused),
         }
     }
 }
@@ -93,6 +174,8 @@ pub struct rkv_tier_stats {
     pub unusable_page_count: u64,
     /// Nanoseconds of the longest commit of the disk.
     pub longest_commit_ns: u64,
+    /// The remote store.
+    pub remote: rkv_remote_totals,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_tier_stats {
@@ -147,6 +230,7 @@ pub unsafe extern "C" fn rkv_cache_read_tier_stats(
                 waiting_write_count: counters.disk_full + counters.disk_busy,
                 unusable_page_count: counters.unusable,
                 longest_commit_ns: stats.store.commit_nanoseconds_max,
+                remote: rkv_remote_totals::of(&stats),
             };
             write_struct(out_stats, &made)
         })

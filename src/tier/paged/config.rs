@@ -1,4 +1,5 @@
 //! How pages are kept below the device.
+use super::super::remote::RemoteConfig;
 use super::super::{LowerStore, Record, Wake};
 use crate::memory::{Arc, Slots};
 
@@ -36,6 +37,8 @@ pub struct TierConfig {
     pub host: HostMemory,
     /// What is below host memory, and what it has already.
     pub disk: Option<(Box<dyn LowerStore>, Vec<Record>)>,
+    /// What is below that, shared with others.
+    pub remote: Option<RemoteConfig>,
     /// When pages are copied to host memory.
     pub policy: PagePolicy,
     /// Nothing that was fetched is visible before all ranks have agreed how much.

@@ -1,6 +1,6 @@
 //! Between host memory and the disk.
 use super::super::{Event, Key, LoadError, Record, Refused, Source, Target};
-use super::loads::Landing;
+use super::loads::{Landing, Origin};
 use super::map::{Level, Name};
 use super::note::{NOTE_BYTES, Note};
 use super::table::Table;
@@ -25,7 +25,7 @@ fn number(key: &Key) -> u64 {
 }
 
 /// A slot that is written, and kept for as long.
-struct Written(Slot);
+pub(super) struct Written(pub Slot);
 
 impl Source for Written {
     fn parts(&self) -> usize {
@@ -264,7 +264,7 @@ impl PageTiers {
                 Landing::Here(kept)
             }
         };
-        table.loads.land_read(name, landing);
+        table.loads.land_read(name, Origin::Disk, landing);
     }
 }
 

@@ -1,11 +1,12 @@
 //! How a fetch begins, and what ranks agree on.
-use super::loads::{Load, LoadPage, Stage};
+use super::loads::{Load, LoadPage, Origin, Stage};
 use super::map::{Level, Name};
 use super::poll::Fetched;
 use super::table::Table;
 use super::work::PageTiers;
 use crate::error::{Error, text};
 use crate::ids::SequenceId;
+use crate::index::Namespace;
 use crate::memory::TryGrow;
 use crate::token::PageDigest;
 use std::collections::VecDeque;
@@ -30,6 +31,8 @@ pub struct Fetchable {
     pub positions: usize,
     /// Of those, from the first one on, how many are in host memory.
     pub host_positions: usize,
+    /// Positions beyond those for which the remote store is asked.
+    pub asked_positions: usize,
     /// A fetch of them was begun.
     pub is_begun: bool,
 }
@@ -40,6 +43,13 @@ struct Known {
     names: Vec<Name>,
     /// Of those the first are in host memory.
     in_host: usize,
+    /// Of those the first are in host memory or on the disk; the remote store may have the others.
+    here: usize,
+    namespace: Namespace,
+    /// The page before the first.
+    before: Option<PageDigest>,
+    /// The latest clear.
+    clear: u64,
 }
 
 impl PageTiers {
@@ -60,16 +70,24 @@ impl PageTiers {
         }
     }
 
-    fn known(&self, id: SequenceId, host_only: bool, in_row: bool) -> Result<Known, Error> {
+    fn known(
+        &self,
+        id: SequenceId,
+        (host_only, asks): (bool, bool),
+        in_row: bool,
+    ) -> Result<Known, Error> {
         let state = self.shared.read();
         let (first, most) = state.fetchable_pages(id, in_row)?;
         let (last, namespace) = (state.last_shared(id)?, state.namespace_of(id)?);
         let latest = state.latest_clear();
+        let asks = asks && self.may_ask(&state, &namespace);
         drop(state);
         if self.policy.counts_uses() {
             self.table().stores.note_use(last.map(|(page, _)| page));
         }
-        let mut known = Known { first, names: Vec::new(), in_host: 0 };
+        let (names, in_host, here) = (Vec::new(), 0, 0);
+        let mut known =
+            Known { first, names, in_host, here, namespace, before: None, clear: latest };
         if most == 0 {
             return Ok(known);
         }
@@ -78,7 +96,8 @@ impl PageTiers {
         let parent = self.parent(&table, last, first > 0, namespace.digest());
         drop(table);
         let Some(mut parent) = parent.filter(|_| is_current) else { return Ok(known) };
-        // A miss costs one digest.
+        known.before = (first > 0).then_some(parent);
+        // A miss costs one digest, unless somebody else may have it.
         let (mut digests, mut open, mut room) = ([PageDigest::default(); SLICE], None, 1);
         while known.names.len() < most {
             let count = room.min(most - known.names.len()).min(SLICE);
@@ -89,10 +108,13 @@ impl PageTiers {
             for &digest in &digests[..made.count] {
                 let name = Name { digest, group: 0 };
                 match table.find(name) {
+                    _ if known.here < known.names.len() => {}
                     Some((_, Level::Host)) => {
-                        known.in_host += (known.in_host == known.names.len()) as usize;
+                        known.in_host += (known.in_host == known.here) as usize;
+                        known.here += 1;
                     }
-                    Some((_, Level::Disk)) if !host_only => {}
+                    Some((_, Level::Disk)) if !host_only => known.here += 1,
+                    _ if asks => {}
                     _ => return Ok(known),
                 }
                 known.names.try_push(name)?;
@@ -115,12 +137,14 @@ impl PageTiers {
         looks_only: bool,
     ) -> Result<Fetchable, Error> {
         let host_only = deadline == Deadline::After(Duration::ZERO);
-        let known = self.known(id, host_only, !looks_only)?;
+        let asks = !host_only && !looks_only;
+        let known = self.known(id, (host_only, asks), !looks_only)?;
         let page_size = self.page_size;
         let count = known.names.len();
         let found = Fetchable {
-            positions: count * page_size,
+            positions: known.here * page_size,
             host_positions: known.in_host * page_size,
+            asked_positions: (count - known.here) * page_size,
             is_begun: false,
         };
         if count == 0 || looks_only {
@@ -136,8 +160,8 @@ impl PageTiers {
         if own.is_empty() {
             return Ok(Fetchable::default());
         }
-        for (name, page) in known.names.into_iter().zip(own) {
-            pages.push_back(LoadPage { name, page, stage: Stage::Waiting, from: Level::Host });
+        for (&name, page) in known.names.iter().zip(own) {
+            pages.push_back(LoadPage { name, page, stage: Stage::Waiting, from: Origin::Host });
         }
         let begun = Instant::now();
         let deadline = match deadline {
@@ -148,13 +172,16 @@ impl PageTiers {
         loads.next += 1;
         let number = loads.next;
         loads.numbers.insert(id.0, number);
+        let Known { here, namespace, before, clear, .. } = known;
+        let remote = self.wanted((here, count), namespace, before, clear);
         let load = Load {
+            remote,
             sequence: id,
             pages,
             landed: 0,
             done: 0,
             limit: count,
-            wanted: count,
+            wanted: here,
             deadline,
             begun,
             host_only,
@@ -166,7 +193,7 @@ impl PageTiers {
         };
         loads.open.insert(number, load);
         table.counters.fetches += 1;
-        table.counters.wanted_pages += count as u64;
+        table.counters.wanted_pages += here as u64;
         table.map.tick();
         self.signal.notify();
         Ok(Fetchable { is_begun: true, ..found })

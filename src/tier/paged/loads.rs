@@ -1,5 +1,6 @@
 //! Fetches that are open: pages on their way to a sequence, each at a stage of its own.
 use super::map::{Level, Name};
+use super::remote::{Begun, Wanted};
 use super::table::Table;
 use super::work::{PageTiers, checksum};
 use crate::ids::SequenceId;
@@ -18,6 +19,8 @@ pub(super) enum Stage {
     Waiting,
     /// The disk reads it into host memory.
     Reading,
+    /// The remote store brings it to host memory.
+    Fetching,
     /// Its bytes are being checked.
     Checking,
     /// It can be copied.
@@ -28,13 +31,21 @@ pub(super) enum Stage {
     Done,
 }
 
+/// Where a page came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    Host = 0,
+    Disk = 1,
+    Remote = 2,
+}
+
 #[derive(Debug)]
 pub(super) struct LoadPage {
     pub name: Name,
     /// The sequence's.
     pub page: u32,
     pub stage: Stage,
-    pub from: Level,
+    pub from: Origin,
 }
 
 #[derive(Debug)]
@@ -60,6 +71,8 @@ pub(super) struct Load {
     pub is_late: bool,
     /// All that could be had is there, and the ranks have to agree.
     pub is_ready: bool,
+    /// What goes on without this process.
+    pub remote: Wanted,
 }
 
 impl Load {
@@ -111,6 +124,9 @@ impl Load {
         self.landed += count;
         self.limit -= count;
         self.done -= count.min(self.done);
+        if let Some(last) = count.checked_sub(1) {
+            self.remote.before = Some(self.pages[last].name.digest);
+        }
         self.pages.drain(..count)
     }
 }
@@ -131,19 +147,25 @@ pub(super) struct Loads {
     pub carried: OrderedMap<PageDigest, u64>,
     /// Pages that the disk is reading.
     pub reading: OrderedMap<PageDigest, ()>,
+    /// Pages that the remote store is bringing.
+    pub fetching: OrderedMap<PageDigest, ()>,
 }
 
 impl Loads {
     /// A read has ended.
-    pub fn land_read(&mut self, name: Name, landing: Landing) {
-        self.reading.remove(&name.digest);
+    pub fn land_read(&mut self, name: Name, from: Origin, landing: Landing) {
+        let under_way = if from == Origin::Remote { &mut self.fetching } else { &mut self.reading };
+        under_way.remove(&name.digest);
         let Some(&number) = self.carried.get(&name.digest) else { return };
         let Some(load) = self.open.get_mut(&number) else { return };
-        let is_read = |stage: &Stage| matches!(stage, Stage::Reading);
+        let is_read = |stage: &Stage| match from {
+            Origin::Remote => matches!(stage, Stage::Fetching),
+            _ => matches!(stage, Stage::Reading),
+        };
         let Some(at) = load.place(name, is_read) else { return };
         match landing {
             Landing::Here(slot) => {
-                load.pages[at].from = Level::Disk;
+                load.pages[at].from = from;
                 load.pages[at].stage = Stage::Ready(slot);
             }
             Landing::Gone => load.shorten(at),
@@ -194,7 +216,12 @@ impl PageTiers {
             let Some((number, _)) = table.loads.from(after) else { return any };
             let mut checks = Vec::new();
             any |= self.advance(&mut table, number, &mut checks);
+            let question = self.question(&mut table, number);
             drop(table);
+            any |= question.is_some();
+            if let Some(digests) = question {
+                self.ask(number, &digests);
+            }
             for check in checks {
                 let is_good = checksum(check.slot.get()) == check.checksum;
                 self.take_check(check, is_good);
@@ -208,7 +235,7 @@ impl PageTiers {
         let Some(mut at) = table.loads.open.get(&number).map(|load| load.done) else {
             return false;
         };
-        let mut any = false;
+        let mut any = self.end_waiting(table, number);
         loop {
             let Some(load) = table.loads.open.get(&number) else { return any };
             if at >= load.limit.min(load.window().end) || load.is_ready {
@@ -228,7 +255,11 @@ impl PageTiers {
                 return any;
             }
             let next = match table.find(name) {
-                None => None,
+                None => match self.begin_fetching(table, number, at) {
+                    Begun::Yes => Some(Stage::Fetching),
+                    Begun::No => None,
+                    Begun::Later => return any,
+                },
                 Some((record, Level::Host)) => self.begin_check(table, number, record, checks),
                 Some((_, Level::Disk)) if host_only => None,
                 Some((record, Level::Disk)) => match self.begin_read(table, number, record, name) {
@@ -276,7 +307,7 @@ impl PageTiers {
         Some(Stage::Checking)
     }
 
-    fn carry(&self, table: &mut Table, number: u64, name: Name) -> Option<()> {
+    pub(super) fn carry(&self, table: &mut Table, number: u64, name: Name) -> Option<()> {
         if !self.agrees || table.loads.carried.get(&name.digest).is_none() {
             table.loads.carried.try_insert(name.digest, number).ok()?;
         }
@@ -310,7 +341,7 @@ impl PageTiers {
         }
         let Some(load) = table.loads.open.get_mut(&number) else { return };
         if let Some(at) = load.place(name, |stage| matches!(stage, Stage::Checking)) {
-            load.pages[at].from = Level::Host;
+            load.pages[at].from = Origin::Host;
             // The disk may still have it.
             load.pages[at].stage = if is_good { Stage::Ready(slot) } else { Stage::Waiting };
         }

@@ -51,6 +51,7 @@ mod map_tests;
 mod note;
 mod pages;
 mod poll;
+mod remote;
 mod spaces;
 mod stats;
 mod stores;

@@ -1,5 +1,6 @@
 //! What was counted, by tier.
 use super::super::StoreStats;
+use super::super::remote::RemoteStats;
 
 /// Of one tier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,6 +48,10 @@ pub struct PageTierStats {
     pub counters: Counters,
     /// The disk's own.
     pub store: StoreStats,
+    /// The remote store's.
+    pub remote: RemoteStats,
+    /// Pages now that wait to be given to it.
+    pub offered: usize,
     /// The record of the journal up to which all is known.
     pub applied: u64,
 }
@@ -88,8 +93,12 @@ pub struct Counters {
     pub lost_records: u64,
     /// Pages evicted from host memory, and from the disk.
     pub evicted: [u64; 2],
-    /// Pages fetched out of host memory, and from the disk.
-    pub fetched: [u64; 2],
+    /// Pages fetched out of host memory, from the disk, and from the remote store.
+    pub fetched: [u64; 3],
+    /// Pages that the remote store was not given: too many waited, or they left host memory first.
+    pub not_offered: u64,
+    /// Fetches that the remote store kept waiting for too long.
+    pub remote_late: u64,
     /// Pages dropped because their bytes had changed.
     pub damaged: [u64; 2],
     /// Pages dropped because they were cleared.

@@ -212,6 +212,7 @@ impl PageTiers {
             if table.add_host(&what, slot, sum) {
                 table.counters.stored += 1;
                 self.write(table, what.name);
+                self.offer(table, &what);
             }
         }
     }

@@ -64,6 +64,8 @@ pub(super) struct Table {
     pub retries: VecDeque<Name>,
     /// Commits of the disk when they were last tried.
     pub tried_at: u64,
+    /// Pages that the remote store is to be given.
+    pub offers: VecDeque<Name>,
     pub counters: Counters,
     /// The engine was told that there is something to poll for.
     pub is_announced: bool,
@@ -92,6 +94,7 @@ impl Table {
             next_disk: 1,
             retries: VecDeque::new(),
             tried_at: 0,
+            offers: VecDeque::new(),
             counters: Counters::default(),
             is_announced: false,
         })

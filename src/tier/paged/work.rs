@@ -1,6 +1,8 @@
 //! The tiers of a cache, and the thread that does for them what takes time.
+use super::super::remote::RemoteEvent;
 use super::super::{Event, LowerStore, StoreStats, Wake};
 use super::config::{HostMemory, PagePolicy, TierConfig};
+use super::remote::Lowest;
 use super::stats::{PageTierStats, TierTotals};
 use super::stores::Stores;
 use super::table::{Job, Table};
@@ -13,6 +15,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// Rounds of its work that are done before there is a thread, at most.
+const FIRST_ROUNDS: usize = 1 << 14;
 /// How long the thread sleeps at most.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -47,11 +51,19 @@ impl Signal {
     }
 }
 
+/// What the thread reads with.
+struct Taking {
+    reader: Reader,
+    disk: Vec<Event>,
+    remote: Vec<RemoteEvent>,
+}
+
 /// The tiers of one cache.
 pub struct PageTiers {
     pub(super) shared: Arc<Shared>,
     pub(super) slots: Arc<Slots>,
     pub(super) disk: Option<Box<dyn LowerStore>>,
+    pub(super) remote: Option<Lowest>,
     pub(super) policy: PagePolicy,
     pub(super) agrees: bool,
     pub(super) page_bytes: usize,
@@ -61,7 +73,7 @@ pub struct PageTiers {
     pub(super) signal: std::sync::Arc<Signal>,
     table: Mutex<Table>,
     /// What the thread reads with; a test's, where there is no thread.
-    reader: Mutex<(Reader, Vec<Event>)>,
+    reader: Mutex<Taking>,
     is_closed: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -87,6 +99,12 @@ impl PageTiers {
         wake: DiskWake,
     ) -> Result<std::sync::Arc<Self>, Error> {
         let tiers = Self::attach_without_thread(shared, config, wake)?;
+        // What the cache has is known from the beginning: the first fetch may come at once.
+        let mut rounds = 0;
+        while tiers.table().applied.is_none() && rounds < FIRST_ROUNDS {
+            rounds += 1;
+            tiers.work();
+        }
         let own = tiers.clone();
         let thread = std::thread::Builder::new().name("rkv-tiers".into()).spawn(move || own.run());
         match thread {
@@ -108,7 +126,7 @@ impl PageTiers {
         config: TierConfig,
         wake: DiskWake,
     ) -> Result<std::sync::Arc<Self>, Error> {
-        let (page_size, device_pages) = {
+        let (page_size, device_pages, clear) = {
             let mut state = shared.write();
             if state.has_groups() {
                 return Err(Error::unsupported(
@@ -119,7 +137,7 @@ impl PageTiers {
             state.journal_pages()?;
             state.reserve_copied()?;
             let stats = state.page_table_stats();
-            (stats.page_size, stats.total + 1)
+            (stats.page_size, stats.total + 1, state.latest_clear())
         };
         if config.page_bytes == 0 {
             return Err(Error::argument("config.page_bytes is 0"));
@@ -142,10 +160,19 @@ impl PageTiers {
             Some((disk, records)) => (Some(disk), records),
             None => (None, Vec::new()),
         };
+        let remote = match config.remote {
+            Some(remote) => {
+                let signal = wake.0.clone();
+                let page = (page_size, config.page_bytes);
+                Some(Lowest::new(remote, page, clear, Box::new(move || signal.notify()))?)
+            }
+            None => None,
+        };
         let mut tiers = Self {
             shared: shared.clone(),
             slots,
             disk,
+            remote,
             policy: config.policy,
             agrees: config.agrees,
             page_bytes: config.page_bytes,
@@ -154,7 +181,11 @@ impl PageTiers {
             wake: config.wake,
             signal: wake.0,
             table: Mutex::new(Table::new(0, 0, device_pages)?),
-            reader: Mutex::new((Reader::new(page_size)?, Vec::new())),
+            reader: Mutex::new(Taking {
+                reader: Reader::new(page_size)?,
+                disk: Vec::new(),
+                remote: Vec::new(),
+            }),
             is_closed: AtomicBool::new(false),
             thread: Mutex::new(None),
         };
@@ -189,8 +220,10 @@ impl PageTiers {
 
     /// Does a part of what is to be done. Whether there is more right now.
     pub fn work(&self) -> bool {
-        let (reader, events) = &mut *self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut more = self.take_disk_events(events);
+        let taking = &mut *self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let Taking { reader, disk, remote } = taking;
+        let mut more = self.take_disk_events(disk);
+        more |= self.take_remote_events(remote);
         more |= self.advance_loads();
         more |= self.take_arrivals();
         // Without memory it is tried again, after a while.
@@ -204,6 +237,7 @@ impl PageTiers {
         {
             let table = &mut *self.table();
             self.retry_writes(table);
+            self.put_offered(table);
             table.counters.no_memory += failed.iter().filter(|&&failed| failed).count() as u64;
             let _ = table.sweep_spaces();
         }
@@ -219,7 +253,7 @@ impl PageTiers {
             let is_done = {
                 let table = self.table();
                 let waits = table.stores.arrived.len() + table.retries.len();
-                waits == 0 && table.writes.is_empty()
+                waits == 0 && table.writes.is_empty() && self.is_offered(&table)
             };
             if is_done {
                 return true;
@@ -289,6 +323,8 @@ impl PageTiers {
             index_bytes: table.bytes() + self.slots.bytes(),
             counters,
             store,
+            remote: self.remote.as_ref().map(Lowest::stats).unwrap_or_default(),
+            offered: table.offers.len(),
             applied: table.applied.unwrap_or(0),
         }
     }
@@ -325,6 +361,9 @@ impl Lower for PageTiers {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
+        }
+        if let Some(remote) = &self.remote {
+            remote.close();
         }
         let table = &mut *self.table();
         let mut state = self.shared.write();

@@ -1,0 +1,159 @@
+//! A store that prefix caches share: pages by key, on a server of Redis or in a bucket of S3.
+//!
+//! The cache calls it from threads of its own, which may wait; so each call runs to its end there,
+//! on a runtime that all of them share, or to the end of its time. What a server says is passed on:
+//! the cache checks it.
+mod capi;
+mod objects;
+mod redis;
+mod remote;
+
+pub use capi::*;
+
+use crate::failure::Failure;
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// What a store is made of.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    pub url: String,
+    pub prefix: String,
+    pub endpoint: Option<String>,
+    /// Seconds after which a value goes.
+    pub ttl: u64,
+    /// Connections that read, and as many that write.
+    pub connections: usize,
+}
+
+/// What is known of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Done,
+    Missing,
+    Failed,
+    /// It was read.
+    Value(bytes::Bytes),
+}
+
+/// A value to be written, and its key.
+pub struct Put {
+    pub key: String,
+    pub value: bytes::Bytes,
+}
+
+#[derive(Debug)]
+enum Server {
+    Redis(Box<redis::Redis>),
+    Objects(objects::Objects),
+}
+
+/// A server, and what is needed to talk with it.
+#[derive(Debug)]
+pub struct Store {
+    server: Server,
+    prefix: String,
+    /// Why a call failed last.
+    last: Mutex<String>,
+    /// None only when it ends.
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+/// What came of a call: as many answers as there are values, or why there are none.
+type Done = Result<Vec<Answer>, String>;
+
+impl Store {
+    /// A store, which needs not be reachable.
+    pub fn new(config: Config) -> Result<Self, Failure> {
+        let scheme = config.url.split_once("://").map_or("", |(scheme, _)| scheme);
+        let server = match scheme {
+            "redis" | "valkey" | "redis+unix" | "valkey+unix" | "unix" => {
+                Server::Redis(Box::new(redis::Redis::new(&config)?))
+            }
+            "s3" => Server::Objects(objects::Objects::new(&config)?),
+            _ => {
+                let text = "config.url begins with none of redis://, valkey://, unix://, s3://";
+                return Err(Failure::argument(text));
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("rkv-net-store")
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::network(format!("a thread: {error}")))?;
+        let (prefix, last) = (config.prefix, Mutex::default());
+        Ok(Self { server, prefix, last, runtime: Some(runtime) })
+    }
+
+    /// A key as the server has it.
+    fn name(&self, key: &[u8; 32]) -> String {
+        let mut name = self.prefix.clone();
+        key.iter().for_each(|byte| name.push_str(&format!("{byte:02x}")));
+        name
+    }
+
+    fn names(&self, keys: &[[u8; 32]]) -> Vec<String> {
+        keys.iter().map(|key| self.name(key)).collect()
+    }
+
+    /// Runs a call for so long at most.
+    fn run(&self, time: Duration, call: impl Future<Output = Done>) -> Vec<Answer> {
+        let runtime = self.runtime.as_ref().expect("it is there until the end");
+        let done = runtime.block_on(async { tokio::time::timeout(time, call).await });
+        let done =
+            done.unwrap_or_else(|_| Err(format!("no answer within {} ms", time.as_millis())));
+        done.unwrap_or_else(|error| {
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = error;
+            Vec::new()
+        })
+    }
+
+    pub fn has(&self, keys: &[[u8; 32]], time: Duration) -> Vec<Answer> {
+        let names = self.names(keys);
+        match &self.server {
+            Server::Redis(redis) => self.run(time, redis.has(names, time)),
+            Server::Objects(objects) => self.run(time, objects.has(names)),
+        }
+    }
+
+    pub fn get(&self, keys: &[[u8; 32]], time: Duration) -> Vec<Answer> {
+        let names = self.names(keys);
+        match &self.server {
+            Server::Redis(redis) => self.run(time, redis.get(names, time)),
+            Server::Objects(objects) => self.run(time, objects.get(names)),
+        }
+    }
+
+    pub fn put(&self, values: Vec<([u8; 32], bytes::Bytes)>, time: Duration) -> Vec<Answer> {
+        let named = |(key, value)| Put { key: self.name(&key), value };
+        let puts = values.into_iter().map(named).collect();
+        match &self.server {
+            Server::Redis(redis) => self.run(time, redis.put(puts, time)),
+            Server::Objects(objects) => self.run(time, objects.put(puts)),
+        }
+    }
+
+    pub fn remove(&self, keys: &[[u8; 32]], time: Duration) -> Vec<Answer> {
+        let names = self.names(keys);
+        match &self.server {
+            Server::Redis(redis) => self.run(time, redis.remove(names, time)),
+            Server::Objects(objects) => self.run(time, objects.remove(names)),
+        }
+    }
+
+    /// Why a call failed last; empty when none has.
+    pub fn last_failure(&self) -> String {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // A name that is being looked up is waited for by nobody.
+            runtime.shutdown_timeout(Duration::from_millis(100));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! S3, and what speaks its protocol.
+use super::{Answer, Config, Done, Put};
+use crate::failure::Failure;
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::path::Path;
+use object_store::{ClientOptions, Error, ObjectStore, RetryConfig};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+/// Requests at once, of all calls together.
+const REQUESTS: usize = 64;
+/// What no request takes longer than: calls have less time.
+const LONGEST: Duration = Duration::from_secs(600);
+
+#[derive(Debug)]
+pub struct Objects {
+    bucket: Arc<AmazonS3>,
+    folder: String,
+    requests: Arc<Semaphore>,
+}
+
+impl Objects {
+    pub fn new(config: &Config) -> Result<Self, Failure> {
+        if config.ttl != 0 {
+            let text = "config.ttl_s is for Redis alone: a bucket has lifecycle rules";
+            return Err(Failure::argument(text));
+        }
+        let rest = config.url.strip_prefix("s3://").unwrap_or_default();
+        let (bucket, folder) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.is_empty() {
+            return Err(Failure::argument("config.url is not s3://BUCKET or s3://BUCKET/FOLDER"));
+        }
+        let folder = folder.trim_matches('/');
+        let folder = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+        // One attempt: who asks has little time, and asks again.
+        let retries = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+        let options = ClientOptions::new().with_timeout(LONGEST).with_allow_http(true);
+        let mut builder = AmazonS3Builder::from_env()
+            .with_bucket_name(bucket)
+            .with_client_options(options)
+            .with_retry(retries);
+        if let Some(endpoint) = &config.endpoint {
+            builder = builder.with_endpoint(endpoint);
+        }
+        let made = builder.build();
+        let bucket = made.map_err(|error| Failure::argument(format!("config.url: {error}")))?;
+        let requests = Arc::new(Semaphore::new(REQUESTS));
+        Ok(Self { bucket: Arc::new(bucket), folder, requests })
+    }
+
+    fn path(&self, name: &str) -> Path {
+        Path::from(format!("{}{name}", self.folder))
+    }
+
+    /// One request for each of some values, several at once.
+    async fn each<T, F>(&self, values: Vec<T>, request: impl Fn(Arc<AmazonS3>, T) -> F) -> Done
+    where
+        F: Future<Output = Result<Answer, Error>> + Send + 'static,
+    {
+        let mut tasks = JoinSet::new();
+        let mut answers = vec![Answer::Failed; values.len()];
+        for (at, value) in values.into_iter().enumerate() {
+            let (request, requests) = (request(self.bucket.clone(), value), self.requests.clone());
+            tasks.spawn(async move {
+                let _turn = requests.acquire_owned().await;
+                (at, request.await)
+            });
+        }
+        let mut failed = None;
+        // A task that is given up with this one ends.
+        while let Some(done) = tasks.join_next().await {
+            match done {
+                Ok((at, Ok(answer))) => answers[at] = answer,
+                Ok((at, Err(Error::NotFound { .. }))) => answers[at] = Answer::Missing,
+                Ok((_, Err(error))) => failed = Some(error.to_string()),
+                Err(error) => failed = Some(error.to_string()),
+            }
+        }
+        match failed {
+            // Nothing was answered about any.
+            Some(error) if answers.iter().all(|answer| *answer == Answer::Failed) => Err(error),
+            _ => Ok(answers),
+        }
+    }
+
+    pub async fn has(&self, names: Vec<String>) -> Done {
+        let paths = names.iter().map(|name| self.path(name)).collect();
+        let head = |bucket: Arc<AmazonS3>, path: Path| async move {
+            bucket.head(&path).await.map(|_| Answer::Done)
+        };
+        self.each(paths, head).await
+    }
+
+    pub async fn get(&self, names: Vec<String>) -> Done {
+        let paths = names.iter().map(|name| self.path(name)).collect();
+        let get = |bucket: Arc<AmazonS3>, path: Path| async move {
+            Ok(Answer::Value(bucket.get(&path).await?.bytes().await?))
+        };
+        self.each(paths, get).await
+    }
+
+    pub async fn put(&self, puts: Vec<Put>) -> Done {
+        let folder = &self.folder;
+        let values = puts.into_iter().map(|put| (Path::from(format!("{folder}{}", put.key)), put));
+        let put = |bucket: Arc<AmazonS3>, (path, put): (Path, Put)| async move {
+            bucket.put(&path, put.value.into()).await.map(|_| Answer::Done)
+        };
+        self.each(values.collect(), put).await
+    }
+
+    pub async fn remove(&self, names: Vec<String>) -> Done {
+        let paths = names.iter().map(|name| self.path(name)).collect();
+        let remove = |bucket: Arc<AmazonS3>, path: Path| async move {
+            bucket.delete(&path).await.map(|()| Answer::Done)
+        };
+        self.each(paths, remove).await
+    }
+}

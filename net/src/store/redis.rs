@@ -1,0 +1,161 @@
+//! Redis, or Valkey, which speaks the same protocol.
+use super::{Answer, Config, Done, Put};
+use crate::failure::Failure;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Pipeline, RedisError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// Some connections, made when they are needed, and anew when they broke.
+#[derive(Debug)]
+struct Connections {
+    places: Vec<Mutex<Option<(u64, Connection)>>>,
+    next: AtomicUsize,
+    numbers: AtomicU64,
+}
+
+#[derive(Clone)]
+struct Connection(MultiplexedConnection);
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a connection")
+    }
+}
+
+/// One that is in use. Unless it was said to be good, the next call makes another one: a call that
+/// was given up in the middle leaves a server that may never answer.
+struct Lent<'a> {
+    place: &'a Mutex<Option<(u64, Connection)>>,
+    number: u64,
+    is_new: bool,
+    is_good: bool,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if !self.is_good
+            && let Ok(mut place) = self.place.try_lock()
+            && place.as_ref().is_some_and(|(number, _)| *number == self.number)
+        {
+            *place = None;
+        }
+    }
+}
+
+impl Connections {
+    fn new(count: usize) -> Self {
+        let places = (0..count).map(|_| Mutex::default()).collect();
+        Self { places, next: AtomicUsize::new(0), numbers: AtomicU64::new(0) }
+    }
+
+    async fn take(
+        &self,
+        client: &Client,
+        time: Duration,
+    ) -> Result<(Lent<'_>, MultiplexedConnection), RedisError> {
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.places.len();
+        let place = &self.places[at];
+        let mut found = place.lock().await;
+        let is_new = found.is_none();
+        if is_new {
+            // The time of a call is the caller's.
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(time))
+                .set_response_timeout(None);
+            let made = client.get_multiplexed_async_connection_with_config(&config).await?;
+            let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+            *found = Some((number, Connection(made)));
+        }
+        let (number, connection) = found.clone().expect("it was made");
+        drop(found);
+        Ok((Lent { place, number, is_new, is_good: false }, connection.0))
+    }
+}
+
+#[derive(Debug)]
+pub struct Redis {
+    client: Client,
+    reading: Connections,
+    /// Of their own: a value that is written is nothing to wait behind.
+    writing: Connections,
+    ttl: u64,
+}
+
+fn text(error: RedisError) -> String {
+    error.to_string()
+}
+
+impl Redis {
+    pub fn new(config: &Config) -> Result<Self, Failure> {
+        if config.endpoint.is_some() {
+            return Err(Failure::argument("config.endpoint is for s3:// alone"));
+        }
+        let client = Client::open(config.url.as_str())
+            .map_err(|error| Failure::argument(format!("config.url: {error}")))?;
+        let [reading, writing] = [(); 2].map(|()| Connections::new(config.connections));
+        Ok(Self { client, reading, writing, ttl: config.ttl })
+    }
+
+    async fn query<T: redis::FromRedisValue>(
+        &self,
+        connections: &Connections,
+        commands: &Pipeline,
+        time: Duration,
+    ) -> Result<T, String> {
+        loop {
+            let taken = connections.take(&self.client, time).await;
+            let (mut lent, mut connection) = taken.map_err(text)?;
+            let done = commands.query_async(&mut connection).await;
+            // A server that answers with an error is one to talk to.
+            let is_broken = |error: &RedisError| {
+                error.is_io_error() || error.is_connection_dropped() || error.is_timeout()
+            };
+            lent.is_good = !done.as_ref().is_err_and(is_broken);
+            // One that was good once may be of a server that is gone, and has come back.
+            if lent.is_good || lent.is_new {
+                return done.map_err(text);
+            }
+        }
+    }
+
+    pub async fn has(&self, names: Vec<String>, time: Duration) -> Done {
+        let mut commands = Pipeline::new();
+        for name in &names {
+            commands.exists(name);
+        }
+        let found: Vec<bool> = self.query(&self.reading, &commands, time).await?;
+        let answer = |is_there| if is_there { Answer::Done } else { Answer::Missing };
+        Ok(found.into_iter().map(answer).collect())
+    }
+
+    pub async fn get(&self, names: Vec<String>, time: Duration) -> Done {
+        let mut commands = Pipeline::new();
+        commands.mget(&names);
+        let (found,): (Vec<Option<bytes::Bytes>>,) =
+            self.query(&self.reading, &commands, time).await?;
+        Ok(found.into_iter().map(|value| value.map_or(Answer::Missing, Answer::Value)).collect())
+    }
+
+    pub async fn put(&self, puts: Vec<Put>, time: Duration) -> Done {
+        let mut commands = Pipeline::new();
+        for put in &puts {
+            match self.ttl {
+                0 => commands.set(&put.key, &put.value[..]),
+                ttl => commands.set_ex(&put.key, &put.value[..], ttl),
+            };
+        }
+        let done: Vec<redis::Value> = self.query(&self.writing, &commands, time).await?;
+        Ok(done.iter().map(|_| Answer::Done).collect())
+    }
+
+    pub async fn remove(&self, names: Vec<String>, time: Duration) -> Done {
+        let mut commands = Pipeline::new();
+        for name in &names {
+            commands.del(name);
+        }
+        let done: Vec<redis::Value> = self.query(&self.writing, &commands, time).await?;
+        Ok(done.iter().map(|_| Answer::Done).collect())
+    }
+}

@@ -1,0 +1,317 @@
+//! T13: caches share pages over real servers, which are killed, come back, stand still, and are
+//! full of garbage. Each request checks every byte that it did not compute.
+mod engine;
+mod servers;
+
+use engine::{Engine, PAGE_BYTES, Ran, Store, prompt};
+use servers::{Server, http, redis, s3};
+use std::time::Duration;
+
+const BUCKET: &str = "pages";
+
+/// What a test is for: a server, and how a store finds it.
+struct Place {
+    server: Server,
+    url: String,
+    endpoint: Option<String>,
+}
+
+impl Place {
+    fn redis() -> Option<Self> {
+        let server = redis()?;
+        let url = format!("redis://127.0.0.1:{}/1", server.port);
+        Some(Self { server, url, endpoint: None })
+    }
+
+    fn s3() -> Option<Self> {
+        let server = s3(BUCKET)?;
+        let endpoint = Some(format!("http://127.0.0.1:{}", server.port));
+        Some(Self { server, url: format!("s3://{BUCKET}/some/folder"), endpoint })
+    }
+
+    fn store(&self) -> Store {
+        Store::new(&self.url, self.endpoint.as_deref(), "kv:")
+    }
+}
+
+/// Sends a command to Redis, and says what it answered.
+fn command(server: &Server, words: &[&str]) -> String {
+    let mut text = format!("*{}\r\n", words.len());
+    for word in words {
+        text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    http(server.port, &format!("*2\r\n$6\r\nSELECT\r\n$1\r\n1\r\n{text}*1\r\n$4\r\nQUIT\r\n"))
+}
+
+/// One computes, others take it from the server, also one that begins with nothing after a
+/// restart; a branch has what is in common.
+fn is_shared(place: &Place) {
+    let store = place.store();
+    let tokens = prompt(1, 40);
+    let mut first = Engine::new(&store, 10_000);
+    let ran = first.run(&tokens);
+    assert_eq!((ran.had, ran.fetched, ran.computed), (0, 0, 40));
+    first.until("it is written", |stats| stats.remote.written_page_count == 40);
+    drop(first);
+    let mut second = Engine::new(&store, 10_000);
+    let ran = second.run(&tokens);
+    assert_eq!((ran.had, ran.fetched, ran.computed), (0, 40, 0), "{}", second.said());
+    let stats = second.stats().remote;
+    assert_eq!(stats.read_bytes, 40 * PAGE_BYTES as u64);
+    assert_eq!((stats.found_page_count, stats.fetched_page_count), (40, 40));
+    assert_eq!((stats.failed_page_count, stats.damaged_page_count), (0, 0));
+    println!("{}: 40 pages of {PAGE_BYTES} bytes fetched in {:?}", place.url, ran.waited);
+    // From its own memory now.
+    second.evict();
+    assert_eq!(second.run(&tokens).fetched, 40);
+    assert_eq!(second.stats().remote.read_page_count, 40);
+    let branch = [&tokens[..20 * 16 + 3], &prompt(2, 10)[..]].concat();
+    let mut third = Engine::new(&store, 10_000);
+    let ran = third.run(&branch);
+    assert_eq!((ran.fetched, ran.computed), (20, 10));
+    // Two that compute the same both find it there.
+    let other = prompt(3, 10);
+    let mut both = [second, third];
+    both.iter_mut().for_each(|engine| engine.deadline_ms = 0);
+    both.iter_mut().for_each(|engine| assert_eq!(engine.run(&other).computed, 10));
+    // The other one may write what it computed of the branch besides.
+    both[0].until("it is there", |stats| {
+        stats.remote.written_page_count + stats.remote.known_page_count == 10
+    });
+    both[1].until("it is there", |stats| {
+        stats.remote.written_page_count + stats.remote.known_page_count == 20
+    });
+}
+
+#[test]
+fn t13_redis_is_shared() {
+    Place::redis().inspect(is_shared);
+}
+
+#[test]
+fn t13_s3_is_shared() {
+    Place::s3().inspect(is_shared);
+}
+
+/// A server that is killed mid-run, and comes back: the engine goes on, its answers are right, and
+/// the statistics say what happened.
+fn is_done_without(mut place: Place) {
+    let store = place.store();
+    let mut engine = Engine::new(&store, 1000);
+    let tokens = prompt(1, 20);
+    engine.run(&tokens);
+    engine.until("it is written", |stats| stats.remote.written_page_count == 20);
+    place.server.kill();
+    // Another one, to which it is not known that the server is dead.
+    let mut other = Engine::new(&store, 1000);
+    let mut waits = Vec::new();
+    for family in 1..30 {
+        let ran = other.run(&prompt(family, 20));
+        assert_eq!((ran.fetched, ran.computed), (0, 20));
+        let stored = 20 * u64::from(family);
+        other.until("it is stored", |stats| stats.host.stored_page_count == stored);
+        other.evict();
+        waits.push(ran.waited);
+    }
+    let stats = other.stats().remote;
+    assert!(stats.failed_page_count > 0 && stats.pause_count > 0, "{}", other.said());
+    assert_eq!((stats.read_page_count, stats.written_page_count), (0, 0));
+    assert!(!store.last_failure().is_empty());
+    waits.sort();
+    println!("dead: waited {:?} at most, {:?} the median; {}", waits[28], waits[14], other.said());
+    assert!(waits[14] < Duration::from_millis(500), "{waits:?}");
+    place.server.start();
+    // What it had was in its memory.
+    if place.endpoint.is_some() {
+        let made = format!("PUT /{BUCKET} HTTP/1.0\r\nHost: s3\r\n\r\n");
+        assert!(http(place.server.port, &made).contains(" 200 "));
+    }
+    let mut again = Engine::new(&store, 1000);
+    again.deadline_ms = 0;
+    again.run(&tokens);
+    again.until("it is written", |stats| stats.remote.written_page_count == 20);
+    // The one that was there all the time finds it again by itself.
+    other.until("the pause is over", |stats| stats.remote.is_paused == 0);
+    for family in 100.. {
+        other.run(&prompt(family, 2));
+        if other.stats().remote.written_page_count > 0 {
+            break;
+        }
+        assert!(family < 3000, "{} {}", other.said(), store.last_failure());
+        other.until("a step", |_| true);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut third = Engine::new(&store, 10_000);
+    assert_eq!(third.run(&tokens).fetched, 20, "{}", third.said());
+}
+
+#[test]
+fn t13_redis_dies_and_comes_back() {
+    if let Some(place) = Place::redis() {
+        is_done_without(place);
+    }
+}
+
+#[test]
+fn t13_s3_dies_and_comes_back() {
+    if let Some(place) = Place::s3() {
+        is_done_without(place);
+    }
+}
+
+/// A server that stands still: fetches end by their deadline, or by the store's time, and what
+/// comes when it goes on harms nobody.
+#[test]
+fn t13_redis_that_stands_still_is_not_waited_for() {
+    let Some(place) = Place::redis() else { return };
+    let store = place.store();
+    let mut engine = Engine::new(&store, 300);
+    let tokens = prompt(1, 20);
+    engine.run(&tokens);
+    engine.until("it is written", |stats| stats.remote.written_page_count == 20);
+    drop(engine);
+    for deadline_ms in [u64::MAX, 100] {
+        let mut engine = Engine::new(&store, 300);
+        engine.deadline_ms = deadline_ms;
+        place.server.stop(true);
+        let Ran { fetched, computed, waited, .. } = engine.run(&tokens);
+        assert_eq!((fetched, computed), (0, 20));
+        let least = Duration::from_millis(deadline_ms.min(300));
+        assert!(waited >= least && waited < least + Duration::from_secs(3), "{waited:?}");
+        println!("stands still, deadline {deadline_ms}: {waited:?}, {}", engine.said());
+        // Nothing is asked for after a few.
+        for family in 2..8 {
+            engine.run(&prompt(family, 4));
+        }
+        engine.until("a pause", |stats| stats.remote.pause_count > 0);
+        assert_eq!(engine.run(&prompt(9, 4)).computed, 4);
+        place.server.stop(false);
+        engine.until("the pause is over", |stats| {
+            stats.remote.is_paused == 0 && stats.remote.waiting_page_count == 0
+        });
+        engine.evict();
+        let mut fresh = Engine::new(&store, 10_000);
+        assert_eq!(fresh.run(&tokens).fetched, 20, "{}", fresh.said());
+    }
+}
+
+/// Garbage in the server's values: no wrong byte, and what is computed mends it.
+#[test]
+fn t13_garbage_on_a_server_is_never_used() {
+    let Some(place) = Place::redis() else { return };
+    let store = place.store();
+    let tokens = prompt(1, 20);
+    let mut engine = Engine::new(&store, 10_000);
+    engine.run(&tokens);
+    engine.until("it is written", |stats| stats.remote.written_page_count == 20);
+    let answer = command(&place.server, &["KEYS", "*"]);
+    let keys: Vec<&str> = answer.lines().filter(|line| line.starts_with("kv:")).collect();
+    assert_eq!(keys.len(), 20, "{answer}");
+    let spoils: [&dyn Fn(&str); 5] = [
+        &|key| drop(command(&place.server, &["SET", key, "garbage"])),
+        &|key| drop(command(&place.server, &["SETRANGE", key, "20000", "x!x"])),
+        &|key| drop(command(&place.server, &["APPEND", key, "x"])),
+        &|key| drop(command(&place.server, &["SET", key, ""])),
+        &|key| {
+            command(&place.server, &["DEL", key]);
+            let other = keys.iter().find(|&&other| other != key).unwrap();
+            command(&place.server, &["COPY", other, key]);
+        },
+    ];
+    for (at, spoil) in spoils.iter().enumerate() {
+        spoil(keys[at]);
+        let mut engine = Engine::new(&store, 10_000);
+        let ran = engine.run(&tokens);
+        assert!(ran.fetched < 20 && ran.fetched + ran.computed == 20, "{at}: {ran:?}");
+        assert_eq!(engine.stats().remote.damaged_page_count, 1, "{at}: {}", engine.said());
+        engine.until("it is mended", |stats| stats.remote.written_page_count == 1);
+        let mut engine = Engine::new(&store, 10_000);
+        assert_eq!(engine.run(&tokens).fetched, 20, "{at}");
+    }
+    // Of a type of its own: the server answers with an error, or says that there is nothing.
+    command(&place.server, &["DEL", keys[0]]);
+    command(&place.server, &["LPUSH", keys[0], "x"]);
+    let mut engine = Engine::new(&store, 10_000);
+    let ran = engine.run(&tokens);
+    assert!(ran.fetched < 20 && ran.fetched + ran.computed == 20, "{ran:?}");
+}
+
+/// A server that is full refuses: that is counted, and costs nothing else.
+#[test]
+fn t13_a_full_redis_refuses() {
+    let Some(place) = Place::redis() else { return };
+    let store = place.store();
+    command(&place.server, &["CONFIG", "SET", "maxmemory", "2mb"]);
+    let mut engine = Engine::new(&store, 10_000);
+    for family in 0..10 {
+        assert_eq!(engine.run(&prompt(family, 20)).computed, 20);
+        let stored = 20 * (u64::from(family) + 1);
+        engine.until("it is stored", |stats| stats.host.stored_page_count == stored);
+        engine.evict();
+    }
+    engine.until("it was refused", |stats| stats.remote.failed_page_count > 0);
+    assert!(store.last_failure().contains("OOM"), "{}", store.last_failure());
+    let stats = engine.stats().remote;
+    assert!(stats.written_page_count < 200 && stats.damaged_page_count == 0, "{}", engine.said());
+}
+
+/// What a config says wrong is named.
+#[test]
+fn urls_that_are_none_are_named() {
+    use radixkv_net::*;
+    use std::ffi::{CStr, CString};
+    let refused = |url: Option<&str>, change: fn(&mut rkv_net_store_config)| {
+        let url = url.map(|url| CString::new(url).unwrap());
+        let mut config = rkv_net_store_config {
+            struct_size: size_of::<rkv_net_store_config>() as u32,
+            flags: 0,
+            url: url.as_ref().map_or(std::ptr::null(), |url| url.as_ptr()),
+            prefix: std::ptr::null(),
+            endpoint: std::ptr::null(),
+            ttl_s: 0,
+            connection_count: 0,
+            reserved: 0,
+        };
+        change(&mut config);
+        let mut made = std::ptr::null_mut();
+        let mut text = [0u8; 256];
+        // SAFETY: everything is there during the calls.
+        let status = unsafe {
+            let status = rkv_net_store_create(&config, &mut made);
+            rkv_net_last_error_message(text.as_mut_ptr().cast(), text.len());
+            status
+        };
+        assert!(status == rkv_net_status::InvalidArgument && made.is_null());
+        CStr::from_bytes_until_nul(&text).unwrap().to_str().unwrap().to_owned()
+    };
+    let wrong = [
+        None,
+        Some(""),
+        Some("redis"),
+        Some("http://localhost"),
+        Some("redis://"),
+        Some("s3://"),
+        Some("s3:///folder"),
+        Some("redis://host:port"),
+    ];
+    for url in wrong {
+        let text = refused(url, |_| {});
+        assert!(text.starts_with("config.url"), "{url:?}: {text}");
+    }
+    let good = Some("redis://127.0.0.1:1");
+    assert!(refused(good, |config| config.flags = 1).starts_with("config.flags"));
+    assert!(refused(good, |config| config.reserved = 1).starts_with("config.reserved"));
+    let many = refused(good, |config| config.connection_count = 257);
+    assert!(many.starts_with("config.connection_count"));
+    let endpoint = refused(good, |config| config.endpoint = c"http://x".as_ptr());
+    assert!(endpoint.starts_with("config.endpoint"));
+    let ttl = refused(Some("s3://bucket"), |config| config.ttl_s = 1);
+    assert!(ttl.starts_with("config.ttl_s"));
+    let size = refused(good, |config| config.struct_size = 8);
+    assert!(size.starts_with("config: struct_size"));
+    // SAFETY: NULL is refused, and destroyed without a word.
+    unsafe {
+        assert_eq!(rkv_net_store_last_failure(std::ptr::null(), std::ptr::null_mut(), 0), 0);
+        rkv_net_store_destroy(std::ptr::null_mut());
+    }
+}

@@ -1,0 +1,123 @@
+//! Servers that a test starts, kills, stops and starts again.
+use std::io::{Write, stderr};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+/// Says past the harness, which shows the output of failures alone, that a test was skipped.
+pub fn skip(why: &str) {
+    stderr().write_all(format!("SKIPPED: {why}\n").as_bytes()).unwrap();
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A process that listens.
+pub struct Server {
+    pub port: u16,
+    command: Box<dyn Fn(u16) -> Command>,
+    child: Option<Child>,
+}
+
+impl Server {
+    fn start_with(command: impl Fn(u16) -> Command + 'static) -> Self {
+        let mut server = Self { port: free_port(), command: Box::new(command), child: None };
+        server.start();
+        server
+    }
+
+    pub fn start(&mut self) {
+        let mut command = (self.command)(self.port);
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.child = Some(quiet.spawn().unwrap());
+        let end = Instant::now() + Duration::from_secs(60);
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(Instant::now() < end, "no server on port {}", self.port);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Lets it stand still, its sockets open, or go on.
+    pub fn stop(&self, is_stopped: bool) {
+        let process = self.child.as_ref().unwrap().id().to_string();
+        let signal = if is_stopped { "-STOP" } else { "-CONT" };
+        assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Redis, in a folder of its own, without a file.
+pub fn redis() -> Option<Server> {
+    if Command::new("redis-server").arg("--version").output().is_err() {
+        skip("no redis-server: apt-get install redis-server");
+        return None;
+    }
+    let folder = scratch().join(format!("redis-{}", free_port()));
+    std::fs::create_dir_all(&folder).unwrap();
+    Some(Server::start_with(move |port| {
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+        command.args(["--port", &port.to_string()]).arg("--dir").arg(&folder);
+        command
+    }))
+}
+
+fn scratch() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// A server of S3, from PyPI, with a bucket.
+pub fn s3(bucket: &str) -> Option<Server> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/s3_server.sh");
+    let made = Command::new("bash").arg(script).output().unwrap();
+    if !made.status.success() {
+        skip(&format!("no server of S3: {}", String::from_utf8_lossy(&made.stderr).trim()));
+        return None;
+    }
+    static ENVIRONMENT: Once = Once::new();
+    ENVIRONMENT.call_once(|| {
+        let set = [
+            ("AWS_ACCESS_KEY_ID", "x"),
+            ("AWS_SECRET_ACCESS_KEY", "y"),
+            ("AWS_REGION", "us-east-1"),
+        ];
+        for (name, value) in set {
+            // SAFETY: the environment is read through std alone in this process, which locks it.
+            unsafe { std::env::set_var(name, value) };
+        }
+    });
+    let program = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim());
+    let server = Server::start_with(move |port| {
+        let mut command = Command::new(&program);
+        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        command
+    });
+    let done = http(server.port, &format!("PUT /{bucket} HTTP/1.0\r\nHost: s3\r\n\r\n"));
+    assert!(done.contains(" 200 "), "{done}");
+    Some(server)
+}
+
+/// A request, and all of its answer.
+pub fn http(port: u16, request: &str) -> String {
+    use std::io::Read;
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}

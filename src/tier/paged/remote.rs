@@ -1,0 +1,377 @@
+//! Between host memory and a remote store, which others share.
+//!
+//! What it has is not known here: a fetch asks for the pages of a prompt beyond those that are
+//! known, all at once, and then brings those that are there. What comes is in host memory like what
+//! the device stored, and is written to the disk too.
+//!
+//! Nobody can take a page out of a store that others fill. So a namespace that was cleared while
+//! the tiers were there is neither asked for nor given from then on: others would find the pages of
+//! before, and so would this cache.
+use super::super::Wake;
+use super::super::remote::{KeySpace, ReadEnd, Remote, RemoteConfig, RemoteEvent, RemoteStats};
+use super::super::{Key, Target};
+use super::disk::Written;
+use super::loads::{Landing, Load, Origin, Stage};
+use super::map::Name;
+use super::table::{Stored, Table};
+use super::work::{PageTiers, checksum};
+use crate::error::Error;
+use crate::index::Namespace;
+use crate::memory::{Slot, try_box, try_collect};
+use crate::store::State;
+use crate::token::PageDigest;
+use std::any::Any;
+use std::time::{Duration, Instant};
+
+/// Pages that wait to be given to the store, at most.
+const OFFERS: usize = 1 << 14;
+
+/// A remote store, and what it is asked with.
+pub(super) struct Lowest {
+    remote: Remote,
+    keys: KeySpace,
+    /// The latest clear when it was attached.
+    since: u64,
+}
+
+/// What a fetch wants of it.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    state: Asking,
+    /// The place, counted from the fetch's first page, from which on it was asked.
+    from: usize,
+    /// When it has kept the fetch waiting for too long.
+    until: Option<Instant>,
+    namespace: Namespace,
+    /// The page before the first that is left.
+    pub before: Option<PageDigest>,
+    clear: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asking {
+    /// It is not asked.
+    Not,
+    /// It is to be asked.
+    Next,
+    /// It was asked.
+    Open,
+    /// It has the pages up to a place.
+    Has(usize),
+}
+
+/// Whether a page is being brought.
+pub(super) enum Begun {
+    Yes,
+    No,
+    /// It is not known yet, or there is no slot.
+    Later,
+}
+
+/// A slot that is filled.
+struct Fetching {
+    slot: Slot,
+    what: Stored,
+}
+
+impl Target for Fetching {
+    fn parts(&self) -> usize {
+        1
+    }
+
+    fn part(&mut self, _: usize) -> &mut [u8] {
+        self.slot.get_mut().expect("nobody else has it")
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+}
+
+impl Lowest {
+    pub fn new(
+        config: RemoteConfig,
+        (page_size, page_bytes): (usize, usize),
+        since: u64,
+        wake: Wake,
+    ) -> Result<Self, Error> {
+        let keys = KeySpace::new(&config.fingerprint, page_size, page_bytes);
+        Ok(Self { remote: Remote::start(config, wake)?, keys, since })
+    }
+
+    fn key(&self, name: Name) -> Key {
+        self.keys.key(name.group, &name.digest)
+    }
+
+    pub fn stats(&self) -> RemoteStats {
+        self.remote.stats()
+    }
+
+    pub fn close(&self) {
+        self.remote.close();
+    }
+
+    fn is_open_to(&self, state: &State, namespace: &Namespace) -> bool {
+        !state.cleared_since(self.since)(namespace)
+    }
+}
+
+impl Wanted {
+    fn wait(&mut self, time: Duration) {
+        self.until = Instant::now().checked_add(time);
+    }
+}
+
+impl Load {
+    /// The first page for which it waits for the remote store.
+    fn waits_at(&self) -> Option<usize> {
+        let is_asked = self.remote.state != Asking::Not;
+        let mut window = self.window().take_while(|&at| at < self.limit);
+        window.find(|&at| match self.pages[at].stage {
+            Stage::Fetching => true,
+            Stage::Waiting => is_asked && self.landed + at >= self.remote.from,
+            _ => false,
+        })
+    }
+}
+
+impl PageTiers {
+    /// What a thread of the remote store would do, for a test that has none.
+    #[doc(hidden)]
+    pub fn work_remote(&self) -> bool {
+        self.remote.as_ref().is_some_and(|lowest| lowest.remote.work())
+    }
+
+    /// Whether the remote store may have pages of a namespace, and can be asked.
+    pub(super) fn may_ask(&self, state: &State, namespace: &Namespace) -> bool {
+        self.remote
+            .as_ref()
+            .is_some_and(|lowest| lowest.is_open_to(state, namespace) && !lowest.remote.is_paused())
+    }
+
+    /// What a fetch wants of the remote store: the pages from one on.
+    pub(super) fn wanted(
+        &self,
+        (from, count): (usize, usize),
+        namespace: Namespace,
+        before: Option<PageDigest>,
+        clear: u64,
+    ) -> Wanted {
+        let state = if from < count { Asking::Next } else { Asking::Not };
+        let mut wanted = Wanted { state, from, until: None, namespace, before, clear };
+        if let Some(lowest) = self.remote.as_ref().filter(|_| from < count) {
+            wanted.wait(lowest.remote.timeout());
+        }
+        wanted
+    }
+
+    /// The pages that a fetch is to ask for now.
+    pub(super) fn question(&self, table: &mut Table, number: u64) -> Option<Vec<Name>> {
+        let load = table.loads.open.get_mut(&number)?;
+        if load.remote.state != Asking::Next {
+            return None;
+        }
+        load.remote.state = Asking::Open;
+        // Others may have brought some of them meanwhile.
+        load.remote.from = load.remote.from.max(load.landed);
+        let first = load.remote.from - load.landed;
+        let names = load.pages.range(first.min(load.pages.len())..).map(|page| page.name);
+        match try_collect(names) {
+            Ok(names) => Some(names),
+            Err(_) => {
+                table.counters.no_memory += 1;
+                self.answered(table, number, 0);
+                None
+            }
+        }
+    }
+
+    /// Asks for pages, without a lock: their keys are hashed here.
+    pub(super) fn ask(&self, number: u64, names: &[Name]) {
+        let Some(lowest) = &self.remote else { return };
+        let keys = try_collect(names.iter().map(|&name| lowest.key(name)));
+        if !keys.is_ok_and(|keys| lowest.remote.ask(number, keys).is_ok()) {
+            let table = &mut *self.table();
+            table.counters.no_memory += 1;
+            self.answered(table, number, 0);
+        }
+    }
+
+    /// The remote store has so many of the pages that a fetch asked for.
+    fn answered(&self, table: &mut Table, number: u64, found: usize) {
+        let Some(load) = table.loads.open.get_mut(&number) else { return };
+        if load.remote.state != Asking::Open || load.is_ready {
+            return;
+        }
+        let end = load.remote.from + found;
+        load.remote.state = Asking::Has(end);
+        load.wanted = load.wanted.max(end);
+        table.counters.wanted_pages += found as u64;
+        if let Some(lowest) = &self.remote {
+            load.remote.wait(lowest.remote.timeout());
+        }
+        load.shorten(end.saturating_sub(load.landed));
+    }
+
+    /// Starts to bring a page that only the remote store can have.
+    pub(super) fn begin_fetching(&self, table: &mut Table, number: u64, at: usize) -> Begun {
+        let begun = self.try_fetching(table, number, at);
+        begun.unwrap_or(Begun::Later)
+    }
+
+    fn try_fetching(&self, table: &mut Table, number: u64, at: usize) -> Option<Begun> {
+        let (Some(lowest), Some(load)) = (&self.remote, table.loads.open.get(&number)) else {
+            return Some(Begun::No);
+        };
+        let (name, wanted) = (load.pages[at].name, &load.remote);
+        match wanted.state {
+            Asking::Not => return Some(Begun::No),
+            Asking::Has(end) if load.landed + at >= end => return Some(Begun::No),
+            // Known pages that are gone are not asked for.
+            _ if load.landed + at < wanted.from => return Some(Begun::No),
+            Asking::Next | Asking::Open => return Some(Begun::Later),
+            Asking::Has(_) => {}
+        }
+        if table.loads.fetching.get(&name.digest).is_some() {
+            return Some(Begun::Later);
+        }
+        let parent = match at.checked_sub(1) {
+            Some(before) => Some(load.pages[before].name.digest),
+            None => wanted.before,
+        };
+        let what = Stored { name, parent, namespace: wanted.namespace, clear: wanted.clear };
+        table.loads.fetching.try_reserve(1).ok()?;
+        table.loads.carried.try_reserve(1).ok()?;
+        let Some(slot) = self.take_slot(table, true) else {
+            // That is not the store's fault.
+            let load = table.loads.open.get_mut(&number)?;
+            load.remote.wait(lowest.remote.timeout());
+            return Some(Begun::Later);
+        };
+        let target = try_box(Fetching { slot, what }).ok()?;
+        lowest.remote.get(lowest.key(name), target).ok()?;
+        table.loads.fetching.insert(name.digest, ());
+        self.carry(table, number, name)?;
+        Some(Begun::Yes)
+    }
+
+    /// Gives up what the remote store has not brought in time. Whether there was any.
+    pub(super) fn end_waiting(&self, table: &mut Table, number: u64) -> bool {
+        let Some(lowest) = &self.remote else { return false };
+        let now = Instant::now();
+        let Some(load) = table.loads.open.get(&number) else { return false };
+        let Some(at) = load.remote.until.filter(|&until| until <= now).and(load.waits_at()) else {
+            return false;
+        };
+        let carrier = table.loads.carried.get(&load.pages[at].name.digest).copied();
+        let load = table.loads.open.get_mut(&number).expect("it is open");
+        if carrier.is_some_and(|other| other != number) {
+            // Somebody else brings it, or gives it up.
+            load.remote.wait(lowest.remote.timeout());
+            return false;
+        }
+        load.is_late = true;
+        load.remote.until = None;
+        load.remote.state = Asking::Has(load.landed + at);
+        load.shorten(at);
+        table.counters.remote_late += 1;
+        true
+    }
+
+    /// Takes in what the remote store has answered. Whether it had.
+    pub(super) fn take_remote_events(&self, events: &mut Vec<RemoteEvent>) -> bool {
+        let Some(lowest) = self.remote.as_ref().filter(|lowest| lowest.remote.has_events()) else {
+            return false;
+        };
+        lowest.remote.poll(events);
+        for event in events.drain(..) {
+            match event {
+                RemoteEvent::Asked { ticket, found } => {
+                    self.answered(&mut self.table(), ticket, found);
+                }
+                RemoteEvent::Read { target, end } => {
+                    if let Ok(read) = target.into_any().downcast::<Fetching>() {
+                        self.take_fetched(lowest, *read, end);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// A page came, and is in host memory now; or it didn't.
+    fn take_fetched(&self, lowest: &Lowest, read: Fetching, end: ReadEnd) {
+        let Fetching { slot, what } = read;
+        let is_here =
+            end == ReadEnd::Good && !self.shared.read().cleared_since(what.clear)(&what.namespace);
+        // Outside the lock: it takes a while.
+        let sum = is_here.then(|| checksum(slot.get()));
+        let table = &mut *self.table();
+        let carrier = table.loads.carried.get(&what.name.digest).copied();
+        if let Some(load) = carrier.and_then(|number| table.loads.open.get_mut(&number)) {
+            load.remote.wait(lowest.remote.timeout());
+        }
+        let landing = match sum {
+            None => Landing::Gone,
+            Some(sum) => {
+                let kept = slot.clone();
+                if table.add_host(&what, slot, sum) {
+                    self.write(table, what.name);
+                }
+                Landing::Here(kept)
+            }
+        };
+        table.loads.land_read(what.name, Origin::Remote, landing);
+    }
+
+    /// Has the remote store given a page that came to host memory.
+    pub(super) fn offer(&self, table: &mut Table, what: &Stored) {
+        let Some(lowest) = &self.remote else { return };
+        if !lowest.is_open_to(&self.shared.read(), &what.namespace) {
+            return;
+        }
+        if table.offers.len() < OFFERS && table.offers.try_reserve(1).is_ok() {
+            table.offers.push_back(what.name);
+            self.put_offered(table);
+        } else {
+            table.counters.not_offered += 1;
+        }
+    }
+
+    /// Gives the remote store what waits for that, as much as it has room for.
+    pub(super) fn put_offered(&self, table: &mut Table) {
+        let Some(lowest) = &self.remote else { return };
+        if table.offers.is_empty() || lowest.remote.is_paused() {
+            return;
+        }
+        while lowest.remote.has_room(self.page_bytes)
+            && let Some(name) = table.offers.pop_front()
+        {
+            if !self.put(lowest, table, name) {
+                table.counters.not_offered += 1;
+            }
+        }
+    }
+
+    /// False when the page has left host memory, or was cleared.
+    fn put(&self, lowest: &Lowest, table: &Table, name: Name) -> bool {
+        let Some(record) = table.map.find(name).and_then(|at| table.map.get(at)) else {
+            return false;
+        };
+        let slot = record.host().and_then(|slot| table.host[slot as usize].as_ref());
+        let Some(page) = slot else { return false };
+        let namespace = table.spaces.name(record.space());
+        if !lowest.is_open_to(&self.shared.read(), namespace) {
+            return false;
+        }
+        let source = try_box(Written(page.slot.clone()));
+        source.is_ok_and(|source| lowest.remote.put(lowest.key(name), source).is_ok())
+    }
+
+    /// Whether nothing waits for the remote store that it would take now.
+    pub(super) fn is_offered(&self, table: &Table) -> bool {
+        let Some(lowest) = &self.remote else { return true };
+        let is_empty = table.offers.is_empty() && lowest.remote.is_written();
+        is_empty || lowest.remote.is_paused()
+    }
+}

@@ -1,0 +1,424 @@
+//! The threads that call a store, and what they are given to do.
+use super::super::{Key, Source, Target, Wake};
+use super::queue::{Ask, Get, Put, Queue, Read, ReadEnd, Reads, RemoteEvent, Write, Writes};
+use super::sealed::{HEAD_BYTES, open, seal};
+use super::stats::RemoteStats;
+use super::{Answer, Item, RemoteConfig, RemoteStore};
+use crate::error::Error;
+use crate::memory::{OutOfMemory, TryGrow, try_collect};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Values of a question.
+const QUESTION: usize = 1024;
+
+/// A store and its threads.
+pub struct Remote {
+    inner: Arc<Inner>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Inner {
+    store: Box<dyn RemoteStore>,
+    timeout: Duration,
+    workers: usize,
+    waiting_limit: u64,
+    queue: Mutex<Queue>,
+    to_read: Condvar,
+    to_write: Condvar,
+    has_events: AtomicBool,
+    wake: Wake,
+}
+
+/// A store's operation on some values.
+type Call = fn(&dyn RemoteStore, &mut [Item<'_>], Duration);
+
+fn bytes_of_source(source: &dyn Source) -> usize {
+    (0..source.parts()).map(|at| source.part(at).len()).sum()
+}
+
+impl Remote {
+    /// Starts the threads; without workers there are none, and a test does their work.
+    pub fn start(config: RemoteConfig, wake: Wake) -> Result<Self, Error> {
+        let RemoteConfig { store, timeout, workers, waiting_bytes, .. } = config;
+        let inner = Arc::new(Inner {
+            store,
+            timeout,
+            workers,
+            waiting_limit: waiting_bytes,
+            queue: Mutex::default(),
+            to_read: Condvar::new(),
+            to_write: Condvar::new(),
+            has_events: AtomicBool::new(false),
+            wake,
+        });
+        let remote = Self { inner, threads: Mutex::default() };
+        for at in 0..2 * workers {
+            let inner = remote.inner.clone();
+            let builder = std::thread::Builder::new();
+            let started = match at % 2 {
+                0 => builder.name("rkv-remote-get".into()).spawn(move || inner.keep_reading()),
+                _ => builder.name("rkv-remote-put".into()).spawn(move || inner.keep_writing()),
+            };
+            // Those that run end when the remote is dropped.
+            let thread = started.map_err(|_| Error::memory("a thread"))?;
+            remote.threads.lock().unwrap_or_else(PoisonError::into_inner).try_push(thread)?;
+        }
+        Ok(remote)
+    }
+
+    /// How long a call may take.
+    pub fn timeout(&self) -> Duration {
+        self.inner.timeout
+    }
+
+    /// Whether it would not be asked now.
+    pub fn is_paused(&self) -> bool {
+        self.inner.queue().pause.is_on(Instant::now())
+    }
+
+    /// Asks which of some values are there.
+    pub fn ask(&self, ticket: u64, keys: Vec<Key>) -> Result<(), OutOfMemory> {
+        let ask = Ask { ticket, keys, until: self.inner.end() };
+        self.inner.queue().add_read(Read::Ask(ask)).map_err(|(error, _)| error)?;
+        self.inner.to_read.notify_one();
+        Ok(())
+    }
+
+    /// Starts to read a value of a target's length; the target comes back with the event.
+    pub fn get(&self, key: Key, mut target: Box<dyn Target>) -> Result<(), OutOfMemory> {
+        let bytes = (0..target.parts()).map(|at| target.part(at).len()).sum();
+        let get = Get { key, target, bytes, until: self.inner.end() };
+        self.inner.queue().add_read(Read::Get(get)).map_err(|(error, _)| error)?;
+        self.inner.to_read.notify_one();
+        Ok(())
+    }
+
+    /// Whether so many bytes more may wait to be written.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let waiting = self.inner.queue().waiting_bytes;
+        waiting == 0 || waiting + bytes as u64 <= self.inner.waiting_limit
+    }
+
+    /// Starts to write a value, unless it is there.
+    pub fn put(&self, key: Key, source: Box<dyn Source>) -> Result<(), OutOfMemory> {
+        let bytes = bytes_of_source(&*source);
+        let mut queue = self.inner.queue();
+        if queue.pause.is_on(Instant::now()) {
+            queue.stats.skipped += 1;
+            return Ok(());
+        }
+        queue.writes.try_reserve(1)?;
+        queue.waiting_bytes += bytes as u64;
+        queue.writes.push_back(Write::Put(Put { key, source, bytes }));
+        self.inner.to_write.notify_one();
+        Ok(())
+    }
+
+    /// One atomic load.
+    pub fn has_events(&self) -> bool {
+        self.inner.has_events.load(Ordering::Acquire)
+    }
+
+    /// Appends the events since the last call.
+    pub fn poll(&self, events: &mut Vec<RemoteEvent>) {
+        let mut queue = self.inner.queue();
+        // Without memory they wait.
+        if events.try_reserve(queue.events.len()).is_ok() {
+            events.append(&mut queue.events);
+            self.inner.has_events.store(false, Ordering::Release);
+        }
+    }
+
+    /// Whether nothing waits to be written, or is.
+    pub fn is_written(&self) -> bool {
+        let queue = self.inner.queue();
+        queue.writes.is_empty() && queue.writing == 0
+    }
+
+    /// What was counted.
+    pub fn stats(&self) -> RemoteStats {
+        let queue = self.inner.queue();
+        let waiting = (queue.writes.len() + queue.writing) as u64;
+        let is_paused = queue.pause.is_on(Instant::now());
+        RemoteStats { waiting, is_paused, ..queue.stats }
+    }
+
+    /// Does what a thread would, for a test that has none. Whether there was anything.
+    #[doc(hidden)]
+    pub fn work(&self) -> bool {
+        let mut scratch = Vec::new();
+        self.inner.read_some(&mut scratch) | self.inner.write_some(&mut scratch)
+    }
+
+    /// Begins nothing more, and waits for the calls that go on.
+    pub fn close(&self) {
+        self.inner.queue().close();
+        self.inner.to_read.notify_all();
+        self.inner.to_write.notify_all();
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Inner {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_add(self.timeout).unwrap_or(now)
+    }
+
+    fn keep_reading(&self) {
+        let mut scratch = Vec::new();
+        loop {
+            while self.read_some(&mut scratch) {}
+            let queue = self.queue();
+            let waits = |queue: &mut Queue| queue.reads.is_empty() && !queue.is_closed;
+            let queue = self.to_read.wait_while(queue, waits);
+            if queue.unwrap_or_else(PoisonError::into_inner).is_closed {
+                return;
+            }
+        }
+    }
+
+    fn keep_writing(&self) {
+        let mut scratch = Vec::new();
+        loop {
+            while self.write_some(&mut scratch) {}
+            let queue = self.queue();
+            let waits = |queue: &mut Queue| queue.writes.is_empty() && !queue.is_closed;
+            let queue = self.to_write.wait_while(queue, waits);
+            if queue.unwrap_or_else(PoisonError::into_inner).is_closed {
+                return;
+            }
+        }
+    }
+
+    /// Calls the store, and takes note of how that went. Whether it answered about any value.
+    fn call(&self, call: Call, items: &mut [Item<'_>], time: Duration) -> bool {
+        let begun = Instant::now();
+        let done = catch_unwind(AssertUnwindSafe(|| call(&*self.store, items, time)));
+        if let Err(payload) = done {
+            // What it carries may panic too, when it is dropped.
+            if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                std::mem::forget(second);
+            }
+            items.iter_mut().for_each(|item| item.answer = Answer::Failed);
+        }
+        let took = begun.elapsed();
+        let is_failed = |item: &&Item<'_>| item.answer == Answer::Failed;
+        let failed = items.iter().filter(is_failed).count();
+        let is_slow = took > self.timeout;
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let mut queue = self.queue();
+        let began = queue.pause.note(failed < items.len() && !is_slow, Instant::now());
+        let stats = &mut queue.stats;
+        stats.calls += 1;
+        stats.failed += failed as u64;
+        stats.slow_calls += u64::from(is_slow);
+        stats.pauses += u64::from(began);
+        stats.call_nanoseconds = stats.call_nanoseconds.saturating_add(nanoseconds);
+        stats.call_nanoseconds_max = stats.call_nanoseconds_max.max(nanoseconds);
+        failed < items.len()
+    }
+
+    /// Time for a call that has to end at a moment.
+    fn time(&self, until: Instant) -> Duration {
+        let left = until.saturating_duration_since(Instant::now());
+        left.min(self.timeout).max(Duration::from_millis(1))
+    }
+
+    fn announce(&self) {
+        self.has_events.store(true, Ordering::Release);
+        (self.wake)();
+    }
+
+    fn read_some(&self, scratch: &mut Vec<u8>) -> bool {
+        let taken = self.queue().take_reads(Instant::now(), self.workers);
+        match taken {
+            Reads::None => return false,
+            Reads::Answered => {}
+            Reads::Ask(ask) => self.ask(ask),
+            Reads::Gets(gets) => self.get(gets, scratch),
+        }
+        self.announce();
+        true
+    }
+
+    fn ask(&self, ask: Ask) {
+        let mut found = 0;
+        for keys in ask.keys.chunks(QUESTION) {
+            let made = try_collect(keys.iter().map(|&key| Item::new(key, &mut [])));
+            let Ok(mut items) = made else { break };
+            self.call(
+                |store, items, time| store.has(items, time),
+                &mut items,
+                self.time(ask.until),
+            );
+            let here = items.iter().take_while(|item| item.answer == Answer::Done).count();
+            found += here;
+            let stats = &mut self.queue().stats;
+            stats.asked += keys.len() as u64;
+            stats.found += here as u64;
+            if here < keys.len() {
+                break;
+            }
+        }
+        self.queue().end_read(RemoteEvent::Asked { ticket: ask.ticket, found });
+    }
+
+    fn get(&self, mut gets: Vec<Get>, scratch: &mut Vec<u8>) {
+        let until = gets.iter().map(|get| get.until).min().expect("there is one");
+        let lengths = gets.iter().map(|get| get.bytes + HEAD_BYTES);
+        let items = room(scratch, lengths).and_then(|places| {
+            try_collect(gets.iter().zip(places).map(|(get, place)| Item::new(get.key, place)))
+        });
+        let mut ends = Vec::new();
+        let has_room = ends.try_reserve_exact(gets.len()).is_ok();
+        let Some(mut items) = items.ok().filter(|_| has_room) else {
+            let mut queue = self.queue();
+            queue.stats.failed += gets.len() as u64;
+            for Get { target, .. } in gets {
+                queue.end_read(RemoteEvent::Read { target, end: ReadEnd::Failed });
+            }
+            return;
+        };
+        self.call(|store, items, time| store.get(items, time), &mut items, self.time(until));
+        let mut counted = RemoteStats::default();
+        ends.extend(items.iter().zip(&mut gets).map(|(item, get)| match item.answer {
+            Answer::Failed => ReadEnd::Failed,
+            Answer::Missing => {
+                counted.gone += 1;
+                ReadEnd::Gone
+            }
+            Answer::Done => {
+                let is_whole = item.length == item.bytes.len();
+                let body = open(&get.key, item.bytes, get.bytes).filter(|_| is_whole);
+                let Some(mut body) = body else {
+                    counted.damaged += 1;
+                    return ReadEnd::Damaged;
+                };
+                counted.read += 1;
+                counted.read_bytes += body.len() as u64;
+                for at in 0..get.target.parts() {
+                    let into = get.target.part(at);
+                    let (part, rest) = body.split_at(into.len());
+                    into.copy_from_slice(part);
+                    body = rest;
+                }
+                ReadEnd::Good
+            }
+        }));
+        let mut queue = self.queue();
+        let stats = &mut queue.stats;
+        stats.read += counted.read;
+        stats.read_bytes += counted.read_bytes;
+        stats.gone += counted.gone;
+        stats.damaged += counted.damaged;
+        for (Get { key, target, .. }, end) in gets.into_iter().zip(ends) {
+            if end == ReadEnd::Damaged && queue.writes.try_reserve(1).is_ok() {
+                // Whoever computes it writes it anew.
+                queue.writes.push_back(Write::Remove(key));
+                self.to_write.notify_one();
+            }
+            queue.end_read(RemoteEvent::Read { target, end });
+        }
+    }
+
+    fn write_some(&self, scratch: &mut Vec<u8>) -> bool {
+        let taken = self.queue().take_writes(Instant::now(), self.workers);
+        match taken {
+            Writes::None => return false,
+            Writes::Dropped => {}
+            Writes::Puts(puts) => {
+                let count = puts.len();
+                self.put(puts, scratch);
+                self.queue().writing -= count;
+            }
+            Writes::Removes(keys) => {
+                let items = try_collect(keys.iter().map(|&key| Item::new(key, &mut [])));
+                if let Ok(mut items) = items {
+                    let remove: Call = |store, items, time| store.remove(items, time);
+                    self.call(remove, &mut items, self.timeout);
+                }
+            }
+        }
+        // There may be room for others.
+        (self.wake)();
+        true
+    }
+
+    /// What values came from may be used again.
+    fn let_go(&self, puts: Vec<Put>) {
+        let bytes: usize = puts.iter().map(|put| put.bytes).sum();
+        drop(puts);
+        self.queue().waiting_bytes -= bytes as u64;
+    }
+
+    fn put(&self, puts: Vec<Put>, scratch: &mut Vec<u8>) {
+        let lengths = puts.iter().map(|put| put.bytes + HEAD_BYTES);
+        let items = room(scratch, lengths).and_then(|places| {
+            try_collect(puts.iter().zip(places).map(|(put, place)| Item::new(put.key, place)))
+        });
+        let Ok(mut items) = items else {
+            self.queue().stats.failed += puts.len() as u64;
+            return self.let_go(puts);
+        };
+        // Others may have written them: that is asked before their bytes are moved.
+        let is_answered =
+            self.call(|store, items, time| store.has(items, time), &mut items, self.timeout);
+        let known = items.iter().filter(|item| item.answer == Answer::Done).count();
+        self.queue().stats.known += known as u64;
+        if !is_answered || known == items.len() {
+            return self.let_go(puts);
+        }
+        for (item, put) in items.iter_mut().zip(&puts) {
+            let mut body = &mut item.bytes[HEAD_BYTES..];
+            for part in (0..put.source.parts()).map(|at| put.source.part(at)) {
+                let (into, rest) = body.split_at_mut(part.len());
+                into.copy_from_slice(part);
+                body = rest;
+            }
+            seal(&item.key, item.bytes);
+        }
+        self.let_go(puts);
+        items.retain_mut(|item| item.answer != Answer::Done);
+        items.iter_mut().for_each(|item| item.answer = Answer::Failed);
+        self.call(|store, items, time| store.put(items, time), &mut items, self.timeout);
+        let written = items.iter().filter(|item| item.answer == Answer::Done);
+        let (mut count, mut bytes) = (0, 0);
+        written.for_each(|item| (count, bytes) = (count + 1, bytes + item.bytes.len() as u64));
+        let stats = &mut self.queue().stats;
+        stats.written += count;
+        stats.written_bytes += bytes;
+    }
+}
+
+/// Places of some lengths one behind the other.
+fn room(
+    scratch: &mut Vec<u8>,
+    lengths: impl ExactSizeIterator<Item = usize> + Clone,
+) -> Result<impl ExactSizeIterator<Item = &mut [u8]>, OutOfMemory> {
+    let all = lengths.clone().sum::<usize>();
+    let more = all.saturating_sub(scratch.len());
+    scratch.try_reserve(more)?;
+    scratch.resize(scratch.len() + more, 0);
+    let mut rest = &mut scratch[..];
+    Ok(lengths.map(move |length| {
+        let (place, others) = std::mem::take(&mut rest).split_at_mut(length);
+        rest = others;
+        place
+    }))
+}

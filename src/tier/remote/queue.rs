@@ -1,0 +1,246 @@
+//! What is to be read and written, and what came of it.
+use super::super::{Key, Source, Target};
+use super::pause::Pause;
+use super::sealed::HEAD_BYTES;
+use super::stats::RemoteStats;
+use crate::memory::OutOfMemory;
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// Bytes of the values of a call, unless one has more.
+const BATCH_BYTES: usize = 2 << 20;
+/// Values of a call.
+const BATCH: usize = 64;
+
+/// What became of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadEnd {
+    /// The value is in its target.
+    Good,
+    /// What came is not what was sealed.
+    Damaged,
+    /// It is not there.
+    Gone,
+    /// There was no answer, or none in time.
+    Failed,
+}
+
+/// What happened.
+pub enum RemoteEvent {
+    /// A question was answered.
+    Asked {
+        /// The caller's.
+        ticket: u64,
+        /// Of the values that were asked for, how many are there: the first ones, up to one that is
+        /// not, or about which there was no answer.
+        found: usize,
+    },
+    /// A read has ended.
+    Read {
+        /// The caller's.
+        target: Box<dyn Target>,
+        /// How.
+        end: ReadEnd,
+    },
+}
+
+pub(super) struct Ask {
+    pub ticket: u64,
+    pub keys: Vec<Key>,
+    pub until: Instant,
+}
+
+pub(super) struct Get {
+    pub key: Key,
+    pub target: Box<dyn Target>,
+    pub bytes: usize,
+    pub until: Instant,
+}
+
+pub(super) enum Read {
+    Ask(Ask),
+    Get(Get),
+}
+
+pub(super) struct Put {
+    pub key: Key,
+    pub source: Box<dyn Source>,
+    pub bytes: usize,
+}
+
+pub(super) enum Write {
+    Put(Put),
+    Remove(Key),
+}
+
+pub(super) enum Reads {
+    None,
+    /// What there was is answered without a call.
+    Answered,
+    Ask(Ask),
+    Gets(Vec<Get>),
+}
+
+pub(super) enum Writes {
+    None,
+    Dropped,
+    Puts(Vec<Put>),
+    Removes(Vec<Key>),
+}
+
+#[derive(Default)]
+pub(super) struct Queue {
+    pub reads: VecDeque<Read>,
+    pub writes: VecDeque<Write>,
+    /// Bytes of values whose sources are held.
+    pub waiting_bytes: u64,
+    /// Values that are being written.
+    pub writing: usize,
+    /// Reads without an event.
+    open: usize,
+    pub events: Vec<RemoteEvent>,
+    pub pause: Pause,
+    pub stats: RemoteStats,
+    pub is_closed: bool,
+}
+
+impl Queue {
+    /// Queues a read, with room for what comes of it.
+    pub fn add_read(&mut self, read: Read) -> Result<(), (OutOfMemory, Read)> {
+        let room = self.reads.try_reserve(1).and_then(|()| self.events.try_reserve(self.open + 1));
+        if let Err(error) = room {
+            return Err((error.into(), read));
+        }
+        self.reads.push_back(read);
+        self.open += 1;
+        Ok(())
+    }
+
+    /// A read has ended.
+    pub fn end_read(&mut self, event: RemoteEvent) {
+        self.open -= 1;
+        self.events.push(event);
+    }
+
+    fn answer(&mut self, read: Read) {
+        self.end_read(match read {
+            Read::Ask(Ask { ticket, .. }) => RemoteEvent::Asked { ticket, found: 0 },
+            Read::Get(Get { target, .. }) => RemoteEvent::Read { target, end: ReadEnd::Failed },
+        });
+    }
+
+    /// What a thread, one of so many, reads next.
+    pub fn take_reads(&mut self, now: Instant, threads: usize) -> Reads {
+        if self.reads.is_empty() {
+            return Reads::None;
+        }
+        let before = self.reads.len();
+        while let Some(Read::Ask(Ask { until, .. }) | Read::Get(Get { until, .. })) =
+            self.reads.front()
+            && *until <= now
+        {
+            let read = self.reads.pop_front().expect("it was seen");
+            self.stats.late += 1;
+            self.answer(read);
+        }
+        if self.reads.len() < before {
+            return Reads::Answered;
+        }
+        if !self.pause.lets_through(now) {
+            while let Some(read) = self.reads.pop_front() {
+                self.stats.skipped += 1;
+                self.answer(read);
+            }
+            return Reads::Answered;
+        }
+        let is_get = |read: &&Read| matches!(read, Read::Get(_));
+        let gets = self.reads.iter().take_while(is_get).count();
+        let most = gets.div_ceil(threads.max(1)).clamp(1, BATCH);
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        while let Some(read) = self.reads.pop_front() {
+            match read {
+                Read::Ask(ask) if batch.is_empty() => return Reads::Ask(ask),
+                Read::Get(get)
+                    if batch.is_empty()
+                        || batch.len() < most && bytes + get.bytes <= BATCH_BYTES =>
+                {
+                    bytes += get.bytes + HEAD_BYTES;
+                    if batch.try_reserve(1).is_err() {
+                        self.stats.failed += 1;
+                        self.answer(Read::Get(get));
+                        break;
+                    }
+                    batch.push(get);
+                }
+                other => {
+                    self.reads.push_front(other);
+                    break;
+                }
+            }
+        }
+        if batch.is_empty() { Reads::Answered } else { Reads::Gets(batch) }
+    }
+
+    /// What a thread, one of so many, writes next.
+    pub fn take_writes(&mut self, now: Instant, threads: usize) -> Writes {
+        if self.writes.is_empty() {
+            return Writes::None;
+        }
+        if !self.pause.lets_through(now) {
+            self.stats.skipped += self.writes.len() as u64;
+            self.drop_writes();
+            return Writes::Dropped;
+        }
+        let most = self.writes.len().div_ceil(threads.max(1)).clamp(1, BATCH);
+        let (mut puts, mut removes) = (Vec::new(), Vec::new());
+        let mut bytes = 0;
+        while puts.len() + removes.len() < most {
+            let Some(write) = self.writes.pop_front() else { break };
+            let fits = match &write {
+                Write::Put(put) => {
+                    removes.is_empty() && (puts.is_empty() || bytes + put.bytes <= BATCH_BYTES)
+                }
+                Write::Remove(_) => puts.is_empty(),
+            };
+            if !fits {
+                self.writes.push_front(write);
+                break;
+            }
+            match write {
+                Write::Put(put) => {
+                    if puts.try_reserve(1).is_err() {
+                        self.waiting_bytes -= put.bytes as u64;
+                        self.stats.failed += 1;
+                        continue;
+                    }
+                    bytes += put.bytes + HEAD_BYTES;
+                    puts.push(put);
+                }
+                Write::Remove(key) if removes.try_reserve(1).is_ok() => removes.push(key),
+                Write::Remove(_) => self.stats.failed += 1,
+            }
+        }
+        self.writing += puts.len();
+        match (puts.is_empty(), removes.is_empty()) {
+            (false, _) => Writes::Puts(puts),
+            (true, false) => Writes::Removes(removes),
+            (true, true) => Writes::Dropped,
+        }
+    }
+
+    pub fn drop_writes(&mut self) {
+        for write in self.writes.drain(..) {
+            if let Write::Put(put) = write {
+                self.waiting_bytes -= put.bytes as u64;
+            }
+        }
+    }
+
+    /// Nothing more is begun.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+        self.reads.clear();
+        self.drop_writes();
+    }
+}

@@ -1,0 +1,188 @@
+/* T13: a store of the engine's below the tiers of several caches. */
+#define _XOPEN_SOURCE 700
+#include "tiers.h"
+
+#include <pthread.h>
+
+/* A store that caches share. */
+typedef struct shared_store {
+    pthread_mutex_t lock;
+    struct {
+        uint8_t key[32], value[256];
+        size_t size;
+    } places[64];
+    size_t count, removed;
+    pthread_t owner;
+    bool is_dead, is_slow;
+} shared_store;
+
+static void each_item(void *user_data, rkv_remote_item *items, size_t item_size, size_t count,
+                      uint64_t timeout_ms, char what) {
+    shared_store *store = user_data;
+    CHECK(!pthread_equal(pthread_self(), store->owner) && timeout_ms > 0);
+    pthread_mutex_lock(&store->lock);
+    bool is_slow = store->is_slow;
+    for (size_t i = 0; i < count && !store->is_dead && !is_slow; i++) {
+        rkv_remote_item *item = (rkv_remote_item *)((char *)items + i * item_size);
+        CHECK_EQ(item->answer, RKV_REMOTE_FAILED);
+        CHECK((item->bytes != NULL) == (what == 'g' || what == 'p'));
+        size_t at = 0;
+        while (at < store->count && memcmp(store->places[at].key, item->key, 32) != 0) {
+            at++;
+        }
+        item->answer = RKV_REMOTE_DONE;
+        if (what == 'p') {
+            CHECK(at < 64 && item->byte_count <= 256);
+            store->count += at == store->count;
+            memcpy(store->places[at].key, item->key, 32);
+            memcpy(store->places[at].value, item->bytes, item->byte_count);
+            store->places[at].size = item->byte_count;
+        } else if (at == store->count) {
+            item->answer = RKV_REMOTE_MISSING;
+        } else if (what == 'g') {
+            size_t size = store->places[at].size;
+            memcpy(item->bytes, store->places[at].value,
+                   size < item->byte_count ? size : item->byte_count);
+            item->byte_count = size;
+        } else if (what == 'r') {
+            memset(store->places[at].key, 0, 32);
+            store->removed++;
+        }
+    }
+    pthread_mutex_unlock(&store->lock);
+    for (int i = 0; is_slow && i < 100; i++) {
+        pause_a_little();
+    }
+}
+
+#define STORE_CALL(name, what)                                                                    \
+    static void name(void *user_data, rkv_remote_item *items, size_t item_size, size_t count,     \
+                     uint64_t timeout_ms) {                                                       \
+        each_item(user_data, items, item_size, count, timeout_ms, what);                          \
+    }
+STORE_CALL(store_has, 'h')
+STORE_CALL(store_get, 'g')
+STORE_CALL(store_put, 'p')
+STORE_CALL(store_remove, 'r')
+
+static rkv_remote_store remote_of(shared_store *store) {
+    rkv_remote_store remote = {.struct_size = sizeof remote, .user_data = store};
+    remote.has = store_has, remote.get = store_get;
+    remote.put = store_put, remote.remove = store_remove;
+    return remote;
+}
+
+static void until_written(engine *e, uint64_t count) {
+    for (int i = 0; i < MINUTE && tier_stats(&e->f).remote.written_page_count < count; i++) {
+        step(e);
+        pause_a_little();
+    }
+    CHECK_EQ(tier_stats(&e->f).remote.written_page_count, count);
+}
+
+/* A request of which nothing may come from the store: the positions that were fetched. */
+static uint64_t hopeless(engine *e, uint32_t *ids, size_t count) {
+    rkv_sequence_info state = begin(&e->f, text(ids, count));
+    rkv_sequence_fetch_result fetch = {.struct_size = sizeof fetch};
+    CHECK_OK(rkv_sequence_fetch(e->f.cache, state.sequence, UINT64_MAX, 0, &fetch));
+    uint64_t came = fetch.is_open ? until_fetched(e).brought_page_count : 0;
+    state = info(e, state.sequence);
+    compute(e, &state, ids);
+    release(&e->f, state.sequence);
+    return came;
+}
+
+/* T13: a store of the engine's, which several caches have below them. */
+static void t13_remote(void) {
+    static shared_store store = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    store.owner = pthread_self();
+    store.count = store.removed = 0;
+    store.is_dead = store.is_slow = false;
+    rkv_remote_store remote = remote_of(&store);
+    rkv_tier_config config = tier_config();
+    config.remote = &remote;
+    config.worker_count = 2;
+    uint32_t ids[33];
+    count_up(ids, 33, 1);
+    {
+        engine e = {.f = journal_fixture()};
+        CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+        CHECK_EQ(request(&e, ids, 33), 0);
+        until_written(&e, 8);
+        CHECK_OK(rkv_cache_detach_tiers(e.f.cache, MINUTE));
+        end_engine(&e);
+    }
+    CHECK_EQ(store.count, 8);
+    {
+        engine e = {.f = journal_fixture()};
+        CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+        CHECK_EQ(request(&e, ids, 33), 32);
+        rkv_remote_totals now = tier_stats(&e.f).remote;
+        CHECK_EQ(now.asked_page_count, 8);
+        CHECK_EQ(now.found_page_count, 8);
+        CHECK_EQ(now.fetched_page_count, 8);
+        CHECK_EQ(now.read_bytes, 8 * BYTES);
+        end_engine(&e); /* its tiers go with it */
+    }
+    {
+        /* A value that is not what was written. */
+        engine e = {.f = journal_fixture()};
+        store.places[3].value[100] ^= 1;
+        CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+        uint64_t came = hopeless(&e, ids, 33);
+        CHECK(came < 8);
+        until_written(&e, 1);
+        CHECK_EQ(tier_stats(&e.f).remote.damaged_page_count, 1);
+        CHECK_EQ(store.removed, 1);
+        end_engine(&e);
+    }
+    for (int is_slow = 0; is_slow <= 1; is_slow++) {
+        /* One that fails, and one that answers too late. */
+        engine e = {.f = journal_fixture()};
+        pthread_mutex_lock(&store.lock);
+        store.is_dead = !is_slow, store.is_slow = is_slow;
+        pthread_mutex_unlock(&store.lock);
+        config.remote_timeout_ms = 20;
+        CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+        CHECK_EQ(hopeless(&e, ids, 33), 0);
+        CHECK_EQ(tier_stats(&e.f).remote.late_fetch_count, is_slow);
+        until_stored(&e, 8, 0);
+        CHECK_OK(rkv_cache_detach_tiers(e.f.cache, MINUTE));
+        end_engine(&e);
+    }
+}
+
+/* M01: wrong calls change nothing. */
+static void m01_remote(void) {
+    engine e = {.f = journal_fixture()};
+    fixture *f = &e.f;
+    rkv_tier_config good = tier_config(), config;
+#define WRONG(field, value, word)                                                                 \
+    config = good;                                                                                \
+    config.field = value;                                                                         \
+    BAD(f, rkv_cache_attach_tiers(f->cache, &config), word)
+    WRONG(reserved, 1, "reserved");
+    WRONG(remote_timeout_ms, 1, "config.remote");
+    WRONG(remote_timeout_ms, 600001, "remote_timeout_ms");
+    static shared_store store = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    rkv_remote_store whole = remote_of(&store), remote;
+#define WRONG_REMOTE(field, value)                                                                \
+    remote = whole;                                                                               \
+    remote.field = value;                                                                         \
+    WRONG(remote, &remote, "config.remote")
+    WRONG_REMOTE(reserved, 1);
+    WRONG_REMOTE(has, NULL);
+    WRONG_REMOTE(get, NULL);
+    WRONG_REMOTE(put, NULL);
+    WRONG_REMOTE(struct_size, sizeof remote - 1);
+    BAD_INPUT_SIZES(f, rkv_remote_store, whole, p,
+                    (config = good, config.remote = p,
+                     rkv_cache_attach_tiers(f->cache, &config)), "config.remote");
+    end_engine(&e);
+}
+
+int main(void) {
+    RUN_BOTH(t13_remote);
+    RUN(m01_remote);
+    return check_result();
+}
