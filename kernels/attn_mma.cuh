@@ -279,7 +279,7 @@ struct AttendBlock : PackedRows<S::kPlain> {
             float s[S::kWarpKeys / 8][4];
             multiply_keys(s, stage);
             Rows::cap_and_mask(s, tile * S::kTileKeys + key_warp * S::kWarpKeys,
-                               Rows::warp_all);
+                               row_warp * 16, Rows::warp_all);
             float rescale[2];
             RKV_UNROLL
             for (int half = 0; half < 2; half++) {

@@ -177,7 +177,7 @@ struct Computer {
     RKV_DEVICE void weigh_tile(int tile, float scale, float (&rescale)[2]) {
         // Two numbers that need no registers between tiles.
         const Range all = load_range(shared + S::kWholeAt + row_warp * 8);
-        rows.cap_and_mask(s, tiles.first_key(tile), all);
+        rows.cap_and_mask(s, tiles.first_key(tile), row_warp * 16, all);
         RKV_UNROLL
         for (int half = 0; half < 2; half++) {
             rescale[half] = weigh<kColumns>(state[half], s, half, scale);

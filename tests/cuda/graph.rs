@@ -13,7 +13,7 @@ type Chunks<'a> = &'a [(usize, usize)];
 
 fn capacity(rows: usize, row_positions: usize, pages: usize) -> Capacity {
     let positions = rows * row_positions;
-    Capacity { rows, positions, row_positions, pages, regions: false, cascade: true }
+    Capacity { rows, positions, row_positions, pages, regions: false, trees: false, cascade: true }
 }
 
 /// A graph, and the tensors that it reads and writes.
