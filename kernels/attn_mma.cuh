@@ -8,8 +8,8 @@
 namespace rkv {
 
 template <class S>
-struct AttendBlock : PackedRows<S::kPlain> {
-    using Rows = PackedRows<S::kPlain>;
+struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
+    using Rows = PackedRows<S::kPlain, !S::kPlain>;
     using Rows::any, Rows::args, Rows::head, Rows::head_at, Rows::head_of, Rows::item, Rows::lane,
         Rows::query_at, Rows::query_of;
 

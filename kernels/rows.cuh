@@ -21,8 +21,9 @@ RKV_DEVICE Range load_range(uint32_t at) {
     return {load_shared_i32(at), load_shared_i32(at + 4)};
 }
 
-// The two rows that a thread has of the sixteen of its warp, and the keys that they see.
-template <bool kPlain>
+// The two rows that a thread has of the sixteen of its warp, and the keys that they see. kPlain:
+// causal and nothing else; kTrees: some may have tree masks.
+template <bool kPlain, bool kTrees>
 struct PackedRows {
     const AttentionArguments &args;
     const Item item;
@@ -48,7 +49,7 @@ struct PackedRows {
     // What a query sees of its row's new positions, if it has a mask: of these the last `window`.
     RKV_DEVICE TreeMask tree_of(int query) const {
         TreeMask tree{0, 0, 0};
-        if (kPlain || args.tree_masks == nullptr || fault(Fault::kTreeIgnored)) {
+        if (!kTrees || args.tree_masks == nullptr || fault(Fault::kTreeIgnored)) {
             return tree;
         }
         const Vector16 words =
@@ -198,7 +199,7 @@ struct PackedRows {
                 s[n][e] = seen ? s[n][e] : -kInfinity;
             }
         }
-        if (!kPlain && args.tree_masks != nullptr) {
+        if (kTrees && args.tree_masks != nullptr) {
             // The rows are found again, rather than kept in registers meanwhile.
             mask_trees(s, first_key, anew(first_row));
         }

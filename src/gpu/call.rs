@@ -136,7 +136,7 @@ impl CudaBackend {
             return Err(Error::unsupported(TOO_LARGE));
         }
         let _entered = self.context.enter()?;
-        plan.reserve(capacity, page_size, &self.machine(), head_dim)
+        plan.reserve(capacity, page_size, &self.machine(capacity.trees), head_dim)
     }
 
     fn check_size(&self, batch: &Batch) -> Result<(), Error> {
@@ -184,7 +184,7 @@ impl CudaBackend {
             number: step.number,
             batch: step.batch,
             slots: step.slots,
-            machine: self.machine(),
+            machine: self.machine(plan.may_have_trees(step.batch)),
             head_dim: self.geometry.head_dim,
             update_mirror: self.kernels.get("rkv_update_mirror"),
         };

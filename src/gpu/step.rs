@@ -275,11 +275,16 @@ impl PlanOnDevice {
         }));
     }
 
+    /// Whether a step has tree masks, or is sent as if it had some: of a reserved plan all are.
+    pub(super) fn may_have_trees(&self, batch: &Batch) -> bool {
+        let reserved = self.reserved.as_ref().is_some_and(|reserved| reserved.capacity.trees);
+        reserved || !batch.trees().is_empty()
+    }
+
     /// Writes down what queries see by tree masks, wherever kernels look for them.
     fn fill_trees(&mut self, batch: &Batch) {
         self.trees.clear();
-        let reserved = self.reserved.as_ref().is_some_and(|reserved| reserved.capacity.trees);
-        if batch.trees().is_empty() && !reserved {
+        if !self.may_have_trees(batch) {
             return;
         }
         for row in batch.rows() {

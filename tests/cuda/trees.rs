@@ -49,14 +49,17 @@ fn k21_drafts_see_what_their_tree_masks_show() {
 
 // K21
 #[test]
-fn k21_drafts_see_what_their_tree_masks_show_with_attn_sm90() {
+fn k21_drafts_go_to_attn_mma_where_attn_sm90_is_used() {
     if !has_hopper() {
         return;
     }
     for (head_dim, page_size, window) in [(64, 16, None), (128, 7, Some(50)), (256, 16, None)] {
         let mut setup = Setup::new(head_dim, page_size).heads(8, 2).sm90();
-        (setup.params.view.window, setup.pages) = (window, 500 / page_size + 8);
-        step(setup);
+        (setup.params.view.window, setup.pages) = (window, 600 / page_size + 8);
+        let mut world = step(setup);
+        // And back.
+        world.sequences.iter_mut().for_each(|sequence| sequence.tree.clear());
+        world.step(&[(2, 70)]);
     }
 }
 
