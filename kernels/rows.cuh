@@ -158,15 +158,20 @@ struct PackedRows {
             if (tree.count == 0) {
                 continue;
             }
+            const uint32_t low = static_cast<uint32_t>(tree.seen);
+            const uint32_t high = static_cast<uint32_t>(tree.seen >> 32);
+            int at = first_key + (lane & 3) * 2 - tree.begin;
             RKV_UNROLL
             for (int n = 0; n < kColumns; n++) {
                 RKV_UNROLL
                 for (int e = 0; e < 2; e++) {
-                    const int at = first_key + n * 8 + (lane & 3) * 2 + e - tree.begin;
-                    const bool hidden = 0 <= at && at < 64 && (tree.seen >> (at & 63) & 1) == 0;
+                    const uint32_t word = at + e < 32 ? low : high;
+                    const bool is_new = static_cast<uint32_t>(at + e) < 64u;
                     float &logit = s[n][2 * half + e];
-                    logit = hidden ? -kInfinity : logit;
+                    logit = is_new && (word >> ((at + e) & 31) & 1) == 0 ? -kInfinity : logit;
                 }
+                // One after another: all at once would take too many registers.
+                at = anew(at + 8);
             }
         }
     }
