@@ -27,7 +27,7 @@ engine::EngineConfig config_with(const Checkpoint& checkpoint, std::size_t specu
 std::vector<engine::RequestSpec> requests() {
     std::vector<engine::RequestSpec> made;
     for (std::size_t i = 0; i < 6; ++i) {
-        made.push_back(greedy(repetitive(i, 20 + 9 * i), 40 + 3 * i));
+        made.push_back(greedy(repetitive(i, 20 + 9 * i), 150 + 10 * i));
         if (i == 3) made.back().sampling = {0.8, 0.9, 77};
         if (i == 4) made.back().ignore_eos = false;
         if (i == 5) made.back().choice_count = made.back().sample_count = 2;
@@ -61,6 +61,7 @@ static void b11_drafts_change_no_output() {
     const auto expected = all_of(plain);
     const engine::Metrics& before = plain.core().metrics();
     CHECK_EQ(before.drafted_tokens, 0U);
+    std::uint64_t of_single_tokens = 0;
     for (const std::size_t speculate : {std::size_t{1}, std::size_t{4}, std::size_t{63}}) {
         TestCore core(config_with(checkpoint, speculate));
         const auto heard = all_of(core);
@@ -79,6 +80,9 @@ static void b11_drafts_change_no_output() {
         CHECK(metrics.accepted_tokens < metrics.drafted_tokens);
         CHECK(metrics.steps < before.steps);
         CHECK_EQ(metrics.generated_tokens, before.generated_tokens);
+        // Longer drafts hold longer: several tokens of one step are drawn.
+        if (speculate == 1) of_single_tokens = metrics.accepted_tokens;
+        else CHECK(metrics.accepted_tokens > of_single_tokens);
     }
 }
 
@@ -93,6 +97,8 @@ static void b11_drafts_where_memory_is_short() {
     const auto heard = all_of(core);
     for (std::size_t i = 0; i < heard.size(); ++i)
         CHECK(heard[i]->sequences == expected[i]->sequences);
+    CHECK(core.core().metrics().preemptions > 0U);
+    CHECK(core.core().metrics().accepted_tokens > 0U);
 }
 
 /// What is retained after drafts is what a continuation goes on from.

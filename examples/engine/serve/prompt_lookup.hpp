@@ -1,5 +1,5 @@
-// Drafts for speculative decoding out of what is there already: what followed the last time that the
-// text ended as it does now. No second model is needed.
+// Drafts for speculative decoding out of what is there already: what followed the last time that
+// the text ended as it does now. No second model is needed.
 #ifndef ENGINE_SERVE_PROMPT_LOOKUP_HPP
 #define ENGINE_SERVE_PROMPT_LOOKUP_HPP
 
