@@ -5484,9 +5484,10 @@ RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
  * @param element_size sizeof(rkv_plan_row)
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
  * positions, in some group none any more for what they attend to, pages that the cache owns, a
- * region that is cut, a tree mask with a later position, ...; or what is more than was given to rkv_plan_reserve();
- * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE, also while children are still to copy a
- * row's state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+ * region that is cut, a tree mask with a later position, ...; or what is more than was given to
+ * rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE, also while children are
+ * still to copy a row's state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan
+ * is as before.
  * @par Cost
  * O(positions + pages of the rows in all groups); shared lock
  * @par Thread safety
@@ -5781,8 +5782,9 @@ enum rkv_status rkv_runner_prepare_plan(struct rkv_runner *runner,
  *
  * The query at position p of a row sees the positions 0 to p, or the last `window` of them, those
  * of the group's sinks, in a CHUNK group none before the chunk that p is in; and all of the region
- * that p is in; of the new positions of a row with tree masks those that its mask names. What lies in unused positions of a page, or where a row has no page, is never read
- * into a result, NaN included.
+ * that p is in; of the new positions of a row with tree masks those that its mask names. What lies
+ * in unused positions of a page, or where a row has no page, is never read into a result, NaN
+ * included.
  *
  * CUDA: on a stream that is being captured the call goes into a graph that serves every step that
  * was reserved. q, k, v, out and lse have room for the reserved position_count then; a step with

@@ -250,9 +250,10 @@ pub unsafe extern "C" fn rkv_plan_destroy(plan: *mut rkv_plan) {
 /// @param element_size sizeof(rkv_plan_row)
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
 /// positions, in some group none any more for what they attend to, pages that the cache owns, a
-/// region that is cut, a tree mask with a later position, ...; or what is more than was given to rkv_plan_reserve();
-/// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE, also while children are still to copy a
-/// row's state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+/// region that is cut, a tree mask with a later position, ...; or what is more than was given to
+/// rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE, also while children are
+/// still to copy a row's state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan
+/// is as before.
 /// @par Cost
 /// O(positions + pages of the rows in all groups); shared lock
 /// @par Thread safety

@@ -275,7 +275,8 @@ void takes_regions() {
     plan.set({rkv::plan_row(sequence, 0, 8, {}, tree)});
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
                  plan.set({rkv::plan_row(sequence, 0, 8, regions, tree)}));
-    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, rkv::plan_row(sequence, 0, 7, {}, tree));
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
+                 plan.set({rkv::plan_row(sequence, 0, 7, {}, tree)}));
     plan.set({rkv::plan_row(sequence, 0, 8, regions)});
     const Floats q = project(0, prompt, 0, 8);
     Floats k = project(1, prompt, 0, 8), v = project(2, prompt, 0, 8), out(q.size());

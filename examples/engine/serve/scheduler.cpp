@@ -188,7 +188,8 @@ void Scheduler::take_row(Request& request, Branch& branch, std::size_t& budget) 
 }
 
 /// Tells a sequence that generates what may come next. A state can't be taken back to where a draft
-/// goes wrong; beams are not drawn; and a stop string might end the text inside of what is retained.
+/// goes wrong; beams are not drawn; and a stop string might end the text inside of what is
+/// retained.
 void Scheduler::add_draft(StepRow& row) {
     const RequestSpec& spec = row.request->spec;
     const std::size_t generated = row.request->generated(*row.branch);
