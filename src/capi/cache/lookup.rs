@@ -2,7 +2,7 @@
 use crate::capi::cache::{rkv_cache, rkv_lock_id, rkv_node_id};
 use crate::capi::ffi::{
     AbiElement, AbiStruct, Fail, Many, WantedElements, check_fit, check_flags, check_out,
-    check_zero, out, out_slice, put, rkv_status, with, write_struct,
+    check_zero, out, put, rkv_status, with, write_struct,
 };
 use crate::capi::token::{lookup_ahead, read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::Error;
@@ -10,6 +10,7 @@ use crate::index::{Namespace, Node};
 use crate::store::{State, Turn};
 use crate::token::TokenList;
 use std::mem::MaybeUninit;
+use std::slice;
 
 /// Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
 /// rkv_cache_match_result.lock.
@@ -105,9 +106,9 @@ pub(crate) unsafe fn match_tokens(
     }
     let depths = found.depths();
     let (matched, locked) = state.take_match(found, lock)?;
-    if wanted {
-        // SAFETY: the caller's contract.
-        let into = unsafe { out_slice(pages, page_capacity, matched.pages, "pages")? };
+    if wanted && matched.pages > 0 {
+        // SAFETY: the caller's contract; they are no more than there is room for.
+        let into = unsafe { slice::from_raw_parts_mut(pages.cast(), matched.pages) };
         write_path(state, matched.node, into)?;
     }
     let (source, partial) =

@@ -3,6 +3,7 @@ use super::super::{Namespace, Node, Partial, Walk};
 use super::RadixIndex;
 use super::fetch::{Paths, fetch_one};
 use super::node::Segment;
+use super::siblings::Siblings;
 use crate::grace::prefetch;
 use crate::tree::{Hint, TreeNode, common_start};
 use foldhash::fast::FixedState;
@@ -79,69 +80,80 @@ impl RadixIndex {
     /// The child that begins with the first whole page of keys, and how many keys its segment
     /// shares with them.
     pub(super) fn child(&self, parent: u32, keys: &[u32]) -> Option<(u32, usize)> {
+        let (child, _, common) = self.child_of(parent, &self.tree.nodes[parent], keys)?;
+        Some((child, common))
+    }
+
+    /// The same where the parent is at hand, with the child.
+    #[inline(always)]
+    fn child_of<'a>(
+        &'a self,
+        number: u32,
+        parent: &TreeNode<Segment>,
+        keys: &[u32],
+    ) -> Option<(u32, &'a TreeNode<Segment>, usize)> {
         let first_page = keys.get(..self.page_size)?;
-        let children = &self.tree.nodes[parent].children;
-        let candidate = match children.only() {
-            Some(only) => only,
-            None if children.is_empty() => return None,
-            None => {
-                let hash = self.child_hash(parent, first_page);
-                self.table.find(hash, |at| self.tree.nodes[at].parent == parent)?
-            }
-        };
-        let common = common_start(self.tree.nodes[candidate].label.keys(self.page_size), keys);
-        if common >= self.page_size {
-            return Some((candidate, common));
+        let nodes = &self.tree.nodes;
+        let common = |node: &TreeNode<Segment>| common_start(node.label.keys(self.page_size), keys);
+        if let Some(only) = parent.children.only() {
+            let child = &nodes[only];
+            // A miss is most often one from the first key on.
+            let begins = child.label.keys(self.page_size).first() == keys.first();
+            let shared = if begins { common(child) } else { 0 };
+            return (shared >= self.page_size).then_some((only, child, shared));
         }
-        if children.len() == 1 {
+        if parent.children.is_empty() {
             return None;
+        }
+        let hash = self.child_hash(number, first_page);
+        let candidate = self.table.find(hash, |at| nodes[at].parent == number)?;
+        let child = &nodes[candidate];
+        let shared = common(child);
+        if shared >= self.page_size {
+            return Some((candidate, child, shared));
         }
         // Two children whose hashes are equal: compare their pages.
         let begins = |at: u32| {
-            let node = &self.tree.nodes[at];
-            node.parent == parent && node.label.first_page_keys(self.page_size) == first_page
+            let node = &nodes[at];
+            node.parent == number && node.label.first_page_keys(self.page_size) == first_page
         };
-        let child = self.table.find(self.child_hash(parent, first_page), begins)?;
-        Some((child, common_start(self.tree.nodes[child].label.keys(self.page_size), keys)))
+        let candidate = self.table.find(hash, begins)?;
+        Some((candidate, &nodes[candidate], common(&nodes[candidate])))
     }
 
     pub(super) fn walk_down(&self, from: u32, keys: &[u32]) -> Walk {
         fetch_one(self, self.page_size, from, keys);
-        let mut node = from;
+        let (mut number, mut node) = (from, &self.tree.nodes[from]);
         let mut rest = keys;
         let mut media = false;
-        while let Some((child, common)) = self.child(node, rest) {
-            node = child;
-            let at = &self.tree.nodes[child];
+        while let Some((child, at, common)) = self.child_of(number, node, rest) {
+            (number, node) = (child, at);
             media |= at.media;
             let whole = common / self.page_size;
             if whole < at.label.len() {
-                let partial = (common % self.page_size > 0).then(|| Partial {
+                let positions = common % self.page_size;
+                let partial = (positions > 0).then(|| Partial {
                     node: Node(child),
                     page: at.label.pages()[whole],
-                    positions: common % self.page_size,
+                    positions,
                 });
-                return Walk {
-                    node: Node(child),
-                    pages: at.start as usize + whole,
-                    partial,
-                    media,
-                };
+                let pages = at.start as usize + whole;
+                return Walk { node: Node(child), pages, partial, media };
             }
             rest = &rest[common..];
         }
-        let partial = self.longest_start(node, rest);
+        let partial = self.longest_start(&node.children, rest);
         if let Some(partial) = &partial {
             media |= self.tree.nodes[partial.node.0].media;
         }
-        Walk { node: Node(node), pages: self.tree.nodes[node].end(), partial, media }
+        Walk { node: Node(number), pages: node.end(), partial, media }
     }
 
-    /// The child that shares the longest start with keys of which no child has a whole page.
-    fn longest_start(&self, parent: u32, keys: &[u32]) -> Option<Partial> {
+    /// The one of these children that shares the longest start with keys of which none has a whole
+    /// page.
+    fn longest_start(&self, siblings: &Siblings, keys: &[u32]) -> Option<Partial> {
         let first = *keys.first()?;
         let keys = &keys[..keys.len().min(self.page_size)];
-        let siblings = &self.tree.nodes[parent].children;
         if siblings.is_empty() {
             return None;
         }
