@@ -130,6 +130,7 @@ impl Engine {
                 start,
                 count,
                 regions: &[],
+                tree_masks: &[],
             });
             for (at, &id) in request.ids.iter().enumerate().skip(start).take(count) {
                 embed(&mut x, id, at);

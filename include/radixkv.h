@@ -79,6 +79,8 @@
 /** @endcond */
 
 
+
+
 /**
  * Major version of the release that this header came with.
  */
@@ -288,6 +290,11 @@
  * On CUDA a captured call launches fewer kernels then.
  */
 #define RKV_PLAN_SEPARATE 2
+
+/**
+ * Flag of rkv_plan_capacity: rows may have tree masks.
+ */
+#define RKV_PLAN_TREES 4
 
 /**
  * Flag of rkv_plan_view_group(): only pages that new positions are in or attend to.
@@ -2004,6 +2011,14 @@ typedef struct rkv_plan_row {
      * to; a slot has pages of group 0 alone.
      */
     uint64_t count;
+    /**
+     * `count` masks of a draft's tree, one for each new position: bit j says that it sees the
+     * row's new position j. It sees itself in any case, and no position behind it, whose bits are
+     * zero; at most 64 new positions, no regions. Positions before `start` it sees as ever, and a
+     * window or chunk is measured as if those that it sees came one behind another. NULL: each
+     * sees all new ones before it.
+     */
+    const uint64_t *tree_masks;
 } rkv_plan_row;
 
 /**
@@ -2015,7 +2030,7 @@ typedef struct rkv_plan_capacity {
      */
     uint32_t struct_size;
     /**
-     * RKV_PLAN_REGIONS, RKV_PLAN_SEPARATE.
+     * RKV_PLAN_REGIONS, RKV_PLAN_SEPARATE, RKV_PLAN_TREES.
      */
     uint32_t flags;
     /**
@@ -5683,9 +5698,10 @@ RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
  * @param element_size sizeof(rkv_plan_row)
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
  * positions, in some group none any more for what they attend to, pages that the cache owns, a
- * region that is cut, ...; or what is more than was given to rkv_plan_reserve();
- * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE, also while children are still to copy a
- * row's state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+ * region that is cut, a tree mask with a later position, ...; or what is more than was given to
+ * rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE, also while children are
+ * still to copy a row's state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan
+ * is as before.
  * @par Cost
  * O(positions + pages of the rows in all groups); shared lock
  * @par Thread safety
@@ -5700,7 +5716,7 @@ enum rkv_status rkv_plan_set(struct rkv_plan *plan,
 
 /**
  * Makes room for every step up to a size, and refuses larger ones from then on. Setting such a
- * step takes no more memory, unless rows have regions.
+ * step takes no more memory, unless rows have regions or tree masks.
  *
  * For CUDA graphs, together with rkv_runner_reserve_plan(). Once a call was captured nothing can
  * be reserved any more.
@@ -5980,8 +5996,9 @@ enum rkv_status rkv_runner_prepare_plan(struct rkv_runner *runner,
  *
  * The query at position p of a row sees the positions 0 to p, or the last `window` of them, those
  * of the group's sinks, in a CHUNK group none before the chunk that p is in; and all of the region
- * that p is in. What lies in unused positions of a page, or where a row has no page, is never read
- * into a result, NaN included.
+ * that p is in; of the new positions of a row with tree masks those that its mask names. What lies
+ * in unused positions of a page, or where a row has no page, is never read into a result, NaN
+ * included.
  *
  * CUDA: on a stream that is being captured the call goes into a graph that serves every step that
  * was reserved. q, k, v, out and lse have room for the reserved position_count then; a step with

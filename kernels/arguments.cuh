@@ -12,6 +12,13 @@ struct Query {
     int32_t region_end;
 };
 
+// What a new position of a draft sees of its row's new ones, which begin at `begin`.
+struct TreeMask {
+    int32_t begin;
+    int32_t count; // of ones in `seen`; 0: it sees all that came before it
+    uint64_t seen; // a bit for each of them, the lowest for the first
+};
+
 // Work of one block for each KV head: packed query rows (query, head of the group) against keys.
 struct Item {
     int32_t order_begin;   // of its queries, in AppendArguments::order
@@ -61,6 +68,7 @@ struct AttentionArguments {
     const Query *queries;
     const int32_t *order; // numbers of queries
     const int32_t *pages;
+    const TreeMask *tree_masks; // by query; null: there are none
     float *partial_out; // [partial][query head][element]
     float *partial_lse; // [partial][query head]
     int64_t q_position_stride;
@@ -90,7 +98,7 @@ struct HopperArguments {
     AttentionArguments attention;
     int32_t box_positions;   // of a box: a power of two, 8 to 64; 0: there are no maps
     uint32_t position_first; // 1: in the maps positions come before heads
-    uint32_t reserved[10];
+    uint32_t reserved[8];
 };
 
 struct MergeArguments {

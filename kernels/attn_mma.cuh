@@ -8,8 +8,8 @@
 namespace rkv {
 
 template <class S>
-struct AttendBlock : PackedRows<S::kPlain> {
-    using Rows = PackedRows<S::kPlain>;
+struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
+    using Rows = PackedRows<S::kPlain, !S::kPlain>;
     using Rows::any, Rows::args, Rows::head, Rows::head_at, Rows::head_of, Rows::item, Rows::lane,
         Rows::query_at, Rows::query_of;
 
@@ -279,7 +279,7 @@ struct AttendBlock : PackedRows<S::kPlain> {
             float s[S::kWarpKeys / 8][4];
             multiply_keys(s, stage);
             Rows::cap_and_mask(s, tile * S::kTileKeys + key_warp * S::kWarpKeys,
-                               Rows::warp_all);
+                               row_warp * 16, Rows::warp_all);
             float rescale[2];
             RKV_UNROLL
             for (int half = 0; half < 2; half++) {

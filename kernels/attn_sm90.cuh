@@ -1,6 +1,8 @@
 // Attention for Hopper: the items, rows and results of attn_mma, by wgmma. Four warps load (see
 // load_sm90.cuh), the others compute.
 //
+// It has no registers left for tree masks: steps with those go to attn_mma.
+//
 // The logits of a tile are computed while the weights of the one before it are multiplied with its
 // values; weights go from registers into the product, values are read across.
 #pragma once
@@ -11,7 +13,7 @@ namespace rkv {
 
 template <class S>
 struct Computer {
-    PackedRows<false> &rows;
+    PackedRows<false, false> &rows;
     const AttentionArguments &args;
     const Tiles<S> tiles;
     const int group, row_warp;
@@ -23,7 +25,7 @@ struct Computer {
     float o[S::kHeadDim / 8][4];
     RowState state[2];
 
-    RKV_DEVICE Computer(const HopperArguments &arguments, PackedRows<false> &packed,
+    RKV_DEVICE Computer(const HopperArguments &arguments, PackedRows<false, false> &packed,
                         int group_index, int warp_index, uint32_t shared_at)
         : rows(packed), args(arguments.attention), tiles(packed.any, arguments.box_positions),
           group(group_index), row_warp(warp_index), shared(shared_at) {}
@@ -177,7 +179,7 @@ struct Computer {
     RKV_DEVICE void weigh_tile(int tile, float scale, float (&rescale)[2]) {
         // Two numbers that need no registers between tiles.
         const Range all = load_range(shared + S::kWholeAt + row_warp * 8);
-        rows.cap_and_mask(s, tiles.first_key(tile), all);
+        rows.cap_and_mask(s, tiles.first_key(tile), row_warp * 16, all);
         RKV_UNROLL
         for (int half = 0; half < 2; half++) {
             rescale[half] = weigh<kColumns>(state[half], s, half, scale);
@@ -246,7 +248,7 @@ RKV_DEVICE void attend_hopper(const HopperArguments &arguments) {
     if (!take_item(args, item)) {
         return;
     }
-    PackedRows<false> rows(args, item);
+    PackedRows<false, false> rows(args, item);
     if (warp >= 4) {
         rows.find((warp - 4) * 16);
         rows.tell(shared + S::kRangesAt, warp - 4);

@@ -36,6 +36,7 @@ enum class Fault : int {
     kBytesTooFew,
     // Of every kernel that reads how much of a step there is.
     kCountIgnored,
+    kTreeIgnored,
     kCount,
 };
 

@@ -39,8 +39,8 @@ struct Loader {
     static constexpr int kBoxMost = 64; // positions: BOX_MAX in src/gpu/hopper.rs
     static constexpr int kBoxesLeast = S::kTileKeys / kBoxMost * S::kPanels;
 
-    RKV_DEVICE Loader(const HopperArguments &all, const PackedRows<false> &rows, int warp_index,
-                      uint32_t shared_at)
+    RKV_DEVICE Loader(const HopperArguments &all, const PackedRows<false, false> &rows,
+                      int warp_index, uint32_t shared_at)
         : arguments(all), args(all.attention), page_begin(rows.item.page_begin), head(rows.head),
           any(rows.any), tiles(rows.any, all.box_positions), warp(warp_index), lane(rows.lane),
           shared(shared_at) {}

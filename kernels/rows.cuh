@@ -1,6 +1,6 @@
 // Packed query rows: row r of an item is head r % group of its query r / group, so that all query
 // heads of a KV head share its keys. A query sees one range of keys, for its region contains it
-// just as its window does.
+// just as its window does; of a draft's new positions, the last of the range, what its mask names.
 #pragma once
 #include "softmax.cuh"
 
@@ -21,8 +21,9 @@ RKV_DEVICE Range load_range(uint32_t at) {
     return {load_shared_i32(at), load_shared_i32(at + 4)};
 }
 
-// The two rows that a thread has of the sixteen of its warp, and the keys that they see.
-template <bool kPlain>
+// The two rows that a thread has of the sixteen of its warp, and the keys that they see. kPlain:
+// causal and nothing else; kTrees: some may have tree masks.
+template <bool kPlain, bool kTrees>
 struct PackedRows {
     const AttentionArguments &args;
     const Item item;
@@ -45,15 +46,34 @@ struct PackedRows {
         return head * args.group + (item.row_begin + row) % args.group;
     }
 
-    // Keys that the query at hand sees, of those that the item has.
-    RKV_DEVICE Range keys_of(const Query &query) const {
+    // What a query sees of its row's new positions, if it has a mask: of these the last `window`.
+    RKV_DEVICE TreeMask tree_of(int query) const {
+        TreeMask tree{0, 0, 0};
+        if (!kTrees || args.tree_masks == nullptr || fault(Fault::kTreeIgnored)) {
+            return tree;
+        }
+        const Vector16 words =
+            load_global(reinterpret_cast<const Vector16 *>(args.tree_masks + query));
+        tree = {static_cast<int>(words.x[0]), static_cast<int>(words.x[1]),
+                words.x[2] | static_cast<uint64_t>(words.x[3]) << 32};
+        while (args.window > 0 && tree.count > args.window) {
+            tree.seen &= tree.seen - 1;
+            tree.count--;
+        }
+        return tree;
+    }
+
+    // Keys from the first to the last one that the query at hand sees, of those of the item.
+    RKV_DEVICE Range keys_of(const Query &query, const TreeMask &tree) const {
         Range range{0, query.position + 1};
         if (fault(Fault::kMaskOffByOne)) {
             range.end += 1;
         }
         if (!kPlain) {
             if (args.window > 0) {
-                range.begin = larger(0, range.end - args.window);
+                // With a mask as if what it sees came one behind another.
+                const int end = tree.count > 0 ? tree.begin + tree.count : range.end;
+                range.begin = larger(0, end - args.window);
                 if (fault(Fault::kWindowOffByOne)) {
                     range.begin = larger(0, range.begin - 1);
                 }
@@ -85,9 +105,13 @@ struct PackedRows {
         for (int half = 0; half < 2; half++) {
             sees[half] = {0, 0};
             if (query_of[half] >= 0) {
-                sees[half] = keys_of(read_query(args.queries + query_of[half]));
+                const TreeMask tree = tree_of(query_of[half]);
+                sees[half] = keys_of(read_query(args.queries + query_of[half]), tree);
                 warp_all.begin = larger(warp_all.begin, sees[half].begin);
                 warp_all.end = smaller(warp_all.end, sees[half].end);
+                if (tree.count > 0) {
+                    warp_all.end = smaller(warp_all.end, tree.begin);
+                }
                 if (sees[half].begin < sees[half].end) {
                     any.begin = smaller(any.begin, sees[half].begin);
                     any.end = larger(any.end, sees[half].end);
@@ -121,10 +145,42 @@ struct PackedRows {
         }
     }
 
-    // Logits of the keys from `first_key` on; `all` is what every row of the warp sees. Tiles that
-    // they see whole are not masked.
+    // Hides what queries with masks don't see of the keys from `first_key` on.
     template <int kColumns>
-    RKV_DEVICE void cap_and_mask(float (&s)[kColumns][4], int first_key, const Range &all) const {
+    RKV_DEVICE void mask_trees(float (&s)[kColumns][4], int first_key, int first_row) const {
+        RKV_UNROLL
+        for (int half = 0; half < 2; half++) {
+            const int row = first_row + (lane >> 2) + half * 8;
+            if (row >= item.row_count) {
+                continue;
+            }
+            const TreeMask tree = tree_of(query_at(row));
+            if (tree.count == 0) {
+                continue;
+            }
+            const uint32_t low = static_cast<uint32_t>(tree.seen);
+            const uint32_t high = static_cast<uint32_t>(tree.seen >> 32);
+            int at = first_key + (lane & 3) * 2 - tree.begin;
+            RKV_UNROLL
+            for (int n = 0; n < kColumns; n++) {
+                RKV_UNROLL
+                for (int e = 0; e < 2; e++) {
+                    const uint32_t word = at + e < 32 ? low : high;
+                    const bool is_new = static_cast<uint32_t>(at + e) < 64u;
+                    float &logit = s[n][2 * half + e];
+                    logit = is_new && (word >> ((at + e) & 31) & 1) == 0 ? -kInfinity : logit;
+                }
+                // One after another: all at once would take too many registers.
+                at = anew(at + 8);
+            }
+        }
+    }
+
+    // Logits of the keys from `first_key` on, of the warp's rows from `first_row` on; `all` is what
+    // every one of them sees. Tiles that they see whole are not masked.
+    template <int kColumns>
+    RKV_DEVICE void cap_and_mask(float (&s)[kColumns][4], int first_key, int first_row,
+                                 const Range &all) const {
         if (!kPlain && args.soft_cap_in != 0.0f) {
             RKV_UNROLL
             for (int n = 0; n < kColumns; n++) {
@@ -147,6 +203,10 @@ struct PackedRows {
                 const bool seen = key < sees[e >> 1].end && key >= begin;
                 s[n][e] = seen ? s[n][e] : -kInfinity;
             }
+        }
+        if (kTrees && args.tree_masks != nullptr) {
+            // The rows are found again, rather than kept in registers meanwhile.
+            mask_trees(s, first_key, anew(first_row));
         }
     }
 };

@@ -156,7 +156,9 @@ layouts! {
         v_head_dim 84
     }
     rkv_runner_stats 24 { struct_size 0, thread_count 4, kv_bytes 8, page_bytes 16 }
-    rkv_plan_row 40 { sequence 0, slot 8, region_count 12, regions 16, start 24, count 32 }
+    rkv_plan_row 48 {
+        sequence 0, slot 8, region_count 12, regions 16, start 24, count 32, tree_masks 40
+    }
     rkv_plan_capacity 40 {
         struct_size 0, flags 4, row_count 8, position_count 16, row_position_count 24,
         page_count 32

@@ -13,12 +13,13 @@ mod attention {
     pub mod numbers;
     pub mod setup;
     pub mod states;
+    pub mod trees;
     pub mod world;
 }
 
 use attention::setup::{Setup, best_isa};
 use attention::world::{Chunk, World};
-use attention::{cuts, edges, fp8, groups, matrix, states};
+use attention::{cuts, edges, fp8, groups, matrix, states, trees};
 use radixkv::cpu::Isa;
 
 // K20 K21 K22: all formats, head sizes, groupings, layouts and masks.
@@ -66,6 +67,39 @@ fn k20_every_cut_equals_a_full_prefill() {
 #[test]
 fn k21_regions_and_cuts() {
     cuts::regions_and_cuts();
+}
+
+// K21
+#[test]
+fn k21_drafts_see_what_their_tree_masks_show() {
+    for isa in Isa::available() {
+        trees::random_trees(isa, 60);
+    }
+    trees::every_format();
+}
+
+// K21
+#[test]
+fn k21_a_tree_without_branches_is_a_causal_row() {
+    trees::a_chain_is_causal();
+}
+
+// K21
+#[test]
+fn k21_nan_stays_on_its_branch() {
+    trees::nan_stays_on_its_branch();
+}
+
+// K21
+#[test]
+fn k21_tree_masks_that_are_none_are_refused() {
+    trees::refused_masks();
+}
+
+// K21, for Miri.
+#[test]
+fn small_trees() {
+    trees::a_small_tree();
 }
 
 #[test]

@@ -26,4 +26,5 @@ mod cuda {
     mod runner;
     mod shared_plan;
     mod steps;
+    mod trees;
 }

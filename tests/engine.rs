@@ -280,6 +280,11 @@ fn b12_chat() {
 }
 
 #[test]
+fn b11_speculation() {
+    run("speculation", &[]);
+}
+
+#[test]
 fn c11_two_stage() {
     run("two_stage", &[]);
 }

@@ -191,6 +191,7 @@ fn capacity_of(batch: &Batch, machine: &Machine<'_>) -> Capacity {
         row_positions: batch.rows().iter().map(|row| row.count).max().unwrap(),
         pages: batch.pages().len(),
         regions: !batch.regions().is_empty(),
+        trees: false,
         cascade: machine.cascade,
     }
 }
@@ -258,6 +259,7 @@ fn bounds_grow_with_the_capacity() {
             row_positions: 1 + random.usize(..positions),
             pages: size(&mut random),
             regions: false,
+            trees: false,
             cascade: random.bool(),
         };
         let more = Capacity {
@@ -287,6 +289,7 @@ fn bounds_of_decoding_are_not_absurd() {
         row_positions: 1,
         pages: 256 * 2048,
         regions: false,
+        trees: false,
         cascade: false,
     };
     let bounds = Bounds::of(&decode, 16, &machine(8, 4)).unwrap();

@@ -85,7 +85,7 @@ impl Model {
 
     fn set(&self, id: SequenceId, position: usize) {
         let row = ComputedRow::Sequence(id);
-        let row = PlanRow { row, start: position, count: 1, regions: &[] };
+        let row = PlanRow { row, start: position, count: 1, regions: &[], tree_masks: &[] };
         self.plan.set(&[row]).expect("it can be computed");
     }
 

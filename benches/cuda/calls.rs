@@ -131,6 +131,7 @@ impl<'a> Calls<'a> {
             row_positions: self.shape.queries,
             pages: GRAPH_ROWS * per_row,
             regions: false,
+            trees: false,
             cascade: cascade && self.shape.shared > 0,
         };
         self.backend.reserve(&capacity, &mut plan).unwrap();

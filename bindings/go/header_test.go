@@ -131,6 +131,7 @@ var goValues = map[string]int64{
 	"RKV_RUNNER_LATENT":            int64(radixkv.RunnerLatent),
 	"RKV_PLAN_REGIONS":             int64(radixkv.PlanRegions),
 	"RKV_PLAN_SEPARATE":            int64(radixkv.PlanSeparate),
+	"RKV_PLAN_TREES":               int64(radixkv.PlanTrees),
 	"RKV_PLAN_COMPACT":             int64(radixkv.PlanCompact),
 	"RKV_PREPARE_KEEP_COPIES_OPEN": int64(radixkv.PrepareKeepCopiesOpen),
 

@@ -47,6 +47,7 @@ static inline rkvgo_plan_view_made rkvgo_plan_view(const rkv_plan *plan) {
 import "C"
 
 import (
+	"fmt"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -67,6 +68,10 @@ type PlanRow struct {
 	// Count is how many new positions, at least 1. The row has pages for them, none of which the
 	// cache owns.
 	Count int
+	// TreeMasks are Count masks of a draft's tree, or none: bit j of a new position's says that it
+	// sees the row's new position j. It sees itself in any case, and no position behind it, whose
+	// bits are zero; at most 64 new positions, no regions.
+	TreeMasks []uint64
 }
 
 // PlanFlags say what steps of a plan may need.
@@ -78,6 +83,8 @@ const (
 	// PlanSeparate: rows that begin with the same pages do not attend to those together. On CUDA a
 	// captured call launches fewer kernels then.
 	PlanSeparate PlanFlags = C.RKV_PLAN_SEPARATE
+	// PlanTrees: rows may have tree masks.
+	PlanTrees PlanFlags = C.RKV_PLAN_TREES
 )
 
 // PlanCapacity is the largest step that a plan is to take.
@@ -140,8 +147,8 @@ type Plan struct {
 	mu        sync.RWMutex // Set and Close hold the write side
 	raw       *C.rkv_plan  // nil after Close
 	positions int          // new positions of all rows that are set
-	// What Set hands over: a row leads to its regions, so both must be C memory.
-	rows, regions buffer
+	// What Set hands over: a row leads to its regions and masks, so all must be C memory.
+	rows, regions, trees buffer
 }
 
 // buffer is C memory that grows.
@@ -191,6 +198,7 @@ func (p *Plan) Close() error {
 		p.raw = nil
 		C.free(p.rows.start)
 		C.free(p.regions.start)
+		C.free(p.trees.start)
 		runtime.SetFinalizer(p, nil)
 	}
 	return nil
@@ -226,6 +234,12 @@ func (p *Plan) Set(rows []PlanRow) error {
 	if p.raw == nil {
 		return ErrClosed
 	}
+	for i := range rows {
+		if masks := len(rows[i].TreeMasks); masks != 0 && masks != rows[i].Count {
+			return invalid(fmt.Sprintf(
+				"rows[%d].TreeMasks: %d for %d new positions", i, masks, rows[i].Count))
+		}
+	}
 	given := p.fill(rows)
 	err := asError(C.rkvgo_plan_set(p.raw, given, C.size_t(len(rows))))
 	if err != nil {
@@ -238,19 +252,21 @@ func (p *Plan) Set(rows []PlanRow) error {
 	return nil
 }
 
-// fill writes rows and regions to C memory.
+// fill writes rows, regions and tree masks to C memory.
 func (p *Plan) fill(rows []PlanRow) *C.rkv_plan_row {
 	if len(rows) == 0 {
 		return nil
 	}
-	count := 0
+	count, masks := 0, 0
 	for i := range rows {
 		count += len(rows[i].Regions)
+		masks += len(rows[i].TreeMasks)
 	}
 	given := (*C.rkv_plan_row)(p.rows.atLeast(uintptr(len(rows)) * C.sizeof_rkv_plan_row))
 	into := unsafe.Slice(given, len(rows))
 	regions := unsafe.Slice(
 		(*Region)(p.regions.atLeast(uintptr(count)*C.sizeof_rkv_region)), count)
+	trees := unsafe.Slice((*uint64)(p.trees.atLeast(uintptr(masks)*8)), masks)
 	for i := range rows {
 		row := &rows[i]
 		into[i] = C.rkv_plan_row{
@@ -263,6 +279,10 @@ func (p *Plan) fill(rows []PlanRow) *C.rkv_plan_row {
 		if len(row.Regions) > 0 {
 			into[i].regions = (*C.rkv_region)(unsafe.Pointer(unsafe.SliceData(regions)))
 			regions = regions[copy(regions, row.Regions):]
+		}
+		if len(row.TreeMasks) > 0 {
+			into[i].tree_masks = (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(trees)))
+			trees = trees[copy(trees, row.TreeMasks):]
 		}
 	}
 	return given

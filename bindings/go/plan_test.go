@@ -53,6 +53,8 @@ func TestPlanArrays(t *testing.T) {
 		"count":    {Sequence: sequence.ID()},
 		"rows[0]":  {Sequence: sequence.ID(), Start: -1, Count: 2},
 		"slot":     {Slot: 3, Count: 1},
+		"has bit":  {Sequence: sequence.ID(), Count: 2, TreeMasks: []uint64{2, 0}},
+		"for 2":    {Sequence: sequence.ID(), Count: 2, TreeMasks: []uint64{0}},
 		"sequence": {Slot: state.Slot, Count: 1},
 	} {
 		err := b.plan.Set([]radixkv.PlanRow{row})
@@ -63,6 +65,9 @@ func TestPlanArrays(t *testing.T) {
 		}
 		look(both)
 	}
+	must(t, b.plan.Set([]radixkv.PlanRow{
+		{Sequence: sequence.ID(), Count: 3, TreeMasks: []uint64{0, 1, 1}},
+	}))
 	must(t, b.plan.Set(nil))
 	look(empty)
 	must(t, sequence.Release())

@@ -133,6 +133,15 @@ int serve(int count, char** arguments) {
     std::fflush(stdout);
     server.shutdown();
     listener.join();
+    if (engine_options.speculate > 0) {
+        const engine::Metrics& metrics = engine.core().metrics();
+        const std::uint64_t drafted = metrics.drafted_tokens, accepted = metrics.accepted_tokens;
+        const double most = drafted > 0 ? static_cast<double>(drafted) : 1.0;
+        std::printf("drafts: %llu tokens, %llu accepted (%.1f %%)\n",
+                    static_cast<unsigned long long>(drafted),
+                    static_cast<unsigned long long>(accepted),
+                    100.0 * static_cast<double>(accepted) / most);
+    }
     return 0;
 }
 

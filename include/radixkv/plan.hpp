@@ -21,7 +21,10 @@ namespace detail {
 
 /// What is left to fill in is whose row it is.
 inline rkv_plan_row plan_row(std::uint64_t start, std::uint64_t count,
-                             span<const rkv_region> regions) {
+                             span<const rkv_region> regions,
+                             span<const std::uint64_t> tree_masks) {
+    if (tree_masks.size() != 0 && tree_masks.size() != count)
+        throw Error(RKV_STATUS_INVALID_ARGUMENT, "tree_masks: one for each new position");
     if (regions.size() > std::numeric_limits<std::uint32_t>::max())
         throw Error(RKV_STATUS_INVALID_ARGUMENT, "regions: more than 2^32");
     rkv_plan_row row{};
@@ -29,17 +32,19 @@ inline rkv_plan_row plan_row(std::uint64_t start, std::uint64_t count,
     row.regions = regions.size() != 0 ? regions.data() : nullptr;
     row.start = start;
     row.count = count;
+    row.tree_masks = tree_masks.size() != 0 ? tree_masks.data() : nullptr;
     return row;
 }
 
 }  // namespace detail
 
-/// New positions of a sequence, for Plan::set(), until which `regions` must live.
+/// New positions of a sequence, for Plan::set(), until which `regions` and `tree_masks` must live.
 [[nodiscard]] inline rkv_plan_row plan_row(const Sequence& sequence, std::uint64_t start,
                                            std::uint64_t count,
-                                           span<const rkv_region> regions = {}) {
+                                           span<const rkv_region> regions = {},
+                                           span<const std::uint64_t> tree_masks = {}) {
     if (!sequence) throw Error(RKV_STATUS_INVALID_ARGUMENT, "sequence is empty");
-    rkv_plan_row row = detail::plan_row(start, count, regions);
+    rkv_plan_row row = detail::plan_row(start, count, regions, tree_masks);
     row.sequence = sequence.get();
     return row;
 }
@@ -47,8 +52,9 @@ inline rkv_plan_row plan_row(std::uint64_t start, std::uint64_t count,
 /// The same of a row of the page table that is no sequence's.
 [[nodiscard]] inline rkv_plan_row plan_row_of_slot(std::uint32_t slot, std::uint64_t start,
                                                    std::uint64_t count,
-                                                   span<const rkv_region> regions = {}) {
-    rkv_plan_row row = detail::plan_row(start, count, regions);
+                                                   span<const rkv_region> regions = {},
+                                           span<const std::uint64_t> tree_masks = {}) {
+    rkv_plan_row row = detail::plan_row(start, count, regions, tree_masks);
     row.slot = slot;
     return row;
 }

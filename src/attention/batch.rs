@@ -1,6 +1,6 @@
-//! A batch: for each row, its new positions, its pages and its regions, in arrays that are reused
+//! A batch: for each row, its new positions, its pages and what they see, in arrays that are reused
 //! from step to step.
-use super::mask::{Mask, Region, View};
+use super::mask::{Mask, Region, TREE_POSITIONS_MAX, View};
 use crate::error::Error;
 use crate::error::{Message, text};
 use crate::memory::{OutOfMemory, TryGrow};
@@ -20,6 +20,8 @@ pub struct Row {
     pub pages: Range<usize>,
     /// Its regions in [`Batch::regions`].
     pub regions: Range<usize>,
+    /// The tree masks of its new positions in [`Batch::trees`]; empty: they have none.
+    pub tree: Range<usize>,
 }
 
 impl Row {
@@ -35,6 +37,7 @@ pub struct Batch {
     rows: Vec<Row>,
     pages: BatchArrays,
     regions: Vec<Region>,
+    trees: Vec<u64>,
     slot_mapping: Vec<i64>,
     query_indptr: Vec<i32>,
 }
@@ -48,6 +51,7 @@ impl Batch {
             rows: Vec::new(),
             pages: BatchArrays::new(page_size)?,
             regions: Vec::new(),
+            trees: Vec::new(),
             slot_mapping: Vec::new(),
             query_indptr,
         })
@@ -58,11 +62,13 @@ impl Batch {
         self.rows.clear();
         self.pages.clear();
         self.regions.clear();
+        self.trees.clear();
         self.slot_mapping.clear();
         self.query_indptr.truncate(1);
     }
 
-    /// Makes room for so many rows, new positions and pages in all, but for no regions.
+    /// Makes room for so many rows, new positions and pages in all, but for no regions
+    /// and trees.
     pub fn reserve(
         &mut self,
         rows: usize,
@@ -85,6 +91,18 @@ impl Batch {
         count: usize,
         pages: &[u32],
         regions: &[Region],
+    ) -> Result<(), Error> {
+        self.push_masked_row(start, count, pages, (regions, &[]))
+    }
+
+    /// The same with tree masks: for each new position, which of the row's new ones it sees, the
+    /// lowest bit for the first. None: all before it.
+    pub fn push_masked_row(
+        &mut self,
+        start: usize,
+        count: usize,
+        pages: &[u32],
+        (regions, tree): (&[Region], &[u64]),
     ) -> Result<(), Error> {
         let at = self.rows.len();
         let fail = |text: Message| Err(Error::argument(text!("rows[{at}].{text}")));
@@ -109,22 +127,28 @@ impl Batch {
             }
             before = region.end;
         }
+        if let Err(wrong) = check_tree(count, regions, tree) {
+            return fail(wrong);
+        }
         let first_query = self.slot_mapping.len();
         let query_end = i32::try_from(first_query + count).ok();
         let Some(query_end) = query_end.filter(|_| self.pages.may_have(page_count)) else {
             return fail("count: the batch has 2^31 pages or new positions".into());
         };
-        self.reserve_row(count, page_count, regions.len())?;
+        self.reserve_row(count, page_count, regions.len(), tree.len())?;
         let page_start = self.pages().len();
         self.pages.push(key_count, pages);
         let region_start = self.regions.len();
         self.regions.extend_from_slice(regions);
+        let tree_start = self.trees.len();
+        self.trees.extend(tree.iter().enumerate().map(|(at, seen)| seen | 1 << at));
         self.rows.push(Row {
             start,
             count,
             first_query,
             pages: page_start..self.pages().len(),
             regions: region_start..self.regions.len(),
+            tree: tree_start..self.trees.len(),
         });
         self.slot_mapping.extend((start..key_count).map(|position| {
             let (page, offset) = (pages[position / page_size], position % page_size);
@@ -140,9 +164,11 @@ impl Batch {
         count: usize,
         pages: usize,
         regions: usize,
+        tree: usize,
     ) -> Result<(), OutOfMemory> {
         self.pages.reserve(1, pages)?;
         self.regions.try_reserve(regions)?;
+        self.trees.try_reserve(tree)?;
         self.rows.try_reserve(1)?;
         self.slot_mapping.try_reserve(count)?;
         self.query_indptr.try_reserve(1)?;
@@ -184,10 +210,19 @@ impl Batch {
         &self.regions
     }
 
+    /// Tree masks of all rows that have some, one row after another.
+    pub fn trees(&self) -> &[u64] {
+        &self.trees
+    }
+
     /// The mask of a row.
     pub fn mask_of(&self, row: &Row, view: View) -> Mask<'_> {
-        let regions = &self.regions[row.regions.clone()];
-        Mask { key_count: row.key_count(), view, regions }
+        Mask {
+            key_count: row.key_count(),
+            view,
+            regions: &self.regions[row.regions.clone()],
+            tree: &self.trees[row.tree.clone()],
+        }
     }
 
     /// For each new position its place in KV memory: page * page_size + offset in the page.
@@ -209,4 +244,28 @@ impl Batch {
     pub fn last_page_len(&self) -> &[i32] {
         self.pages.last_page_len()
     }
+}
+
+/// Refuses tree masks that are none.
+fn check_tree(count: usize, regions: &[Region], tree: &[u64]) -> Result<(), Message> {
+    if tree.is_empty() {
+        return Ok(());
+    }
+    if !regions.is_empty() {
+        return Err("tree_masks: a row with them has no regions".into());
+    }
+    if tree.len() != count || count > TREE_POSITIONS_MAX {
+        return Err(text!(
+            "tree_masks: a row with them has at most {TREE_POSITIONS_MAX} new positions, and one \
+             for each of its {count}"
+        ));
+    }
+    for (at, &seen) in tree.iter().enumerate() {
+        let after = seen.checked_shr(at as u32 + 1).unwrap_or(0);
+        if after != 0 {
+            let bit = at as u32 + 1 + after.trailing_zeros();
+            return Err(text!("tree_masks[{at}] has bit {bit}, of a position behind its own"));
+        }
+    }
+    Ok(())
 }

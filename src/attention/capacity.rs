@@ -22,6 +22,8 @@ pub struct Capacity {
     pub pages: usize,
     /// Whether rows may have regions.
     pub regions: bool,
+    /// Whether rows may have tree masks.
+    pub trees: bool,
     /// Whether rows that begin with the same pages may attend to those together.
     pub cascade: bool,
 }
@@ -67,6 +69,9 @@ impl Capacity {
         }
         if !self.regions && !batch.regions().is_empty() {
             return Err(Error::argument("rows: regions were not reserved"));
+        }
+        if !self.trees && !batch.trees().is_empty() {
+            return Err(Error::argument("rows: tree_masks were not reserved"));
         }
         Ok(())
     }

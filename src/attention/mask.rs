@@ -10,6 +10,9 @@ pub struct Region {
     pub end: usize,
 }
 
+/// New positions that a row with tree masks has at most: a bit for each.
+pub const TREE_POSITIONS_MAX: usize = u64::BITS as usize;
+
 /// How far back a query sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct View {
@@ -40,7 +43,12 @@ pub struct Seen {
     pub keys: Range<usize>,
 }
 
-/// The mask of one row: (same region) OR (causal AND (in view OR a sink)).
+/// The mask of one row: (same region) OR (causal AND (in view OR a sink)); of a draft's new
+/// positions in place of the causal ones those that its tree masks show.
+///
+/// A position of such a draft sees a path: the context, and behind it those new positions that its
+/// mask names, itself the last of them. Its view is that of the last position of a row which has
+/// only these.
 #[derive(Debug, Clone, Copy)]
 pub struct Mask<'a> {
     /// Keys that exist: a region may reach further.
@@ -49,6 +57,9 @@ pub struct Mask<'a> {
     pub view: View,
     /// Ascending and disjoint.
     pub regions: &'a [Region],
+    /// Of the last keys, each of which is a new position: which of them it sees, itself included;
+    /// the lowest bit is the first one's. Empty: causal.
+    pub tree: &'a [u64],
 }
 
 impl Mask<'_> {
@@ -67,6 +78,11 @@ impl Mask<'_> {
     /// The same without sinks.
     pub fn keys(&self, position: usize) -> Range<usize> {
         debug_assert!(position < self.key_count);
+        if !self.tree.is_empty() {
+            // The first new position sees farthest back, and those after it see nothing that it
+            // does not, of the context; what they see less is in `shown`.
+            return self.view.first(self.context())..position + 1;
+        }
         let mut start = self.view.first(position);
         let mut end = position + 1;
         let after = self.regions.partition_point(|region| region.start <= position);
@@ -78,4 +94,46 @@ impl Mask<'_> {
         }
         start..end
     }
+
+    /// Keys before the tree's positions.
+    fn context(&self) -> usize {
+        self.key_count - self.tree.len()
+    }
+
+    /// Which of the 64 keys from `first` on a position of the tree sees, the lowest bit for the
+    /// first of them.
+    pub fn shown(&self, position: usize, first: usize) -> u64 {
+        let context = self.context();
+        let path = self.tree[position - context];
+        let end = context + path.count_ones() as usize; // of its path, as if that were a row
+        let begin = self.view.first(end - 1);
+        let sinks = self.view.sinks as usize;
+        let of_context =
+            bits(begin.min(context)..context, first) | bits(0..sinks.min(context), first);
+        let in_view = last_ones(path, end - begin.max(context));
+        let of_sinks = path & !last_ones(path, end - sinks.clamp(context, end));
+        let of_tree = in_view | of_sinks;
+        of_context
+            | match first.checked_sub(context) {
+                Some(after) => of_tree.checked_shr(after as u32).unwrap_or(0),
+                None => of_tree.checked_shl((context - first).min(64) as u32).unwrap_or(0),
+            }
+    }
+}
+
+/// The bits of positions, of the 64 from `first` on.
+fn bits(positions: Range<usize>, first: usize) -> u64 {
+    let below = |end: usize| match end.saturating_sub(first) {
+        count @ ..64 => (1u64 << count) - 1,
+        _ => u64::MAX,
+    };
+    below(positions.end) & !below(positions.start)
+}
+
+/// The highest `count` of the ones of a number.
+fn last_ones(mut ones: u64, count: usize) -> u64 {
+    while ones.count_ones() as usize > count {
+        ones &= ones - 1;
+    }
+    ones
 }

@@ -23,6 +23,9 @@ pub struct Problem<'a> {
     pub v: &'a [f64],
     /// In any order.
     pub regions: &'a [Region],
+    /// For each of the queries, all of which are new positions, which of them it sees: the lowest
+    /// bit for the first. Empty: those before it.
+    pub tree: &'a [u64],
 }
 
 /// What attention gives.
@@ -37,13 +40,34 @@ pub struct State {
 impl Problem<'_> {
     /// Whether the query at position `query` sees the key at position `key`.
     fn sees(&self, query: usize, key: usize) -> bool {
-        let View { window, chunk, sinks } = self.params.view;
-        let in_window = window.is_none_or(|window| query < key + window as usize);
-        let in_chunk = chunk.is_none_or(|chunk| query / chunk as usize == key / chunk as usize);
-        let in_view = in_window && in_chunk || key < sinks as usize;
+        if !self.tree.is_empty() {
+            return self.sees_on_path(query, key);
+        }
+        let in_view = self.is_in_view(query, key);
         let inside = |region: &Region, at: usize| region.start <= at && at < region.end;
         key <= query && in_view
             || self.regions.iter().any(|region| inside(region, query) && inside(region, key))
+    }
+
+    /// As `sees`, in a tree: what a query sees is put one behind another, and the view is that of
+    /// the last of those.
+    fn sees_on_path(&self, query: usize, key: usize) -> bool {
+        let is_named = |at: usize| {
+            at < self.start || at == query || {
+                let mask = self.tree[query - self.start];
+                at < query && mask >> (at - self.start) & 1 == 1
+            }
+        };
+        let place = |at: usize| (0..at).filter(|&before| is_named(before)).count();
+        key <= query && is_named(key) && self.is_in_view(place(query), place(key))
+    }
+
+    /// Whether a window, a chunk or sinks show a key, causality aside.
+    fn is_in_view(&self, query: usize, key: usize) -> bool {
+        let View { window, chunk, sinks } = self.params.view;
+        let in_window = window.is_none_or(|window| query < key + window as usize);
+        let in_chunk = chunk.is_none_or(|chunk| query / chunk as usize == key / chunk as usize);
+        in_window && in_chunk || key < sinks as usize
     }
 
     fn logit(&self, q: &[f64], k: &[f64]) -> f64 {

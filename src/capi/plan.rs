@@ -1,5 +1,5 @@
 //! Plans: the rows of one step as arrays.
-use crate::attention::{Capacity, Region};
+use crate::attention::{Capacity, Region, TREE_POSITIONS_MAX};
 use crate::capi::ffi::{
     AbiElement, AbiStruct, GivenElements, Handle, Object, Opaque, at_most, check_fit, check_flags,
     count_of, destroy, out, read_struct, rkv_status, slice, with, write_struct,
@@ -59,8 +59,14 @@ pub struct rkv_plan_row {
     /// every other group so does the sequence's row there, and the pages that new positions attend
     /// to; a slot has pages of group 0 alone.
     pub count: u64,
+    /// `count` masks of a draft's tree, one for each new position: bit j says that it sees the
+    /// row's new position j. It sees itself in any case, and no position behind it, whose bits are
+    /// zero; at most 64 new positions, no regions. Positions before `start` it sees as ever, and a
+    /// window or chunk is measured as if those that it sees came one behind another. NULL: each
+    /// sees all new ones before it.
+    pub tree_masks: *const u64,
 }
-// SAFETY: integers and a pointer, no padding.
+// SAFETY: integers and pointers, no padding.
 unsafe impl AbiElement for rkv_plan_row {
     const V1: usize = 40;
 }
@@ -71,13 +77,16 @@ pub const RKV_PLAN_REGIONS: u32 = 1;
 /// On CUDA a captured call launches fewer kernels then.
 pub const RKV_PLAN_SEPARATE: u32 = 2;
 
+/// Flag of rkv_plan_capacity: rows may have tree masks.
+pub const RKV_PLAN_TREES: u32 = 4;
+
 /// The largest step that a plan is to take.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_plan_capacity {
     /// sizeof(rkv_plan_capacity).
     pub struct_size: u32,
-    /// RKV_PLAN_REGIONS, RKV_PLAN_SEPARATE.
+    /// RKV_PLAN_REGIONS, RKV_PLAN_SEPARATE, RKV_PLAN_TREES.
     pub flags: u32,
     /// Rows.
     pub row_count: u64,
@@ -241,9 +250,10 @@ pub unsafe extern "C" fn rkv_plan_destroy(plan: *mut rkv_plan) {
 /// @param element_size sizeof(rkv_plan_row)
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
 /// positions, in some group none any more for what they attend to, pages that the cache owns, a
-/// region that is cut, ...; or what is more than was given to rkv_plan_reserve();
-/// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE, also while children are still to copy a
-/// row's state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+/// region that is cut, a tree mask with a later position, ...; or what is more than was given to
+/// rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE, also while children are
+/// still to copy a row's state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan
+/// is as before.
 /// @par Cost
 /// O(positions + pages of the rows in all groups); shared lock
 /// @par Thread safety
@@ -278,10 +288,26 @@ pub unsafe extern "C" fn rkv_plan_set(
                     start: count_of(raw.start, "rows: start")?,
                     count: count_of(raw.count, "rows: count")?,
                     regions,
+                    tree_masks: tree_masks(&raw)?,
                 })
             }))?)
         })
     }
+}
+
+/// # Safety
+/// The row's masks are readable, if it has some.
+unsafe fn tree_masks<'a>(row: &rkv_plan_row) -> Result<&'a [u64], Error> {
+    if row.tree_masks.is_null() {
+        return Ok(&[]);
+    }
+    if !row.tree_masks.is_aligned() {
+        return Err(Error::argument("rows: tree_masks is not aligned"));
+    }
+    // Of too many none is read.
+    let count = at_most(row.count).min(TREE_POSITIONS_MAX + 1);
+    // SAFETY: not NULL, aligned, and the caller promises that many.
+    Ok(unsafe { std::slice::from_raw_parts(row.tree_masks, count) })
 }
 
 fn region_of(raw: &rkv_region) -> Result<Region, Error> {
@@ -290,7 +316,7 @@ fn region_of(raw: &rkv_region) -> Result<Region, Error> {
 }
 
 /// Makes room for every step up to a size, and refuses larger ones from then on. Setting such a
-/// step takes no more memory, unless rows have regions.
+/// step takes no more memory, unless rows have regions or tree masks.
 ///
 /// For CUDA graphs, together with rkv_runner_reserve_plan(). Once a call was captured nothing can
 /// be reserved any more.
@@ -314,7 +340,8 @@ pub unsafe extern "C" fn rkv_plan_reserve(
 }
 
 fn capacity_of(raw: &rkv_plan_capacity) -> Result<Capacity, Error> {
-    check_flags(raw.flags, RKV_PLAN_REGIONS | RKV_PLAN_SEPARATE, "capacity.flags")?;
+    let known = RKV_PLAN_REGIONS | RKV_PLAN_SEPARATE | RKV_PLAN_TREES;
+    check_flags(raw.flags, known, "capacity.flags")?;
     let row_positions = match raw.row_position_count {
         0 => raw.position_count,
         given => given,
@@ -325,6 +352,7 @@ fn capacity_of(raw: &rkv_plan_capacity) -> Result<Capacity, Error> {
         row_positions: at_most(row_positions),
         pages: at_most(raw.page_count),
         regions: raw.flags & RKV_PLAN_REGIONS != 0,
+        trees: raw.flags & RKV_PLAN_TREES != 0,
         cascade: raw.flags & RKV_PLAN_SEPARATE == 0,
     })
 }

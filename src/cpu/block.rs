@@ -86,7 +86,7 @@ impl Job<'_> {
         state: State,
         scratch: &mut Scratch,
     ) {
-        let Scratch { q, kv, scores, seen, spans, places, v_places, .. } = scratch;
+        let Scratch { q, kv, scores, seen, spans, shown, places, v_places, .. } = scratch;
         let (head_dim, v_head_dim) = (self.head_dim(), self.v_head_dim());
         // The rows that see some of it are neighbours, for their first and last keys ascend.
         let rows = seen.partition_point(|seen| seen.end <= block)
@@ -99,6 +99,7 @@ impl Job<'_> {
             start: seen.start.saturating_sub(block),
             end: (seen.end - block).min(BLOCK),
         }));
+        self.find_shown(block, rows.start, spans, shown);
         let keys = spans[0].start..spans[spans.len() - 1].end;
         let after = seen[seen.len() - 1].end.saturating_sub(block + BLOCK).min(BLOCK);
         let (call, all) = (self.call, self.tile.rows.len());
@@ -134,6 +135,7 @@ impl Job<'_> {
                 v_head_dim,
                 logit: self.logit::<E>(),
                 spans,
+                shown,
                 queries: Queries {
                     head_dim,
                     q: q.wrapping_add((index * all + rows.start) * head_dim),
@@ -161,6 +163,21 @@ impl Job<'_> {
         }
     }
 
+    /// Finds out what of their spans the rows from `first` on see, where tree masks hide something.
+    fn find_shown(&self, block: usize, first: usize, spans: &[Span], shown: &mut Vec<u64>) {
+        shown.clear();
+        let mask = self.call.batch.mask_of(self.row(), self.call.params.view);
+        if mask.tree.is_empty() {
+            return;
+        }
+        let position = |at: usize| self.row().start + self.query(first + at);
+        shown.extend((0..spans.len()).map(|at| mask.shown(position(at), block)));
+        let sees_all = |(span, shown): (&Span, &u64)| span.bits() & !shown == 0;
+        if spans.iter().zip(&*shown).all(sees_all) {
+            shown.clear();
+        }
+    }
+
     /// How scores become logits.
     fn logit<E: Element>(&self) -> Logit {
         let params = &self.call.params;
@@ -178,6 +195,8 @@ struct Step<'a> {
     v_head_dim: usize,
     logit: Logit,
     spans: &'a [Span],
+    /// Empty: each row sees all of its span.
+    shown: &'a [u64],
     queries: Queries,
     state: State,
 }
@@ -194,7 +213,8 @@ impl Step<'_> {
             for (row, &span) in self.spans.iter().enumerate() {
                 let state = self.state.part(row..row + 1, self.v_head_dim);
                 let scores = self.queries.scores.add(row * BLOCK);
-                simd.run(Weights::new(self.logit, span, scores, state, self.v_head_dim));
+                let seen = (span, self.shown.get(row).copied().unwrap_or(u64::MAX));
+                simd.run(Weights::new(self.logit, seen, scores, state, self.v_head_dim));
             }
         }
     }
@@ -206,8 +226,22 @@ impl Step<'_> {
     unsafe fn add<S: Simd, K: KeyRows>(&self, simd: S, values: K, ahead: Ahead<'_>) {
         let sums =
             Sums { head_dim: self.v_head_dim, weights: self.queries.scores, out: self.state.out };
-        // SAFETY: the caller's contract.
-        unsafe { add_results(simd, sums, self.spans, values, ahead) };
+        if self.shown.is_empty() {
+            // SAFETY: the caller's contract.
+            return unsafe { add_results(simd, sums, self.spans, values, ahead) };
+        }
+        // Row by row, so that what one does not see may be NaN.
+        for (row, (span, &shown)) in self.spans.iter().zip(self.shown).enumerate() {
+            let sums = Sums {
+                weights: sums.weights.wrapping_add(row * BLOCK),
+                out: sums.out.wrapping_add(row * self.v_head_dim),
+                ..sums
+            };
+            for run in span.runs(shown) {
+                // SAFETY: the caller's contract.
+                unsafe { add_results(simd, sums, &[run], values, ahead.nothing()) };
+            }
+        }
     }
 }
 

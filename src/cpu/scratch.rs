@@ -57,6 +57,8 @@ pub(super) struct Scratch {
     pub sinks: Vec<Span>,
     /// Keys of a block that each row sees, from the block's first on.
     pub spans: Vec<Span>,
+    /// Which keys of a block each row sees, where some of its span are hidden from some row.
+    pub shown: Vec<u64>,
     /// Where the keys of a block lie.
     pub places: Places,
     /// Where its values do, unless that is as far from the first.
@@ -83,6 +85,8 @@ impl Scratch {
             spans.clear();
             spans.try_reserve(rows)?;
         }
+        self.shown.clear();
+        self.shown.try_reserve(rows)?;
         self.tree.reserve(schedule.state_rows(), v_head_dim)
     }
 }

@@ -31,7 +31,7 @@ impl<'a> Job<'a> {
     }
 
     /// The query of one of a head's rows, among those of the batch's row.
-    fn query(&self, row: usize) -> usize {
+    pub(super) fn query(&self, row: usize) -> usize {
         (self.tile.rows.start + row) / self.call.geometry.group()
     }
 

@@ -37,6 +37,12 @@ plain! {
         region_begin: i32,
         region_end: i32,
     }
+    /// What a new position of a draft sees of its row's new ones.
+    struct TreeMask {
+        begin: i32,
+        count: i32,
+        seen: u64,
+    }
     /// Work of a block.
     struct Item {
         order_begin: i32,
@@ -80,6 +86,7 @@ plain! {
         queries: Address,
         order: Address,
         pages: Address,
+        tree_masks: Address,
         partial_out: Address,
         partial_lse: Address,
         q_position_stride: i64,
@@ -185,13 +192,13 @@ pub(super) struct HopperArguments {
     pub attention: AttentionArguments,
     pub box_positions: i32,
     pub position_first: u32,
-    pub reserved: [u32; 10],
+    pub reserved: [u32; 8],
 }
 // SAFETY: repr(C), and the constant below sees to it that there is no padding.
 unsafe impl Plain for HopperArguments {}
 const _: () = assert!(
     size_of::<HopperArguments>()
-        == 2 * size_of::<TensorMap>() + size_of::<AttentionArguments>() + 12 * size_of::<u32>()
+        == 2 * size_of::<TensorMap>() + size_of::<AttentionArguments>() + 10 * size_of::<u32>()
 );
 
 /// States that one launch merges.
@@ -227,6 +234,7 @@ impl Divisor {
 pub(super) fn sizes() -> Vec<(&'static str, usize)> {
     vec![
         ("Query", size_of::<Query>()),
+        ("TreeMask", size_of::<TreeMask>()),
         ("Item", size_of::<Item>()),
         ("StepCounts", size_of::<StepCounts>()),
         ("AttentionArguments", size_of::<AttentionArguments>()),

@@ -2,7 +2,7 @@
 //!
 //! Each has room for some number of entries. Where a plan was reserved that is the most that any
 //! step can need: then they lie at the same addresses in every step, as captured graphs want it.
-use super::arguments::{self, Address, Query, StepCounts, TILES_MAX};
+use super::arguments::{self, Address, Query, StepCounts, TILES_MAX, TreeMask};
 use super::memory::Blob;
 use crate::attention::{Bounds, Capacity, Work};
 
@@ -10,6 +10,8 @@ use crate::attention::{Bounds, Capacity, Work};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Extents {
     pub queries: usize,
+    /// As many as queries, or none.
+    pub trees: usize,
     pub order: usize,
     /// Of each shape.
     pub items: Vec<usize>,
@@ -19,8 +21,9 @@ pub(super) struct Extents {
 
 impl Extents {
     /// Of a step.
-    pub(super) fn of_work(&mut self, queries: usize, work: &Work) {
+    pub(super) fn of_work(&mut self, queries: usize, trees: usize, work: &Work) {
         self.queries = queries;
+        self.trees = trees;
         self.order = work.order.len();
         self.items.clear();
         self.items.extend(work.of_tile.iter().map(|items| items.len()));
@@ -32,6 +35,7 @@ impl Extents {
     pub(super) fn of_bounds(capacity: &Capacity, bounds: &Bounds) -> Self {
         Self {
             queries: capacity.positions,
+            trees: if capacity.trees { capacity.positions } else { 0 },
             order: bounds.order,
             items: bounds.items.clone(),
             merged: bounds.merged,
@@ -52,6 +56,7 @@ impl Extents {
         let items = self.items.iter().zip(&step.items).all(|(room, count)| count <= room);
         items
             && step.queries <= self.queries
+            && step.trees <= self.trees
             && step.order <= self.order
             && step.merged <= self.merged
             && step.partials <= self.partials
@@ -62,6 +67,8 @@ impl Extents {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Places {
     queries: usize,
+    /// None where no step has trees.
+    trees: Option<usize>,
     order: usize,
     merged: usize,
     merge_indptr: usize,
@@ -75,6 +82,7 @@ pub(super) struct Places {
 pub(super) struct Arrays<'a> {
     pub step: &'a Extents,
     pub queries: &'a [Query],
+    pub trees: &'a [TreeMask],
     pub items: &'a [arguments::Item],
     pub work: &'a Work,
 }
@@ -87,6 +95,8 @@ pub(super) struct Sent {
     pub queries: Address,
     pub order: Address,
     pub pages: Address,
+    /// 0: there are none.
+    pub trees: Address,
     pub merged: Address,
     pub merge_indptr: Address,
     pub partials: Address,
@@ -114,6 +124,7 @@ impl Places {
         };
         let mut places = Self {
             queries: place(room.queries, size_of::<Query>()),
+            trees: (room.trees > 0).then(|| place(room.trees, size_of::<TreeMask>())),
             order: place(room.order, size_of::<u32>()),
             merged: place(room.merged, size_of::<u32>()),
             merge_indptr: place(room.merged + 1, size_of::<u32>()),
@@ -135,11 +146,14 @@ impl Places {
     /// Puts the arrays of a step where they belong. There is room for them: what else lies on the
     /// device would be overwritten.
     pub(super) fn fill(&self, blob: &mut Blob, room: &Extents, arrays: &Arrays<'_>) {
-        let Arrays { step, queries, items, work } = *arrays;
+        let Arrays { step, queries, trees, items, work } = *arrays;
         assert!(room.holds(step), "{step:?} is beyond what was reserved, {room:?}");
         blob.clear();
         blob.put(0, &[step.counts()]);
         blob.put(self.queries, queries);
+        if let Some(place) = self.trees {
+            blob.put(place, trees);
+        }
         blob.put(self.order, &work.order);
         blob.put(self.merged, &work.merged);
         blob.put(self.merge_indptr, &work.merge_indptr);
@@ -159,6 +173,7 @@ impl Places {
             queries: at(self.queries),
             order: at(self.order),
             pages,
+            trees: self.trees.map_or(0, at),
             merged: at(self.merged),
             merge_indptr: at(self.merge_indptr),
             partials: at(self.partials),

@@ -136,7 +136,7 @@ impl CudaBackend {
             return Err(Error::unsupported(TOO_LARGE));
         }
         let _entered = self.context.enter()?;
-        plan.reserve(capacity, page_size, &self.machine(), head_dim)
+        plan.reserve(capacity, page_size, &self.machine(capacity.trees), head_dim)
     }
 
     fn check_size(&self, batch: &Batch) -> Result<(), Error> {
@@ -184,7 +184,7 @@ impl CudaBackend {
             number: step.number,
             batch: step.batch,
             slots: step.slots,
-            machine: self.machine(),
+            machine: self.machine(plan.may_have_trees(step.batch)),
             head_dim: self.geometry.head_dim,
             update_mirror: self.kernels.get("rkv_update_mirror"),
         };
@@ -320,6 +320,7 @@ impl CudaBackend {
             queries: sent.queries,
             order: sent.order,
             pages: sent.pages,
+            tree_masks: sent.trees,
             partial_out: sent.partial_out,
             partial_lse: sent.partial_lse,
             q_position_stride: call.q.position_stride as i64,
@@ -337,9 +338,8 @@ impl CudaBackend {
             reserved: 0,
         };
         // The kernel for plain masks is another program, which may round otherwise.
-        let regions = plan.may_have_regions();
-        let plain =
-            soft_cap.is_none() && view.window.is_none() && !regions && !self.batch_invariant;
+        let masks = plan.may_have_masks();
+        let plain = soft_cap.is_none() && view.window.is_none() && !masks && !self.batch_invariant;
         for (tile, (shape, &items)) in self.shapes.iter().zip(items).enumerate() {
             if items == 0 {
                 continue;
@@ -360,7 +360,7 @@ impl CudaBackend {
                 attention: arguments,
                 box_positions: maps.box_positions,
                 position_first: maps.position_first.into(),
-                reserved: [0; 10],
+                reserved: [0; 8],
             };
             // SAFETY: the caller's contract; the maps are of the layer's memory.
             unsafe { kernel.launch(grid, shape.threads(), shared, &all, stream)? };

@@ -207,9 +207,11 @@ impl CudaBackend {
         PlanOnDevice::new(&self.context)
     }
 
-    fn machine(&self) -> Machine<'_> {
+    /// What a step is divided for; attn_sm90, the last shape, takes no tree masks.
+    fn machine(&self, trees: bool) -> Machine<'_> {
+        let count = self.tiles.len() - usize::from(trees && self.uses_sm90());
         Machine {
-            tiles: &self.tiles,
+            tiles: &self.tiles[..count],
             multiprocessors: self.multiprocessors,
             kv_heads: self.geometry.kv_heads,
             group: self.geometry.group(),

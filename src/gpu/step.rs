@@ -1,5 +1,5 @@
 //! A plan on the device: the arrays of its step, sent once, in the order of the stream.
-use super::arguments::{self, MirrorArguments, Query};
+use super::arguments::{self, MirrorArguments, Query, TreeMask};
 use super::arrays::{Arrays, Extents, Places, Sent};
 use super::driver::Context;
 use super::kernels::Kernel;
@@ -28,6 +28,8 @@ pub struct PlanOnDevice {
     step: Extents,
     places: Places,
     queries: Vec<Query>,
+    /// For each query, if the step or the capacity has trees.
+    trees: Vec<TreeMask>,
     items: Vec<arguments::Item>,
     has_regions: bool,
     reserved: Option<Reserved>,
@@ -74,6 +76,7 @@ impl PlanOnDevice {
             step: Extents::default(),
             places: Places::default(),
             queries: Vec::new(),
+            trees: Vec::new(),
             items: Vec::new(),
             has_regions: false,
             reserved: None,
@@ -203,13 +206,14 @@ impl PlanOnDevice {
             self.rows.reserve(&self.context, entries * size_of::<u32>())?;
         }
         self.fill(batch, slots);
-        self.step.of_work(self.queries.len(), &self.work);
+        self.step.of_work(self.queries.len(), self.trees.len(), &self.work);
         let room = self.reserved.as_ref().map_or(&self.step, |reserved| &reserved.room);
         self.places = Places::of(room);
         let lanes = room.partials * machine.kv_heads * machine.group;
         let arrays = Arrays {
             step: &self.step,
             queries: &self.queries,
+            trees: &self.trees,
             items: &self.items,
             work: &self.work,
         };
@@ -236,6 +240,7 @@ impl PlanOnDevice {
 
     /// The arrays in the form that kernels take.
     fn fill(&mut self, batch: &Batch, slots: &[u32]) {
+        self.fill_trees(batch);
         self.queries.clear();
         self.has_regions = !batch.regions().is_empty();
         for (row, &slot) in batch.rows().iter().zip(slots) {
@@ -270,16 +275,41 @@ impl PlanOnDevice {
         }));
     }
 
+    /// Whether a step has tree masks, or is sent as if it had some: of a reserved plan all are.
+    pub(super) fn may_have_trees(&self, batch: &Batch) -> bool {
+        let reserved = self.reserved.as_ref().is_some_and(|reserved| reserved.capacity.trees);
+        reserved || !batch.trees().is_empty()
+    }
+
+    /// Writes down what queries see by tree masks, wherever kernels look for them.
+    fn fill_trees(&mut self, batch: &Batch) {
+        self.trees.clear();
+        if !self.may_have_trees(batch) {
+            return;
+        }
+        for row in batch.rows() {
+            let of_row = self.trees.len();
+            self.trees.extend(batch.trees()[row.tree.clone()].iter().map(|&seen| TreeMask {
+                begin: row.start as i32,
+                count: seen.count_ones() as i32,
+                seen,
+            }));
+            self.trees.resize(of_row + row.count, TreeMask::default());
+        }
+    }
+
     /// Where the step's arrays lie.
     pub(super) fn sent(&self) -> Sent {
         let partial = [self.partial_out.address(), self.partial_lse.address()];
         self.places.sent(self.arrays.address(), self.rows.address(), partial)
     }
 
-    /// Whether some row may have regions: then the kernels for them are launched. Of a reserved
-    /// plan they always are, so that results are the same in a graph and outside of it.
-    pub(super) fn may_have_regions(&self) -> bool {
-        self.reserved.as_ref().map_or(self.has_regions, |reserved| reserved.capacity.regions)
+    /// Whether some row may have regions or a tree: then the kernels for them are launched. Of a
+    /// reserved plan they always are, so that results are the same in a graph and outside of it.
+    pub(super) fn may_have_masks(&self) -> bool {
+        let has_some = self.has_regions || !self.trees.is_empty();
+        let may = |reserved: &Reserved| reserved.capacity.regions || reserved.capacity.trees;
+        self.reserved.as_ref().map_or(has_some, may)
     }
 
     /// Bytes that it has on the device.

@@ -80,7 +80,7 @@ impl GroupStep {
             self.compact.push(pages.len(), pages);
             return Ok(());
         }
-        self.batch.push_row(row.start, row.count, pages, row.regions)?;
+        self.batch.push_masked_row(row.start, row.count, pages, (row.regions, row.tree_masks))?;
         if self.kind.slides() {
             self.push_compact(row, pages)?;
         }

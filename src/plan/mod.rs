@@ -45,6 +45,9 @@ pub struct PlanRow<'a> {
     pub count: usize,
     /// Positions of the row that attend to each other in both directions, ascending and disjoint.
     pub regions: &'a [Region],
+    /// For each new position which of the row's new ones it sees, itself in any case: the lowest
+    /// bit is the first one's. Empty: those before it.
+    pub tree_masks: &'a [u64],
 }
 
 /// What a step computes. Made once, set anew for each step: its memory is reused.

@@ -127,7 +127,7 @@ impl Step {
         self.first_slot = None;
     }
 
-    /// Makes room for every step within a capacity, but for the regions of its rows.
+    /// Makes room for every step within a capacity, but for the regions and tree masks of its rows.
     pub(super) fn reserve(&mut self, capacity: &Capacity) -> Result<(), OutOfMemory> {
         self.batch.reserve(capacity.rows, capacity.positions, capacity.pages)?;
         let more = capacity.rows.saturating_sub(self.rows.len());
@@ -143,8 +143,8 @@ impl Step {
 
     /// Adds a row that was found good.
     pub(super) fn push(&mut self, row: &PlanRow<'_>, pages: &RowPages<'_>) -> Result<(), Error> {
-        let PlanRow { row, start, count, regions } = *row;
-        self.batch.push_row(start, count, pages.pages, regions)?;
+        let PlanRow { row, start, count, regions, tree_masks } = *row;
+        self.batch.push_masked_row(start, count, pages.pages, (regions, tree_masks))?;
         self.slots.try_push(pages.slot)?;
         self.rows.try_push(Noted { row, start, count, version: pages.version })?;
         if let (Some(copy), ComputedRow::Sequence(id)) = (pages.copy, row) {

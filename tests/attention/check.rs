@@ -74,6 +74,7 @@ impl World {
             k: &k,
             v: &v,
             regions: &self.sequences[sequence].regions,
+            tree: &self.sequences[sequence].tree,
         };
         let value = v.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
         let scale = f64::from(self.setup.params.scale.abs());
@@ -94,11 +95,12 @@ impl World {
         for (index, sizes) in sizes.into_iter().enumerate() {
             let what = || {
                 let (position, head) = (positions.start + index / query_heads, index % query_heads);
-                let regions = &self.sequences[sequence].regions;
+                let (regions, tree) =
+                    (&self.sequences[sequence].regions, &self.sequences[sequence].tree);
                 let setup = &self.setup;
                 format!(
                     "sequence {sequence}, new {positions:?}, position {position}, head {head}, \
-                     regions {regions:?}, {setup:?}"
+                     regions {regions:?}, tree {tree:x?}, {setup:?}"
                 )
             };
             let range = index * head_dim..(index + 1) * head_dim;

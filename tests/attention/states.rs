@@ -156,6 +156,7 @@ fn merged_parts(setup: Setup) {
         k: &k,
         v: &v,
         regions: &[],
+        tree: &[],
     };
     let exact = exact.attend();
     // The parts, which are below 4, were rounded to the format before they were merged.

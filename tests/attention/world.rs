@@ -26,6 +26,8 @@ pub struct Sequence {
     pub positions: usize,
     pub pages: Vec<u32>,
     pub regions: Vec<Region>,
+    /// Tree masks of its next new positions, if they have some.
+    pub tree: Vec<u64>,
 }
 
 /// KV memory and the sequences in it.
@@ -207,8 +209,8 @@ impl World {
         let q = self.gather(chunks, Kind::Q);
         let mut batch = Batch::new(geometry.page_size).unwrap();
         for chunk in chunks {
-            let Sequence { positions, pages, regions } = &self.sequences[chunk.sequence];
-            batch.push_row(*positions, chunk.count, pages, regions).unwrap();
+            let Sequence { positions, pages, regions, tree } = &self.sequences[chunk.sequence];
+            batch.push_masked_row(*positions, chunk.count, pages, (regions, tree)).unwrap();
         }
         let shape = [batch.query_count(), geometry.query_heads, geometry.v_head_dim];
         let mut out = Padded::new(self.setup.dtype, shape, self.setup.padding);

@@ -165,7 +165,7 @@ static void m01_plans(void) {
     BAD(&r.f, rkv_plan_set(NULL, &good, 1, ROW), "plan");
     BAD(&r.f, rkv_plan_set(r.plan, NULL, 1, ROW), "rows");
     BAD(&r.f, rkv_plan_set(r.plan, &good, SIZE_MAX, ROW), "rows");
-    const size_t sizes[] = {0, 1, ROW - 8, ROW - 1, ROW + 1, 5000, SIZE_MAX};
+    const size_t sizes[] = {0, 1, ROW - 16, ROW - 1, ROW + 1, 5000, SIZE_MAX};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         BAD(&r.f, rkv_plan_set(r.plan, &good, 1, sizes[i]), "element_size");
         BAD(&r.f, rkv_plan_set(r.plan, NULL, 0, sizes[i]), "element_size");
@@ -252,7 +252,7 @@ static void m01_plan_capacity(void) {
     BAD(&r.f, rkv_plan_reserve(r.plan, NULL), "capacity");
     BAD_INPUT_SIZES(&r.f, rkv_plan_capacity, good, sized, rkv_plan_reserve(r.plan, sized),
                     "capacity");
-    bad.flags = 4;
+    bad.flags = 8;
     BAD(&r.f, rkv_plan_reserve(r.plan, &bad), "flags");
     bad = capacity_of(0, 8, 3);
     BAD(&r.f, rkv_plan_reserve(r.plan, &bad), "row_count");

@@ -1,5 +1,6 @@
 /* The runner: attention over cached and new positions is what full attention would be, however a
  * prompt reaches the pages. */
+#include "misuse.h"
 #include "radixkv_spatial.h"
 #include "runner_fixture.h"
 
@@ -164,6 +165,41 @@ static void k21_regions_or_causal(void) {
         release(&r.f, state.sequence);
         end_runner(&r);
     }
+}
+
+/* A draft that branches: each of its positions sees the context and its own path. */
+static void k21_tree_masks(void) {
+    runner_fixture r = new_runner(4, 64, 0);
+    count_up(prompt, 60, 1);
+    rkv_sequence_info state = prefill(&r, prompt, 21, 21);
+    for (uint32_t i = 21; i < 31; i++) {
+        append(&r.f, state.sequence, prompt[i]);
+    }
+    const uint64_t tree[10] = {0, 1, 1, 3, 5, 5, 0, 64, 192, 64};
+    chunk draft = chunk_of(state.sequence, prompt, 21, 10);
+    draft.row.tree_masks = tree;
+    step(&r, &draft, 1);
+    const rkv_region region = {22, 24};
+    uint64_t bad[10] = {0, 1, 1 << 2 | 1 << 5};
+    rkv_plan_row rows[3] = {draft.row, draft.row, draft.row};
+    rows[0].tree_masks = bad;
+    rows[1].tree_masks = (const uint64_t *)(const void *)((const char *)tree + 1);
+    rows[2].regions = &region;
+    rows[2].region_count = 1;
+    for (size_t i = 0; i < 3; i++) {
+        BAD(&r.f, rkv_plan_set(r.plan, &rows[i], 1, sizeof rows[i]), "tree_masks");
+    }
+    rkv_plan_capacity most;
+    memset(&most, 0, sizeof most);
+    most.struct_size = sizeof most;
+    most.row_count = 1;
+    most.position_count = 10;
+    most.page_count = 8;
+    BAD(&r.f, rkv_plan_reserve(r.plan, &most), "tree_masks");
+    most.flags = RKV_PLAN_TREES;
+    CHECK_OK(rkv_plan_reserve(r.plan, &most));
+    release(&r.f, state.sequence);
+    end_runner(&r);
 }
 
 static void k20_sliding_window(void) {
@@ -430,6 +466,7 @@ int main(void) {
     RUN(k16_duplicates_are_computed_twice_and_remapped);
     RUN(b08_a_step_copies_part_of_a_page);
     RUN(k21_regions_or_causal);
+    RUN(k21_tree_masks);
     RUN(k20_sliding_window);
     RUN(k20_merged_states);
     RUN(k20_keys_that_are_there);

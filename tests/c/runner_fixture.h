@@ -103,6 +103,8 @@ typedef struct visibility {
     uint32_t window;
     const rkv_region *regions;
     size_t region_count;
+    const uint64_t *tree; /* masks of the positions from `start` on, or NULL */
+    size_t start;
 } visibility;
 
 static inline bool sees(const visibility *v, size_t query, size_t key) {
@@ -112,6 +114,9 @@ static inline bool sees(const visibility *v, size_t query, size_t key) {
             key < region->end) {
             return true;
         }
+    }
+    if (v->tree != NULL && key >= v->start) {
+        return key == query || (v->tree[query - v->start] >> (key - v->start) & 1) != 0;
     }
     return key <= query && (v->window == 0 || query - key < v->window);
 }
@@ -244,7 +249,8 @@ static inline void check_tensors(const tensors *t, const chunk *chunks, size_t c
     size_t at = 0, wrong = 0;
     for (size_t i = 0; i < chunk_count; i++) {
         const rkv_plan_row *row = &chunks[i].row;
-        visibility v = {window, row->regions, row->region_count};
+        visibility v = {window, row->regions, row->region_count, row->tree_masks,
+                        (size_t)row->start};
         for (size_t j = 0; j < row->count; j++, at++) {
             for (size_t head = 0; head < QUERY_HEADS; head++) {
                 double out[HEAD_DIM], lse;

@@ -49,6 +49,7 @@ impl Compute {
             regions: regions.as_ptr(),
             start,
             count,
+            tree_masks: ptr::null(),
         };
         let mut arrays = sized::<rkv_plan_arrays>();
         // SAFETY: all pointers lead to live values; the arrays are the plan's.

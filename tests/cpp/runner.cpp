@@ -271,6 +271,12 @@ void takes_regions() {
     const rkv::Sequence sequence = cache.begin(prompt);
     const std::vector<rkv_region> regions{{2, 6}};
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, plan.set({rkv::plan_row(sequence, 0, 4, regions)}));
+    const std::vector<std::uint64_t> tree{0, 1, 1, 0, 8, 8, 0, 0};
+    plan.set({rkv::plan_row(sequence, 0, 8, {}, tree)});
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
+                 plan.set({rkv::plan_row(sequence, 0, 8, regions, tree)}));
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
+                 plan.set({rkv::plan_row(sequence, 0, 7, {}, tree)}));
     plan.set({rkv::plan_row(sequence, 0, 8, regions)});
     const Floats q = project(0, prompt, 0, 8);
     Floats k = project(1, prompt, 0, 8), v = project(2, prompt, 0, 8), out(q.size());

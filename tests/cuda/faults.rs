@@ -1,10 +1,11 @@
 //! Faults put into the kernels are found: a test that could not fail would show nothing.
 use super::emulator::{Conduct, has_faults};
+use super::trees::binary_tree;
 use super::world::{Setup, World};
 use radixkv::attention::Dtype;
 
 /// Names in the order of `Fault` in kernels/device.cuh, from 1 on.
-pub const FAULTS: [&str; 22] = [
+pub const FAULTS: [&str; 23] = [
     "no barrier before a tile is used",
     "no barrier after a tile was used",
     "no wait for a tile",
@@ -27,11 +28,14 @@ pub const FAULTS: [&str; 22] = [
     "pieces of a row are not exchanged",
     "too few bytes are expected",
     "blocks behind the end of a step stay",
+    "tree masks are not looked at",
 ];
 /// Those that attn_mma can have.
 const OF_MMA: usize = 13;
 /// What only a graph can show: elsewhere there are no such blocks.
 pub const OF_GRAPHS: usize = 22;
+/// Of attn_mma again.
+const OF_TREES: usize = 23;
 /// Those of attn_mma's that attn_sm90 cannot have: it has no such place.
 const NOT_OF_SM90: [usize; 4] = [1, 2, 4, 10];
 
@@ -49,8 +53,11 @@ fn steps(fault: usize) -> Result<(), String> {
     let mut world = World::new(setup, 2);
     world.fill(0, 1100);
     world.fill(1, 45);
+    world.sequences[1].tree = if fault == OF_TREES { binary_tree(35) } else { Vec::new() };
     world.driver.conduct(Conduct { fault: fault as i32, ..Conduct::default() });
-    world.try_step(&[(0, 1), (1, 1)])?;
+    if fault != OF_TREES {
+        world.try_step(&[(0, 1), (1, 1)])?;
+    }
     world.try_step(&[(0, 35), (1, 35)])?;
     Ok(())
 }
@@ -89,7 +96,7 @@ fn check_all_are_found(
 
 #[test]
 fn every_fault_is_found() {
-    check_all_are_found(1..=OF_MMA, steps);
+    check_all_are_found((1..=OF_MMA).chain([OF_TREES]), steps);
 }
 
 #[test]

@@ -19,6 +19,7 @@ const MOST: Capacity = Capacity {
     row_positions: 40,
     pages: 30,
     regions: false,
+    trees: false,
     cascade: true,
 };
 
@@ -206,7 +207,13 @@ fn a_step_beyond_the_capacity_is_refused() {
     };
     refused(&[(a[1], &tokens[..], 0)], "position_count 60 is above the 40");
     let image = [Region { start: 20, end: 25 }];
-    let row = PlanRow { row: ComputedRow::Sequence(a[1]), start: 20, count: 5, regions: &image };
+    let row = PlanRow {
+        row: ComputedRow::Sequence(a[1]),
+        start: 20,
+        count: 5,
+        regions: &image,
+        tree_masks: &[],
+    };
     let error = engine.plan.set(&[row]).unwrap_err();
     assert!(error.to_string().contains("regions"), "{error}");
     let more = Capacity { rows: 4, ..MOST };
@@ -325,7 +332,13 @@ fn b08_a_copy_belongs_to_whichever_step_is_sent_first() {
     let (id, start) = engine.begin(&tokens);
     assert_eq!(start, 21);
     let later = Plan::new(engine.shared.clone()).unwrap();
-    let row = PlanRow { row: ComputedRow::Sequence(id), start: 25, count: 6, regions: &[] };
+    let row = PlanRow {
+        row: ComputedRow::Sequence(id),
+        start: 25,
+        count: 6,
+        regions: &[],
+        tree_masks: &[],
+    };
     later.set(&[row]).unwrap();
     engine.step(&[(id, &tokens[..25], 21)]);
     assert!(engine.shared.read().sequence_info(id).unwrap().copy.is_none());

@@ -137,7 +137,7 @@ impl Engine {
     fn set(&self, rows: Rows<'_>) {
         let row = |&(id, ids, start): &(SequenceId, &[u32], usize)| {
             let count = ids.len() - start;
-            PlanRow { row: ComputedRow::Sequence(id), start, count, regions: &[] }
+            PlanRow { row: ComputedRow::Sequence(id), start, count, regions: &[], tree_masks: &[] }
         };
         self.plan.set(&rows.iter().map(row).collect::<Vec<_>>()).unwrap();
         for (at, runner) in self.runners.iter().enumerate() {
@@ -270,6 +270,7 @@ fn g14_a_graph_of_a_window_group_serves_rows_that_slide() {
         row_positions: 1,
         pages: 40,
         regions: false,
+        trees: false,
         cascade: true,
     };
     on_device.set(&[(id, &ids[..201], 200)]);

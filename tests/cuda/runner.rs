@@ -87,6 +87,7 @@ impl Engine {
                 start: *start,
                 count: ids.len() - start,
                 regions: &[],
+                tree_masks: &[],
             })
             .collect();
         self.plan.set(&plan_rows)
@@ -272,7 +273,13 @@ fn a_copy_that_fails_stays_open() {
     let engine = &pair.engines[1];
     let (id, cached) = engine.begin(&other);
     assert_eq!(cached, 21);
-    let row = PlanRow { row: ComputedRow::Sequence(id), start: 21, count: 1, regions: &[] };
+    let row = PlanRow {
+        row: ComputedRow::Sequence(id),
+        start: 21,
+        count: 1,
+        regions: &[],
+        tree_masks: &[],
+    };
     engine.plan.set(&[row]).unwrap();
     let copy = || engine.shared.read().sequence_info(id).unwrap().copy;
     assert!(copy().is_some());

@@ -26,6 +26,7 @@ const MOST: Capacity = Capacity {
     row_positions: 40,
     pages: 10,
     regions: false,
+    trees: false,
     cascade: true,
 };
 
@@ -108,7 +109,8 @@ impl Model {
 
     fn set(&self, id: SequenceId, ids: &[u32], start: usize) {
         let count = ids.len() - start;
-        let row = PlanRow { row: ComputedRow::Sequence(id), start, count, regions: &[] };
+        let row =
+            PlanRow { row: ComputedRow::Sequence(id), start, count, regions: &[], tree_masks: &[] };
         self.plan.set(&[row]).unwrap();
     }
 

@@ -77,6 +77,8 @@ pub struct Sequence {
     pub positions: usize,
     pub pages: Vec<u32>,
     pub regions: Vec<Region>,
+    /// Tree masks of its next new positions, if they have some.
+    pub tree: Vec<u64>,
     /// Whose numbers its first positions have, see `World::share`.
     numbers: usize,
     shared: usize,
@@ -231,8 +233,13 @@ impl World {
         assert!(self.sequences[to].positions == 0 && positions <= self.sequences[from].positions);
         let shared = self.sequences[from].pages[..pages].to_vec();
         let numbers = self.sequences[from].numbers;
-        self.sequences[to] =
-            Sequence { positions, pages: shared, regions: Vec::new(), numbers, shared: positions };
+        self.sequences[to] = Sequence {
+            positions,
+            pages: shared,
+            numbers,
+            shared: positions,
+            ..Sequence::default()
+        };
     }
 
     fn gather(&self, chunks: &[(usize, usize)], kind: Kind) -> Padded {
@@ -260,8 +267,8 @@ impl World {
         let mut slots = Vec::new();
         for &(sequence, count) in chunks {
             self.grow(sequence, count);
-            let Sequence { positions, pages, regions, .. } = &self.sequences[sequence];
-            batch.push_row(*positions, count, pages, regions).unwrap();
+            let Sequence { positions, pages, regions, tree, .. } = &self.sequences[sequence];
+            batch.push_masked_row(*positions, count, pages, (regions, tree)).unwrap();
             slots.push(sequence as u32);
         }
         (batch, slots)
@@ -365,6 +372,7 @@ impl World {
             k: &k,
             v: &v,
             regions: &self.sequences[sequence].regions,
+            tree: &self.sequences[sequence].tree,
         };
         let Geometry { query_heads, head_dim, .. } = self.setup.geometry;
         let out = &outcome.out[first * query_heads * head_dim..][..q.len()];

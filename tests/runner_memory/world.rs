@@ -243,6 +243,7 @@ impl World {
             regions: ptr::null(),
             start,
             count: COUNTS[at] as u64,
+            tree_masks: ptr::null(),
         };
         self.rows = vec![
             row(others[0].sequence, 21, 0),

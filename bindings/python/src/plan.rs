@@ -46,6 +46,20 @@ fn regions(list: Option<&Bound<'_, PyList>>, count: usize) -> PyResult<Vec<Optio
     list.iter().enumerate().map(one).collect()
 }
 
+/// The rows' tree masks: a list with None or an array of 64-bit masks for each.
+fn trees(list: Option<&Bound<'_, PyList>>, count: usize) -> PyResult<Vec<Option<Array>>> {
+    let Some(list) = list else { return Ok(Vec::new()) };
+    if list.len() != count {
+        let message = format!("tree_masks: {count} are needed, {} are there", list.len());
+        return Err(PyValueError::new_err(message));
+    }
+    let one = |(at, item): (usize, Bound<'_, PyAny>)| match item.is_none() {
+        true => Ok(None),
+        false => Array::integers(&item, &format!("tree_masks[{at}]"), 8, false).map(Some),
+    };
+    list.iter().enumerate().map(one).collect()
+}
+
 #[pymethods]
 impl Plan {
     #[new]
@@ -86,9 +100,14 @@ impl Plan {
     /// slots: n 32-bit integers, for rows of the page table that are no sequence's.
     /// regions: a list with None or an (m, 2) array of 64-bit positions for each row: what attends
     ///     in both directions, see `Tokens.regions()`.
+    /// tree_masks: a list with None or, for each row, an array of a 64-bit mask for each of its new
+    ///     positions: bit j says that it sees the row's new position j. At most 64 of them.
     ///
     /// Raises InvalidArgument naming the row, StaleSequence, InvalidState; the plan is as before.
-    #[pyo3(signature = (sequences, starts, counts=None, *, slots=None, regions=None))]
+    #[pyo3(signature = (
+        sequences, starts, counts=None, *, slots=None, regions=None, tree_masks=None
+    ))]
+    #[allow(clippy::too_many_arguments)]
     fn set(
         &self,
         py: Python<'_>,
@@ -97,6 +116,7 @@ impl Plan {
         counts: Option<&Bound<'_, PyAny>>,
         slots: Option<&Bound<'_, PyAny>>,
         regions: Option<&Bound<'_, PyList>>,
+        tree_masks: Option<&Bound<'_, PyList>>,
     ) -> PyResult<()> {
         let plan = self.handle.get(py)?;
         if sequences.is_some() == slots.is_some() {
@@ -111,6 +131,7 @@ impl Plan {
             .map(|it| Array::integers(it, "slots", 4, false)?.exactly("slots", n))
             .transpose()?;
         let regions = self::regions(regions, n)?;
+        let trees = self::trees(tree_masks, n)?;
         // SAFETY: of these sizes, as checked.
         let (starts, ids, counts, slots) = unsafe {
             (
@@ -129,8 +150,16 @@ impl Plan {
                 regions: mine.filter(|it| it.count > 0).map_or(null(), |it| it.data()),
                 start: starts[at],
                 count: counts.map_or(1, |counts| counts[at]),
+                tree_masks: trees.get(at).and_then(Option::as_ref).map_or(null(), |it| it.data()),
             }
         };
+        for (at, masks) in trees.iter().enumerate() {
+            let count = counts.map_or(1, |counts| counts[at]);
+            if masks.as_ref().is_some_and(|masks| masks.count as u64 != count) {
+                let message = format!("tree_masks[{at}]: one for each of {count} new positions");
+                return Err(PyValueError::new_err(message));
+            }
+        }
         // A sequence of id 0 would be taken for slot 0.
         if let Some(at) = ids.and_then(|ids| ids.iter().position(|id| *id == 0)) {
             return Err(PyValueError::new_err(format!("sequences[{at}]: 0 names no sequence")));
@@ -153,7 +182,10 @@ impl Plan {
     /// row_positions: new positions of one row; 0: `positions`.
     /// regions: rows may have regions.
     /// separate: rows that begin with the same pages do not attend to those together.
-    #[pyo3(signature = (*, rows, positions, pages, row_positions=0, regions=false, separate=false))]
+    /// trees: rows may have tree masks.
+    #[pyo3(signature = (
+        *, rows, positions, pages, row_positions=0, regions=false, separate=false, trees=false
+    ))]
     #[allow(clippy::too_many_arguments)]
     fn reserve(
         &self,
@@ -164,10 +196,12 @@ impl Plan {
         row_positions: u64,
         regions: bool,
         separate: bool,
+        trees: bool,
     ) -> PyResult<()> {
         let plan = self.handle.get(py)?;
         let mut flags = if regions { RKV_PLAN_REGIONS } else { 0 };
         flags |= if separate { RKV_PLAN_SEPARATE } else { 0 };
+        flags |= if trees { RKV_PLAN_TREES } else { 0 };
         let capacity = rkv_plan_capacity {
             flags,
             row_count: rows,

@@ -226,6 +226,15 @@ def test_a_plan_gives_the_arrays_of_kernels(cache: radixkv.Cache) -> None:
         other = radixkv.Plan(cache.table)
         with pytest.raises(radixkv.InvalidArgument, match="region"):
             other.set(sequences, starts, np.array([8, 20], np.uint64), regions=cut)
+        tree = [np.array([0, 1, 1, 5, 5, 0, 32, 32], np.uint64), None]
+        other.set(sequences, starts, counts, tree_masks=tree)
+        tree[0][1] = 4
+        with pytest.raises(radixkv.InvalidArgument, match=r"tree_masks\[1\] has bit 2"):
+            other.set(sequences, starts, counts, tree_masks=tree)
+        with pytest.raises(ValueError, match=r"tree_masks\[0\]: one for each of 8"):
+            other.set(sequences, starts, counts, tree_masks=[tree[0][:7], None])
+        with pytest.raises(radixkv.InvalidArgument, match="tree_masks were not reserved"):
+            plan.set(sequences, starts, counts, tree_masks=[np.zeros(8, np.uint64), None])
         slot = cache.table.allocate_slot()
         cache.table.reserve(slot, 40)
         plan.set(None, np.array([39]), slots=np.array([slot], np.uint32))

@@ -63,6 +63,10 @@ void write_tokens(const Metrics& metrics, Page& page) {
                  "Prompt tokens taken over from the request that was continued.",
                  metrics.inherited_tokens);
     page.counter("engine_generated_tokens_total", "Tokens generated.", metrics.generated_tokens);
+    page.counter("engine_drafted_tokens_total", "Tokens computed as drafts.",
+                 metrics.drafted_tokens);
+    page.counter("engine_accepted_tokens_total", "Of those, tokens that were drawn.",
+                 metrics.accepted_tokens);
     page.counter("engine_computed_tokens_total", "Tokens that went through the model.",
                  metrics.computed_tokens);
     page.counter("engine_steps_total", "Forward passes.", metrics.steps);

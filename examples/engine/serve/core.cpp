@@ -219,7 +219,13 @@ void Core::compute(const std::vector<StepRow>& planned) {
             tokens_.positions.push_back(i);
         }
         if (row.reaches_end()) tokens_.logit_rows.push_back(tokens_.ids.size() - 1);
-        plan_rows_.push_back(rkv::plan_row(row.branch->sequence, row.start, row.count));
+        for (const std::uint32_t token : row.draft) {
+            tokens_.positions.push_back(tokens_.positions.back() + 1);
+            tokens_.ids.push_back(token);
+            tokens_.logit_rows.push_back(tokens_.ids.size() - 1);
+        }
+        const std::size_t count = row.count + row.draft.size();
+        plan_rows_.push_back(rkv::plan_row(row.branch->sequence, row.start, count));
     }
     if (config_.before_forward) config_.before_forward(tokens_.ids.size());
     kv_.plan(plan_rows_);
@@ -228,8 +234,28 @@ void Core::compute(const std::vector<StepRow>& planned) {
     scheduler_.note_computed(rows);
     for (std::size_t i = 0; i < rows.size(); ++i) {
         if (!reaches_end[i]) continue;
-        take(in_step_[i], *rows[i].branch, logits, now);
+        take_row(rows[i], in_step_[i], logits, now);
+        logits += model_config().vocab_size * (1 + rows[i].draft.size());
+    }
+}
+
+/// A token is drawn after a row, and one after each token of its draft that was drawn.
+void Core::take_row(const StepRow& row, std::uint64_t number, const float* logits,
+                    Clock::time_point now) {
+    std::size_t accepted = 0;
+    if (!row.draft.empty()) {
+        const Request* request = scheduler_.find(number);
+        if (request == nullptr) return;
+        accepted = decoder_.accept(*request, *row.branch, row.draft, logits);
+        scheduler_.settle_draft(row, accepted);
+    }
+    take(number, *row.branch, logits, now);
+    for (std::size_t i = 0; i < accepted && scheduler_.find(number) != nullptr; ++i) {
+        if (row.branch->finished) return;
+        row.branch->knows_all();
+        ++row.branch->computed;
         logits += model_config().vocab_size;
+        take(number, *row.branch, logits, now);
     }
 }
 

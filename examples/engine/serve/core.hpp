@@ -105,6 +105,8 @@ private:
     void set_namespace(Request& request);
     bool try_step();
     void compute(const std::vector<StepRow>& rows);
+    void take_row(const StepRow& row, std::uint64_t number, const float* logits,
+                  Clock::time_point now);
     void take(std::uint64_t number, Branch& branch, const float* logits, Clock::time_point now);
     void finish(std::uint64_t number, Finish why, const std::string& error = {});
     void answer(Request& request, RequestResult& result);

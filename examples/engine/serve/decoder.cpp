@@ -140,6 +140,25 @@ std::optional<Finish> Decoder::take(Request& request, Branch& branch, const floa
     return request.answer().front()->finished;
 }
 
+/// The draw depends on the logits and on how many tokens came before: it can be known ahead.
+std::uint32_t Decoder::next_token(const Request& request, const Branch& branch,
+                                  const float* logits, std::size_t ahead) const {
+    Sampling sampling = request.spec.sampling;
+    sampling.seed = sample_seed(sampling.seed, branch.number);
+    return sample(logits, model_.vocab_size, sampling, request.generated(branch) + ahead);
+}
+
+std::size_t Decoder::accept(const Request& request, const Branch& branch,
+                            const std::vector<std::uint32_t>& draft, const float* logits) const {
+    std::size_t accepted = 0;
+    for (; accepted < draft.size(); ++accepted, logits += model_.vocab_size) {
+        const std::uint32_t id = next_token(request, branch, logits, accepted);
+        // Nothing comes after the end.
+        if (id != draft[accepted] || is_end_token(request, id)) break;
+    }
+    return accepted;
+}
+
 /// All samples go on from the one prompt that was computed.
 void Decoder::begin_samples(Request& request) {
     request.branched = true;
@@ -159,10 +178,7 @@ void Decoder::begin_samples(Request& request) {
 /// Draws the next token of a sample and tells the listener.
 void Decoder::draw(Request& request, Branch& branch, const float* logits, Clock::time_point now) {
     const RequestSpec& spec = request.spec;
-    Sampling sampling = spec.sampling;
-    sampling.seed = sample_seed(spec.sampling.seed, branch.number);
-    const std::uint32_t id =
-        sample(logits, model_.vocab_size, sampling, request.generated(branch));
+    const std::uint32_t id = next_token(request, branch, logits, 0);
     branch.tokens.push_back(id);
     observe(request, branch, now);
     ++metrics_.generated_tokens;

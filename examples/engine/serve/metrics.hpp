@@ -34,6 +34,8 @@ struct Metrics {
     Counter finished_stop{0}, finished_length{0}, finished_cancelled{0}, finished_error{0};
     /// Cached: found by a lookup. Inherited: taken over from the request that was continued.
     Counter prompt_tokens{0}, cached_tokens{0}, inherited_tokens{0}, generated_tokens{0};
+    /// Computed as drafts, and those of them that were drawn.
+    Counter drafted_tokens{0}, accepted_tokens{0};
     /// Brought from host memory or a disk.
     Counter fetched_tokens{0};
     /// Requests that found at least one token in the cache when they began, and the others; those

@@ -1,5 +1,7 @@
 #include "serve/scheduler.hpp"
 
+#include "serve/prompt_lookup.hpp"
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -83,6 +85,8 @@ const std::vector<StepRow>& Scheduler::plan() {
     const bool preempted = plan_running(budget);
     // What was just taken from one sequence is for those that run, not for another to begin with.
     if (!preempted || rows_.empty()) admit(budget);
+    // Drafts take what pages are left then.
+    for (StepRow& row : rows_) add_draft(row);
     return rows_;
 }
 
@@ -180,7 +184,34 @@ bool Scheduler::admit_branch(Request& request, Branch& branch) {
 void Scheduler::take_row(Request& request, Branch& branch, std::size_t& budget) {
     const std::size_t count = step_count(branch, budget);
     if (branch.to_compute() > 1) budget -= count;
-    if (count > 0) rows_.push_back({&request, &branch, branch.computed, count});
+    if (count > 0) rows_.push_back({&request, &branch, branch.computed, count, {}});
+}
+
+/// Tells a sequence that generates what may come next. A state can't be taken back to where a draft
+/// goes wrong; beams are not drawn; and a stop string might end the text inside of what is
+/// retained.
+void Scheduler::add_draft(StepRow& row) {
+    const RequestSpec& spec = row.request->spec;
+    const std::size_t generated = row.request->generated(*row.branch);
+    if (config_.speculate == 0 || row.count != 1 || !row.reaches_end() || generated == 0) return;
+    if (spec.searches() || kv_.has_states() || (spec.retain && !spec.stop.empty())) return;
+    // The last token is drawn, not computed.
+    const std::size_t most = std::min(config_.speculate, spec.max_tokens - generated - 1);
+    row.draft = prompt_lookup(row.branch->tokens, most);
+    if (row.draft.empty()) return;
+    blamed_ = row.request->number;
+    try {
+        row.branch->sequence.append(row.draft);
+    } catch (const rkv::OutOfPages&) {
+        row.draft.clear();
+    }
+    metrics_.drafted_tokens += row.draft.size();
+}
+
+void Scheduler::settle_draft(const StepRow& row, std::size_t accepted) {
+    if (row.draft.empty()) return;
+    metrics_.accepted_tokens += accepted;
+    row.branch->sequence.truncate(row.start + row.count + accepted);
 }
 
 /// The pages of all that is known. False when there are none.

@@ -24,6 +24,9 @@ struct StepRow {
     Branch* branch;
     std::size_t start;
     std::size_t count;
+    /// Tokens that may follow, computed with the others: a draft, which the next tokens of the
+    /// branch are compared with.
+    std::vector<std::uint32_t> draft;
 
     /// Whether the step computes the branch's last token, after which the next one can be drawn.
     [[nodiscard]] bool reaches_end() const { return start + count == branch->tokens.size(); }
@@ -35,6 +38,8 @@ struct SchedulerConfig {
     /// Prompt tokens that a step computes, of all its requests together; 0: no limit. Generated
     /// tokens are computed in every step, so a long prompt delays the others by a chunk at most.
     std::size_t chunk_size = 512;
+    /// Tokens that a step drafts for each sequence that generates; 0: none.
+    std::size_t speculate = 0;
 };
 
 class Scheduler {
@@ -69,6 +74,8 @@ public:
     /// Tells the library what a step computed. Who comes next finds it, unless the requests don't
     /// publish; windows slide; states are saved where they should be.
     void note_computed(const std::vector<StepRow>& rows);
+    /// Says how much of a row's draft held: the library forgets the rest.
+    void settle_draft(const StepRow& row, std::size_t accepted);
     /// Tells the library what is computed of a branch.
     void publish(Branch& branch);
     /// Children of a branch that is computed to its end. As many as asked for, or as there is
@@ -97,6 +104,7 @@ private:
     bool plan_running(std::size_t& budget);
     void admit(std::size_t& budget);
     [[nodiscard]] bool admit_branch(Request& request, Branch& branch);
+    void add_draft(StepRow& row);
     void take_row(Request& request, Branch& branch, std::size_t& budget);
     [[nodiscard]] bool allocate(Branch& branch, std::size_t budget);
     [[nodiscard]] bool allocate_all(Branch& branch);

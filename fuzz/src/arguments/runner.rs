@@ -325,13 +325,21 @@ fn plan_row(world: &World, input: &mut Input<'_>, arena: &mut Arena) -> rkv_plan
         }
     }
     let by_slot = input.below(4) == 0;
+    let count = if input.rarely(8) { size(input) as u64 } else { input.below(10) as u64 };
+    // One for each new position, as far as there may be some; often of a tree.
+    let masks: Vec<u64> = match input.below(4) {
+        0 => (0..count.min(65)).map(|at| input.below(1 << at.min(15)) as u64).collect(),
+        1 => (0..count.min(65)).map(|_| size(input) as u64).collect(),
+        _ => Vec::new(),
+    };
     rkv_plan_row {
         sequence: if by_slot { 0 } else { world.sequence(input) },
         slot: world.slot(input),
         region_count: regions.len() as u32,
         regions: if regions.is_empty() { ptr::null() } else { arena.list(input, &regions).0 },
         start: if input.rarely(8) { size(input) as u64 } else { input.below(14) as u64 },
-        count: if input.rarely(8) { size(input) as u64 } else { input.below(10) as u64 },
+        count,
+        tree_masks: if masks.is_empty() { ptr::null() } else { arena.list(input, &masks).0 },
     }
 }
 

@@ -124,6 +124,7 @@ impl World {
             regions: if regions.is_empty() { ptr::null() } else { regions.as_ptr() },
             start: todo.start as u64,
             count: todo.len() as u64,
+            tree_masks: ptr::null(),
         };
         // SAFETY: all pointers lead to live values, and nobody computes meanwhile.
         let status = unsafe { rkv_plan_set(self.kv.plan, &row, 1, size_of_val(&row)) };

@@ -228,8 +228,9 @@ pub unsafe extern "C" fn rkv_runner_prepare_plan(
 ///
 /// The query at position p of a row sees the positions 0 to p, or the last `window` of them, those
 /// of the group's sinks, in a CHUNK group none before the chunk that p is in; and all of the region
-/// that p is in. What lies in unused positions of a page, or where a row has no page, is never read
-/// into a result, NaN included.
+/// that p is in; of the new positions of a row with tree masks those that its mask names. What lies
+/// in unused positions of a page, or where a row has no page, is never read into a result, NaN
+/// included.
 ///
 /// CUDA: on a stream that is being captured the call goes into a graph that serves every step that
 /// was reserved. q, k, v, out and lse have room for the reserved position_count then; a step with

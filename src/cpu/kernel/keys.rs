@@ -156,6 +156,11 @@ impl<'a> Ahead<'a> {
         Self { rows, left: rows.share(head), lines }
     }
 
+    /// Where nothing is asked for.
+    pub(in crate::cpu) fn nothing(&self) -> Self {
+        Self { left: 0..0, ..Self::new(self.rows, 0) }
+    }
+
     #[inline(never)]
     fn next_run(&mut self) -> Lines {
         let (next, run) = self.rows.run(self.left.start);

@@ -27,3 +27,24 @@ pub(super) struct Span {
     pub start: usize,
     pub end: usize,
 }
+
+impl Span {
+    /// A bit for each key.
+    pub(super) fn bits(&self) -> u64 {
+        const { assert!(BLOCK == u64::BITS as usize) };
+        u64::MAX >> (BLOCK - self.end) & u64::MAX << self.start
+    }
+
+    /// Those of its keys whose bits are set, as spans without gaps.
+    pub(super) fn runs(&self, shown: u64) -> impl Iterator<Item = Self> {
+        let mut left = self.bits() & shown;
+        std::iter::from_fn(move || {
+            let start = left.trailing_zeros() as usize;
+            (start < BLOCK).then(|| {
+                let end = start + (left >> start).trailing_ones() as usize;
+                left &= !Self { start, end }.bits();
+                Self { start, end }
+            })
+        })
+    }
+}

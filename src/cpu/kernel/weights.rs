@@ -37,25 +37,27 @@ impl Logit {
 pub(in crate::cpu) struct Weights {
     logit: Logit,
     span: Span,
+    shown: u64,
     scores: *mut f32,
     state: State,
     head_dim: usize,
 }
 
 impl Weights {
-    /// `state` is what the row has seen so far; it becomes relative to the new largest logit.
+    /// `state` is what the row has seen so far; it becomes relative to the new largest logit. Of
+    /// the span it sees the keys whose bits are in `shown`.
     ///
     /// # Safety
     /// `scores` is BLOCK numbers; the memory of `state` is writable.
     pub(in crate::cpu) unsafe fn new(
         logit: Logit,
-        span: Span,
+        (span, shown): (Span, u64),
         scores: *mut f32,
         state: State,
         head_dim: usize,
     ) -> Self {
         debug_assert!(span.start < span.end && span.end <= BLOCK && state.rows == 1);
-        Self { logit, span, scores, state, head_dim }
+        Self { logit, span, shown, scores, state, head_dim }
     }
 }
 
@@ -64,7 +66,7 @@ impl Vectorized for Weights {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Self { logit, span, scores, state, head_dim } = self;
+        let Self { logit, span, shown, scores, state, head_dim } = self;
         let (start, end) = (span.start & !(S::LANES - 1), span.end.next_multiple_of(S::LANES));
         // SAFETY: new()'s contract; start..end lies within BLOCK.
         unsafe {
@@ -79,6 +81,11 @@ impl Vectorized for Weights {
             // What is not seen is overwritten, not added to: it may be NaN.
             for at in (start..span.start).chain(span.end..end) {
                 *scores.add(at) = f32::NEG_INFINITY;
+            }
+            let mut hidden = !shown & span.bits();
+            while hidden != 0 {
+                *scores.add(hidden.trailing_zeros() as usize) = f32::NEG_INFINITY;
+                hidden &= hidden - 1;
             }
             let mut largest = simd.splat(f32::NEG_INFINITY);
             let mut at = start;

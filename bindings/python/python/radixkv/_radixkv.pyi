@@ -617,6 +617,7 @@ class Plan:
         *,
         slots: _Array | None = None,
         regions: list[Any] | None = None,
+        tree_masks: list[Any] | None = None,
     ) -> None: ...
     def reserve(
         self,
@@ -627,6 +628,7 @@ class Plan:
         row_positions: int = 0,
         regions: bool = False,
         separate: bool = False,
+        trees: bool = False,
     ) -> None: ...
     def check(self) -> None: ...
     def sizes(self, *, group: int = 0, compact: bool = False) -> tuple[int, int, int, int]: ...

@@ -1,0 +1,131 @@
+// B11: drafts that are verified in one step change no output, whatever else runs beside them.
+#include "fixture.hpp"
+#include "serve/prompt_lookup.hpp"
+
+#include <vector>
+
+using namespace test;
+using Tokens = std::vector<std::uint32_t>;
+
+namespace {
+
+/// A text that comes back to what it said, so that there is something to draft from.
+Tokens repetitive(std::uint64_t seed, std::size_t count) {
+    const Tokens phrase = random_tokens(seed, 7);
+    Tokens made;
+    while (made.size() < count) made = joined(made, phrase);
+    made.resize(count);
+    return made;
+}
+
+engine::EngineConfig config_with(const Checkpoint& checkpoint, std::size_t speculate) {
+    engine::EngineConfig config = tiny_config(checkpoint);
+    config.scheduler.speculate = speculate;
+    return config;
+}
+
+std::vector<engine::RequestSpec> requests() {
+    std::vector<engine::RequestSpec> made;
+    for (std::size_t i = 0; i < 6; ++i) {
+        made.push_back(greedy(repetitive(i, 20 + 9 * i), 150 + 10 * i));
+        if (i == 3) made.back().sampling = {0.8, 0.9, 77};
+        if (i == 4) made.back().ignore_eos = false;
+        if (i == 5) made.back().choice_count = made.back().sample_count = 2;
+    }
+    return made;
+}
+
+std::vector<std::shared_ptr<Heard>> all_of(TestCore& core) {
+    std::vector<std::shared_ptr<Heard>> heard;
+    for (const engine::RequestSpec& spec : requests()) heard.push_back(core.add(spec));
+    core.run();
+    core.audit_idle();
+    return heard;
+}
+
+}  // namespace
+
+static void b11_what_is_drafted() {
+    CHECK(engine::prompt_lookup({}, 4).empty());
+    CHECK(engine::prompt_lookup({1, 2, 3, 4}, 4).empty());
+    CHECK(engine::prompt_lookup({5, 1, 2, 3, 9, 1, 2, 3}, 2) == Tokens({9, 1}));
+    // The latest place, and of two lengths the longer one.
+    CHECK(engine::prompt_lookup({1, 2, 3, 7, 1, 2, 3, 8, 4, 2, 3, 6, 1, 2, 3}, 1) == Tokens({8}));
+    CHECK(engine::prompt_lookup({2, 3, 6, 9, 2, 3}, 9) == Tokens({6, 9, 2, 3}));
+    CHECK(engine::prompt_lookup({4, 4, 4}, 5) == Tokens({4}));
+}
+
+static void b11_drafts_change_no_output() {
+    const Checkpoint checkpoint;
+    TestCore plain(config_with(checkpoint, 0));
+    const auto expected = all_of(plain);
+    const engine::Metrics& before = plain.core().metrics();
+    CHECK_EQ(before.drafted_tokens, 0U);
+    std::uint64_t of_single_tokens = 0;
+    for (const std::size_t speculate : {std::size_t{1}, std::size_t{4}, std::size_t{63}}) {
+        TestCore core(config_with(checkpoint, speculate));
+        const auto heard = all_of(core);
+        for (std::size_t i = 0; i < heard.size(); ++i) {
+            CHECK(heard[i]->sequences == expected[i]->sequences);
+            CHECK(heard[i]->text == expected[i]->text);
+            CHECK(heard[i]->result->finish == expected[i]->result->finish);
+        }
+        const engine::Metrics& metrics = core.core().metrics();
+        std::printf("        --speculate %zu: %llu drafted, %llu accepted, %llu steps for %llu\n",
+                    speculate, static_cast<unsigned long long>(metrics.drafted_tokens),
+                    static_cast<unsigned long long>(metrics.accepted_tokens),
+                    static_cast<unsigned long long>(metrics.steps),
+                    static_cast<unsigned long long>(before.steps));
+        CHECK(metrics.accepted_tokens > 0U);
+        CHECK(metrics.accepted_tokens < metrics.drafted_tokens);
+        CHECK(metrics.steps < before.steps);
+        CHECK_EQ(metrics.generated_tokens, before.generated_tokens);
+        // Longer drafts hold longer: several tokens of one step are drawn.
+        if (speculate == 1) of_single_tokens = metrics.accepted_tokens;
+        else CHECK(metrics.accepted_tokens > of_single_tokens);
+    }
+}
+
+/// Where pages are short drafts take none from others, and what is preempted goes on the same.
+static void b11_drafts_where_memory_is_short() {
+    const Checkpoint checkpoint;
+    TestCore plain(config_with(checkpoint, 0));
+    const auto expected = all_of(plain);
+    engine::EngineConfig config = config_with(checkpoint, 8);
+    config.kv.page_count = 17;
+    TestCore core(config);
+    const auto heard = all_of(core);
+    for (std::size_t i = 0; i < heard.size(); ++i)
+        CHECK(heard[i]->sequences == expected[i]->sequences);
+    CHECK(core.core().metrics().preemptions > 0U);
+    CHECK(core.core().metrics().accepted_tokens > 0U);
+}
+
+/// What is retained after drafts is what a continuation goes on from.
+static void b11_drafts_and_continuations() {
+    const Checkpoint checkpoint;
+    std::vector<Tokens> outputs;
+    for (const std::size_t speculate : {std::size_t{0}, std::size_t{6}}) {
+        TestCore core(config_with(checkpoint, speculate));
+        engine::RequestSpec first = greedy(repetitive(1, 30), 30);
+        first.retain = true;
+        first.id = "first";
+        const auto parent = core.complete(first);
+        engine::RequestSpec second = greedy({}, 20);
+        second.continuation = engine::Continuation{"first", random_tokens(9, 5)};
+        const auto child = core.complete(second);
+        CHECK(child->result->inherited_tokens > 0U);
+        outputs.push_back(joined(parent->tokens, child->tokens));
+        CHECK(core.core().drop("first"));
+        core.audit_idle();
+    }
+    CHECK(outputs[0] == outputs[1]);
+}
+
+int main() {
+    RUN(b11_what_is_drafted);
+    RUN(b11_drafts_change_no_output);
+    RUN(b11_drafts_where_memory_is_short);
+    RUN(b11_drafts_and_continuations);
+    return 0;
+}
