@@ -385,7 +385,7 @@ size_t rkv_emulator_sizeof(const char *name) {
         SIZE(MergeArguments), SIZE(MergeStatesArguments), SIZE(StepCounts),
         SIZE(KvWriteArguments), SIZE(PageCopy), SIZE(Layer),
         SIZE(PageCopyArguments), SIZE(MirrorRun), SIZE(MirrorArguments),
-        SIZE(HopperArguments),
+        SIZE(HopperArguments), SIZE(TreeMask),
     };
     for (const auto &size : sizes) {
         if (strcmp(size.first, name) == 0) {

@@ -22,6 +22,13 @@ void latent(rkv_runner_config config, rkv_runner_append_prefill_args args) {
     (void)args;
 }
 
+void branches(rkv_plan *plan, rkv_sequence_id id);
+
+void branches(rkv_plan *plan, rkv_sequence_id id) {
+#include "runner-3.inc"
+    (void)rkv_plan_set(plan, &row, 1, sizeof row);
+}
+
 void two(rkv_runner *narrow, rkv_runner *wide, rkv_plan *plan, const rkv_plan_row *rows,
          size_t row_count, const rkv_runner_append_prefill_args *narrow_args,
          const rkv_runner_append_prefill_args *wide_args);
@@ -30,5 +37,5 @@ void two(rkv_runner *narrow, rkv_runner *wide, rkv_plan *plan, const rkv_plan_ro
          size_t row_count, const rkv_runner_append_prefill_args *narrow_args,
          const rkv_runner_append_prefill_args *wide_args) {
     const uint32_t layers = 2;
-#include "runner-3.inc"
+#include "runner-4.inc"
 }

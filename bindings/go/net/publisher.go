@@ -1,45 +1,12 @@
-// Package net publishes KV events of radixkv over ZeroMQ, as vLLM does: libradixkv_net for Go.
+// Package net is libradixkv_net for Go: it publishes KV events of radixkv over ZeroMQ, as vLLM does,
+// and has stores of pages on servers that engines share.
 //
 // It takes bytes, those that radixkv.EventEncoder makes for example, and needs no libradixkv. That
 // is why it is a module of its own: who has other sockets links neither.
 package net
 
 /*
-#include <radixkv_net.h>
-#include <stdlib.h>
-
-// A failed call, on the C heap; NULL is a success. The library keeps the message per thread, and a
-// goroutine may be on another one at its next call: so it is fetched within the same crossing.
-typedef struct rkvnetgo_failure {
-	int32_t status;
-	char message[];
-} rkvnetgo_failure;
-
-static rkvnetgo_failure rkvnetgo_no_memory = {RKV_NET_STATUS_INTERNAL};
-
-static inline rkvnetgo_failure *rkvnetgo_end(enum rkv_net_status status) {
-	if (status == RKV_NET_STATUS_OK) {
-		return NULL;
-	}
-	size_t bytes = rkv_net_last_error_message(NULL, 0);
-	rkvnetgo_failure *failure = malloc(sizeof *failure + bytes);
-	if (failure == NULL) {
-		return &rkvnetgo_no_memory;
-	}
-	failure->status = (int32_t)status;
-	(void)rkv_net_last_error_message(failure->message, bytes);
-	return failure;
-}
-
-static inline void rkvnetgo_failure_free(rkvnetgo_failure *failure) {
-	if (failure != &rkvnetgo_no_memory) {
-		free(failure);
-	}
-}
-
-static inline const char *rkvnetgo_message(const rkvnetgo_failure *failure) {
-	return failure == &rkvnetgo_no_memory ? "no memory for the message" : failure->message;
-}
+#include "failure.h"
 
 typedef struct rkvnetgo_created {
 	rkvnetgo_failure *failure;
@@ -134,8 +101,8 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap is the status.
 func (e *Error) Unwrap() error { return e.Status }
 
-// ErrClosed: the publisher was closed.
-var ErrClosed = errors.New("radixkv/net: the publisher is closed")
+// ErrClosed: the publisher or the store was closed.
+var ErrClosed = errors.New("radixkv/net: closed")
 
 func asError(failure *C.rkvnetgo_failure) error {
 	if failure == nil {

@@ -165,9 +165,13 @@ func TestHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := os.ReadFile("publisher.go")
-	if err != nil {
-		t.Fatal(err)
+	var source []byte
+	for _, name := range []string{"publisher.go", "store.go", "failure.h"} {
+		file, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source = append(source, file...)
 	}
 	for _, match := range regexp.MustCompile(`(?m)^[a-z].* \*?(rkv_net_\w+)\(`).
 		FindAllStringSubmatch(string(header), -1) {

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 """Of radixkv_net.h, as this module knows it. Later libraries serve it too."""
 
 _CONNECT = 1

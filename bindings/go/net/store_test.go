@@ -1,0 +1,40 @@
+package net
+
+import (
+	"errors"
+	"testing"
+)
+
+// T13: a store says what a cache is to call, whether or not there is a server.
+func TestStore(t *testing.T) {
+	for _, url := range []string{"", "http://there", "redis://"} {
+		store, err := NewStore(StoreConfig{URL: url})
+		if store != nil || !errors.Is(err, InvalidArgument) {
+			t.Fatal(url, store, err)
+		}
+	}
+	store, err := NewStore(StoreConfig{URL: "redis://127.0.0.1:1", Prefix: "test/", ConnectionCount: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	functions, err := store.Functions()
+	if err != nil || functions.UserData == nil || functions.Has == nil || functions.Get == nil ||
+		functions.Put == nil || functions.Remove == nil {
+		t.Fatal(functions, err)
+	}
+	if failure := store.LastFailure(); failure != "" {
+		t.Fatal(failure) // nothing was asked yet
+	}
+	for i := 0; i < 2; i++ {
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := store.Functions(); err != ErrClosed || store.LastFailure() != "" {
+		t.Fatal(err)
+	}
+	var none *Store
+	if _, err := none.Functions(); err != ErrClosed || none.Close() != nil {
+		t.Fatal(err)
+	}
+}
