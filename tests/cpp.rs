@@ -48,6 +48,11 @@ fn runner() {
 }
 
 #[test]
+fn spatial() {
+    run_noun("spatial");
+}
+
+#[test]
 fn runner_groups() {
     run_noun("runner_groups");
 }

@@ -277,25 +277,33 @@ static void t11_t12_tickets(void) {
     uint32_t ids[8];
     count_up(ids, 8, 1);
     make_directory();
-    rkv_tokens three = text(ids, 3);
+    rkv_tokens three = text(ids, 3), others = text(ids + 4, 4);
     rkv_snapshot_cache *cache = restart(NULL);
-    rkv_snapshot_cache_insert_args args = storable(&three);
+    rkv_snapshot_cache_insert_args args = storable(&others);
+    CHECK_OK(rkv_snapshot_cache_insert(cache, &args, NULL));
+    args = storable(&three);
     CHECK_OK(rkv_snapshot_cache_insert(cache, &args, NULL));
     cache = restart(cache);
-    rkv_ticket_id first = fetch(cache, NULL, three, 0).ticket;
+    rkv_ticket_id first = fetch(cache, NULL, others, 0).ticket;
     CHECK_OK(rkv_snapshot_cache_cancel(cache, first));
     rkv_snapshot_cache_match_result match = new_found();
     CHECK_STATUS(rkv_snapshot_cache_take(cache, first, &match), RKV_STATUS_STALE_TICKET);
     CHECK_STATUS(rkv_snapshot_cache_cancel(cache, first), RKV_STATUS_STALE_TICKET);
     rkv_ticket_id second = fetch(cache, NULL, three, 0).ticket;
+    /* none when the read has ended meanwhile: memory has it then */
     rkv_ticket_id third = fetch(cache, NULL, three, 0).ticket;
-    CHECK(second != 0 && third != 0 && second != third && second != first);
+    CHECK(second != 0 && second != third && second != first && first != 0);
+    CHECK_EQ(tier_stats(cache).joined_count, third != 0);
     for (int at = 0; at < 2; at++) {
-        match = take_when_there(cache, at == 0 ? third : second);
+        rkv_ticket_id ticket = at == 0 ? third : second;
+        if (ticket == 0) {
+            continue;
+        }
+        match = take_when_there(cache, ticket);
         CHECK(match.pin != 0 && match.is_copy == 1);
         CHECK_OK(rkv_snapshot_cache_release(cache, match.pin));
     }
-    CHECK(tier_stats(cache).joined_count >= 1 && tier_stats(cache).ticket_count == 0);
+    CHECK_EQ(tier_stats(cache).ticket_count, 0);
     /* what is out when the directory goes is stale */
     CHECK_OK(rkv_snapshot_cache_clear(cache));
     CHECK_OK(rkv_snapshot_cache_insert(cache, &args, NULL));

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cmath>
-#include <limits>
 #include <thread>
 #include <type_traits>
 
@@ -365,19 +364,6 @@ void shows_memory() {
     CHECK_EQ(static_cast<float*>(lent[1].v)[table.row(slot)[0] * memory.page_stride], 3.0F);
 }
 
-// K23
-void decodes_bins() {
-    Floats logits(RKV_BIN_COUNT, -1);
-    logits[512] = 2;
-    const rkv::SpatialValue coord = rkv::spatial_decode(RKV_TOKEN_COORD, logits);
-    CHECK_EQ(coord.bin, 512u);
-    CHECK_EQ(coord.value, rkv::coord_value(512));
-    CHECK_EQ(rkv::spatial_decode(RKV_TOKEN_SIZE, logits).value, rkv::size_value(512));
-    logits[3] = std::numeric_limits<float>::quiet_NaN();
-    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)rkv::spatial_decode(RKV_TOKEN_COORD, logits));
-    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)rkv::spatial_decode(99, {1.0F}));
-}
-
 // M01: refused with the argument's name; tensors of another size never reach the library.
 void refuses_bad_arguments() {
     rkv::PageTable table = test::table(9, 4);
@@ -499,7 +485,6 @@ int main() {
     takes_regions();
     takes_halves();
     shows_memory();
-    decodes_bins();
     refuses_bad_arguments();
     moves();
     destroys_in_any_order();

@@ -1,5 +1,5 @@
-// Package net is libradixkv_net for Go: it publishes KV events of radixkv over ZeroMQ, as vLLM does,
-// and has stores of pages on servers that engines share.
+// Package net is libradixkv_net for Go: it publishes KV events of radixkv over ZeroMQ, as vLLM
+// does, and has stores of pages on servers that engines share.
 //
 // It takes bytes, those that radixkv.EventEncoder makes for example, and needs no libradixkv. That
 // is why it is a module of its own: who has other sockets links neither.

@@ -13,7 +13,8 @@ func TestStore(t *testing.T) {
 			t.Fatal(url, store, err)
 		}
 	}
-	store, err := NewStore(StoreConfig{URL: "redis://127.0.0.1:1", Prefix: "test/", ConnectionCount: 1})
+	config := StoreConfig{URL: "redis://127.0.0.1:1", Prefix: "test/", ConnectionCount: 1}
+	store, err := NewStore(config)
 	if err != nil {
 		t.Fatal(err)
 	}
