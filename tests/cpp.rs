@@ -137,6 +137,7 @@ fn every_file_has_a_test() {
         "sequence",
         "snapshot",
         "snapshot_tiers",
+        "spatial",
         "tier",
         "tokens",
     ];
