@@ -1,7 +1,6 @@
 //! T13: two engines, two processes, that share pages over a server: one computes a prompt, the
 //! other one fetches it. The server is Redis, the way there the second library.
 use super::{built, post, serve_with, skip, target, terminate};
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -40,12 +39,18 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// A linker pauses for less while it writes a library.
+const LINKED: Duration = Duration::from_secs(5);
+
 /// The second library, as `make net` or its tests made it last.
 fn library() -> Option<PathBuf> {
     let folder = target().parent()?.join("target/net");
     let built = ["release", "debug/deps"].map(|kind| folder.join(kind).join("libradixkv_net.so"));
-    let there = built.into_iter().filter(|path| path.exists());
-    there.max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap())
+    let made =
+        built.into_iter().filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)));
+    // One that is being linked at this moment is not whole yet.
+    let whole = made.filter(|(when, _)| when.elapsed().is_ok_and(|age| age > LINKED));
+    whole.max().map(|(_, path)| path)
 }
 
 fn whole(mut stream: TcpStream) -> String {
