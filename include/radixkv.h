@@ -443,12 +443,6 @@
 #define RKV_TIERS_AGREE 1
 
 /**
- * Flag of rkv_sequence_fetch(): say what could be fetched, and fetch nothing. The remote store is
- * not asked.
- */
-#define RKV_FETCH_LOOK_ONLY 1
-
-/**
  * Flag of rkv_fetch_end: the deadline, or remote_timeout_ms, came before everything had.
  */
 #define RKV_FETCH_END_LATE 1
@@ -462,6 +456,12 @@
  * Direction of rkv_copy_job: from a page of the device to host memory.
  */
 #define RKV_COPY_STORE 1
+
+/**
+ * Flag of rkv_sequence_fetch(): say what could be fetched, and fetch nothing. The remote store is
+ * not asked.
+ */
+#define RKV_FETCH_LOOK_ONLY 1
 
 /**
  * Answer of rkv_remote_item: nothing is known about the value; what items are given as.
@@ -2995,37 +2995,6 @@ typedef struct rkv_tier_config {
 } rkv_tier_config;
 
 /**
- * What the tiers have of a sequence.
- */
-typedef struct rkv_sequence_fetch_result {
-    /**
-     * sizeof(rkv_sequence_fetch_result).
-     */
-    uint32_t struct_size;
-    /**
-     * 1 when a fetch is open now: rkv_cache_poll() says when it has ended. Until then
-     * rkv_plan_set(), rkv_sequence_publish() and rkv_sequence_retain() return RKV_STATUS_PENDING
-     * for the sequence.
-     */
-    uint32_t is_open;
-    /**
-     * Positions that can be fetched beyond those that the sequence reuses. Of a fetch, no more
-     * than the sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that
-     * began with allocate_position_count.
-     */
-    uint64_t position_count;
-    /**
-     * Of those, from the first one on, how many are in host memory.
-     */
-    uint64_t host_position_count;
-    /**
-     * Positions beyond position_count for which the fetch asks the remote store; how many it
-     * brings is in the rkv_fetch_end.
-     */
-    uint64_t asked_position_count;
-} rkv_sequence_fetch_result;
-
-/**
  * A fetch that has ended. With RKV_TIERS_AGREE, one that waits for rkv_sequence_agree().
  */
 typedef struct rkv_fetch_end {
@@ -3076,6 +3045,37 @@ typedef struct rkv_cache_poll_result {
      */
     uint64_t end_count;
 } rkv_cache_poll_result;
+
+/**
+ * What the tiers have of a sequence.
+ */
+typedef struct rkv_sequence_fetch_result {
+    /**
+     * sizeof(rkv_sequence_fetch_result).
+     */
+    uint32_t struct_size;
+    /**
+     * 1 when a fetch is open now: rkv_cache_poll() says when it has ended. Until then
+     * rkv_plan_set(), rkv_sequence_publish() and rkv_sequence_retain() return RKV_STATUS_PENDING
+     * for the sequence.
+     */
+    uint32_t is_open;
+    /**
+     * Positions that can be fetched beyond those that the sequence reuses. Of a fetch, no more
+     * than the sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that
+     * began with allocate_position_count.
+     */
+    uint64_t position_count;
+    /**
+     * Of those, from the first one on, how many are in host memory.
+     */
+    uint64_t host_position_count;
+    /**
+     * Positions beyond position_count for which the fetch asks the remote store; how many it
+     * brings is in the rkv_fetch_end.
+     */
+    uint64_t asked_position_count;
+} rkv_sequence_fetch_result;
 
 /**
  * One tier, now and since it was attached.
@@ -6326,42 +6326,6 @@ enum rkv_status rkv_cache_detach_tiers(struct rkv_cache *cache,
                                        uint64_t timeout_ms);
 
 /**
- * Starts to bring what the tiers have of a sequence beyond what it reuses, into its own pages. It
- * is for a sequence that has computed nothing beyond what it has published, and that has carried
- * out no copy that begin named: that copy is given up, its page is fetched whole.
- *
- * What came is published when every byte has arrived and its checksum holds: the sequence's
- * cached_position_count grows, and others find it. Where somebody published the same meanwhile,
- * the row maps that. A second sequence with the same prefix waits for the first one's copies
- * instead of having its own. What can't be had, or doesn't come in time, is left to compute.
- *
- * @param cache the cache
- * @param sequence the sequence
- * @param deadline_ms milliseconds after which no more is brought; 0 takes only what host memory
- * has, UINT64_MAX is no deadline but remote_timeout_ms. Copies that the engine was given are still
- * waited for
- * @param flags 0 or RKV_FETCH_LOOK_ONLY
- * @param out_fetch receives what there is; set its struct_size first
- * @return RKV_STATUS_OK, also when there is nothing; RKV_STATUS_PENDING when a fetch of the
- * sequence is open; RKV_STATUS_INVALID_STATE when the cache has no tiers;
- * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_POISONED
- * @par Cost
- * O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; with a
- * remote store O(pages that the device doesn't have). Lock for a moment; never waits for the disk
- * or the store. Nothing when the device has the whole pages of the prompt
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_sequence_fetch(struct rkv_cache *cache,
-                                   rkv_sequence_id sequence,
-                                   uint64_t deadline_ms,
-                                   uint32_t flags,
-                                   struct rkv_sequence_fetch_result *out_fetch);
-
-/**
  * Gives copies to carry out, loads first, and the fetches that have ended: for once in each step
  * of an engine, or when its eventfd is readable. It never waits, and may be called when there is
  * nothing to do.
@@ -6420,6 +6384,42 @@ enum rkv_status rkv_cache_complete(struct rkv_cache *cache,
                                    const uint64_t *jobs,
                                    size_t count,
                                    bool is_good);
+
+/**
+ * Starts to bring what the tiers have of a sequence beyond what it reuses, into its own pages. It
+ * is for a sequence that has computed nothing beyond what it has published, and that has carried
+ * out no copy that begin named: that copy is given up, its page is fetched whole.
+ *
+ * What came is published when every byte has arrived and its checksum holds: the sequence's
+ * cached_position_count grows, and others find it. Where somebody published the same meanwhile,
+ * the row maps that. A second sequence with the same prefix waits for the first one's copies
+ * instead of having its own. What can't be had, or doesn't come in time, is left to compute.
+ *
+ * @param cache the cache
+ * @param sequence the sequence
+ * @param deadline_ms milliseconds after which no more is brought; 0 takes only what host memory
+ * has, UINT64_MAX is no deadline but remote_timeout_ms. Copies that the engine was given are still
+ * waited for
+ * @param flags 0 or RKV_FETCH_LOOK_ONLY
+ * @param out_fetch receives what there is; set its struct_size first
+ * @return RKV_STATUS_OK, also when there is nothing; RKV_STATUS_PENDING when a fetch of the
+ * sequence is open; RKV_STATUS_INVALID_STATE when the cache has no tiers;
+ * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; with a
+ * remote store O(pages that the device doesn't have). Lock for a moment; never waits for the disk
+ * or the store. Nothing when the device has the whole pages of the prompt
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_sequence_fetch(struct rkv_cache *cache,
+                                   rkv_sequence_id sequence,
+                                   uint64_t deadline_ms,
+                                   uint32_t flags,
+                                   struct rkv_sequence_fetch_result *out_fetch);
 
 /**
  * Makes a sequence reuse no more than all ranks can: the least of what rkv_fetch_end or, where

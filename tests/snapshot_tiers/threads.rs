@@ -1,10 +1,11 @@
 //! Threads that share a cache over a store on disk, which comes and goes. What is found is what was
 //! inserted for its tokens, each ticket ends, and nothing is left. ThreadSanitizer runs this too.
 use crate::runs::runs;
+use crate::world::Part;
 use radixkv::error::Error;
 use radixkv::snapshot::tiered::{FreedSnapshots, State, Taken, TierPolicy, TieredSnapshots};
 use radixkv::snapshot::{Namespace, NewSnapshot, SnapshotLimits};
-use radixkv::tier::{DiskConfig, DiskStore, Source};
+use radixkv::tier::{DiskConfig, DiskStore};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -18,28 +19,6 @@ const BYTES: u64 = PARTS[0] + PARTS[1];
 const FETCHED: usize = 50;
 /// What nothing may take.
 const LONG: Duration = Duration::from_secs(60);
-
-/// A state whose bytes say of what tokens it is.
-struct Part {
-    parts: [Vec<u8>; 2],
-    alive: Arc<AtomicUsize>,
-}
-
-impl Source for Part {
-    fn parts(&self) -> usize {
-        2
-    }
-
-    fn part(&self, index: usize) -> &[u8] {
-        &self.parts[index]
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        self.alive.fetch_sub(1, Relaxed);
-    }
-}
 
 /// Names a list of up to four tokens, each 0 or 1.
 fn name(tokens: &[u32]) -> u64 {

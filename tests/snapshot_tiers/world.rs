@@ -7,10 +7,10 @@ use radixkv::tier::Source;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A state of two parts; its bytes say which version it is.
+/// A state of two parts, whose bytes say which it is.
 pub struct Part {
-    parts: [Vec<u8>; 2],
-    alive: Arc<AtomicUsize>,
+    pub parts: [Vec<u8>; 2],
+    pub alive: Arc<AtomicUsize>,
 }
 
 impl Source for Part {

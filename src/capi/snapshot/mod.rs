@@ -2,9 +2,11 @@
 mod entry;
 mod handle;
 mod tier;
+mod tier_stats;
 
 pub use entry::*;
 pub use tier::*;
+pub use tier_stats::*;
 
 use crate::capi::ffi::{
     AbiStruct, at_most, check_flags, fork, guard, init_struct, out, read_struct, rkv_status,

@@ -1,0 +1,292 @@
+//! Putting tiers below the pages of a cache, and taking them away.
+use super::remote::{Use, remote_of, rkv_remote_store};
+use crate::capi::cache::rkv_cache;
+use crate::capi::ffi::{
+    AbiStruct, Fail, check_flags, guard, init_struct, read_struct, rkv_status, wake_of, with,
+};
+use crate::error::{Error, text};
+use crate::memory::{Arc, Slots, try_box};
+use crate::store::Shared;
+use crate::tier::paged::{HostMemory, PagePolicy, PageTiers, TierConfig};
+use crate::tier::{DiskConfig, DiskStore, LowerStore, Record, Wake};
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// Flag of rkv_tier_config: nothing that was fetched is used before rkv_sequence_agree(), for ranks
+/// that compute one model together.
+pub const RKV_TIERS_AGREE: u32 = 1;
+
+/// What lies below the pages of a cache: host memory, a directory, and a remote store. Fill with
+/// rkv_tier_config_init(), then change fields.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_tier_config {
+    /// sizeof(rkv_tier_config).
+    pub struct_size: u32,
+    /// 0 or RKV_TIERS_AGREE.
+    pub flags: u32,
+    /// Bytes of a page in all layers together: what a copy moves. No default.
+    pub page_bytes: u64,
+    /// Bytes of host memory, at most: as many slots of page_bytes as fit. No default.
+    pub host_bytes: u64,
+    /// Where those are: NULL for memory that the library takes, or memory of the engine's (pinned,
+    /// say), which stays as it is, and which nobody else touches, until the tiers are detached or
+    /// the cache is destroyed. Default NULL.
+    pub host_memory: *mut c_void,
+    /// The directory below host memory, a path that ends with NUL; made if its parent is there. It
+    /// is this cache's alone. NULL for none. Default NULL.
+    pub directory: *const c_char,
+    /// Bytes of data in it, at most. 0 without a directory.
+    pub disk_bytes: u64,
+    /// What the pages are good for: a digest of model, quantisation, layout, rank, and whatever
+    /// else changes what their bytes mean. A directory of another fingerprint is refused. Default
+    /// all zero.
+    pub fingerprint: [u8; 32],
+    /// When a page is copied to host memory: 0 as soon as it is published, n when n fetches have
+    /// asked for what follows it, 255 at most, UINT32_MAX when it is about to be evicted. Default
+    /// 0.
+    pub store_after_uses: u32,
+    /// Threads that read the disk, and as many that write, 1 to 64; the same for the remote store.
+    /// Default 8.
+    pub worker_count: u32,
+    /// Milliseconds from a write to its commit, at most, while the disk keeps up. 1 to 60000.
+    /// Default 250.
+    pub commit_interval_ms: u32,
+    /// An eventfd that becomes readable when there is something to poll for, or -1. It is used
+    /// until the tiers are detached, and never closed. Default -1.
+    pub event_fd: i32,
+    /// A store below all that, shared with other processes; NULL for none. It is copied. Default
+    /// NULL.
+    pub remote: *const rkv_remote_store,
+    /// Milliseconds that a call to it may take; a fetch that gets nothing from it for as long goes
+    /// on without. 600000 at most; 0 for 2000. Default 0.
+    pub remote_timeout_ms: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+// SAFETY: integers and pointers, no padding.
+unsafe impl AbiStruct for rkv_tier_config {
+    const NAME: &'static str = "config";
+    const V1: usize = 96;
+}
+
+/// Writes the defaults into a config.
+///
+/// @param config receives the defaults
+/// @param struct_size pass sizeof(rkv_tier_config)
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+/// @par Cost
+/// O(1); no lock
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_tier_config_init(
+    config: *mut rkv_tier_config,
+    struct_size: usize,
+) -> rkv_status {
+    let made = rkv_tier_config {
+        struct_size: 0,
+        flags: 0,
+        page_bytes: 0,
+        host_bytes: 0,
+        host_memory: std::ptr::null_mut(),
+        directory: std::ptr::null(),
+        disk_bytes: 0,
+        fingerprint: [0; 32],
+        store_after_uses: 0,
+        worker_count: 8,
+        commit_interval_ms: 250,
+        event_fd: -1,
+        remote: std::ptr::null(),
+        remote_timeout_ms: 0,
+        reserved: 0,
+    };
+    // SAFETY: the caller's contract on config.
+    guard(|| unsafe { init_struct(config, struct_size, &made) })
+}
+
+/// Puts host memory, and perhaps a directory and a remote store, below the pages of a cache. Pages
+/// that are published are copied there, as store_after_uses says, and found again when they were
+/// evicted; what the directory or the remote store has already is found at once. Nothing that
+/// happens to any of them later fails a call: a page that can't be had is computed.
+///
+/// The engine carries the copies out: see rkv_cache_poll(). A thread of the library follows the
+/// journal, checks bytes and talks with the disk; others call the remote store.
+///
+/// @param cache a cache with a journal
+/// @param config what to attach
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE
+/// when the cache has tiers, or no journal; RKV_STATUS_UNSUPPORTED with several groups of layers or
+/// an external pool; RKV_STATUS_STORAGE when the directory cannot be used: another process or cache
+/// has it, it was made by another version or for another fingerprint, or the system refuses;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages in the directory + page_count); reads from the disk. Blocks; other calls go on meanwhile
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_attach_tiers(
+    cache: *mut rkv_cache,
+    config: *const rkv_tier_config,
+) -> rkv_status {
+    // SAFETY: the caller's contract on both pointers.
+    unsafe {
+        with(cache, |shared| {
+            let raw = read_struct(config)?;
+            if shared.lower::<PageTiers>().is_some() {
+                return Err(Error::state("the cache has tiers: detach those first").into());
+            }
+            let (disk_wake, wake) = PageTiers::disk_wake();
+            let host = host_of(&raw)?;
+            if raw.reserved != 0 {
+                return Err(Error::argument("config.reserved is not zero").into());
+            }
+            let how = Use {
+                fingerprint: raw.fingerprint,
+                timeout_ms: raw.remote_timeout_ms,
+                workers: raw.worker_count,
+                page_bytes: raw.page_bytes,
+                host_bytes: raw.host_bytes,
+            };
+            let made = TierConfig {
+                page_bytes: raw.page_bytes as usize,
+                host,
+                policy: policy_of(&raw)?,
+                agrees: raw.flags & RKV_TIERS_AGREE != 0,
+                wake: wake_of(raw.event_fd)?,
+                remote: remote_of(raw.remote, &how)?,
+                disk: disk_of(&raw, wake)?,
+            };
+            PageTiers::attach(shared, made, disk_wake)?;
+            Ok(())
+        })
+    }
+}
+
+/// # Safety
+/// The memory that the config names can be used as its text says.
+unsafe fn host_of(raw: &rkv_tier_config) -> Result<HostMemory, Fail> {
+    let refuse = |text| Err(Error::argument(text).into());
+    check_flags(raw.flags, RKV_TIERS_AGREE, "config.flags")?;
+    if raw.page_bytes == 0 || usize::try_from(raw.page_bytes).is_err() {
+        return refuse(text!("config.page_bytes is {}", raw.page_bytes));
+    }
+    let count = raw.host_bytes / raw.page_bytes;
+    let Some(count) = u32::try_from(count).ok().filter(|&count| count > 0) else {
+        return refuse(text!(
+            "config.host_bytes {} is room for {count} pages of {} bytes, not for 1 to 2^32 - 1",
+            raw.host_bytes,
+            raw.page_bytes
+        ));
+    };
+    let Some(base) = NonNull::new(raw.host_memory.cast::<u8>()) else {
+        return Ok(HostMemory::Own(raw.host_bytes));
+    };
+    // SAFETY: the caller's contract.
+    let slots = unsafe { Slots::over(base, count, raw.page_bytes as usize) };
+    Ok(HostMemory::Given(slots?))
+}
+
+fn policy_of(raw: &rkv_tier_config) -> Result<PagePolicy, Fail> {
+    match (raw.store_after_uses, u8::try_from(raw.store_after_uses)) {
+        (0, _) => Ok(PagePolicy::Through),
+        (_, Ok(uses)) => Ok(PagePolicy::AfterUses(uses)),
+        (u32::MAX, _) => Ok(PagePolicy::OnEviction),
+        (uses, _) => Err(Error::argument(text!(
+            "config.store_after_uses {uses} is neither 255 at most nor UINT32_MAX"
+        ))
+        .into()),
+    }
+}
+
+type Disk = Option<(Box<dyn LowerStore>, Vec<Record>)>;
+
+/// # Safety
+/// The directory is NULL or a string that ends with NUL.
+unsafe fn disk_of(raw: &rkv_tier_config, wake: Wake) -> Result<Disk, Fail> {
+    let refuse = |text| Err(Error::argument(text).into());
+    if !(1..=64).contains(&raw.worker_count) {
+        return refuse(text!("config.worker_count {} is not 1 to 64", raw.worker_count));
+    }
+    if !(1..=60_000).contains(&raw.commit_interval_ms) {
+        let given = raw.commit_interval_ms;
+        return refuse(text!("config.commit_interval_ms {given} is not 1 to 60000"));
+    }
+    if raw.directory.is_null() {
+        if raw.disk_bytes != 0 {
+            return refuse(text!("config.disk_bytes is set without config.directory"));
+        }
+        return Ok(None);
+    }
+    // SAFETY: the caller's contract.
+    let directory = unsafe { CStr::from_ptr(raw.directory) };
+    if directory.is_empty() {
+        return refuse(text!("config.directory is empty"));
+    }
+    if raw.disk_bytes < raw.page_bytes {
+        return refuse(text!("config.disk_bytes {} is room for no page", raw.disk_bytes));
+    }
+    let directory = OsStr::from_bytes(directory.to_bytes());
+    let config = DiskConfig {
+        workers: raw.worker_count as usize,
+        commit_interval: Duration::from_millis(raw.commit_interval_ms.into()),
+        // What is written is in host memory, which is bounded.
+        waiting_bytes: raw.host_bytes,
+        wake: Some(wake),
+        ..DiskConfig::new(directory, raw.disk_bytes, raw.fingerprint)
+    };
+    let opened = DiskStore::open(config);
+    let (store, records) = opened.map_err(|error| Error::Storage(text!("{error}")))?;
+    Ok(Some((try_box(store)?, records)))
+}
+
+/// The tiers that a cache has.
+pub(super) fn tiers_of(shared: &Arc<Shared>) -> Result<std::sync::Arc<PageTiers>, Fail> {
+    Ok(shared.lower().ok_or_else(|| Error::state("the cache has no tiers"))?)
+}
+
+/// Takes the tiers away from a cache, after waiting for what is being written. What was committed
+/// is found when the directory is attached again; host memory is given up.
+///
+/// @param cache the cache
+/// @param timeout_ms milliseconds to wait at most for what is being written
+/// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first: the tiers are detached,
+/// and what was not committed is lost; RKV_STATUS_INVALID_STATE when there are none, or copies or
+/// fetches go on; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// blocks for the time given, and until a write and calls to a remote store that go on have ended
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_detach_tiers(
+    cache: *mut rkv_cache,
+    timeout_ms: u64,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe {
+        with(cache, |shared| {
+            let tiers = tiers_of(shared)?;
+            if tiers.is_busy() {
+                let why = "copies that were given out are not complete, or a fetch is open";
+                return Err(Error::state(why).into());
+            }
+            let is_written = tiers.flush(Duration::from_millis(timeout_ms));
+            let weak = std::sync::Arc::downgrade(&tiers);
+            drop(tiers);
+            shared.detach_lower();
+            // Other calls have it for moments. Its memory may go when this returns.
+            while weak.strong_count() > 0 {
+                std::thread::yield_now();
+            }
+            if is_written {
+                return Ok(());
+            }
+            Err(Fail::pending("the time was over before everything was written"))
+        })
+    }
+}
