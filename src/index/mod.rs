@@ -9,7 +9,7 @@ mod radix;
 mod tags;
 
 pub(crate) use crate::tree::NAMESPACE_WORDS;
-pub use crate::tree::{Detached, IndexStats, Limits, Namespace, Node, NodeIds, NodeInfo, Swept};
+pub use crate::tree::{IndexStats, Limits, Namespace, Node, NodeIds, NodeInfo, Swept};
 pub use block_hash::BlockHashIndex;
 pub use radix::RadixIndex;
 pub use tags::{IdRange, Tags};
@@ -234,6 +234,9 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Locks that were taken on exactly this node. O(children): for checks.
     fn own_locks(&self, node: Node) -> u32;
 
+    /// Locks that were taken on any node. O(nodes): for checks.
+    fn lock_total(&self) -> usize;
+
     /// Counts a retained sequence, whose lock is on this node, on it and all above it.
     fn retain(&mut self, node: Node);
 
@@ -268,8 +271,8 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// `evict` for leaves that nobody can find or holds.
     fn evict_cleared(&mut self, most: Portion, report: &mut dyn FnMut(&[u32], &[u32])) -> usize;
 
-    /// All that nobody can find. For checks.
-    fn detached(&self) -> Detached;
+    /// Pages that nobody can find. O(nodes): for checks.
+    fn detached_pages(&self) -> usize;
 
     /// Whether the prefix that ends at a node has exactly these keys.
     fn has_keys(&self, node: Node, keys: Keys<'_>) -> bool;

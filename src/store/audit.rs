@@ -76,7 +76,7 @@ impl State {
         listed?;
         if let Some(journal) = &cache.journal {
             let hung = cache.groups.as_ref().map(|groups| &groups.hung);
-            let others = cache.index.detached().pages + hung.map_or(0, |hung| hung.count(0));
+            let others = cache.index.detached_pages() + hung.map_or(0, |hung| hung.count(0));
             let found = (self.table.pool.cached() - others, hung);
             journal.check(cache.index.as_ref(), &cache.images, found)?;
         }
@@ -222,11 +222,7 @@ impl PrefixCache {
                 )));
             }
         }
-        let mut locks = self.index.detached().locks;
-        self.index.visit_roots(None, &mut |_, root| {
-            locks += self.index.info(root).locks as usize;
-            true
-        });
+        let locks = self.index.lock_total();
         if locks != nodes.len() {
             let taken = nodes.len();
             return Err(Error::Corrupt(text!("lock_ids: {locks} locks, and {taken} were taken")));

@@ -20,7 +20,7 @@ pub type rkv_node_id = u64;
 pub struct rkv_node_info {
     /// sizeof(rkv_node_info).
     pub struct_size: u32,
-    /// Locks on this node and below it.
+    /// Locks on this node, and one for each child that is protected. 0: nothing protects the node.
     pub lock_count: u32,
     /// The parent, 0 for a root.
     pub parent: rkv_node_id,

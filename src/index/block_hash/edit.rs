@@ -158,10 +158,11 @@ impl BlockHashIndex {
     pub(super) fn unlock_path(&mut self, node: u32) {
         let mut next = Some(node);
         while let Some(at) = next {
-            next = self.tree.above(at);
-            if self.tree.count_unlock(at) {
+            let Some(unlocked) = self.tree.count_unlock(at) else { return };
+            if !unlocked.is_leaf {
                 self.tree.prune_root(at);
             }
+            next = unlocked.above;
         }
     }
 

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::ids::NodeId;
 use crate::memory::{OutOfMemory, seed};
 use crate::token::{DigestChain, KeyPieces, Keys, PageDigest, PageHasher};
-use crate::tree::{ChildTable, Detached, Hanging, Held, Swept, Text, Tree};
+use crate::tree::{ChildTable, Hanging, Held, Swept, Text, Tree};
 use entry::Entry;
 use foldhash::fast::FixedState;
 use std::fmt::Write;
@@ -187,6 +187,10 @@ impl PrefixIndex for BlockHashIndex {
         self.tree.own_locks(node.0, self.children_of(node.0))
     }
 
+    fn lock_total(&self) -> usize {
+        self.tree.lock_total()
+    }
+
     fn retain(&mut self, node: Node) {
         self.tree.keep_path(node.0);
     }
@@ -230,8 +234,8 @@ impl PrefixIndex for BlockHashIndex {
         self.evict_pages(most, Tree::next_cleared, report)
     }
 
-    fn detached(&self) -> Detached {
-        self.tree.detached()
+    fn detached_pages(&self) -> usize {
+        self.tree.detached_pages()
     }
 
     fn has_keys(&self, node: Node, keys: Keys<'_>) -> bool {

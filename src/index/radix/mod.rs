@@ -36,7 +36,7 @@ use crate::grace::Garbage;
 use crate::ids::NodeId;
 use crate::memory::{Arc, OutOfMemory, seed, try_box};
 use crate::token::Keys;
-use crate::tree::{ChildTable, Detached, Hanging, Held, Swept, Tree};
+use crate::tree::{ChildTable, Hanging, Held, Swept, Tree};
 use foldhash::fast::FixedState;
 use node::Segment;
 use probe::View;
@@ -189,6 +189,10 @@ impl PrefixIndex for RadixIndex {
         self.tree.own_locks(node.0, children.map(|sibling| sibling.node))
     }
 
+    fn lock_total(&self) -> usize {
+        self.tree.lock_total()
+    }
+
     fn retain(&mut self, node: Node) {
         self.tree.keep_path(node.0);
     }
@@ -229,8 +233,8 @@ impl PrefixIndex for RadixIndex {
         self.evict_pages(most, Tree::next_cleared, report)
     }
 
-    fn detached(&self) -> Detached {
-        self.tree.detached()
+    fn detached_pages(&self) -> usize {
+        self.tree.detached_pages()
     }
 
     fn has_keys(&self, node: Node, keys: Keys<'_>) -> bool {
