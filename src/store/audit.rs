@@ -190,13 +190,22 @@ impl State {
             }
         }
         let kept = is_kept.iter().sum::<u32>() as usize;
+        let too_many = registry.len() > registry.sequence_limit || kept > registry.page_limit;
+        // What is about to be kept, or was until now.
+        if let Some(cache) = &self.cache {
+            for node in cache.footholds.iter().filter_map(|foothold| foothold.kept) {
+                cache.index.visit_path(node, &mut |_, pages| {
+                    pages.iter().for_each(|&at| is_kept[at as usize] = 1);
+                });
+            }
+        }
+        let kept = is_kept.iter().sum::<u32>() as usize;
         if bytes != registry.sequence_bytes {
             return wrong("the memory of the sequences is not what is counted");
         }
         if registry.order.len() != registry.len() {
             return wrong("there are others in the order than in the registry");
         }
-        let too_many = registry.len() > registry.sequence_limit || kept > registry.page_limit;
         if kept != registry.pages(self.cache.as_ref()) || too_many {
             return wrong("there is more than the limit, or more than is counted");
         }

@@ -84,18 +84,20 @@ impl<H: Held> Tree<H> {
         }
     }
 
-    /// Takes that back.
-    pub fn keep_path_no_more(&mut self, node: u32) {
+    /// Takes that back, on so many nodes. Returns the one that it is on then.
+    pub fn keep_path_no_more(&mut self, node: u32, nodes: usize) -> Option<u32> {
         let mut next = Some(node);
-        while let Some(at) = next {
+        for _ in 0..nodes {
+            let at = next?;
             let node = &mut self.nodes[at];
             node.keepers = node.keepers.checked_sub(1).expect("the node was kept");
             if node.keepers > 0 {
-                return;
+                return None;
             }
             self.kept_pages -= node.page_count();
             next = self.above(at);
         }
+        next
     }
 }
 

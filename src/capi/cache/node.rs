@@ -179,7 +179,7 @@ pub unsafe extern "C" fn rkv_cache_lock(
     unsafe {
         with(cache, |shared| {
             let into = out(out_lock, "out_lock")?;
-            into.write(shared.write().lock(NodeId(node))?.0);
+            into.write(shared.turn().lock(NodeId(node))?.0);
             Ok(())
         })
     }
@@ -198,5 +198,5 @@ pub unsafe extern "C" fn rkv_cache_lock(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_cache_unlock(cache: *mut rkv_cache, lock: rkv_lock_id) -> rkv_status {
     // SAFETY: the caller's contract on cache.
-    unsafe { with(cache, |shared| Ok(shared.ending(|state| state.unlock(HandleId(lock)))?)) }
+    unsafe { with(cache, |shared| Ok(shared.turn().unlock(HandleId(lock))?)) }
 }
