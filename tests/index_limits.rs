@@ -101,8 +101,8 @@ fn m07_locks_of_callers_are_counted_up_to_a_limit() {
         let images = Images::default();
         let node = cache.index.insert(root, keys(&[1, 2], &images), &[1, 2]).unwrap().node;
         let id = cache.index.id(node);
-        let locks: Vec<LockId> = (0..3).map(|_| cache.lock(id).unwrap()).collect();
-        assert!(matches!(cache.lock(id), Err(Error::State(_))));
+        let locks: Vec<LockId> = (0..3).map(|_| cache.lock(node).unwrap()).collect();
+        assert!(matches!(cache.lock(node), Err(Error::State(_))));
         assert_eq!((cache.lock_count(), cache.index.own_locks(node)), (3, 3));
         // Those of sequences are not refused.
         cache.index.lock(node);
@@ -114,7 +114,7 @@ fn m07_locks_of_callers_are_counted_up_to_a_limit() {
         };
         unlock(cache, locks[1]).unwrap();
         assert_eq!(unlock(cache, locks[1]), Err(Error::StaleLock(locks[1].0)));
-        let again = cache.lock(id).unwrap();
+        let again = cache.lock(node).unwrap();
         assert!(!locks.contains(&again), "no id comes twice");
         for lock in [locks[0], locks[2], again] {
             unlock(cache, lock).unwrap();

@@ -204,12 +204,14 @@ impl State {
             return;
         };
         let row = self.table.extend_shared(slot, count);
-        let known = &known[..known.len().min(count)];
-        row[..known.len()].copy_from_slice(known);
-        if known.len() == count {
-            return;
+        let first = known.len().min(count);
+        if first > 0 {
+            row[..first].copy_from_slice(&known[..first]);
+            if first == count {
+                return;
+            }
         }
-        cache.index.visit_path_from(node, known.len(), &mut |start, pages| {
+        cache.index.visit_path_from(node, first, &mut |start, pages| {
             let end = (start + pages.len()).min(count);
             if start < end {
                 row[start..end].copy_from_slice(&pages[..end - start]);
@@ -277,7 +279,7 @@ impl Turn<'_> {
         tokens: TokenList<'_>,
         room: impl Into<Room>,
     ) -> Result<SequenceInfo, Error> {
-        let begun = if self.digests_many(tokens) || self.may_be_long(tokens) {
+        let begun = if self.is_long(tokens) {
             self.start_long(namespace, tokens, room.into())?
         } else {
             let find = |cache: &PrefixCache, query: Query<'_>| cache.find_query(namespace, query);

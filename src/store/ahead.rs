@@ -3,6 +3,7 @@
 //! With an index that finds pages by their digests, a lookup of a long prompt is mostly hashing,
 //! which needs nothing of the cache. It goes piece by piece: when all of a piece is cached, the
 //! next one is hashed, up to twice as long. So hardly more is hashed in vain than was found.
+use super::long_path::path_portion;
 use super::lookup::Sharing;
 use super::{Descent, Found, PrefixCache, Shared, State, Turn};
 use crate::error::Error;
@@ -16,6 +17,13 @@ const PIECES: usize = 8;
 /// The part up to which prompts are short. They are hashed under the lock, in 4 microseconds with
 /// pages of 16 positions and 35 with the longest.
 const SHORTS: usize = 16;
+
+/// Tokens of a list that may be looked up at once, whatever is cached: by its path, and where each
+/// page is digested.
+pub(super) fn short_lists(slice: usize, page_size: usize) -> [usize; 2] {
+    let path = path_portion(slice).saturating_mul(page_size);
+    [path, path.min((slice / SHORTS).saturating_mul(page_size))]
+}
 
 impl PrefixCache {
     /// Whether looking up a list means to hash more pages than others should wait for.
@@ -76,9 +84,19 @@ impl Shared {
 }
 
 impl Turn<'_> {
-    /// Whether looking up a list is better begun with `digest_ahead`.
+    /// Whether others should have the lock while a list is looked up.
     #[inline(always)]
-    pub(crate) fn digests_many(&self, tokens: TokenList<'_>) -> bool {
+    pub(crate) fn is_long(&self, tokens: TokenList<'_>) -> bool {
+        let cache = self.state.cache.as_ref();
+        cache.is_some_and(|cache| {
+            let [path, digests] = self.shared.short_lists;
+            tokens.ids.len() > if cache.sharing.digests_pages { digests } else { path }
+        })
+    }
+
+    /// Whether looking up a list is better begun with `digest_ahead`.
+    #[inline]
+    pub(super) fn digests_many(&self, tokens: TokenList<'_>) -> bool {
         let cache = self.state.cache.as_ref();
         cache.is_some_and(|cache| cache.digests_many(tokens, self.shared.slice))
     }
@@ -98,37 +116,19 @@ impl Turn<'_> {
     /// Finds how far a token list is cached. `then` gets that, and the pages of the path that are
     /// known, before others can change anything. Of a long one others may have the lock before and
     /// after it.
-    #[inline(always)]
     pub fn lookup<R, E: From<Error>>(
         &mut self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
         then: impl FnOnce(&mut State, Found, &[u32]) -> Result<R, E>,
     ) -> Result<R, E> {
-        let (found, descent) = if self.digests_many(tokens) || self.may_be_long(tokens) {
-            self.find_long(namespace, tokens)?
-        } else {
-            (self.cache()?.find(namespace, tokens)?, Descent::default())
+        let (descent, digests) = self.descend(namespace, tokens)?;
+        let found = self.state.find_behind(namespace, tokens, (&descent, &digests));
+        let done = match found {
+            Ok(found) => then(self.state(), found, descent.pages()),
+            Err(error) => Err(error.into()),
         };
-        let done = then(self.state(), found, descent.pages());
         self.ascend(descent, done.is_ok());
         done
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn find_long(
-        &mut self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-    ) -> Result<(Found, Descent), Error> {
-        let (descent, digests) = self.descend(namespace, tokens)?;
-        match self.state.find_behind(namespace, tokens, (&descent, &digests)) {
-            Ok(found) => Ok((found, descent)),
-            Err(error) => {
-                self.ascend(descent, false);
-                Err(error)
-            }
-        }
     }
 }

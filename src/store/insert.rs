@@ -314,17 +314,27 @@ impl Turn<'_> {
         request: InsertRequest<'_>,
         then: impl FnOnce(&mut State, InsertResult, &[u32]) -> R,
     ) -> Result<R, Error> {
-        let descent = match self.may_be_long(request.tokens) {
-            true => self.descend_to_insert(&request)?,
-            false => Descent::default(),
-        };
+        if self.is_long(request.tokens) {
+            return self.insert_long(request, then);
+        }
+        let (cache, table) = self.parts()?;
+        let done = cache.insert(table, request, &Descent::NONE)?;
+        Ok(then(self.state(), done, &[]))
+    }
+
+    #[cold]
+    fn insert_long<R>(
+        &mut self,
+        request: InsertRequest<'_>,
+        then: impl FnOnce(&mut State, InsertResult, &[u32]) -> R,
+    ) -> Result<R, Error> {
+        let descent = self.descend_to_insert(&request)?;
         let (cache, table) = self.parts()?;
         let done = cache.insert(table, request, &descent);
         let done = done.map(|done| then(self.state(), done, descent.pages()));
         self.ascend(descent, false);
         done
     }
-    #[cold]
     fn descend_to_insert(&mut self, request: &InsertRequest<'_>) -> Result<Descent, Error> {
         let (index, page_size) = (&self.cache()?.index, self.table.page_size());
         // Whoever goes on from a node names no other namespace.

@@ -4,7 +4,7 @@ use super::group_cache::Use;
 use super::lookup::Matched;
 use super::{PrefixCache, State};
 use crate::error::Error;
-use crate::ids::{LockId, NodeId};
+use crate::ids::LockId;
 use crate::index::{Node, Portion};
 
 /// Pages that are dropped at once when somebody lets go of the last lock on them.
@@ -38,9 +38,9 @@ impl PrefixCache {
         self.locks.take(on)
     }
 
-    /// The same for whoever knows the node by its id.
-    pub fn lock(&mut self, id: NodeId) -> Result<LockId, Error> {
-        let node = self.index.resolve(id)?;
+    /// The same where no room was made.
+    #[inline]
+    pub fn lock(&mut self, node: Node) -> Result<LockId, Error> {
         self.locks.try_reserve()?;
         if self.groups.is_some() {
             self.reserve_hold(self.index.end_page(node) * self.page_size())?;

@@ -15,6 +15,11 @@ use crate::token::{PageDigest, TextDigests, TokenList};
 /// Nodes of a portion, as a part of the pages of a slice: 256 of them take 20 microseconds when
 /// none is in a cache of the processor.
 const NODES: usize = 2;
+/// Nodes of a path that are passed before others are let in.
+pub(super) fn path_portion(slice: usize) -> usize {
+    slice.div_ceil(NODES)
+}
+
 /// Times that a descent begins anew, after what it held was cleared.
 const TRIES: usize = 4;
 
@@ -45,6 +50,9 @@ pub struct Descent {
 }
 
 impl Descent {
+    /// None was needed.
+    pub(super) const NONE: Self = Self { held: None, pages: Vec::new(), walk: None };
+
     /// The node that is held: those above are marked as used by the ascent.
     pub(crate) fn held(&self) -> Option<Node> {
         self.held.map(|(_, node)| node)
@@ -147,14 +155,14 @@ impl PrefixCache {
 }
 
 impl Turn<'_> {
-    /// Nodes of a path that are passed before others are let in.
+    #[inline]
     fn path_portion(&self) -> usize {
-        self.shared.slice.div_ceil(NODES)
+        path_portion(self.shared.slice)
     }
 
-    /// Whether a call on a list is better begun with `descend`.
+    /// Whether the path of a list may be longer than others should wait for.
     #[inline]
-    pub(crate) fn may_be_long(&self, tokens: TokenList<'_>) -> bool {
+    pub(super) fn may_be_long(&self, tokens: TokenList<'_>) -> bool {
         let cache = self.state.cache.as_ref();
         cache.is_some_and(|cache| cache.may_be_long(tokens, self.path_portion()))
     }
@@ -278,8 +286,21 @@ impl Turn<'_> {
 
     /// Protects a node.
     pub fn lock(&mut self, id: NodeId) -> Result<LockId, Error> {
-        let held = self.hold_ahead(id)?;
-        let locked = self.parts()?.0.lock(id);
+        let nodes = self.path_portion();
+        let cache = self.parts()?.0;
+        let node = cache.index.resolve(id)?;
+        // Every node has a page.
+        if cache.index.end_page(node) <= nodes {
+            return cache.lock(node);
+        }
+        self.lock_deep(id, node)
+    }
+
+    #[cold]
+    fn lock_deep(&mut self, id: NodeId, node: Node) -> Result<LockId, Error> {
+        let held = self.hold_ahead(node)?;
+        let cache = self.parts()?.0;
+        let locked = cache.index.resolve(id).and_then(|node| cache.lock(node));
         if let Some(at) = held {
             let node = self.parts()?.0.footholds.remove(at).node;
             self.let_go(node);
@@ -288,18 +309,16 @@ impl Turn<'_> {
     }
 
     /// Whether more nodes than a portion has are above one.
+    #[inline]
     fn is_deep(&self, node: Node) -> bool {
         let (nodes, cache) = (self.path_portion(), self.state.cache.as_ref());
         let index = &cache.expect("it has the node").index;
-        index.node_count() > nodes && index.ancestor(node, nodes).is_some()
+        // Every node has a page.
+        index.end_page(node) > nodes && index.ancestor(node, nodes).is_some()
     }
 
     /// Holds the path to a node that nobody else may have locked, all but the last portion.
-    fn hold_ahead(&mut self, id: NodeId) -> Result<Option<u32>, Error> {
-        let node = self.cache()?.index.resolve(id)?;
-        if !self.is_deep(node) {
-            return Ok(None);
-        }
+    fn hold_ahead(&mut self, node: Node) -> Result<Option<u32>, Error> {
         let (nodes, mut portions, mut next) = (self.path_portion(), Vec::new(), Ok(node));
         // Up to the root, unless others take the path away.
         while let Ok(last) = next

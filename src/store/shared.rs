@@ -4,6 +4,7 @@
 //! locks would be a bug in waiting. It is a readers-writer lock, so that readers run side by side;
 //! probes, which engines make all the time, do without it. A call that evicts many pages does it in
 //! slices; between two slices the state is whole, and whoever waits gets in.
+use super::ahead::short_lists;
 use super::{Prober, State};
 use crate::error::Error;
 use crate::grace::Link;
@@ -46,6 +47,8 @@ pub struct Shared {
     pub(crate) prober: Link<Prober>,
     /// Pages that a call evicts or takes before it lets others in.
     pub(super) slice: usize,
+    /// See `short_lists`.
+    pub(super) short_lists: [usize; 2],
     /// What is below the device.
     pub(super) lower: super::lower::Attached,
     /// Called where others are let in.
@@ -116,6 +119,7 @@ impl Shared {
             group_count: config.groups.list().len(),
             prober: Link::default(),
             slice,
+            short_lists: short_lists(slice, config.page_size as usize),
             lower: Default::default(),
             at_yield: AtYield(at_yield),
         })

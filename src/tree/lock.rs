@@ -26,6 +26,7 @@ impl<H: Held> Tree<H> {
 
     /// Counts one lock less on a node, and gives it its place in the eviction order if that was the
     /// last; then the caller goes on with its parent. Nothing, when it is still locked.
+    #[inline]
     pub fn count_unlock(&mut self, at: u32) -> Option<Unlocked> {
         let node = &mut self.nodes[at];
         node.locks = node.locks.checked_sub(1).expect("the node was locked");
@@ -42,10 +43,22 @@ impl<H: Held> Tree<H> {
     }
 
     /// Moves a lock from a node to one below it. Nothing above the upper one changes.
+    #[inline]
     pub fn move_lock_down(&mut self, from: u32, to: u32) {
-        self.lock_path(to);
-        // It has another one now, of its own or of a child.
-        self.nodes[from].locks -= 1;
+        let mut at = to;
+        // The last step down makes a locked child of what was the node's own lock.
+        while at != from {
+            let node = &mut self.nodes[at];
+            let above = node.parent;
+            node.locks += 1;
+            if node.locks > 1 {
+                self.nodes[from].locks -= 1;
+                return;
+            }
+            self.reclaimable_pages -= node.page_count();
+            self.retire(at);
+            at = above;
+        }
     }
 
     /// The parent of a node that is no root.

@@ -33,6 +33,7 @@ impl EvictionOrder {
 impl<H: Held> Tree<H> {
     /// Marks a path as used now, up to its root or below a node of it. Returns how much memory that
     /// freed.
+    #[inline(always)]
     pub fn touch_path(&mut self, from: u32, below: Option<u32>) -> usize {
         let (now, mut freed) = (self.tick(), 0);
         // Only the lowest node can be a leaf.

@@ -15,14 +15,16 @@ static void k08_lock_protects_the_path(void) {
     CHECK(first != second && second != deep);
     CHECK_EQ(cache_stats(&f).lock_count, 3);
     CHECK_EQ(info_of(&f, leaf).lock_count, 1);
+    /* its own two, and the child that is protected */
     CHECK_EQ(info_of(&f, middle).lock_count, 3);
-    CHECK_EQ(info_of(&f, top).lock_count, 3);
-    CHECK_EQ(info_of(&f, root).lock_count, 3);
+    CHECK_EQ(info_of(&f, top).lock_count, 1);
+    CHECK_EQ(info_of(&f, root).lock_count, 1);
     check_sane(&f);
     /* an unlock undoes its own lock, once */
     CHECK_OK(rkv_cache_unlock(f.cache, deep));
     CHECK_STATUS(rkv_cache_unlock(f.cache, deep), RKV_STATUS_STALE_LOCK);
-    CHECK_EQ(info_of(&f, top).lock_count, 2);
+    CHECK_EQ(info_of(&f, middle).lock_count, 2);
+    CHECK_EQ(info_of(&f, top).lock_count, 1);
     CHECK_EQ(evict(&f, 100), 2);
     CHECK(is_stale(&f, leaf));
     CHECK_OK(rkv_cache_unlock(f.cache, first));
@@ -30,6 +32,7 @@ static void k08_lock_protects_the_path(void) {
     CHECK_EQ(evict(&f, 100), 0);
     CHECK_OK(rkv_cache_unlock(f.cache, second));
     CHECK_EQ(cache_stats(&f).lock_count, 0);
+    CHECK_EQ(info_of(&f, root).lock_count, 0);
     CHECK_EQ(evict(&f, 100), 4);
     end_fixture(&f);
 }

@@ -97,6 +97,27 @@ pub(crate) unsafe fn match_tokens(
     tokens: TokenList<'_>,
     wanted: Wanted,
 ) -> Result<rkv_cache_match_result, Fail> {
+    if turn.is_long(tokens) {
+        // SAFETY: the caller's contract.
+        return unsafe { match_long(turn, namespace, tokens, wanted) };
+    }
+    let found = turn.find(namespace, tokens)?;
+    // SAFETY: the caller's contract.
+    unsafe { take_found(turn.state(), found, &[], wanted) }
+}
+
+/// The same, which lets others have the lock.
+///
+/// # Safety
+/// As of `match_tokens`.
+#[cold]
+#[inline(never)]
+unsafe fn match_long(
+    turn: &mut Turn<'_>,
+    namespace: &Namespace,
+    tokens: TokenList<'_>,
+    wanted: Wanted,
+) -> Result<rkv_cache_match_result, Fail> {
     turn.lookup(namespace, tokens, |state, found, known| {
         // SAFETY: the caller's contract.
         unsafe { take_found(state, found, known, wanted) }

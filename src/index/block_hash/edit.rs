@@ -157,17 +157,16 @@ impl BlockHashIndex {
     /// Undoes a lock that was taken on this very node, on so many nodes. Returns the one on which
     /// it is then.
     pub(super) fn unlock_path(&mut self, node: u32, nodes: usize) -> Option<u32> {
-        let mut next = Some(node);
-        for _ in 0..nodes {
-            let at = next?;
+        let (mut at, mut left) = (node, nodes);
+        while left > 0 {
             let unlocked = self.tree.count_unlock(at)?;
             if !unlocked.is_leaf {
                 self.tree.prune_root(at);
             }
-            next = unlocked.above;
+            (at, left) = (unlocked.above?, left - 1);
         }
         // The child that it counted is locked no more.
-        next
+        Some(at)
     }
 
     /// The nodes right below one, the one that came last first.

@@ -101,11 +101,16 @@ impl PrefixIndex for RadixIndex {
     }
 
     fn walk(&self, from: Node, keys: Keys<'_>) -> Walk {
-        self.walk_down(from.0, keys.keys, usize::MAX).0
+        self.walk_down(from.0, keys.keys)
     }
 
     fn walk_some(&self, from: Node, keys: Keys<'_>, nodes: usize) -> (Walk, bool) {
-        self.walk_down(from.0, keys.keys, nodes)
+        let (walk, rest, passed) = self.pass_nodes(from.0, keys.keys, nodes);
+        if passed {
+            return (walk, !rest.is_empty());
+        }
+        let last = self.walk(walk.node, Keys { keys: rest, ..keys });
+        (Walk { media: walk.media || last.media, ..last }, false)
     }
 
     fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>) {

@@ -121,13 +121,12 @@ impl RadixIndex {
         Some((candidate, &nodes[candidate], common(&nodes[candidate])))
     }
 
-    /// Follows keys down from a node's end, along so many nodes at most. Returns also whether the
-    /// path may go on.
-    pub(super) fn walk_down(&self, from: u32, keys: &[u32], nodes: usize) -> (Walk, bool) {
+    /// Follows keys down from a node's end.
+    pub(super) fn walk_down(&self, from: u32, keys: &[u32]) -> Walk {
         fetch_one(self, self.page_size, from, keys);
         let (mut number, mut node) = (from, &self.tree.nodes[from]);
         let mut rest = keys;
-        let (mut media, mut left) = (false, nodes);
+        let mut media = false;
         while let Some((child, at, common)) = self.child_of(number, node, rest) {
             (number, node) = (child, at);
             media |= at.media;
@@ -140,19 +139,36 @@ impl RadixIndex {
                     positions,
                 });
                 let pages = at.start as usize + whole;
-                return (Walk { node: Node(child), pages, partial, media }, false);
+                return Walk { node: Node(child), pages, partial, media };
             }
             rest = &rest[common..];
-            left -= 1;
-            if left == 0 {
-                return (Walk { media, ..Walk::to(Node(number), node.end()) }, !rest.is_empty());
-            }
         }
         let partial = self.longest_start(&node.children, rest);
         if let Some(partial) = &partial {
             media |= self.tree.nodes[partial.node.0].media;
         }
-        (Walk { node: Node(number), pages: node.end(), partial, media }, false)
+        Walk { node: Node(number), pages: node.end(), partial, media }
+    }
+
+    /// Follows keys down along so many nodes at most, as far as those match whole. Returns also the
+    /// keys that are left, and whether it passed as many.
+    pub(super) fn pass_nodes<'a>(
+        &self,
+        from: u32,
+        keys: &'a [u32],
+        nodes: usize,
+    ) -> (Walk, &'a [u32], bool) {
+        let (mut number, mut rest, mut media) = (from, keys, false);
+        let mut left = nodes;
+        while left > 0
+            && let Some((child, common)) = self.child(number, rest)
+            && common == self.tree.nodes[child].label.len() * self.page_size
+        {
+            (number, rest, left) = (child, &rest[common..], left - 1);
+            media |= self.tree.nodes[child].media;
+        }
+        let walk = Walk { media, ..Walk::to(Node(number), self.tree.nodes[number].end()) };
+        (walk, rest, left == 0)
     }
 
     /// The one of these children that shares the longest start with keys of which none has a whole
