@@ -5199,7 +5199,7 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * @param sequence the sequence
  * @param computed_position_count positions whose KV is written, from the beginning; leave out
  * draft tokens. Fewer than before does nothing.
- * @param out_result receives what was done; set its struct_size first
+ * @param out_result receives what was done; set its struct_size first; may be NULL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when a copy is not confirmed yet;
  * RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has, or than its row has pages
  * for; RKV_STATUS_STALE_SEQUENCE;

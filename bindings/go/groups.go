@@ -158,6 +158,26 @@ type GroupConfig struct {
 	DraftStateCount uint32
 }
 
+// FullGroup is a group of full attention. The first of a list draws from pool 0.
+func FullGroup(pool uint32) GroupConfig {
+	return GroupConfig{Kind: GroupFull, Pool: pool}
+}
+
+// WindowGroup is a group of sliding windows of so many positions, a query's own included.
+func WindowGroup(pool, window uint32) GroupConfig {
+	return GroupConfig{Kind: GroupWindow, Pool: pool, Window: window}
+}
+
+// ChunkGroup is a group of attention in chunks of so many positions.
+func ChunkGroup(pool, chunk uint32) GroupConfig {
+	return GroupConfig{Kind: GroupChunk, Pool: pool, Chunk: chunk}
+}
+
+// StateGroup is a group of recurrent layers.
+func StateGroup(pool uint32) GroupConfig {
+	return GroupConfig{Kind: GroupState, Pool: pool}
+}
+
 func groupConfigs(groups []GroupConfig) []C.rkv_group_config {
 	var made []C.rkv_group_config
 	for _, group := range groups {
