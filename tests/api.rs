@@ -222,6 +222,9 @@ fn g06_a_match_keeps_the_pages_of_all_groups() {
     assert_eq!(cache.evict_from_pool(2, 1).unwrap().freed, 1);
     // With a page of the first group go those that hang on it.
     let prompt_end = cache.evict_from_pool(0, 6).unwrap();
+    let stats = cache.group_stats().unwrap();
+    assert_eq!([0, 1, 2].map(|group| stats[group].evicted), [6, 9, 1]);
+    assert_eq!((stats[0].cached, stats[2].limited, stats[2].lost), (4, 1, 20));
     assert_eq!((prompt_end.freed, prompt_end.pages.len()), (6, 7));
     check(&table, &cache);
 }

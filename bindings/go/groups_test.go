@@ -71,6 +71,12 @@ func TestGroups(t *testing.T) {
 	equal(t, "known positions", found.KnownPositionCount, 40)
 	equal(t, "limiting group", found.LimitingGroup, stateGroup)
 	equal(t, "checkpoints", found.CheckpointAt, [2]int{36, 40})
+	stats, err := b.cache.GroupStats()
+	must(t, err)
+	equal(t, "groups", len(stats), 3)
+	equal(t, "statistics", stats[stateGroup], radixkv.GroupStats{
+		Group: stateGroup, CachedPageCount: 1, LimitedLookupCount: 1, LostPositionCount: 20,
+	})
 	depths, err := b.cache.ProbeGroups(base, tokens)
 	must(t, err)
 	equal(t, "positions", depths.PositionCount, 20)

@@ -112,6 +112,7 @@ void groups_share_a_pool() {
     CHECK_EQ(done.claimed_group_page_count, 5u);
     CHECK_EQ(table.pool_stats(0).cached_page_count, 10u);
     CHECK_EQ(cache.match(test::ids(1, 20)).found.position_count, 20u);
+    CHECK_EQ(cache.group_stats().at(1).cached_page_count, 5u);
     const std::vector<std::uint32_t> gone = cache.evict_reported(1);
     CHECK(!gone.empty());
     for (const std::uint32_t page : gone) CHECK(!cache.contains_page(page));
