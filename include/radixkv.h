@@ -1401,7 +1401,7 @@ typedef struct rkv_node_info {
      */
     uint32_t struct_size;
     /**
-     * Locks on this node and below it.
+     * Locks on this node, and one for each child that is protected. 0: nothing protects the node.
      */
     uint32_t lock_count;
     /**
