@@ -5,95 +5,73 @@
 //! ```text
 //! cargo run --example hybrid
 //! ```
-use radixkv::api::{Cache, PageTable, Sequence};
-use radixkv::error::Error;
-use radixkv::group::{GroupConfig, GroupKind, Groups};
-use radixkv::index::Namespace;
-use radixkv::paging::{MorePools, PageTableConfig};
-use radixkv::store::CacheConfig;
-use radixkv::token::TokenList;
-use std::error;
+use radixkv::api::{
+    Cache, CacheConfig, GroupKind, Groups, MorePools, Namespace, PageTable, PageTableConfig,
+    TokenList,
+};
+use std::error::Error;
 use std::io::{Write, stdout};
 
 const STATE: usize = 2;
 
-type Told<T = ()> = Result<T, Box<dyn error::Error>>;
+type Told<T = ()> = Result<T, Box<dyn Error>>;
 
-struct Engine<'a> {
+struct Engine {
     cache: Cache,
     /// The memory of the states, by page. K and V of the others are left to the imagination.
-    states: [u64; 8],
-    out: &'a mut dyn Write,
+    states: [u32; 8],
 }
 
-impl Engine<'_> {
-    /// A system prompt of 100 tokens, then a question of one's own.
-    fn serve(&mut self, name: &str, question: u32, length: u32) -> Told {
-        let ids: Vec<u32> = (1..=100).chain(question..question + length).collect();
+impl Engine {
+    /// A system prompt of 100 tokens, then a question of one's own. Tells how that went.
+    fn serve(&mut self, question: u32, length: u32) -> Told<String> {
+        let ids: Vec<u32> = [0; 100].into_iter().chain(question + 100..question + length).collect();
         let mut sequence = self.cache.begin(&Namespace::default(), TokenList::text(&ids), 0)?;
-        self.copy_states(&mut sequence)?;
 
-        let (info, mut saved) = (sequence.info()?, 0);
-        let places = info.depths.checkpoint_at.map(|place| place as usize);
+        let (info, states) = (sequence.info()?, &mut self.states);
         let state = sequence.group_row(STATE)?[0] as usize;
         let mut at = info.cached_positions;
         if at == 0 {
-            self.states[state] = 0;
+            states[state] = 1;
         }
         while at < ids.len() {
+            // What it waits for: states, since the others are shared as whole pages.
+            sequence.carry_out_copies(|_group, copy| {
+                states[copy.target as usize] = states[copy.source as usize];
+            })?;
             // Chunks end where begin says: there the states are saved.
-            let save = places.into_iter().find(|&save| save > at);
-            for &id in &ids[at..save.unwrap_or(ids.len())] {
-                self.states[state] = (self.states[state] * 31 + u64::from(id)) % 1_000_003;
-                at += 1;
+            let saves = info.depths.checkpoint_at.map(|place| place as usize);
+            let end = saves.into_iter().find(|&save| save > at).unwrap_or(ids.len());
+            for &id in &ids[at..end] {
+                states[state] = (states[state] * 31 + id) % 1_000_003;
             }
+            at = end;
             sequence.publish(at)?;
-            if save.is_some() {
-                saved += sequence.checkpoint()?;
-                self.copy_states(&mut sequence)?;
+            if at < ids.len() {
+                sequence.checkpoint()?;
             }
         }
-        writeln!(
-            self.out,
-            "{name}: {} tokens, {} known, {} reused; {saved} states saved; state {}",
-            ids.len(),
-            info.depths.known,
-            info.cached_positions,
-            self.states[state]
-        )?;
-        Ok(())
-    }
-
-    /// Carries out what a sequence waits for, if anything: states, since the others are shared as
-    /// whole pages.
-    fn copy_states(&mut self, sequence: &mut Sequence) -> Result<(), Error> {
-        let copies = sequence.group_copies()?;
-        for copy in &copies {
-            self.states[copy.target as usize] = self.states[copy.source as usize];
-        }
-        if copies.is_empty() { Ok(()) } else { sequence.confirm_copies() }
+        let (known, reused, state) = (info.depths.known, info.cached_positions, states[state]);
+        Ok(format!("{length} tokens, {known} known, {reused} reused; state {state}"))
     }
 }
 
 /// The chat.
 pub fn tell(out: &mut dyn Write) -> Told {
-    let group = |kind, pool| GroupConfig { kind, pool, draft_states: 0 };
     let window = GroupKind::Window { window: 64, sinks: 0 };
-    let groups = [group(GroupKind::Full, 0), group(window, 1), group(GroupKind::State, 2)];
+    let groups = [GroupKind::Full.in_pool(0), window.in_pool(1), GroupKind::State.in_pool(2)];
     let table = PageTable::new(PageTableConfig {
-        page_size: 16,
         page_count: 65,
-        groups: Groups::new(&groups)?,
         more_pools: MorePools::new(&[33, 8])?,
+        groups: Groups::new(&groups)?,
         ..PageTableConfig::default()
     })?;
-    let cache = table.cache(CacheConfig::default())?;
-    let mut engine = Engine { cache, states: [0; 8], out };
-    engine.serve("A", 1000, 30)?;
-    engine.serve("B", 2000, 45)?;
-    engine.serve("C", 3000, 60)?;
-    engine.serve("A, next turn", 1000, 75)?;
-    engine.serve("B again", 2000, 45)
+    let mut engine = Engine { cache: table.cache(CacheConfig::default())?, states: [0; 8] };
+    writeln!(out, "A: {}", engine.serve(1000, 130)?)?;
+    writeln!(out, "B: {}", engine.serve(2000, 145)?)?;
+    writeln!(out, "C: {}", engine.serve(3000, 160)?)?;
+    writeln!(out, "A, next turn: {}", engine.serve(1000, 175)?)?;
+    Ok(())
 }
 
 fn main() -> Told {

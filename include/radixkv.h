@@ -1490,6 +1490,36 @@ typedef struct rkv_cache_clear_result {
 } rkv_cache_clear_result;
 
 /**
+ * A group of a cache in numbers.
+ */
+typedef struct rkv_group_stats {
+    /**
+     * The group.
+     */
+    uint32_t group;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Pages of the group that the cache owns now.
+     */
+    uint64_t cached_page_count;
+    /**
+     * Pages of it that were evicted, those that went with a page of group 0 included.
+     */
+    uint64_t evicted_page_count;
+    /**
+     * Matches and rkv_sequence_begin() calls whose limiting_group it was.
+     */
+    uint64_t limited_lookup_count;
+    /**
+     * Positions that were known to those, and could not be reused.
+     */
+    uint64_t lost_position_count;
+} rkv_group_stats;
+
+/**
  * What one group costs of what is known.
  */
 typedef struct rkv_group_cost {
@@ -4814,6 +4844,30 @@ enum rkv_status rkv_cache_clear(struct rkv_cache *cache,
                                 struct rkv_cache_clear_result *out_result);
 
 /**
+ * Each group in numbers: what the cache has of it, and what it cost since the cache was created.
+ * rkv_cache_read_stats() has the totals, rkv_page_table_read_pool_stats() the pages by state.
+ *
+ * @param cache the cache
+ * @param groups receives the groups in their order; (NULL, 0) asks for the count
+ * @param element_size sizeof(rkv_group_stats); not read when groups is NULL
+ * @param capacity room in groups; RKV_GROUP_LIMIT is always enough
+ * @param out_count receives the number of groups, also on RKV_STATUS_BUFFER_TOO_SMALL
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * O(groups); shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_read_group_stats(const struct rkv_cache *cache,
+                                           struct rkv_group_stats *groups,
+                                           size_t element_size,
+                                           size_t capacity,
+                                           size_t *out_count);
+
+/**
  * How far a prompt is known, how far it can be reused, and which group costs how much of the
  * difference. Changes nothing, like rkv_cache_probe().
  *
@@ -5199,7 +5253,7 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * @param sequence the sequence
  * @param computed_position_count positions whose KV is written, from the beginning; leave out
  * draft tokens. Fewer than before does nothing.
- * @param out_result receives what was done; set its struct_size first
+ * @param out_result receives what was done; set its struct_size first; may be NULL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when a copy is not confirmed yet;
  * RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has, or than its row has pages
  * for; RKV_STATUS_STALE_SEQUENCE;

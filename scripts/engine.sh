@@ -101,10 +101,9 @@ demo)
         --json "$out/chat.json" --svg "$out/chat.svg" "$@"
     ;;
 serve)
-    # Everybody's prompts are on the page: not on an address that others can reach. It shows the
-    # journal of a cache, which there is for layers of one kind.
+    # Everybody's prompts are on the page: not on an address that others can reach.
     case " $* " in
-    *" --host "* | *" --model $out/hybrid "* | *" --model $out/window "*) ;;
+    *" --host "*) ;;
     *) set -- --page "$@" ;;
     esac
     exec "$out/engine_server" --model "$model" "$@"

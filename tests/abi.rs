@@ -69,6 +69,10 @@ layouts! {
     rkv_group_depths 40 {
         struct_size 0, reserved 4, position_count 8, known_position_count 16, checkpoint_at 24
     }
+    rkv_group_stats 40 {
+        group 0, reserved 4, cached_page_count 8, evicted_page_count 16, limited_lookup_count 24,
+        lost_position_count 32
+    }
     rkv_locked_page 8 { page_index 0, page 4 }
     rkv_published_group 16 {
         group 0, claimed_page_count 4, remapped_page_count 8, reserved 12

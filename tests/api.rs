@@ -173,9 +173,8 @@ fn j08_a_sequence_takes_its_pages_later() {
 
 /// A hybrid model's page table: full attention, a window of 9 and states, a pool for each.
 fn hybrid() -> (PageTable, Cache) {
-    let group = |kind, pool| GroupConfig { kind, pool, ..GroupConfig::default() };
     let window = GroupKind::Window { window: 9, sinks: 0 };
-    let groups = [group(GroupKind::Full, 0), group(window, 1), group(GroupKind::State, 2)];
+    let groups = [GroupKind::Full.in_pool(0), window.in_pool(1), GroupKind::State.in_pool(2)];
     let config = PageTableConfig {
         page_size: 4,
         page_count: 41,
@@ -223,7 +222,46 @@ fn g06_a_match_keeps_the_pages_of_all_groups() {
     assert_eq!(cache.evict_from_pool(2, 1).unwrap().freed, 1);
     // With a page of the first group go those that hang on it.
     let prompt_end = cache.evict_from_pool(0, 6).unwrap();
+    let stats = cache.group_stats().unwrap();
+    assert_eq!([0, 1, 2].map(|group| stats[group].evicted), [6, 9, 1]);
+    assert_eq!((stats[0].cached, stats[2].limited, stats[2].lost), (4, 1, 20));
     assert_eq!((prompt_end.freed, prompt_end.pages.len()), (6, 7));
+    check(&table, &cache);
+}
+
+/// G07, G11: one call carries out copies of all groups, and confirms them if there are any.
+#[test]
+fn g07_copies_are_carried_out_and_confirmed() {
+    let (table, cache) = hybrid();
+    let prompt = ids(1, 24);
+    let mut first = cache.begin(&SPACE(), TokenList::text(&prompt), 0).unwrap();
+    assert_eq!(first.carry_out_copies(|_, _| panic!("it waits for none")).unwrap(), 0);
+    first.publish(20).unwrap();
+    assert_eq!(first.checkpoint().unwrap(), 1);
+    let mut saved = Vec::new();
+    assert_eq!(first.carry_out_copies(|group, copy| saved.push((group, copy))).unwrap(), 1);
+    assert_eq!((saved[0].0, saved[0].1.source), (2, first.group_row(2).unwrap()[0]));
+    assert_eq!(first.checkpoint().unwrap(), 0, "it can be found");
+    let mut second = cache.begin(&SPACE(), TokenList::text(&prompt), 0).unwrap();
+    let mut reused = Vec::new();
+    assert_eq!(second.carry_out_copies(|group, copy| reused.push((group, copy))).unwrap(), 1);
+    let own = second.group_row(2).unwrap()[0];
+    assert_eq!((reused[0].1.source, reused[0].1.target), (saved[0].1.target, own));
+    second.publish(24).unwrap();
+    drop((first, second));
+    check(&table, &cache);
+
+    // Of one group: a page that two prompts share the beginning of.
+    let table = self::table();
+    let cache = self::cache(&table, IndexKind::Radix);
+    cache.begin(&SPACE(), TokenList::text(&ids(1, 8)), 0).unwrap().publish(8).unwrap();
+    let other = [ids(1, 6), ids(50, 4)].concat();
+    let mut sequence = cache.begin(&SPACE(), TokenList::text(&other), 0).unwrap();
+    let mut copies = Vec::new();
+    assert_eq!(sequence.carry_out_copies(|group, copy| copies.push((group, copy))).unwrap(), 1);
+    assert_eq!((copies[0].0, copies[0].1.positions), (0, 2));
+    assert!(sequence.copy().unwrap().is_none());
+    drop(sequence);
     check(&table, &cache);
 }
 

@@ -24,6 +24,19 @@ fn expected(example: &str) -> String {
     fs::read_to_string(native::root().join("examples").join(example).with_extension("txt")).unwrap()
 }
 
+/// Lines that are neither empty nor comments.
+fn lines_of_code(path: &str) -> usize {
+    let text = fs::read_to_string(native::root().join(path)).unwrap();
+    let mut in_comment = false;
+    let is_code = |line: &&str| {
+        let begins = line.starts_with("/*");
+        let is_comment = in_comment || begins || line.starts_with("//");
+        in_comment = (in_comment || begins) && !line.contains("*/");
+        !line.is_empty() && !is_comment
+    };
+    text.lines().map(str::trim).filter(is_code).count()
+}
+
 fn check_native(example: &str, language: &str, standards: [&str; 2]) {
     let source = format!("examples/{language}/{example}.{language}");
     let path = native::root().join(&source);
@@ -41,6 +54,29 @@ fn check_native(example: &str, language: &str, standards: [&str; 2]) {
 #[test]
 fn c() {
     EVERYWHERE.into_iter().for_each(|example| check_native(example, "c", ["c99", "c17"]));
+}
+
+/// The loop of a hybrid engine is short in every language.
+#[test]
+fn hybrid_is_short() {
+    let paths = ["examples/c/hybrid.c", "examples/cpp/hybrid.cpp", "examples/hybrid.rs"];
+    let go = "bindings/go/examples/hybrid/main.go";
+    for path in paths.into_iter().chain(Some(go).filter(|go| native::root().join(go).exists())) {
+        let lines = lines_of_code(path);
+        assert!((20..=60).contains(&lines), "{path}: {lines} lines of code");
+    }
+}
+
+/// G07: the states that it tells are those after the whole prompts, whatever was reused.
+#[test]
+fn hybrid_states() {
+    let told = expected("hybrid");
+    let states = [(1000, 130), (2000, 145), (3000, 160), (1000, 175)].map(|(question, length)| {
+        let ids = (0..length).map(|at| if at < 100 { 0 } else { question + at });
+        ids.fold(1_u32, |state, id| (state * 31 + id) % 1_000_003).to_string()
+    });
+    let ends = told.lines().map(|line| line.rsplit(' ').next().unwrap());
+    assert_eq!(ends.collect::<Vec<_>>(), states);
 }
 
 /// G04: the same with rows of the engine's own.

@@ -100,7 +100,6 @@ fn m07_locks_of_callers_are_counted_up_to_a_limit() {
         let root = cache.index.make_root(&Namespace::default()).unwrap();
         let images = Images::default();
         let node = cache.index.insert(root, keys(&[1, 2], &images), &[1, 2]).unwrap().node;
-        let id = cache.index.id(node);
         let locks: Vec<LockId> = (0..3).map(|_| cache.lock(node).unwrap()).collect();
         assert!(matches!(cache.lock(node), Err(Error::State(_))));
         assert_eq!((cache.lock_count(), cache.index.own_locks(node)), (3, 3));

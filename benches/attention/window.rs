@@ -34,10 +34,7 @@ impl Model {
     /// Of one FULL group, or of a WINDOW group beside it.
     fn new(threads: usize, has_window: bool) -> Self {
         let window = GroupKind::Window { window: WINDOW as u32, sinks: 0 };
-        let groups = [
-            GroupConfig::default(),
-            GroupConfig { kind: window, pool: 1, ..GroupConfig::default() },
-        ];
+        let groups = [GroupConfig::default(), window.in_pool(1)];
         let count = 1 + usize::from(has_window);
         let window_pages = [((2 * (WINDOW + CHUNK)) / PAGE_SIZE + 8) as u32];
         let shared = Shared::new(PageTableConfig {

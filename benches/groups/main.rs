@@ -1,7 +1,7 @@
 //! What groups of layers cost a call: a prompt that is cached whole, looked up, locked and inserted
 //! again, with one group and with several. `cargo bench --bench groups`.
 use radixkv::api::{Cache, PageTable};
-use radixkv::group::{GroupConfig, GroupKind, Groups};
+use radixkv::group::{GroupKind, Groups};
 use radixkv::index::Namespace;
 use radixkv::paging::{MorePools, PageTableConfig};
 use radixkv::store::{CacheConfig, GroupRow};
@@ -34,10 +34,7 @@ fn quickest(mut call: impl FnMut()) -> f64 {
 /// A page table and a cache of a FULL group and these, each with a pool of its own.
 fn open(more: &[GroupKind]) -> (PageTable, Cache) {
     let kinds = [GroupKind::Full].into_iter().chain(more.iter().copied());
-    let groups: Vec<_> = kinds
-        .zip(0..)
-        .map(|(kind, pool)| GroupConfig { kind, pool, ..GroupConfig::default() })
-        .collect();
+    let groups: Vec<_> = kinds.zip(0..).map(|(kind, pool)| kind.in_pool(pool)).collect();
     let count = PAGES as u32 + 1;
     let table = PageTable::new(PageTableConfig {
         page_size: PAGE_SIZE as u32,

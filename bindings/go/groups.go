@@ -25,6 +25,19 @@ static inline rkvgo_published rkvgo_sequence_published(
 	return made;
 }
 
+typedef struct rkvgo_group_stats_made {
+	rkvgo_failure *failure;
+	size_t count;
+	rkv_group_stats groups[RKV_GROUP_LIMIT];
+} rkvgo_group_stats_made;
+
+static inline rkvgo_group_stats_made rkvgo_cache_group_stats(const rkv_cache *cache) {
+	rkvgo_group_stats_made made = {0};
+	made.failure = rkvgo_end(rkv_cache_read_group_stats(
+		cache, made.groups, sizeof made.groups[0], RKV_GROUP_LIMIT, &made.count));
+	return made;
+}
+
 typedef struct rkvgo_evicted {
 	rkvgo_failure *failure;
 	size_t evicted;
@@ -124,60 +137,6 @@ import (
 	"unsafe"
 )
 
-// GroupLimit is the most groups, and the most pools.
-const GroupLimit = C.RKV_GROUP_LIMIT
-
-// GroupKind says which pages of a group let a prefix be reused.
-type GroupKind uint32
-
-const (
-	// GroupFull: all. Full attention.
-	GroupFull GroupKind = C.RKV_GROUP_FULL
-	// GroupWindow: those of the last Window - 1 positions, and of the first Sinks.
-	GroupWindow GroupKind = C.RKV_GROUP_WINDOW
-	// GroupChunk: those from the beginning of the next position's chunk.
-	GroupChunk GroupKind = C.RKV_GROUP_CHUNK
-	// GroupState: a checkpoint at exactly its end, which lies between two pages. Recurrent layers.
-	GroupState GroupKind = C.RKV_GROUP_STATE
-)
-
-// GroupConfig is a group: the layers that share one row of pages. Unused fields are zero.
-type GroupConfig struct {
-	// Kind is one of the kinds above.
-	Kind GroupKind
-	// Pool is the pool that its pages come from. Groups whose pages have equal bytes may share one.
-	Pool uint32
-	// Window is, for GroupWindow, the positions that a query attends to, its own included.
-	Window uint32
-	// Sinks are, for GroupWindow, the positions at the beginning that are always attended to.
-	Sinks uint32
-	// Chunk is, for GroupChunk, the positions of a chunk.
-	Chunk uint32
-	// DraftStateCount is, for GroupState, how many states a row has for tokens that may be taken
-	// back: see Sequence.Truncate.
-	DraftStateCount uint32
-}
-
-func groupConfigs(groups []GroupConfig) []C.rkv_group_config {
-	var made []C.rkv_group_config
-	for _, group := range groups {
-		made = append(made, C.rkv_group_config{
-			kind: C.uint32_t(group.Kind), pool: C.uint32_t(group.Pool),
-			window: C.uint32_t(group.Window), sinks: C.uint32_t(group.Sinks),
-			chunk: C.uint32_t(group.Chunk), draft_state_count: C.uint32_t(group.DraftStateCount),
-		})
-	}
-	return made
-}
-
-func poolConfigs(pageCounts []uint32) []C.rkv_pool_config {
-	var made []C.rkv_pool_config
-	for _, count := range pageCounts {
-		made = append(made, C.rkv_pool_config{page_count: C.uint32_t(count)})
-	}
-	return made
-}
-
 // GroupDepths says how far a prompt is known, and how far it can be reused.
 type GroupDepths struct {
 	// PositionCount is the number of positions that every group can reuse.
@@ -215,6 +174,46 @@ func (c *Cache) ProbeGroups(namespace Namespace, tokens Tokens) (GroupDepths, er
 		depths.LostPositionCounts[cost.group] = int(cost.lost_position_count)
 	}
 	return depths, nil
+}
+
+// GroupStats is a group of a cache in numbers.
+type GroupStats struct {
+	// Group is its number.
+	Group uint32
+	// CachedPageCount counts the pages of the group that the cache owns now.
+	CachedPageCount uint64
+	// EvictedPageCount counts its pages that were evicted, those that went with a page of group 0
+	// included.
+	EvictedPageCount uint64
+	// LimitedLookupCount counts the matches and begun sequences whose LimitingGroup it was.
+	LimitedLookupCount uint64
+	// LostPositionCount counts the positions that were known to those, and could not be reused.
+	LostPositionCount uint64
+}
+
+// GroupStats says of each group what the cache has of it, and what it cost since the cache was
+// created.
+func (c *Cache) GroupStats() ([]GroupStats, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer c.mu.RUnlock()
+	made := C.rkvgo_cache_group_stats(raw)
+	if err := asError(made.failure); err != nil {
+		return nil, err
+	}
+	groups := make([]GroupStats, made.count)
+	for at, group := range made.groups[:made.count] {
+		groups[at] = GroupStats{
+			Group:              uint32(group.group),
+			CachedPageCount:    uint64(group.cached_page_count),
+			EvictedPageCount:   uint64(group.evicted_page_count),
+			LimitedLookupCount: uint64(group.limited_lookup_count),
+			LostPositionCount:  uint64(group.lost_position_count),
+		}
+	}
+	return groups, nil
 }
 
 // LockedPage is a page of a group that a lock protects.

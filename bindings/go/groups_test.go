@@ -17,9 +17,9 @@ func newHybrid(t *testing.T) *bench {
 	table, err := radixkv.NewPageTable(radixkv.PageTableConfig{
 		PageSize: 4,
 		Groups: []radixkv.GroupConfig{
-			{Kind: radixkv.GroupFull},
-			{Kind: radixkv.GroupWindow, Pool: windowGroup, Window: 9},
-			{Kind: radixkv.GroupState, Pool: stateGroup},
+			radixkv.FullGroup(0),
+			radixkv.WindowGroup(windowGroup, 9),
+			radixkv.StateGroup(stateGroup),
 		},
 		PoolPageCounts: []uint32{41, 21, 6},
 	})
@@ -71,6 +71,12 @@ func TestGroups(t *testing.T) {
 	equal(t, "known positions", found.KnownPositionCount, 40)
 	equal(t, "limiting group", found.LimitingGroup, stateGroup)
 	equal(t, "checkpoints", found.CheckpointAt, [2]int{36, 40})
+	stats, err := b.cache.GroupStats()
+	must(t, err)
+	equal(t, "groups", len(stats), 3)
+	equal(t, "statistics", stats[stateGroup], radixkv.GroupStats{
+		Group: stateGroup, CachedPageCount: 1, LimitedLookupCount: 1, LostPositionCount: 20,
+	})
 	depths, err := b.cache.ProbeGroups(base, tokens)
 	must(t, err)
 	equal(t, "positions", depths.PositionCount, 20)
@@ -171,7 +177,13 @@ func TestSequencesWithGroups(t *testing.T) {
 	count, err := first.Checkpoint()
 	must(t, err)
 	equal(t, "copies", count, 1)
-	must(t, first.ConfirmCopies())
+	var done []radixkv.PageCopy
+	carryOut := func(one radixkv.PageCopy) { done = append(done, one) }
+	for _, want := range []int{1, 0} { // the second time none is open, and none is confirmed
+		count, err = first.CarryOutCopies(carryOut)
+		must(t, err)
+		equal(t, "carried out", count, want)
+	}
 	second, info, err := b.cache.Begin(args)
 	must(t, err)
 	equal(t, "cached positions", info.CachedPositionCount, 20)
@@ -181,7 +193,12 @@ func TestSequencesWithGroups(t *testing.T) {
 	must(t, err)
 	equal(t, "target", copies[0].TargetPage, state[0])
 	equal(t, "group", copies[0].Group, stateGroup)
-	must(t, second.ConfirmCopies())
+	_, err = second.CarryOutCopies(carryOut)
+	must(t, err)
+	equal(t, "calls", len(done), 2)
+	equal(t, "the second one", done[1], copies[0])
+	equal(t, "what was saved", done[1].SourcePage, done[0].TargetPage)
+	names(t, second.ConfirmCopies(), radixkv.InvalidState, "")
 	must(t, second.Slide(24))
 	row, err := second.GroupRow(windowGroup)
 	must(t, err)
@@ -189,6 +206,21 @@ func TestSequencesWithGroups(t *testing.T) {
 	equal(t, "a page that has passed", row[3], 0)
 	must(t, second.Release())
 	must(t, first.Release())
+	_, err = first.CarryOutCopies(carryOut)
+	names(t, err, radixkv.StaleSequence, "sequence")
+}
+
+// G01: each kind by its name.
+func TestKindsOfGroups(t *testing.T) {
+	for _, each := range []struct{ got, want radixkv.GroupConfig }{
+		{radixkv.FullGroup(0), radixkv.GroupConfig{Kind: radixkv.GroupFull}},
+		{radixkv.WindowGroup(1, 9),
+			radixkv.GroupConfig{Kind: radixkv.GroupWindow, Pool: 1, Window: 9}},
+		{radixkv.ChunkGroup(2, 8), radixkv.GroupConfig{Kind: radixkv.GroupChunk, Pool: 2, Chunk: 8}},
+		{radixkv.StateGroup(3), radixkv.GroupConfig{Kind: radixkv.GroupState, Pool: 3}},
+	} {
+		equal(t, "group", each.got, each.want)
+	}
 }
 
 // G07, G08, G11: a path keeps one state, drafts are taken back with theirs, and what is left at the

@@ -242,6 +242,19 @@ func (s Sequence) ConfirmCopies() error {
 	return asError(C.rkvgo_sequence_confirm_copies(raw, C.rkv_sequence_id(s.id)))
 }
 
+// CarryOutCopies gives each of Copies to carryOut, then calls ConfirmCopies, if there were any. It
+// returns how many.
+func (s Sequence) CarryOutCopies(carryOut func(PageCopy)) (int, error) {
+	copies, err := s.Copies()
+	if err != nil || len(copies) == 0 {
+		return 0, err
+	}
+	for _, one := range copies {
+		carryOut(one)
+	}
+	return len(copies), s.ConfirmCopies()
+}
+
 // Allocate adds the pages that the first positionCount positions lack, evicting when the pool is
 // short: for the next chunk of a prompt that began with AllocatePositionCount. All or nothing.
 func (s Sequence) Allocate(positionCount int) error {

@@ -389,6 +389,14 @@ public:
     }
     /// rkv_cache_check(): throws RKV_STATUS_CORRUPT.
     void check_invariants() const { check(rkv_cache_check(get())); }
+    /// rkv_cache_read_group_stats(): each group in numbers.
+    [[nodiscard]] std::vector<rkv_group_stats> group_stats() const {
+        return detail::read<rkv_group_stats>(
+            [&](rkv_group_stats* groups, std::size_t capacity, std::size_t* count) {
+                return rkv_cache_read_group_stats(get(), groups, sizeof(rkv_group_stats), capacity,
+                                                  count);
+            });
+    }
     /// rkv_cache_dump(); RKV_DUMP_JSON or RKV_DUMP_DOT.
     [[nodiscard]] std::string dump(std::uint32_t format = RKV_DUMP_JSON) const {
         const std::vector<char> text =

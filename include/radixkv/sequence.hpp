@@ -47,6 +47,15 @@ public:
     }
     /// rkv_sequence_confirm_copies().
     void confirm_copies() { check(rkv_sequence_confirm_copies(owned_.cache(), get())); }
+    /// copies(), each given to `copy`, then confirm_copies(), if there were any. Returns how many.
+    /// When `copy` throws, they stay open.
+    template <class Copy>
+    std::size_t carry_out_copies(Copy&& copy) {
+        const std::vector<rkv_page_copy> open = copies();
+        for (const rkv_page_copy& one : open) copy(one);
+        if (!open.empty()) confirm_copies();
+        return open.size();
+    }
     /// rkv_sequence_allocate().
     void allocate(std::uint64_t position_count) {
         check(rkv_sequence_allocate(owned_.cache(), get(), position_count));

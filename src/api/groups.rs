@@ -4,7 +4,7 @@ use super::{Cache, Inserted, Lock, PageTable, call};
 use crate::error::Error;
 use crate::index::Namespace;
 use crate::memory::{TryGrow, try_collect, try_filled, try_to_vec};
-use crate::store::{EvictedPage, GroupRow, InsertRequest, PoolStats};
+use crate::store::{EvictedPage, GroupRow, GroupStats, InsertRequest, PoolStats};
 use crate::token::TokenList;
 
 /// A page of a group that a lock protects.
@@ -127,6 +127,18 @@ impl Cache {
             pages: rows,
             claimed: inserted.hung.claimed,
             duplicates: inserted.hung.duplicates,
+        })
+    }
+
+    /// Each group in numbers.
+    pub fn group_stats(&self) -> Result<Vec<GroupStats>, Error> {
+        call(self.shared(), |shared| {
+            let state = shared.read();
+            let mut stats = Vec::new();
+            for group in 0..state.group_count() {
+                stats.try_push(state.group_stats(group)?)?;
+            }
+            Ok(stats)
         })
     }
 

@@ -16,7 +16,14 @@ pub use groups::{Evicted, GroupDepths, InsertedGroups, LockedPage};
 pub use page_table::PageTable;
 pub use sequence::Sequence;
 
-use crate::error::Error;
+// What those take and give.
+pub use crate::error::Error;
+pub use crate::group::{GroupConfig, GroupKind, Groups};
+pub use crate::index::Namespace;
+pub use crate::paging::{MorePools, PageCopy, PageTableConfig};
+pub use crate::store::CacheConfig;
+pub use crate::token::TokenList;
+
 use crate::store::Shared;
 
 /// Refuses further calls when one unwinds and may have left things half done.
@@ -51,10 +58,6 @@ fn end(shared: &Shared, body: impl FnOnce(&Shared) -> Result<(), Error>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::Namespace;
-    use crate::paging::PageTableConfig;
-    use crate::store::CacheConfig;
-    use crate::token::TokenList;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     /// M02: after a panic inside the library every call refuses, and what there is can be dropped.

@@ -81,6 +81,26 @@ impl Sequence {
         call(self.cache.shared(), |shared| Ok(try_to_vec(shared.read().open_copies(self.id)?.1)?))
     }
 
+    /// Gives each copy that it waits for to `copy`, with its group, and then says that they are
+    /// done. Returns how many.
+    pub fn carry_out_copies(
+        &mut self,
+        mut copy: impl FnMut(usize, PageCopy),
+    ) -> Result<usize, Error> {
+        let (first, others) = call(self.cache.shared(), |shared| {
+            let state = shared.read();
+            let (first, others) = state.open_copies(self.id)?;
+            Ok((first, try_to_vec(others)?))
+        })?;
+        first.into_iter().for_each(|one| copy(0, one));
+        others.iter().for_each(|one| copy(one.group, one.into()));
+        let count = usize::from(first.is_some()) + others.len();
+        if count > 0 {
+            self.confirm_copies()?;
+        }
+        Ok(count)
+    }
+
     /// Its row in a group: holes, 0, where the window has passed; of a STATE group the page with
     /// the state that the next step changes, and those for states after draft tokens.
     pub fn group_row(&self, group: usize) -> Result<Vec<u32>, Error> {

@@ -43,7 +43,7 @@ impl Hung {
             let hang = self.groups_pages(group).filter(|&page| page != 0).count();
             let pool = &self.pools[self.pool_of(group)];
             let said = pool.entries.iter().filter(|entry| entry.group as usize == group).count();
-            if hang != said {
+            if hang != said || hang != self.count_of_group(group) {
                 return Err(Error::Corrupt(text!("groups: group {group} has lost a page")));
             }
         }

@@ -51,6 +51,8 @@ pub(super) struct Entry {
 struct Group {
     pool: usize,
     pages: Vec<u32>,
+    /// Those of them that are not 0.
+    count: usize,
 }
 
 /// The pages of a pool that hang somewhere.
@@ -107,11 +109,11 @@ impl Hung {
         let (mut made, mut pools) = (Vec::new(), Vec::new());
         pools.try_reserve_exact(pool_pages.len()).map_err(|error| no_room(error.into()))?;
         pools.resize_with(pool_pages.len(), Pool::default);
-        made.try_push(Group { pool: 0, pages: Vec::new() }).map_err(no_room)?;
+        made.try_push(Group { pool: 0, pages: Vec::new(), count: 0 }).map_err(no_room)?;
         for (_, config) in groups.hung() {
             let pool = config.pool as usize;
             let pages = try_zeros(pool_pages[0]).map_err(no_room)?;
-            made.try_push(Group { pool, pages }).map_err(no_room)?;
+            made.try_push(Group { pool, pages, count: 0 }).map_err(no_room)?;
             if pools[pool].entries.is_empty() {
                 pools[pool].entries =
                     try_filled(Entry::default(), pool_pages[pool]).map_err(no_room)?;
@@ -133,6 +135,11 @@ impl Hung {
     /// Groups, the spine's included.
     pub fn group_count(&self) -> usize {
         self.groups.len()
+    }
+
+    /// How many pages of a group hang somewhere.
+    pub fn count_of_group(&self, group: usize) -> usize {
+        self.groups[group].count
     }
 
     /// The pool of a group.
@@ -167,6 +174,7 @@ impl Hung {
         *entry = Entry { spine, group: group as u8, class, ..Entry::default() };
         pool.hung += 1;
         pool.enqueue(page, now);
+        self.groups[group].count += 1;
     }
 
     /// Takes down a page that nobody uses, and says where it hung.
@@ -177,7 +185,9 @@ impl Hung {
         pool.dequeue(hung.page);
         pool.hung -= 1;
         pool.entries[hung.page as usize] = Entry::default();
-        self.groups[hung.group].pages[entry.spine as usize] = 0;
+        let group = &mut self.groups[hung.group];
+        group.pages[entry.spine as usize] = 0;
+        group.count -= 1;
         entry.spine
     }
 

@@ -84,6 +84,11 @@ impl GroupKind {
         matches!(self, Self::Window { window: 2.., .. } | Self::Full | Self::State)
     }
 
+    /// A group of this kind, with pages of a pool.
+    pub fn in_pool(self, pool: u32) -> GroupConfig {
+        GroupConfig { kind: self, pool, draft_states: 0 }
+    }
+
     /// Pages of one place that hold what was attended to before it, and those after it do not need.
     pub fn slides(self) -> bool {
         matches!(self, Self::Window { .. } | Self::Chunk { .. })

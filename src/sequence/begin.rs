@@ -240,6 +240,7 @@ impl State {
         sequence.incomplete = false;
         let (positions, reused) = (sequence.positions, sequence.cached_positions);
         let copied = sequence.copy.as_ref().map_or(0, |copy| copy.positions);
+        let depths = sequence.groups.depths;
         if let Some(copy) = &mut sequence.copy {
             copy.target = self.table.row(slot).expect("the slot is in use")[sequence.shared];
         }
@@ -248,7 +249,10 @@ impl State {
         }
         let cache = self.cache.as_mut().expect("it was there");
         match begun.origin {
-            Origin::Lookup => cache.count_lookup(positions, reused, copied),
+            Origin::Lookup => {
+                cache.count_lookup(positions, reused, copied);
+                cache.count_limit(depths, reused);
+            }
             Origin::Parent => cache.count_inherit(reused),
         }
     }

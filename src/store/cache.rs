@@ -4,7 +4,7 @@ use super::long_path::Foothold;
 use super::lookup::Sharing;
 use super::{Shared, State};
 use crate::error::{Error, Shortage};
-use crate::group::HungPage;
+use crate::group::{GROUP_LIMIT, HungPage};
 use crate::handles::{Handles, Numbers};
 use crate::index::{IndexKind, Limits, Namespace, Node, NodeIds, Portion, PrefixIndex};
 use crate::journal::{Entered, Journal, Reason};
@@ -140,6 +140,9 @@ impl PrefixCache {
         };
         let evicted = self.drop_pages(table, reason, report, evict);
         self.counters.evicted_pages += evicted as u64;
+        if let Some(groups) = &mut self.groups {
+            groups.counters[0].evicted += evicted as u64;
+        }
         evicted
     }
 
@@ -172,13 +175,18 @@ impl PrefixCache {
         let Self { images, journal, groups, .. } = self;
         let evicted = evict(self.index.as_mut(), &mut |pages, keys| {
             if let Some(groups) = groups {
+                let mut evicted = [0; GROUP_LIMIT];
                 let mut report = |page: HungPage, pool: usize, spine: u32| {
+                    evicted[page.group] += u64::from(reason != Reason::Invalidated);
                     if let Some(journal) = journal {
                         journal.take_down(page, pool, spine, reason);
                     }
                     report(page.group, &[page.page]);
                 };
                 groups.put_back_hung(table, pages, &mut report);
+                for (counters, evicted) in groups.counters.iter_mut().zip(evicted) {
+                    counters.evicted += evicted;
+                }
             }
             if !images.is_empty() {
                 images.release(keys);

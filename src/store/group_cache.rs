@@ -1,9 +1,12 @@
 //! The groups beside the spine: how much of a match they can reuse, which of their pages are in
 //! use, and of what class those are that come in.
+use super::group_stats::GroupCounters;
 use super::lookup::Found;
 use super::{PrefixCache, Sequence, State};
 use crate::error::{Error, text};
-use crate::group::{Class, GroupKind, Groups, Hung, HungPage, Reached, SavedStates, Spine, reach};
+use crate::group::{
+    Class, GROUP_LIMIT, GroupKind, Groups, Hung, HungPage, Reached, SavedStates, Spine, reach,
+};
 use crate::index::{Namespace, Node, Partial, PrefixIndex, Walk};
 use crate::memory::{OutOfMemory, Slab, TryGrow, try_zeros};
 use crate::paging::PageTable;
@@ -51,6 +54,8 @@ pub(crate) struct GroupCache {
     pub(super) hung: Hung,
     pub(super) saved: SavedStates,
     pub(super) holds: Slab<Hold>,
+    /// By group.
+    pub(super) counters: [GroupCounters; GROUP_LIMIT],
     /// A sequence that goes on from another one copies what that computed of a page.
     inherits_parts: bool,
     /// Heap memory of those.
@@ -75,6 +80,7 @@ impl GroupCache {
             hung,
             saved,
             holds: Slab::default(),
+            counters: Default::default(),
             hold_bytes: 0,
             room: Vec::new(),
         })

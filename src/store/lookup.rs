@@ -410,6 +410,7 @@ impl State {
         let matched = cache.take(&found, with)?;
         let partial = matched.partial.map_or(0, |partial| partial.positions);
         cache.count_lookup(found.asked_positions, found.positions, partial);
+        cache.count_limit(found.depths(), found.positions);
         let locked = matched.deepest().filter(|_| lock);
         let locked = locked.map(|node| cache.lock_match(node, &matched, found.positions));
         Ok((matched, locked))

@@ -120,6 +120,7 @@ impl PrefixCache {
                 if let Some(journal) = &mut self.journal {
                     journal.take_down(page, pool, spine, reason);
                 }
+                groups.counters[page.group].evicted += 1;
                 self.counters.evicted_pages += 1;
                 so_far = count(page.group, &[page.page]);
             }

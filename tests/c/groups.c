@@ -15,6 +15,55 @@ static void unlock_match(const fixture *f, const rkv_cache_match_result *match) 
 
 /* Several requests of a chat, the way GROUPS are used: match with a lock, compute what is missing,
  * save states where the match said, insert all groups, unlock. */
+static rkv_group_stats stats_of(const fixture *f, uint32_t group) {
+    rkv_group_stats stats[RKV_GROUP_LIMIT];
+    size_t count = 0, again = 0;
+    CHECK_OK(rkv_cache_read_group_stats(f->cache, NULL, 0, 0, &count));
+    CHECK_STATUS(rkv_cache_read_group_stats(f->cache, stats, sizeof stats[0], count - 1, &again),
+                 RKV_STATUS_BUFFER_TOO_SMALL);
+    CHECK_EQ(again, count);
+    CHECK_OK(rkv_cache_read_group_stats(f->cache, stats, sizeof stats[0], RKV_GROUP_LIMIT, &again));
+    CHECK(again == count && group < count && stats[group].group == group);
+    return stats[group];
+}
+
+/* What each group has, what went of it, and what it cost. Probes cost nothing. */
+static void g03_statistics_by_group(void) {
+    fixture f = new_hybrid(20, 20, 5);
+    uint32_t ids[32];
+    uint64_t lost[GROUP_COUNT];
+    count_up(ids, 32, 1);
+    serve_rows(&f, text(ids, 32), 8, 16, 0);
+    CHECK_EQ(stats_of(&f, SPINE).cached_page_count, 8);
+    CHECK_EQ(stats_of(&f, WINDOW).cached_page_count, 8);
+    CHECK_EQ(stats_of(&f, STATE).cached_page_count, 1);
+    CHECK_EQ(depths_of(&f, text(ids, 32), lost).position_count, 16);
+    CHECK_EQ(stats_of(&f, STATE).limited_lookup_count, 0);
+    CHECK_EQ(match_of(&f, text(ids, 32)).position_count, 16);
+    rkv_sequence_info info = begin(&f, text(ids, 32));
+    CHECK(info.known_position_count == 32 && info.cached_position_count == 16);
+    release(&f, info.sequence);
+    CHECK_EQ(stats_of(&f, STATE).limited_lookup_count, 2);
+    CHECK_EQ(stats_of(&f, STATE).lost_position_count, 32);
+    CHECK_EQ(stats_of(&f, WINDOW).limited_lookup_count, 0);
+    CHECK_EQ(evict_pool(&f, STATE, 1), 1);
+    CHECK_EQ(stats_of(&f, STATE).evicted_page_count, 1);
+    CHECK_EQ(stats_of(&f, SPINE).evicted_page_count, 0);
+    CHECK_EQ(evict_pool(&f, SPINE, 1), 1);
+    CHECK_EQ(stats_of(&f, SPINE).evicted_page_count, 1);
+    CHECK_EQ(stats_of(&f, WINDOW).evicted_page_count, 1);
+    CHECK_EQ(stats_of(&f, WINDOW).cached_page_count, 7);
+    end_hybrid(&f);
+    /* With one group it has the totals. */
+    f = new_fixture(4, 8);
+    insert(&f, text(ids, 16));
+    CHECK_EQ(evict(&f, 1), 1);
+    rkv_group_stats all = stats_of(&f, 0);
+    CHECK(all.cached_page_count == 3 && all.evicted_page_count == 1);
+    CHECK(all.limited_lookup_count == 0 && all.lost_position_count == 0);
+    end_fixture(&f);
+}
+
 static void g04_a_chat_over_a_system_prompt(void) {
     fixture f = new_hybrid(60, 40, 12);
     const uint32_t users[4] = {100, 200, 300, 300};
@@ -425,6 +474,7 @@ static void g12_unsupported(void) {
 }
 
 int main(void) {
+    RUN(g03_statistics_by_group);
     RUN(g04_a_chat_over_a_system_prompt);
     RUN(g02_usable_depth);
     RUN(g03_costs_by_group);

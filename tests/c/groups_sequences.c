@@ -124,6 +124,51 @@ static void g07_g11_a_prompt_is_computed_twice(void) {
     end_hybrid(&f);
 }
 
+static void save_at(const fixture *f, rkv_sequence_id id, uint64_t position_count) {
+    size_t copy_count = 0;
+    publish_to(f, id, position_count);
+    CHECK_OK(rkv_sequence_checkpoint(f->cache, id, &copy_count));
+    CHECK_EQ(copy_count, 1);
+    CHECK_OK(rkv_sequence_confirm_copies(f->cache, id));
+}
+
+/* A state that was saved inside an image is of no use, and none is to be saved there. */
+static void g11_no_group_cuts_an_image(void) {
+    fixture f = new_hybrid(40, 40, 6);
+    uint32_t ids[15];
+    uint64_t lost[GROUP_COUNT];
+    count_up(ids, 15, 1);
+    ids[6] = RKV_TEXT_ID_LIMIT;
+    rkv_token_item picture = image(6, 7, 10); /* positions 6 to 15 */
+    rkv_tokens prompt = with_items(ids, 15, &picture, 1);
+    rkv_sequence_info first = begin_chunked(&f, prompt, 0);
+    CHECK(first.checkpoint_at[0] == 20 && first.checkpoint_at[1] == 0);
+    save_at(&f, first.sequence, 12);
+    rkv_group_depths found = depths_of(&f, prompt, lost);
+    CHECK(found.position_count == 0 && found.known_position_count == 4);
+    CHECK(lost[WINDOW] == 0 && lost[STATE] == 4);
+    CHECK(found.checkpoint_at[0] == 4 && found.checkpoint_at[1] == 20);
+    save_at(&f, first.sequence, 16);
+    publish_to(&f, first.sequence, 24);
+    CHECK_OK(rkv_sequence_release(f.cache, first.sequence));
+    /* Where it ends is a good place: another question about it. */
+    ids[9] = 99;
+    rkv_sequence_info second = begin_chunked(&f, prompt, 0);
+    CHECK(second.cached_position_count == 16 && second.copy_count == 1);
+    CHECK_OK(rkv_sequence_confirm_copies(f.cache, second.sequence));
+    CHECK_OK(rkv_sequence_release(f.cache, second.sequence));
+    /* Of a prompt that ends with one, a state is saved before it. */
+    picture = image(6, 8, 16);
+    rkv_tokens last = with_items(ids, 7, &picture, 1);
+    rkv_sequence_info third = begin_chunked(&f, last, 0);
+    CHECK(third.cached_position_count == 0 && third.known_position_count == 4);
+    CHECK(third.checkpoint_at[0] == 4 && third.checkpoint_at[1] == 0);
+    save_at(&f, third.sequence, 4);
+    CHECK_OK(rkv_sequence_release(f.cache, third.sequence));
+    CHECK_EQ(depths_of(&f, last, lost).position_count, 4);
+    end_hybrid(&f);
+}
+
 static void m01_bad_arguments(void) {
     fixture f = new_hybrid(20, 20, 6);
     uint32_t ids[9], pages[MOST];
@@ -160,6 +205,7 @@ static void m01_bad_arguments(void) {
 int main(void) {
     RUN(g05_g07_a_prompt_is_computed_once);
     RUN(g07_g11_a_prompt_is_computed_twice);
+    RUN(g11_no_group_cuts_an_image);
     RUN(m01_bad_arguments);
     return check_result();
 }

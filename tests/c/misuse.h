@@ -86,13 +86,21 @@ static inline bool unmarked(const void *output, size_t from, size_t bytes) {
 /* The same for a struct that had `first` bytes in the first release. */
 #define OUTPUT_SIZES_FROM(f, type, first, name, call, word)                                       \
     do {                                                                                          \
+        {                                                                                         \
+            type *name = NULL;                                                                    \
+            BAD(f, call, word);                                                                   \
+        }                                                                                         \
+        SMALL_OUTPUTS_FROM(f, type, first, name, call, word);                                     \
+    } while (0)
+
+/* The same for one that may be NULL. */
+#define SMALL_OUTPUTS_FROM(f, type, first, name, call, word)                                      \
+    do {                                                                                          \
         struct {                                                                                  \
             type base;                                                                            \
             uint64_t future;                                                                      \
         } bigger_;                                                                                \
-        type *name = NULL;                                                                        \
-        BAD(f, call, word);                                                                       \
-        name = &bigger_.base;                                                                     \
+        type *name = &bigger_.base;                                                               \
         mark(&bigger_, sizeof bigger_);                                                           \
         const uint32_t small_[] = {0, 1, 8, (uint32_t)(first) - 1};                               \
         for (size_t at_ = 0; at_ < 4; at_++) {                                                    \

@@ -197,6 +197,11 @@ static void m01_lookups_and_evictions(void) {
     BAD(&f, rkv_cache_read_locked_pages(f.cache, lock, 3, held, held_size, 4, &count), "group");
     BAD(&f, rkv_cache_read_locked_pages(f.cache, lock, 1, held, 7, 4, &count), "element_size");
     BAD(&f, rkv_cache_read_locked_pages(f.cache, lock, 1, held, held_size, 4, NULL), "out_count");
+    rkv_group_stats stats[3];
+    const size_t stats_size = sizeof stats[0];
+    BAD(&f, rkv_cache_read_group_stats(NULL, stats, stats_size, 3, &count), "cache");
+    BAD(&f, rkv_cache_read_group_stats(f.cache, stats, 39, 3, &count), "element_size");
+    BAD(&f, rkv_cache_read_group_stats(f.cache, stats, stats_size, 3, NULL), "out_count");
     const rkv_lock_id strange[] = {0, 1, lock + 1, UINT64_MAX};
     for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
         REFUSED(&f,

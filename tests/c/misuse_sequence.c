@@ -105,9 +105,9 @@ static void m01_sequences(void) {
     BAD(f, rkv_sequence_truncate(f->cache, id, UINT64_MAX), "position_count");
     BAD(f, rkv_sequence_truncate(f->cache, id, 3), "position_count"); /* less than the prompt */
     BAD(f, rkv_sequence_publish(NULL, id, 8, &result), "cache");
-    OUTPUT_SIZES_FROM(f, rkv_sequence_publish_result, offsetof(rkv_sequence_publish_result, node),
-                      p,
-                      rkv_sequence_publish(f->cache, id, 8, p), "out_result");
+    SMALL_OUTPUTS_FROM(f, rkv_sequence_publish_result, offsetof(rkv_sequence_publish_result, node),
+                       p, rkv_sequence_publish(f->cache, id, 8, p), "out_result");
+    BAD(f, rkv_sequence_publish(f->cache, id, 9, NULL), "computed_position_count");
     BAD(f, rkv_sequence_publish(f->cache, id, 9, &result), "computed_position_count");
     BAD(f, rkv_sequence_publish(f->cache, id, UINT64_MAX, &result), "computed_position_count");
     BAD(f, rkv_sequence_release(NULL, id), "cache");

@@ -351,8 +351,10 @@ static void m09_sequences(void) {
                     rkv_sequence_begin(cache, &begin_with, p), "out_state");
     BAD_STRUCT_FROM(&w, rkv_sequence_info, first_info, p,
                     rkv_sequence_read_info(cache, running, p), "out_state");
-    BAD_STRUCT_FROM(&w, rkv_sequence_publish_result, offsetof(rkv_sequence_publish_result, node), p,
-                    rkv_sequence_publish(cache, running, 14, p), "out_result");
+    MISALIGNED(&w, rkv_sequence_publish_result, p, rkv_sequence_publish(cache, running, 14, p),
+               "out_result");
+    MISSIZED(&w, rkv_sequence_publish_result, offsetof(rkv_sequence_publish_result, node), p,
+             rkv_sequence_publish(cache, running, 14, p), "out_result");
     BAD_STRUCT_FROM(&w, rkv_sequence_info, first_info, p,
                     rkv_sequence_continue(cache, &go_on, p), "out_state");
     BAD_STRUCT_FROM(&w, rkv_sequence_info, first_info, p,

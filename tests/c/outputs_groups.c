@@ -70,6 +70,10 @@ static void m09_groups_of_the_cache(void) {
     MISALIGNED(&w, rkv_group_cost, p,
                rkv_cache_probe_groups(cache, NULL, &w.tokens, p, cost, 3, OTHER, OTHER), "costs");
     spare_size = 0;
+    const size_t numbers = sizeof(rkv_group_stats);
+    MISPLACED(&w, size_t, p, rkv_cache_read_group_stats(cache, OTHER, numbers, 3, p), "out_count");
+    MISALIGNED(&w, rkv_group_stats, p, rkv_cache_read_group_stats(cache, p, numbers, 3, OTHER),
+               "groups");
     MISPLACED(&w, size_t, p, rkv_cache_read_locked_pages(cache, w.lock, 1, OTHER, held, 4, p),
               "out_count");
     MISALIGNED(&w, rkv_locked_page, p,

@@ -130,6 +130,19 @@ static void an_older_result_has_no_node(void) {
     end_fixture(&f);
 }
 
+/* K16: who does not ask for the result publishes the same. */
+static void k16_the_result_may_be_left_out(void) {
+    fixture f = new_fixture(2, 16);
+    uint32_t ids[8];
+    count_up(ids, 8, 1);
+    rkv_sequence_info state = begin(&f, text(ids, 8));
+    CHECK_OK(rkv_sequence_publish(f.cache, state.sequence, 6, NULL));
+    CHECK_EQ(query(&f, state.sequence).shared_page_count, 3);
+    CHECK_EQ(publish(&f, state.sequence, 8).claimed_page_count, 1);
+    release(&f, state.sequence);
+    end_fixture(&f);
+}
+
 /* K25: generated tokens are published too, and go before the prompt that they extend. */
 static void k25_generated_tokens(void) {
     fixture f = new_fixture(2, 16);
@@ -220,6 +233,7 @@ int main(void) {
     RUN_BOTH(k16_publishing_again_keeps_one_lock);
     RUN_BOTH(k16_publishing_tells_the_node);
     RUN_BOTH(an_older_result_has_no_node);
+    RUN_BOTH(k16_the_result_may_be_left_out);
     RUN_BOTH(k25_generated_tokens);
     RUN_BOTH(k25_the_prompt_outlives_older_work);
     RUN_BOTH(b02_mapped_pages_are_protected);

@@ -112,6 +112,7 @@ void groups_share_a_pool() {
     CHECK_EQ(done.claimed_group_page_count, 5u);
     CHECK_EQ(table.pool_stats(0).cached_page_count, 10u);
     CHECK_EQ(cache.match(test::ids(1, 20)).found.position_count, 20u);
+    CHECK_EQ(cache.group_stats().at(1).cached_page_count, 5u);
     const std::vector<std::uint32_t> gone = cache.evict_reported(1);
     CHECK(!gone.empty());
     for (const std::uint32_t page : gone) CHECK(!cache.contains_page(page));
@@ -133,12 +134,23 @@ void sequences_have_a_row_in_each_group() {
     CHECK_EQ(first.published().at(0).claimed_page_count, 5u);
     CHECK_EQ(first.checkpoint(), 1u);
     CHECK_EQ(first.copies().at(0).source_page, first.group_row(2).at(0));
-    first.confirm_copies();
+    std::vector<rkv_page_copy> done;
+    const auto carry_out = [&](const rkv_page_copy& copy) { done.push_back(copy); };
+    CHECK_EQ(first.carry_out_copies(carry_out), 1u);
+    CHECK_EQ(first.carry_out_copies(carry_out), 0u);
     CHECK_EQ(first.checkpoint(), 0u);
     rkv::Sequence second = cache.begin(ids);
     CHECK_EQ(second.info().cached_position_count, 20u);
-    CHECK_EQ(second.copies().at(0).target_page, second.group_row(2).at(0));
-    second.confirm_copies();
+    try {
+        second.carry_out_copies([](const rkv_page_copy&) { throw std::runtime_error("no"); });
+        CHECK(false);
+    } catch (const std::runtime_error&) {
+        CHECK_EQ(second.copies().size(), 1u);
+    }
+    CHECK_EQ(second.carry_out_copies(carry_out), 1u);
+    CHECK_EQ(done.at(1).source_page, done.at(0).target_page);
+    CHECK_EQ(done.at(1).target_page, second.group_row(2).at(0));
+    CHECK(second.copies().empty());
     CHECK_EQ(second.group_row(1).at(3), first.group_row(1).at(3));
     second.slide(24);
     CHECK_EQ(second.group_row(1).at(3), 0u);

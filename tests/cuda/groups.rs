@@ -47,7 +47,7 @@ fn config(group: usize) -> RunnerConfig {
 }
 
 fn shared(kind: GroupKind) -> Arc<Shared> {
-    let window = GroupConfig { kind, pool: 1, ..GroupConfig::default() };
+    let window = kind.in_pool(1);
     let config = PageTableConfig {
         page_size: PAGE_SIZE as u32,
         page_count: PAGES[0] as u32,

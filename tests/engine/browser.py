@@ -2,6 +2,8 @@
 
     browser.py http://HOST:PORT chat
     browser.py http://HOST:PORT nodes
+    browser.py http://HOST:PORT window
+    browser.py http://HOST:PORT state
     browser.py http://HOST:PORT picture FILE.png
 """
 
@@ -19,7 +21,7 @@ from playwright.sync_api import expect, sync_playwright
 PATIENCE_MS = 60_000
 # What a person calls hanging. Not how fast it is.
 HANG_SECONDS = 10
-COLOURS = ["surface", "cached", "locked", "found", "computed", "next"]
+COLOURS = ["surface", "cached", "locked", "found", "computed", "next", "window", "state"]
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script> &lt;b&gt; "\'`'
 
 
@@ -146,7 +148,8 @@ def check_contrast(session: Session, scheme: str) -> str:
         """() => {
           const style = getComputedStyle(document.documentElement);
           const names = ['background', 'surface', 'ink', 'muted', 'accent', 'on-accent', 'next',
-            'on-bar', 'cached', 'locked', 'found', 'computed', 'private', 'free'];
+            'on-bar', 'cached', 'locked', 'found', 'computed', 'private', 'free', 'window',
+            'state'];
           return Object.fromEntries(names.map((n) => [n, style.getPropertyValue(`--${n}`).trim()]));
         }"""
     )
@@ -159,7 +162,8 @@ def check_contrast(session: Session, scheme: str) -> str:
     for text, on in readable:
         ratio = contrast(variables[text], variables[on])
         assert ratio >= 4.5, f"{scheme}: {text} on {on}: {ratio:.1f}"
-    assert contrast(variables["next"], variables["surface"]) >= 3
+    for drawn in ("next", "window", "state"):
+        assert contrast(variables[drawn], variables["surface"]) >= 3, drawn
     states = [variables[name] for name in ("cached", "locked", "found", "private", "free")]
     assert len(set(states)) == len(states)
     return variables["background"]
@@ -329,6 +333,57 @@ def grow(url: str, request_count: int) -> None:
         post(url, "/v1/completions", body).read()
 
 
+def check_groups(session: Session, kind: str) -> None:
+    """Layers of two kinds: the pages of each, what there is of them in the tree, and in words."""
+    page = session.page
+    name = "windows of 40" if kind == "window" else "states"
+    assert page.locator(".page-bar").count() == 2
+    assert page.locator(".pool").all_inner_texts() == ["full attention", name]
+    session.eventually("#group-legend", "windows of 40" if kind == "window" else "saved state")
+    assert session.pixels()[kind] == 0
+
+    def told(number: int) -> list[int]:
+        """How many pages of each pool are in a state, as the legend says."""
+        entry = page.locator("#page-legend li").nth(number).inner_text()
+        return [int(count.replace(",", "")) for count in entry.split(": ")[1].split(" · ")]
+
+    for question in ("When are you open?", "And on Sunday?"):
+        session.ask(question)
+    session.eventually("#tree-counts", "leaf")
+    expect(page.locator("#page-legend li").first).to_have_text("cached, locked: 0 · 0")
+    full, hung = told(1)
+    drawn = "radixkv.picture.layout.segments.flatMap(({held}) => held[0])"
+    page.wait_for_function(
+        f"hung => {drawn}.reduce((sum, [from, to]) => sum + to - from, 0) === hung", arg=hung
+    )
+    assert page.evaluate("radixkv.tree.pages.size") == full
+    assert 0 < hung < full, (hung, full)
+    other = "state" if kind == "window" else "window"
+    pixels = session.pixels()
+    assert pixels[kind] > 20 and pixels[other] == 0, pixels
+    page.locator("#picture").focus()
+    page.keyboard.press("Home")
+    said = "pages of windows of 40" if kind == "window" else "saved state"
+    expect(page.locator("#detail")).to_contain_text(said)
+    # What comes and goes there leaves as much as the cache has.
+    for i in range(60):
+        post(session.url, "/v1/completions", {"prompt": f"{i} " * 40, "max_tokens": 1}).read()
+    cached = {
+        group: metric(session.url, f'engine_group_pages{{group="{group}",state="cached"}}')
+        for group in ("full", kind)
+    }
+    page.wait_for_function(
+        "([full, hung]) => radixkv.tree.pages.size === full && "
+        "radixkv.tree.hung[0].over.size === hung && radixkv.tree.hung[0].under.size === hung",
+        arg=[cached["full"], cached[kind]],
+    )
+    later = session.open()
+    expect(later.locator("#tree-counts")).to_have_text(session.text("#tree-counts"))
+    same = "JSON.stringify([...radixkv.tree.hung[0].under].sort())"
+    assert later.evaluate(same) == page.evaluate(same)
+    later.close()
+
+
 def check_nodes(session: Session) -> None:
     page = session.page
     growing = threading.Thread(target=grow, args=(session.url, 300))
@@ -391,6 +446,8 @@ def main() -> None:
             check_chat(session)
         elif what == "nodes":
             check_nodes(session)
+        elif what in ("window", "state"):
+            check_groups(session, what)
         else:
             take_picture(session, *file)
 

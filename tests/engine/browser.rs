@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::{built, native, real_model, serve_with, skip, terminate};
+use super::{built, hybrid, native, real_model, serve_with, skip, terminate};
 
 /// A Python with Playwright, on a machine with Chromium.
 fn python() -> Option<&'static PathBuf> {
@@ -48,6 +48,18 @@ fn b11_the_page_in_a_browser() {
     drive(&["chat".as_ref()], serve);
     if let Some(file) = env::var_os("RKV_PICTURE") {
         drive(&["picture".as_ref(), &file], |command| serve(command.args(["--pages", "160"])));
+    }
+}
+
+/// Layers of several kinds: each has its bar, and its strip below the prefixes.
+#[test]
+fn b11_g15_the_page_with_groups() {
+    let Some(folder) = built() else { return };
+    for (architecture, kind, pages) in [("gemma3", "window", "100"), ("qwen3-next", "state", "8")] {
+        let model = hybrid::model(folder, architecture, "page");
+        drive(&[kind.as_ref()], |command| {
+            command.arg("--model").arg(&model).args([&format!("--{kind}-pages"), pages]);
+        });
     }
 }
 

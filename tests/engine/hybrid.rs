@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use super::{built, native, program, scratch};
 
 /// A small one of an architecture, for one test.
-fn model(folder: &Path, architecture: &str, test: &str) -> PathBuf {
+pub fn model(folder: &Path, architecture: &str, test: &str) -> PathBuf {
     let model = scratch(&format!("engine-{architecture}-{test}"));
     let made = program(folder, "make_checkpoint")
         .args(["--architecture", architecture, "--layers", "4", "--window", "40"])

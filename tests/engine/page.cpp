@@ -116,6 +116,9 @@ struct Mirror {
         }
     };
     std::map<std::uint32_t, Page> pages;
+    /// Of each group beside the first the pages, and those that they hang on.
+    std::vector<std::map<std::uint32_t, std::uint32_t>> hung;
+    Json groups;
     std::map<std::uint32_t, Json> nodes;
     std::map<std::string, std::string> words;
     Json stats;
@@ -153,6 +156,8 @@ struct Mirror {
             *this = Mirror();
             snapshots = count;
             page_size = data["page_size"];
+            groups = data["groups"];
+            hung.resize(groups.size() - 1);
         } else if (name == "records") {
             for (const auto& [id, word] : data["words"].items()) words[id] = word;
             for (const Json& record : data["records"]) take_record(record);
@@ -166,7 +171,22 @@ struct Mirror {
             stats = data;
         }
     }
+    void take_hung(const Json& record) {
+        const std::size_t group = record["group"];
+        std::map<std::uint32_t, std::uint32_t>& in = hung.at(group - 1);
+        if (record.contains("removed")) {
+            for (const Json& page : record["removed"]) in.erase(page.get<std::uint32_t>());
+            return;
+        }
+        CHECK_EQ(record["stored"].size(), record["under"].size());
+        for (std::size_t i = 0; i < record["stored"].size(); ++i)
+            in[record["stored"][i]] = record["under"][i];
+    }
     void take_record(const Json& record) {
+        if (record["group"] != 0) {
+            take_hung(record);
+            return;
+        }
         if (record.contains("removed")) {
             for (const Json& page : record["removed"]) pages.erase(page.get<std::uint32_t>());
             return;
@@ -188,6 +208,34 @@ struct Mirror {
         return joined(prefix(pages.at(page).parent), pages.at(page).tokens);
     }
 };
+
+/// Which pages of a group hang on which.
+static std::map<std::uint32_t, std::uint32_t> hung_in(const Json& dump, const std::string& group) {
+    std::map<std::uint32_t, std::uint32_t> hung;
+    for (const Json& node : dump["nodes"])
+        for (std::size_t i = 0; i < node["pages"].size(); ++i) {
+            const std::uint32_t page = node["group_pages"][group][i];
+            if (page != 0) hung[page] = node["pages"][i];
+        }
+    return hung;
+}
+
+/// What the mirror has of groups beside the first is what a dump says, and each pool's counters.
+static void check_hung(const Mirror& mirror, engine::Core& core) {
+    const Json dump = Json::parse(core.kv().cache().dump());
+    for (std::uint32_t group = 0; group < mirror.groups.size(); ++group) {
+        const rkv_pool_stats pages = core.kv().table().pool_stats(group);
+        const Json& told = mirror.stats["pages"][group];
+        CHECK_EQ(told["total"], pages.total_page_count);
+        CHECK_EQ(told["free"], pages.free_page_count);
+        CHECK_EQ(told["private"], pages.private_page_count);
+        CHECK_EQ(told["cached"], pages.cached_page_count);
+        CHECK_EQ(told["reclaimable"], pages.reclaimable_page_count);
+        if (group == 0) continue;
+        CHECK(hung_in(dump, std::to_string(group)) == mirror.hung.at(group - 1));
+        CHECK_EQ(mirror.hung.at(group - 1).size(), pages.cached_page_count);
+    }
+}
 
 /// The mirror is what the cache says of itself when it is asked in other ways: by lookups of each
 /// page's prefix, by its nodes, and by its counters.
@@ -216,9 +264,7 @@ static void check_mirror(const Mirror& mirror, engine::Core& core) {
             CHECK_EQ(mirror.words.at(std::to_string(id)), std::string(1, static_cast<char>(id)));
         }
     }
-    const rkv_page_table_stats pages = core.kv().table().stats();
-    CHECK_EQ(mirror.stats["pages"]["free"], pages.free_page_count);
-    CHECK_EQ(mirror.stats["pages"]["reclaimable"], pages.reclaimable_page_count);
+    check_hung(mirror, core);
     CHECK_EQ(mirror.stats["prompt_tokens"], core.metrics().prompt_tokens.load());
     CHECK_EQ(mirror.stats["cached_tokens"], core.metrics().cached_tokens.load());
 }
@@ -261,20 +307,42 @@ static void b11_events_tell_what_the_cache_holds() {
     CHECK_EQ(events.lost_count(), 0U);
 }
 
-/// The page shows group 0 of a model with several kinds of layers.
-static void b11_g15_events_of_windows_tell_what_full_attention_has() {
-    const Checkpoint windows(
-        engine::gemma3_checkpoint(engine::llama_checkpoint(6, 64, 96, 2, 1, 64), 24));
-    TestCore core(small_config(journal_bytes, windows));
+/// With layers of several kinds the pages of each, and what they hang on.
+static void check_groups(const Checkpoint& checkpoint, const Json& kinds) {
+    engine::EngineConfig config = small_config(journal_bytes, checkpoint);
+    // Those of each group go at times of their own.
+    config.kv.window_page_count = 30;
+    config.kv.state_page_count = 10;
+    TestCore core(config);
     engine::CacheEvents events(core.core());
     Mirror mirror;
+    std::size_t most = 0;
     for (std::uint64_t i = 0; i < 40; ++i) {
         core.complete(some_request(i));
         mirror.read(events, core.core().kv().cache());
         check_mirror(mirror, core.core());
+        engine::CacheEvents later(core.core());
+        Mirror fresh;
+        fresh.read(later, core.core().kv().cache());
+        check_mirror(fresh, core.core());
+        most = std::max(most, mirror.hung.at(0).size());
     }
+    CHECK_EQ(mirror.groups, kinds);
+    CHECK(most >= 4);
     CHECK(core.cache().evicted_page_count > 100);
     CHECK_EQ(mirror.snapshots, 1U);
+}
+
+static void b11_g15_events_of_windows() {
+    check_groups(
+        Checkpoint(engine::gemma3_checkpoint(engine::llama_checkpoint(6, 64, 96, 2, 1, 64), 24)),
+        {{{"kind", "full"}}, {{"kind", "window"}, {"window", 24}}});
+}
+
+static void b11_g15_events_of_states() {
+    check_groups(
+        Checkpoint(engine::qwen3_next_checkpoint(engine::llama_checkpoint(4, 64, 96, 2, 1, 64))),
+        {{{"kind", "full"}}, {{"kind", "state"}}});
 }
 
 static void b11_a_request_that_runs_locks_what_it_uses() {
@@ -297,7 +365,7 @@ static void b11_a_request_that_runs_locks_what_it_uses() {
     const rkv_page_table_stats pages = core.pages();
     CHECK_EQ(locked_pages(), pages.cached_page_count - pages.reclaimable_page_count);
     CHECK(pages.reclaimable_page_count < pages.cached_page_count);
-    CHECK_EQ(mirror.stats["pages"]["private"], pages.private_page_count);
+    CHECK_EQ(mirror.stats["pages"][0]["private"], pages.private_page_count);
     core.run();
     CHECK_EQ(locked_pages(), 0U);
 }
@@ -359,7 +427,8 @@ int main() {
     RUN(b11_events_tell_what_the_cache_holds);
     RUN(b11_a_request_that_runs_locks_what_it_uses);
     RUN(b11_a_page_that_is_too_slow_begins_again);
-    RUN(b11_g15_events_of_windows_tell_what_full_attention_has);
+    RUN(b11_g15_events_of_windows);
+    RUN(b11_g15_events_of_states);
     RUN(b11_text_in_events_is_no_event);
     RUN(b11_event_streams_are_bounded);
 }

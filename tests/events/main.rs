@@ -77,11 +77,8 @@ fn e03_what_was_lost_is_told_anew() {
 #[test]
 fn e04_events_of_groups() {
     let windows = GroupKind::Window { window: 8, sinks: 0 };
-    let groups = [
-        GroupConfig::default(),
-        GroupConfig { kind: windows, ..GroupConfig::default() },
-        GroupConfig { kind: GroupKind::Chunk { chunk: 12 }, ..GroupConfig::default() },
-    ];
+    let groups =
+        [GroupConfig::default(), windows.in_pool(0), GroupKind::Chunk { chunk: 12 }.in_pool(0)];
     let table = PageTableConfig { groups: Groups::new(&groups).unwrap(), ..pages(400) };
     let to = follow(table, IndexKind::Radix, 1 << 20, 4);
     seen(&to, &["BlockStored", "capacity", "invalidated"]);

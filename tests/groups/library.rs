@@ -2,7 +2,7 @@
 use super::failing::{Failure, failing};
 use super::model::{Group, Kind};
 use radixkv::capi::*;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ptr::{null, null_mut};
 
 pub fn sized<T: Copy>() -> T {
@@ -76,6 +76,8 @@ pub struct Library {
     cache: *mut rkv_cache,
     /// Calls that were refused for want of memory.
     pub out_of_memory: Cell<u64>,
+    /// Lookups that each group limited, and the positions that they lost.
+    costs: RefCell<Vec<(u64, u64)>>,
 }
 
 impl Drop for Library {
@@ -125,8 +127,13 @@ impl Library {
         let mut table = null_mut();
         // SAFETY: see above.
         must(unsafe { rkv_page_table_create(&config, &mut table) });
-        let mut made =
-            Self { world: world.clone(), table, cache: null_mut(), out_of_memory: Cell::new(0) };
+        let mut made = Self {
+            world: world.clone(),
+            table,
+            cache: null_mut(),
+            out_of_memory: Cell::new(0),
+            costs: RefCell::default(),
+        };
         made.start_cache();
         made
     }
@@ -137,6 +144,15 @@ impl Library {
         let config = rkv_cache_config { flags, journal_bytes, checkpoint_limit, ..sized() };
         // SAFETY: see above.
         must(unsafe { rkv_cache_create(self.table, &config, &mut self.cache) });
+        self.costs = RefCell::new(vec![(0, 0); self.world.groups.len()]);
+    }
+
+    /// Counts what a lookup lost, as the library does.
+    pub fn note_cost(&self, group: u32, known: u64, used: u64) {
+        if group > 0 {
+            let (lookups, positions) = &mut self.costs.borrow_mut()[group as usize];
+            (*lookups, *positions) = (*lookups + 1, *positions + known - used);
+        }
     }
 
     /// Destroys the cache and makes another one; `between` is called when there is none.
@@ -237,6 +253,7 @@ impl Library {
             rkv_cache_match(self.cache, &space, &list, flags, into, room, &mut found)
         }));
         pages.truncate(found.page_count as usize);
+        self.note_cost(found.limiting_group, found.known_position_count, found.position_count);
         Match {
             pages,
             partial_page: found.partial_page,
@@ -356,6 +373,7 @@ impl Library {
         let none = rkv_evicted_page { group: 0, page: 0 };
         let mut pages = vec![none; (count + 1) * self.world.groups.len()];
         let (mut evicted, mut freed) = (0, 0);
+        let before = self.group_stats();
         // SAFETY: see above.
         must(self.call(&mut || unsafe {
             rkv_cache_evict_pool(
@@ -370,6 +388,11 @@ impl Library {
             )
         }));
         pages.truncate(evicted);
+        for (before, after) in before.iter().zip(self.group_stats()) {
+            let went = pages.iter().filter(|page| page.group == after.group).count() as u64;
+            assert_eq!(after.evicted_page_count - before.evicted_page_count, went);
+            assert_eq!(before.cached_page_count - after.cached_page_count, went);
+        }
         (pages.iter().map(|page| (page.group as usize, page.page)).collect(), freed)
     }
 
@@ -432,11 +455,36 @@ impl Library {
         stats
     }
 
+    pub fn group_stats(&self) -> Vec<rkv_group_stats> {
+        let size = size_of::<rkv_group_stats>();
+        // SAFETY: plain integers.
+        let mut stats =
+            vec![unsafe { std::mem::zeroed::<rkv_group_stats>() }; RKV_GROUP_LIMIT as usize];
+        let mut count = 0;
+        // SAFETY: see above.
+        must(unsafe {
+            let (into, room) = (stats.as_mut_ptr(), stats.len());
+            rkv_cache_read_group_stats(self.cache, into, size, room, &mut count)
+        });
+        stats.truncate(count);
+        stats
+    }
+
     pub fn check(&self) {
         // SAFETY: see above.
         unsafe {
             must(rkv_page_table_check(self.table));
             must(rkv_cache_check(self.cache));
+        }
+        let stats = self.group_stats();
+        let told =
+            stats.iter().map(|stats| (stats.limited_lookup_count, stats.lost_position_count));
+        assert_eq!(told.collect::<Vec<_>>(), *self.costs.borrow());
+        for pool in 0..self.world.pools.len() {
+            let of_pool =
+                stats.iter().zip(&self.world.groups).filter(|(_, group)| group.pool == pool);
+            let cached: u64 = of_pool.map(|(stats, _)| stats.cached_page_count).sum();
+            assert_eq!(cached, self.counts(pool).cached);
         }
     }
 }

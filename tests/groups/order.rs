@@ -1,7 +1,7 @@
 //! Which pages go first and which stay: small stories, page by page.
 use super::library::{Library, Rows, World};
 use super::model::Kind;
-use super::worlds::{group, world};
+use super::worlds::{drafting, group, world};
 use radixkv::capi::*;
 
 const PAGE: usize = 4;
@@ -250,6 +250,38 @@ fn g05_a_window_slides_with_each_chunk() {
     assert_eq!(library.counts(1).private, 0);
 }
 
+/// G10: with a first chunk, admission asks for all of a prompt in FULL groups, a window and a chunk
+/// and one page more in WINDOW ones, and the states; a page fewer in any pool is a shortage of that
+/// pool, and what is admitted comes to its end.
+#[test]
+fn g10_admission_asks_each_pool_for_what_a_request_needs() {
+    let (window, chunk, pages, drafts) = (10, 6, 40, 2);
+    let groups = [group(Kind::Window(window, 0), 1), drafting(drafts, 2)];
+    let needed =
+        [pages as u32, ((window - 1 + chunk).div_ceil(PAGE) + 1) as u32, 1 + drafts as u32];
+    let ids = prompt(&[], pages);
+    let library = Library::new(&world(4, &groups, &needed));
+    for short in 0..needed.len() {
+        let held = library.allocate(short, 1).unwrap();
+        assert_eq!(library.begin(0, &ids, chunk).err(), Some(rkv_status::OutOfPages));
+        assert_eq!(library.shortage().pool, short as u32);
+        library.free(short, &held);
+        for (pool, &total) in needed.iter().enumerate() {
+            assert_eq!(library.counts(pool).free, u64::from(total));
+        }
+    }
+    let id = library.begin(0, &ids, chunk).unwrap().sequence;
+    for end in (chunk..ids.len() + chunk).step_by(chunk).map(|end| end.min(ids.len())) {
+        library.allocate_positions(id, end).unwrap();
+        library.publish(id, end);
+    }
+    library.release(id);
+    // Others are admitted by evicting what it left.
+    let second = library.begin(0, &prompt(&[7], pages), chunk).unwrap();
+    library.release(second.sequence);
+    library.check();
+}
+
 /// G10: where the checkpoint that was found is the only page of its pool, and the sequence needs
 /// that page for its own state, less is reused rather than the request refused.
 #[test]
@@ -271,6 +303,33 @@ fn g10_less_is_reused_before_a_request_is_refused() {
     assert_eq!(library.shortage().pool, 1);
     library.release(first);
     library.release(second.sequence);
+}
+
+/// G13: pages as large as a state, and the largest that there are, in groups of all kinds.
+#[test]
+fn g13_large_pages_in_all_kinds_of_groups() {
+    for size in [528, 1056, 65_536] {
+        let kinds = [Kind::Window(size + 2, 0), Kind::Chunk(2 * size), Kind::State];
+        let groups: Vec<_> = kinds.into_iter().zip(1..).map(|(kind, at)| group(kind, at)).collect();
+        let library = Library::new(&world(size as u32, &groups, &[9, 9, 9, 9]));
+        let ids: Vec<u32> = (1..=4 * size as u32).collect();
+        let first = library.begin(0, &ids, 0).unwrap();
+        assert_eq!(first.checkpoint_at.map(|at| at as usize), [3 * size, 0]);
+        library.publish(first.sequence, 3 * size);
+        assert_eq!(library.checkpoint(first.sequence), Ok(1));
+        library.confirm(first.sequence);
+        library.publish(first.sequence, 4 * size);
+        library.release(first.sequence);
+        // A window passes position 3 * size + 1 two pages back; the chunk began one page back.
+        let second = library.begin(0, &ids, 0).unwrap();
+        assert_eq!(second.cached_position_count as usize, 3 * size);
+        for (group, mapped) in [(1, [false, true, true]), (2, [false, false, true])] {
+            let row = library.group_row(second.sequence, group);
+            assert_eq!([0, 1, 2].map(|place| row[place] != 0), mapped);
+        }
+        library.release(second.sequence);
+        library.check();
+    }
 }
 
 /// G07: a checkpoint is found when it is confirmed, not before; each sequence has a state of its

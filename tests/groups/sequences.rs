@@ -22,7 +22,12 @@ impl Library {
         // SAFETY: see above.
         let status =
             self.call(&mut || unsafe { rkv_sequence_begin(self.cache(), &args, &mut info) });
-        if status == rkv_status::Ok { Ok(info) } else { Err(status) }
+        if status != rkv_status::Ok {
+            return Err(status);
+        }
+        let (known, used) = (info.known_position_count, info.cached_position_count);
+        self.note_cost(info.limiting_group, known, used);
+        Ok(info)
     }
 
     pub fn copies(&self, id: rkv_sequence_id) -> Vec<rkv_page_copy> {

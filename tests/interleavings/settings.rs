@@ -36,13 +36,12 @@ impl Setting {
     }
 
     pub fn config(self) -> PageTableConfig {
-        let group = |kind, pool| GroupConfig { kind, pool, ..GroupConfig::default() };
         let window = GroupKind::Window { window: 5, sinks: 0 };
-        let spine = group(GroupKind::Full, 0);
+        let (spine, state) = (GroupConfig::default(), GroupKind::State.in_pool(1));
         let (groups, pools): (&[GroupConfig], &[u32]) = match self {
             Self::One(_) => (&[spine], &[]),
-            Self::Window => (&[spine, group(window, 1)], &[50]),
-            Self::State => (&[spine, group(window, 0), group(GroupKind::State, 1)], &[20]),
+            Self::Window => (&[spine, window.in_pool(1)], &[50]),
+            Self::State => (&[spine, window.in_pool(0), state], &[20]),
         };
         PageTableConfig {
             page_size: PAGE_SIZE,

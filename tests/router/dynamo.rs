@@ -186,7 +186,7 @@ fn e03_dynamo_agrees_after_a_loss() {
 #[test]
 fn e04_dynamo_passes_over_other_groups() {
     let window = GroupKind::Window { window: 8, sinks: 0 };
-    let groups = [GroupConfig::default(), GroupConfig { kind: window, ..GroupConfig::default() }];
+    let groups = [GroupConfig::default(), window.in_pool(0)];
     let (lost, known) = agree(IndexKind::Radix, &groups, 1 << 20, 4);
     assert!(lost == 0 && known > 500, "{lost} lost, {known} known");
 }

@@ -35,6 +35,7 @@ const ARRAYS: &[(&str, &str)] = &[
     ("rkv_sequence_info", "sequence_info"),
     ("rkv_sequence_publish_result", "publish_result"),
     ("rkv_published_group", "published_group"),
+    ("rkv_group_stats", "group_stats"),
     ("rkv_sequence_fork_child", "fork_child"),
     ("rkv_page_copy", "page_copy"),
     ("rkv_journal_record", "journal_record"),

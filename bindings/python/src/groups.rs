@@ -54,6 +54,16 @@ impl Cache {
         Ok((GroupDepths(depths), costs))
     }
 
+    /// Each group in numbers: what the cache has of it, and what it cost since the cache was
+    /// created. A new array of `dtypes.group_stats`.
+    fn group_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let (cache, size) = (self.handle.get(py)?, size_of::<rkv_group_stats>());
+        listed(py, "group_stats", |into, room, count| {
+            // SAFETY: a live handle, room as stated.
+            unsafe { rkv_cache_read_group_stats(cache.raw(), into.cast(), size, room, count) }
+        })
+    }
+
     /// The pages of a group, 1 and up, that a lock protects: of a match with `lock`, those that the
     /// prefix needs. Those of group 0 come with the match. A new array of `dtypes.locked_page`.
     /// Raises StaleLock.

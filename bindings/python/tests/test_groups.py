@@ -33,6 +33,10 @@ def test_g01_a_window_beside_full_attention() -> None:
             assert freed == 2 and (gone["group"][:count] == 1).any()
             # A page of full attention takes what hangs on it: more go than the pool gets.
             assert cache.evict_pool(0, 100) == (18, 10)
+            stats = cache.group_stats()
+            assert stats["group"].tolist() == [0, 1]
+            assert stats["cached_page_count"].tolist() == [0, 0]
+            assert stats["evicted_page_count"].tolist() == [10, 10]
             cache.check()
         table.check()
 

@@ -48,12 +48,27 @@ const char* name_of_reason(std::uint32_t reason) {
         case RKV_REASON_CALLER: return "caller";
         case RKV_REASON_INVALIDATED: return "invalidated";
         case RKV_REASON_DESTROYED: return "destroyed";
+        case RKV_REASON_LIMIT: return "limit";
         default: return "unknown";
     }
 }
 
 Json list_of(rkv::span<const std::uint32_t> numbers) {
     return std::vector<std::uint32_t>(numbers.begin(), numbers.end());
+}
+
+/// What each group of layers keeps.
+Json kinds_of(const LayerGroups& layers) {
+    Json kinds = Json::array();
+    for (const rkv_group_config& group : layers.table_groups()) switch (group.kind) {
+            case RKV_GROUP_WINDOW:
+                kinds.push_back({{"kind", "window"}, {"window", group.window}});
+                break;
+            case RKV_GROUP_STATE: kinds.push_back({{"kind", "state"}}); break;
+            default: kinds.push_back({{"kind", "full"}}); break;
+        }
+    if (kinds.empty()) kinds.push_back({{"kind", "full"}});
+    return kinds;
 }
 
 }  // namespace
@@ -75,7 +90,9 @@ std::string CacheEvents::contents() {
         exact_number_ = told.newest_number;
     }
     if (!begins) return records();
-    return event("snapshot", {{"page_size", core_.kv().cache().page_size()}}) + records();
+    return event("snapshot", {{"page_size", core_.kv().cache().page_size()},
+                              {"groups", kinds_of(core_.kv().groups())}}) +
+           records();
 }
 
 std::string CacheEvents::changes() {
@@ -106,19 +123,26 @@ std::string CacheEvents::records() {
     Json data = {{"words", Json::object()}, {"special", Json::object()}};
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
         const rkv::JournalRecord record = buffers_[i];
-        // The page draws prefixes by their pages of group 0; those of others hang on them.
-        if (record.raw->group != 0) continue;
+        const std::uint32_t group = record.raw->group;
         switch (record.raw->kind) {
             case RKV_JOURNAL_STORED:
+                if (group > 0) { // its tokens were told with those that it hangs on
+                    list.push_back({{"group", group},
+                                    {"stored", list_of(record.pages)},
+                                    {"under", list_of(record.group_0_pages)}});
+                    break;
+                }
                 add_words(record.tokens, data);
-                list.push_back({{"stored", list_of(record.pages)},
+                list.push_back({{"group", group},
+                                {"stored", list_of(record.pages)},
                                 {"parent", record.raw->parent_page},
                                 {"position", record.raw->first_position},
                                 {"tokens", list_of(record.tokens)},
                                 {"space", name_of_space(*record.raw)}});
                 break;
             case RKV_JOURNAL_REMOVED:
-                list.push_back({{"removed", list_of(record.pages)},
+                list.push_back({{"group", group},
+                                {"removed", list_of(record.pages)},
                                 {"reason", name_of_reason(record.raw->reason)}});
                 break;
             case RKV_JOURNAL_CLEARED:
@@ -162,16 +186,20 @@ std::string CacheEvents::nodes() {
 }
 
 std::string CacheEvents::stats() {
-    const rkv_page_table_stats pages = core_.kv().table().stats();
+    const std::size_t group_count = core_.kv().groups().list().size();
+    Json pools = Json::array(); // each group has one of its own
+    for (std::uint32_t group = 0; group < group_count; ++group) {
+        const rkv_pool_stats pages = core_.kv().table().pool_stats(group);
+        pools.push_back({{"total", pages.total_page_count},
+                         {"free", pages.free_page_count},
+                         {"private", pages.private_page_count},
+                         {"cached", pages.cached_page_count},
+                         {"reclaimable", pages.reclaimable_page_count}});
+    }
     const rkv_cache_stats cache = core_.kv().cache().stats();
     const Metrics& metrics = core_.metrics();
     const Json data = {
-        {"pages",
-         {{"total", pages.total_page_count},
-          {"free", pages.free_page_count},
-          {"private", pages.private_page_count},
-          {"cached", pages.cached_page_count},
-          {"reclaimable", pages.reclaimable_page_count}}},
+        {"pages", pools},
         {"evicted_pages", cache.evicted_page_count},
         {"prompt_tokens", metrics.prompt_tokens.load()},
         {"cached_tokens", metrics.cached_tokens.load() + metrics.inherited_tokens.load()},

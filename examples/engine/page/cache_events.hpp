@@ -18,8 +18,9 @@ namespace engine {
 /// nothing is queued for it but what the journal's ring holds anyway: a reader for whom that was
 /// too short begins again with all that there is.
 ///
-///   snapshot  forget everything; what follows is all there is
-///   records   pages stored, removed, cleared, in order; what each token id says that is new
+///   snapshot  forget everything; what follows is all there is. The groups of layers
+///   records   pages stored, removed, cleared, in order, each of one group; what each token id says
+///             that is new
 ///   exact     from here on the picture is that of the cache, after each event
 ///   nodes     where nodes end, their locks and when they were used; and those that are none now
 ///   stats     counters

@@ -4,10 +4,20 @@ function counted(number, one, several = `${one}s`) {
   return `${number.toLocaleString('en')} ${number === 1 ? one : several}`;
 }
 
+// What the pages of a group of layers are.
+function nameOf({kind, window}) {
+  return {full: 'full attention', window: `windows of ${window}`, state: 'states'}[kind];
+}
+
 // What there is to say of a segment, as elements. Its text is somebody's, and never markup.
-function describe(segment, words) {
+function describe(segment, words, groups) {
   const {node, begin, end, count, first: {space}} = segment;
   const facts = [`tokens ${begin} to ${end}`, counted(count, 'page')];
+  segment.held.forEach((runs, i) => {
+    const pages = runs.reduce((sum, [from, to]) => sum + to - from, 0);
+    facts.push(groups[i + 1].kind === 'state' ? counted(pages, 'saved state') :
+      `${counted(pages, 'page')} of ${nameOf(groups[i + 1])}`);
+  });
   if (node) {
     facts.push(node.locks > 0 ? `locked by ${node.locks}` : 'not locked');
     facts.push(counted(node.hits, 'hit'));

@@ -7,15 +7,20 @@ const sideMargin = 10;
 function readColours() {
   const style = getComputedStyle(document.documentElement);
   const names = ['surface', 'ink', 'muted', 'line', 'accent', 'cached', 'locked', 'found',
-    'computed', 'next', 'free', 'on-bar'];
+    'computed', 'next', 'free', 'on-bar', 'window', 'state'];
   return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`)]));
 }
 
 // Where positions and rows are on the canvas.
 class Scale {
   constructor(layout, width, height) {
-    this.rowHeight = Math.max(8, Math.min(30, Math.floor((height - axisHeight) / layout.rows)));
-    this.showsText = this.rowHeight >= 16;
+    // Below its bar a segment has a strip for each group of layers beside the first.
+    const strips = layout.groups.length - 1;
+    const room = Math.floor((height - axisHeight) / layout.rows);
+    this.rowHeight = Math.max(8 + 2 * strips, Math.min(30 + 5 * strips, room));
+    this.stripHeight = this.rowHeight >= 16 + 5 * strips ? 5 : 2;
+    this.barHeight = this.rowHeight - strips * this.stripHeight;
+    this.showsText = this.barHeight >= 16;
     // What ends a row may say more beside it.
     const labels = this.showsText ? Math.min(360, width * 0.34) : 0;
     this.perPosition = (width - 2 * sideMargin - labels) / layout.deepest;
@@ -39,8 +44,8 @@ function tickStep(scale) {
 }
 
 class Drawing {
-  constructor(context, scale, colours, words) {
-    Object.assign(this, {context, scale, colours, words});
+  constructor(context, scale, colours, words, {groups, pageSize}) {
+    Object.assign(this, {context, scale, colours, words, groups, pageSize});
   }
 
   axis(deepest) {
@@ -65,19 +70,19 @@ class Drawing {
     context.globalAlpha = 0.55;
     context.lineWidth = 1;
     context.beginPath();
-    context.moveTo(x, scale.y(segment.row) + scale.rowHeight / 2);
-    context.lineTo(x, scale.y(last.row) + scale.rowHeight / 2);
+    context.moveTo(x, scale.y(segment.row) + scale.barHeight / 2);
+    context.lineTo(x, scale.y(last.row) + scale.barHeight / 2);
     context.stroke();
     context.globalAlpha = 1;
   }
 
   bar(segment, isChosen) {
     const {context, scale, colours} = this;
-    const gap = scale.rowHeight > 12 ? 2 : 1;
+    const gap = scale.barHeight > 12 ? 2 : 1;
     const x = scale.x(segment.begin) + 1;
     const y = scale.y(segment.row) + gap;
     const width = Math.max(2, scale.x(segment.end) - x);
-    const height = scale.rowHeight - 2 * gap;
+    const height = scale.barHeight - 2 * gap;
     const isLocked = segment.node && segment.node.locks > 0;
     context.save();
     context.beginPath();
@@ -99,6 +104,22 @@ class Drawing {
     if (isChosen) this.outline(colours.ink, 2, []);
     context.restore();
     if (scale.showsText) this.label(segment, x, y, width, height);
+    segment.held.forEach((runs, i) => this.strip(segment, i, runs));
+  }
+
+  // Where a group has pages for the positions above; a state is after the last one of its page.
+  strip(segment, i, runs) {
+    const {context, scale, colours, pageSize} = this;
+    const {kind} = this.groups[i + 1];
+    const y = scale.y(segment.row) + scale.barHeight + i * scale.stripHeight - 1;
+    const height = Math.max(2, scale.stripHeight - 1);
+    const x = (pages) => scale.x(segment.begin + pages * pageSize);
+    context.fillStyle = colours[kind === 'full' ? 'cached' : kind];
+    for (const [from, to] of runs) {
+      if (kind === 'state')
+        for (let at = from + 1; at <= to; at += 1) context.fillRect(x(at) - 5, y, 5, height);
+      else context.fillRect(x(from) + 1, y, Math.max(2, x(to) - x(from) - 1), height);
+    }
   }
 
   // What goes next goes from its end.

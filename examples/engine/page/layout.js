@@ -3,6 +3,23 @@
 // How many of those that go next are told.
 const toldVictims = 3;
 
+// Where the pages of each group beside the first are in a segment: runs of its pages, [from, to).
+class Held {
+  constructor(hung) {
+    this.hung = hung;
+    this.runs = hung.map(() => []);
+  }
+
+  add(page, at) {
+    this.hung.forEach(({over}, i) => {
+      if (!over.has(page.number)) return;
+      const last = this.runs[i].at(-1);
+      if (last && last[1] === at) last[1] += 1;
+      else this.runs[i].push([at, at + 1]);
+    });
+  }
+}
+
 // A segment is a run of pages that nothing leaves in the middle, one node of the cache, or several
 // until it tells where they end.
 function layOut(tree) {
@@ -18,9 +35,12 @@ function layOut(tree) {
     const [first, parent] = waiting.pop();
     let last = first;
     let count = 1;
+    const held = new Held(tree.hung);
+    held.add(first, 0);
     let followers = tree.followers.get(last.number);
     while (followers && followers.size === 1 && !tree.nodes.has(last.number)) {
       [last] = followers;
+      held.add(last, count);
       count += 1;
       followers = tree.followers.get(last.number);
     }
@@ -31,6 +51,7 @@ function layOut(tree) {
       end: last.position + tree.pageSize,
       children: [],
       node: tree.nodes.get(last.number),
+      held: held.runs,
       found: 0, computed: 0, turn: 0,
     };
     segments.push(segment);
@@ -40,7 +61,8 @@ function layOut(tree) {
     else rows += 1;
   }
   markVictims(segments);
-  return {segments, rows, deepest, byRow: inRows(segments, rows)};
+  const {groups, pageSize} = tree;
+  return {segments, rows, deepest, groups, pageSize, byRow: inRows(segments, rows)};
 }
 
 // The segments of each row, from left to right.

@@ -13,25 +13,48 @@ const pageStates = [
   ['free', 'free', ({free}) => free],
 ];
 
-function showPages(pages, evicted) {
-  const bar = document.getElementById('page-bar');
-  const legend = document.getElementById('page-legend');
-  if (bar.children.length === 0)
-    for (const [state] of pageStates) {
-      for (const [box, name] of [[bar, 'i'], [legend, 'li']]) {
-        const element = document.createElement(name);
-        if (name === 'i') element.className = state;
-        else element.append(Object.assign(document.createElement('i'), {className: state}), '');
-        box.append(element);
-      }
-    }
-  pageStates.forEach(([, name, count], i) => {
-    bar.children[i].style.flexGrow = count(pages);
-    legend.children[i].lastChild.data = `${name}: ${count(pages).toLocaleString('en')}`;
+function element(name, className, text = '') {
+  return Object.assign(document.createElement(name), {className, textContent: text});
+}
+
+// An entry of a legend: a colour, and text that may change.
+function legendEntry(className, text = '') {
+  const entry = element('li', '');
+  entry.append(element('i', className), text);
+  return entry;
+}
+
+// A bar for each pool, which has a group of layers, and what there is in the tree of that.
+function showGroups(groups) {
+  const bars = groups.map((group) => {
+    const bar = element('div', 'page-bar');
+    bar.append(...pageStates.map(([state]) => element('i', state)));
+    bar.setAttribute('role', 'img');
+    bar.setAttribute('aria-label', `Pages of ${nameOf(group)} by state`);
+    return bar;
   });
+  const names = groups.length > 1 ? groups.map((group) => element('p', 'pool', nameOf(group))) : [];
+  document.getElementById('page-bars').replaceChildren(
+    ...bars.flatMap((bar, i) => [...names.slice(i, i + 1), bar]));
+  document.getElementById('page-legend').replaceChildren(
+    ...pageStates.map(([state]) => legendEntry(state, ' ')));
+  document.getElementById('group-legend').replaceChildren(
+    ...groups.slice(1).map((group) => legendEntry(group.kind,
+      group.kind === 'state' ? 'saved state' : `pages of ${nameOf(group)}`)));
+}
+
+function showPages(pools, evicted) {
+  const bars = document.querySelectorAll('.page-bar');
+  const legend = document.getElementById('page-legend');
+  const numbers = (count) => pools.map((pool) => count(pool).toLocaleString('en')).join(' · ');
+  pageStates.forEach(([, name, count], i) => {
+    pools.forEach((pool, j) => { bars[j].children[i].style.flexGrow = count(pool); });
+    legend.children[i].lastChild.data = `${name}: ${numbers(count)}`;
+  });
+  const pages = pools.length > 1 ? `${numbers(({total}) => total)} pages` :
+    `${counted(pools[0].total, 'page')} of ${counted(tree.pageSize, 'token')} each`;
   document.getElementById('page-counts').textContent =
-    `${counted(pages.total, 'page')} of ${counted(tree.pageSize, 'token')} each · ` +
-    `${evicted.toLocaleString('en')} evicted so far`;
+    `${pages} · ${evicted.toLocaleString('en')} evicted so far`;
 }
 
 // The charts show what changed between two looks at the counters.
@@ -56,8 +79,9 @@ function showConnection(text, isLive) {
 }
 
 const acts = {
-  snapshot: ({page_size: size}) => {
-    tree.clear(size);
+  snapshot: (told) => {
+    tree.clear(told);
+    showGroups(told.groups);
     showConnection('reading what is there', false);
   },
   records: ({records, words, special}) => {

@@ -1,12 +1,44 @@
+// Pages of a group of layers beside the first: each hangs on a page of that one.
+class HungPages {
+  constructor() {
+    this.under = new Map(); // number -> the page that it hangs on
+    this.over = new Map(); // that page -> the number
+  }
+
+  apply({stored, under, removed}) {
+    if (removed) removed.forEach((number) => this.remove(number));
+    else stored.forEach((number, i) => this.store(number, under[i]));
+  }
+
+  store(number, under) {
+    this.remove(number);
+    this.removeFrom(under);
+    this.under.set(number, under);
+    this.over.set(under, number);
+  }
+
+  remove(number) {
+    this.over.delete(this.under.get(number));
+    this.under.delete(number);
+  }
+
+  removeFrom(under) {
+    this.remove(this.over.get(under));
+  }
+}
+
 // What the cache holds, page by page, as its journal tells it.
 class PageTree {
   constructor() {
     this.version = 0;
-    this.clear(1);
+    this.clear({page_size: 1, groups: [{kind: 'full'}]});
   }
 
-  clear(pageSize) {
+  // Groups of layers: {kind: 'full' | 'window' | 'state', window}.
+  clear({page_size: pageSize, groups}) {
     this.pageSize = pageSize;
+    this.groups = groups;
+    this.hung = groups.slice(1).map(() => new HungPages());
     this.pages = new Map(); // number -> {number, parent, position, tokens, space}
     this.followers = new Map(); // number -> the pages that follow it
     this.spaces = new Map(); // name of a namespace -> its first pages
@@ -18,7 +50,8 @@ class PageTree {
 
   // A record, as /cache/events has it. To a page number it is an assignment: this content, or none.
   apply(record) {
-    if (record.stored) this.store(record);
+    if (record.group > 0) this.hung[record.group - 1].apply(record);
+    else if (record.stored) this.store(record);
     else if (record.removed) record.removed.forEach((number) => this.remove(number));
     else if (record.cleared !== undefined) this.clearSpace(record.cleared);
     this.version += 1;
@@ -56,7 +89,11 @@ class PageTree {
   }
 
   clearSpace(name) {
-    for (const page of [...this.pages.values()]) if (page.space === name) this.remove(page.number);
+    for (const page of [...this.pages.values()]) {
+      if (page.space !== name) continue;
+      this.hung.forEach((pages) => pages.removeFrom(page.number));
+      this.remove(page.number);
+    }
   }
 
   addWords(words, special) {

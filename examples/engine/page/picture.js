@@ -78,8 +78,12 @@ class Picture {
   tellDetail() {
     if (!this.chosen) return;
     const segment = this.chosenSegment();
-    if (segment) this.detail.replaceChildren(...describe(segment, this.words));
+    if (segment) this.tell(segment);
     else this.choose(null);
+  }
+
+  tell(segment) {
+    this.detail.replaceChildren(...describe(segment, this.words, this.tree.groups));
   }
 
   tellCounts() {
@@ -109,7 +113,7 @@ class Picture {
     context.clearRect(0, 0, width, height);
     if (layout.segments.length === 0) return;
     const top = Math.min(view.scrollTop, rest);
-    const drawing = new Drawing(context, this.scale, this.colours, this.words);
+    const drawing = new Drawing(context, this.scale, this.colours, this.words, layout);
     context.save();
     context.translate(0, -top);
     this.paintRows(drawing, this.scale.row(top + axisHeight), this.scale.row(top + height));
@@ -200,7 +204,7 @@ class Picture {
     if (first !== this.chosen) {
       this.chosen = first;
       this.draw();
-      if (segment) this.detail.replaceChildren(...describe(segment, this.words));
+      if (segment) this.tell(segment);
     }
     this.detail.hidden = !segment;
     if (!segment) return;

@@ -6,7 +6,9 @@ use crate::capi::ffi::{
 };
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::Error;
+use crate::group::GROUP_LIMIT;
 use crate::ids::HandleId;
+use crate::store::GroupStats;
 
 /// The pages of one group along the prefix of rkv_cache_insert_args.
 #[repr(C)]
@@ -67,6 +69,76 @@ pub struct rkv_group_depths {
 unsafe impl AbiStruct for rkv_group_depths {
     const NAME: &'static str = "out_depths";
     const V1: usize = 40;
+}
+
+/// A group of a cache in numbers.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_group_stats {
+    /// The group.
+    pub group: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Pages of the group that the cache owns now.
+    pub cached_page_count: u64,
+    /// Pages of it that were evicted, those that went with a page of group 0 included.
+    pub evicted_page_count: u64,
+    /// Matches and rkv_sequence_begin() calls whose limiting_group it was.
+    pub limited_lookup_count: u64,
+    /// Positions that were known to those, and could not be reused.
+    pub lost_position_count: u64,
+}
+// SAFETY: plain integers, no padding.
+unsafe impl AbiElement for rkv_group_stats {
+    const V1: usize = 40;
+}
+
+/// Each group in numbers: what the cache has of it, and what it cost since the cache was created.
+/// rkv_cache_read_stats() has the totals, rkv_page_table_read_pool_stats() the pages by state.
+///
+/// @param cache the cache
+/// @param groups receives the groups in their order; (NULL, 0) asks for the count
+/// @param element_size sizeof(rkv_group_stats); not read when groups is NULL
+/// @param capacity room in groups; RKV_GROUP_LIMIT is always enough
+/// @param out_count receives the number of groups, also on RKV_STATUS_BUFFER_TOO_SMALL
+/// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_POISONED
+/// @par Cost
+/// O(groups); shared lock
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_read_group_stats(
+    cache: *const rkv_cache,
+    groups: *mut rkv_group_stats,
+    element_size: usize,
+    capacity: usize,
+    out_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on all pointers.
+    unsafe {
+        with(cache, |shared| {
+            let (room, names) =
+                (if groups.is_null() { 0 } else { capacity }, ["groups", "element_size"]);
+            let mut into = WantedElements::new(groups, element_size, room, names)?;
+            let state = shared.read();
+            let mut stats = [GroupStats::default(); GROUP_LIMIT];
+            let stats = &mut stats[..state.group_count()];
+            for (group, stats) in stats.iter_mut().enumerate() {
+                *stats = state.group_stats(group)?;
+            }
+            let values = stats.iter().enumerate().map(|(group, stats)| rkv_group_stats {
+                group: group as u32,
+                reserved: 0,
+                cached_page_count: stats.cached as u64,
+                evicted_page_count: stats.evicted,
+                limited_lookup_count: stats.limited,
+                lost_position_count: stats.lost,
+            });
+            into.fill(values, out_count, "groups")
+        })
+    }
 }
 
 /// How far a prompt is known, how far it can be reused, and which group costs how much of the

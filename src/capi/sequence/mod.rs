@@ -445,7 +445,7 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 /// @param sequence the sequence
 /// @param computed_position_count positions whose KV is written, from the beginning; leave out
 /// draft tokens. Fewer than before does nothing.
-/// @param out_result receives what was done; set its struct_size first
+/// @param out_result receives what was done; set its struct_size first; may be NULL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when a copy is not confirmed yet;
 /// RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has, or than its row has pages
 /// for; RKV_STATUS_STALE_SEQUENCE;
@@ -465,9 +465,11 @@ pub unsafe extern "C" fn rkv_sequence_publish(
     // SAFETY: the caller's contract on cache and out_result.
     unsafe {
         with(cache, |shared| {
-            check_fit(out_result)?;
+            if !out_result.is_null() {
+                check_fit(out_result)?;
+            }
             publish_with(&mut shared.turn(), sequence, computed_position_count, |made| {
-                write_struct(out_result, made)
+                if out_result.is_null() { Ok(()) } else { write_struct(out_result, made) }
             })
         })
     }

@@ -7,111 +7,67 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"log"
-	"os"
 
-	radixkv "github.com/radixkv/radixkv/bindings/go"
+	rkv "github.com/radixkv/radixkv/bindings/go"
 )
 
-const (
-	full = iota
-	window
-	state
-)
+// states is the memory of the states, by page. K and V of the others are left to the imagination.
+var states [8]uint32
 
-func main() { tell(os.Stdout) }
+func copyState(one rkv.PageCopy) { states[one.TargetPage] = states[one.SourcePage] }
 
-func must(err error) {
+func must[T any](value T, err error) T {
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
-}
-
-type engine struct {
-	out   io.Writer
-	cache *radixkv.Cache
-	// states is their memory, by page. K and V of the others are left to the imagination.
-	states [8]uint64
+	return value
 }
 
 // serve takes a system prompt of 100 tokens, then a question of one's own.
-func (e *engine) serve(name string, question, length uint32) {
-	var ids []uint32
-	for i := uint32(0); i < 100+length; i++ {
-		if i < 100 {
-			ids = append(ids, 1+i)
-		} else {
-			ids = append(ids, question+i-100)
-		}
+func serve(cache *rkv.Cache, name string, question, length int) {
+	ids := make([]uint32, length)
+	for i := 100; i < length; i++ {
+		ids[i] = uint32(question + i)
 	}
-	sequence, info, err := e.cache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(ids)})
-	must(err)
-	e.copyStates(sequence)
+	sequence, info, err := cache.Begin(rkv.BeginArgs{Tokens: rkv.Text(ids)})
+	if err != nil {
+		panic(err)
+	}
+	defer sequence.Release()
 
-	row, err := sequence.GroupRow(state)
-	must(err)
-	at, saved, now := info.CachedPositionCount, 0, &e.states[row[0]]
+	state, at := &states[must(sequence.GroupRow(2))[0]], info.CachedPositionCount
 	if at == 0 {
-		*now = 0
+		*state = 1
 	}
-	for at < len(ids) {
-		// Chunks end where begin says: there the states are saved.
-		end, saves := len(ids), false
-		for i := len(info.CheckpointAt) - 1; i >= 0; i-- {
-			if info.CheckpointAt[i] > at {
-				end, saves = info.CheckpointAt[i], true
-			}
+	// Chunks end where begin says: there the states are saved.
+	for _, end := range append(info.CheckpointAt[:], length) {
+		if end <= at {
+			continue
 		}
+		// What it waits for: states, since the others are shared as whole pages.
+		must(sequence.CarryOutCopies(copyState))
 		for ; at < end; at++ {
-			*now = (*now*31 + uint64(ids[at])) % 1000003
+			*state = (*state*31 + ids[at]) % 1000003
 		}
-		_, err = sequence.Publish(at)
-		must(err)
-		if saves {
-			copyCount, err := sequence.Checkpoint()
-			must(err)
-			e.copyStates(sequence)
-			saved += copyCount
+		must(sequence.Publish(at))
+		if at < length {
+			must(sequence.Checkpoint())
 		}
 	}
-	fmt.Fprintf(e.out, "%s: %d tokens, %d known, %d reused; %d states saved; state %d\n", name,
-		len(ids), info.KnownPositionCount, info.CachedPositionCount, saved, *now)
-	must(sequence.Release())
+	fmt.Printf("%s: %d tokens, %d known, %d reused; state %d\n", name, length,
+		info.KnownPositionCount, info.CachedPositionCount, *state)
 }
 
-// copyStates carries out what a sequence waits for, if anything: states, since the others are
-// shared as whole pages.
-func (e *engine) copyStates(sequence radixkv.Sequence) {
-	copies, err := sequence.Copies()
-	must(err)
-	for _, one := range copies {
-		e.states[one.TargetPage] = e.states[one.SourcePage]
-	}
-	if len(copies) > 0 {
-		must(sequence.ConfirmCopies())
-	}
-}
-
-func tell(out io.Writer) {
-	table, err := radixkv.NewPageTable(radixkv.PageTableConfig{
-		PageSize: 16,
-		Groups: []radixkv.GroupConfig{
-			{Kind: radixkv.GroupFull, Pool: full},
-			{Kind: radixkv.GroupWindow, Pool: window, Window: 64},
-			{Kind: radixkv.GroupState, Pool: state},
-		},
+func main() {
+	table := must(rkv.NewPageTable(rkv.PageTableConfig{
+		Groups:         []rkv.GroupConfig{rkv.FullGroup(0), rkv.WindowGroup(1, 64), rkv.StateGroup(2)},
 		PoolPageCounts: []uint32{65, 33, 8},
-	})
-	must(err)
+	}))
 	defer table.Close()
-	cache, err := radixkv.NewCache(table, radixkv.CacheConfig{})
-	must(err)
+	cache := must(rkv.NewCache(table, rkv.CacheConfig{}))
 	defer cache.Close()
-	e := &engine{out: out, cache: cache}
-	e.serve("A", 1000, 30)
-	e.serve("B", 2000, 45)
-	e.serve("C", 3000, 60)
-	e.serve("A, next turn", 1000, 75)
-	e.serve("B again", 2000, 45)
+	serve(cache, "A", 1000, 130)
+	serve(cache, "B", 2000, 145)
+	serve(cache, "C", 3000, 160)
+	serve(cache, "A, next turn", 1000, 175)
 }

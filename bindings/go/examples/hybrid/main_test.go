@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -16,9 +15,20 @@ func TestHybrid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got strings.Builder
-	tell(&got)
-	if got.String() != string(want) {
-		t.Fatalf("got:\n%s\nwant:\n%s", got.String(), want)
+	told, err := os.Create(filepath.Join(t.TempDir(), "told"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer told.Close()
+	out := os.Stdout
+	os.Stdout = told
+	main()
+	os.Stdout = out
+	got, err := os.ReadFile(told.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Fatalf("got:\n%s\nwant:\n%s", got, want)
 	}
 }
