@@ -176,6 +176,17 @@ pub struct rkv_tier_stats {
     pub longest_commit_ns: u64,
     /// The remote store.
     pub remote: rkv_remote_totals,
+    /// Prefetches that are open now.
+    pub open_prefetch_count: u64,
+    /// Prefetches that were begun.
+    pub prefetch_count: u64,
+    /// Prefetches that were not begun because those that were open had all the room.
+    pub refused_prefetch_count: u64,
+    /// Pages that prefetches brought to host memory from the disk. Fetches find them there, and
+    /// count them there.
+    pub prefetched_disk_page_count: u64,
+    /// Pages that prefetches brought to host memory from the remote store.
+    pub prefetched_remote_page_count: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_tier_stats {
@@ -231,6 +242,11 @@ pub unsafe extern "C" fn rkv_cache_read_tier_stats(
                 unusable_page_count: counters.unusable,
                 longest_commit_ns: stats.store.commit_nanoseconds_max,
                 remote: rkv_remote_totals::of(&stats),
+                open_prefetch_count: stats.open_prefetches as u64,
+                prefetch_count: counters.prefetches,
+                refused_prefetch_count: counters.refused_prefetches,
+                prefetched_disk_page_count: counters.prefetched[0],
+                prefetched_remote_page_count: counters.prefetched[1],
             };
             write_struct(out_stats, &made)
         })
