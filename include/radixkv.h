@@ -458,7 +458,7 @@
 #define RKV_COPY_STORE 1
 
 /**
- * Flag of rkv_sequence_fetch(): say what could be fetched, and fetch nothing. The remote store is
+ * Flag of rkv_sequence_fetch() and rkv_cache_prefetch(): say what could be fetched, and fetch nothing. The remote store is
  * not asked.
  */
 #define RKV_FETCH_LOOK_ONLY 1
@@ -3078,6 +3078,46 @@ typedef struct rkv_sequence_fetch_result {
 } rkv_sequence_fetch_result;
 
 /**
+ * Names a prefetch of one cache, from rkv_cache_prefetch() until it has ended or is cancelled, and
+ * never means another one. Zero names none.
+ */
+typedef uint64_t rkv_prefetch_id;
+
+/**
+ * A prefetch, and what there is of its prompt.
+ */
+typedef struct rkv_cache_prefetch_result {
+    /**
+     * sizeof(rkv_cache_prefetch_result).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * For rkv_cache_cancel_prefetch(); 0 when nothing is brought.
+     */
+    rkv_prefetch_id prefetch;
+    /**
+     * Positions that the device has, of whole pages.
+     */
+    uint64_t cached_position_count;
+    /**
+     * Positions beyond those that the tiers have.
+     */
+    uint64_t position_count;
+    /**
+     * Of those, from the first one on, how many are in host memory already.
+     */
+    uint64_t host_position_count;
+    /**
+     * Positions beyond position_count for which the remote store is asked.
+     */
+    uint64_t asked_position_count;
+} rkv_cache_prefetch_result;
+
+/**
  * One tier, now and since it was attached.
  */
 typedef struct rkv_tier_totals {
@@ -3315,6 +3355,27 @@ typedef struct rkv_tier_stats {
      * The remote store.
      */
     struct rkv_remote_totals remote;
+    /**
+     * Prefetches that are open now.
+     */
+    uint64_t open_prefetch_count;
+    /**
+     * Prefetches that were begun.
+     */
+    uint64_t prefetch_count;
+    /**
+     * Prefetches that were not begun because those that were open had all the room.
+     */
+    uint64_t refused_prefetch_count;
+    /**
+     * Pages that prefetches brought to host memory from the disk. Fetches find them there, and
+     * count them there.
+     */
+    uint64_t prefetched_disk_page_count;
+    /**
+     * Pages that prefetches brought to host memory from the remote store.
+     */
+    uint64_t prefetched_remote_page_count;
 } rkv_tier_stats;
 
 /**
@@ -6449,6 +6510,63 @@ enum rkv_status rkv_sequence_agree(struct rkv_cache *cache,
                                    rkv_sequence_id sequence,
                                    uint64_t position_count,
                                    uint64_t *out_position_count);
+
+/**
+ * Starts to bring what the tiers have of a prompt to host memory, before a sequence begins with
+ * it: of a request that waits for its turn, or of a session that is expected. Whoever begins with
+ * the prompt later fetches it from there, with deadline 0 if it likes; one that begins earlier
+ * waits for the same reads.
+ *
+ * It is a hint. It takes no page of the device, evicts nothing there, and does nothing for what
+ * the device has. Fetches go first: while one waits for the disk or the remote store, nothing is
+ * begun for a prefetch. In host memory, prefetches that are open have a half of the slots at most;
+ * for them go pages that stores would take the place of too, never one that is being copied, read
+ * or written. What came stays there as what was used last, and nobody has to give it back. No
+ * event says that it has ended; asking again with RKV_FETCH_LOOK_ONLY says what is there.
+ *
+ * @param cache the cache
+ * @param space the namespace; NULL for the default one
+ * @param tokens the prompt, or as much of it as is known. Not used after the call
+ * @param deadline_ms milliseconds after which no more is brought; UINT64_MAX is no deadline but
+ * remote_timeout_ms, 0 brings nothing
+ * @param flags 0, or RKV_FETCH_LOOK_ONLY to say what there is and bring nothing
+ * @param out_prefetch receives what there is; set its struct_size first
+ * @return RKV_STATUS_OK, also when there is nothing, or no room beside other prefetches:
+ * refused_prefetch_count of rkv_tier_stats; RKV_STATUS_INVALID_STATE when the cache has no tiers;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * what rkv_cache_match() costs, with the shared lock, and O(pages that the tiers have + 1), a
+ * SHA-256 of each, without it; with a remote store O(pages that the device doesn't have). Never
+ * waits for the disk or the store
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_prefetch(struct rkv_cache *cache,
+                                   const struct rkv_namespace *space,
+                                   const struct rkv_tokens *tokens,
+                                   uint64_t deadline_ms,
+                                   uint32_t flags,
+                                   struct rkv_cache_prefetch_result *out_prefetch);
+
+/**
+ * Gives a prefetch up. What it brought stays in host memory until that needs the room, and what
+ * the disk or the remote store is reading still comes.
+ *
+ * @param cache the cache
+ * @param prefetch from rkv_cache_prefetch(); one that has ended is not missed
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, also for one that was never begun;
+ * RKV_STATUS_INVALID_STATE when the cache has no tiers; RKV_STATUS_POISONED
+ * @par Cost
+ * O(its pages); no lock of the cache; never waits for the disk or the store
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_cancel_prefetch(struct rkv_cache *cache,
+                                          rkv_prefetch_id prefetch);
 
 /**
  * Counters of what lies below the pages of a cache. All zero when nothing does.

@@ -232,6 +232,10 @@ layouts! {
         struct_size 0, is_open 4, position_count 8, host_position_count 16,
         asked_position_count 24
     }
+    rkv_cache_prefetch_result 48 {
+        struct_size 0, reserved 4, prefetch 8, cached_position_count 16, position_count 24,
+        host_position_count 32, asked_position_count 40
+    }
     rkv_copy_job 40 { job 0, host 8, byte_count 16, sequence 24, page 32, direction 36 }
     rkv_fetch_end 40 {
         sequence 0, position_count 8, wanted_page_count 16, brought_page_count 24, flags 32,
@@ -250,13 +254,15 @@ layouts! {
         late_fetch_count 120, call_count 128, slow_call_count 136, call_ns 144,
         longest_call_ns 152, pause_count 160, is_paused 168
     }
-    rkv_tier_stats 472 {
+    rkv_tier_stats 512 {
         struct_size 0, is_read_only 4, host 8, disk 72, open_fetch_count 136, open_job_count 144,
         copied_page_count 152, index_bytes 160, followed_number 168, fetch_count 176,
         joined_count 184, complete_count 192, shortened_count 200, late_count 208,
         abandoned_count 216, fetch_ns 224, longest_fetch_ns 232, lost_page_count 240,
         throttled_page_count 248, lost_record_count 256, cleared_page_count 264,
-        waiting_write_count 272, unusable_page_count 280, longest_commit_ns 288, remote 296
+        waiting_write_count 272, unusable_page_count 280, longest_commit_ns 288, remote 296,
+        open_prefetch_count 472, prefetch_count 480, refused_prefetch_count 488,
+        prefetched_disk_page_count 496, prefetched_remote_page_count 504
     }
     rkv_snapshot_cache_config 24 { struct_size 0, flags 4, entry_limit 8, byte_limit 16 }
     rkv_snapshot_cache_stats 160 {

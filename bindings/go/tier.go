@@ -10,6 +10,11 @@ typedef struct rkvgo_fetch_made {
 	rkv_sequence_fetch_result fetch;
 } rkvgo_fetch_made;
 
+typedef struct rkvgo_prefetch_made {
+	rkvgo_failure *failure;
+	rkv_cache_prefetch_result prefetch;
+} rkvgo_prefetch_made;
+
 typedef struct rkvgo_poll_made {
 	rkvgo_failure *failure;
 	rkv_cache_poll_result result;
@@ -55,6 +60,24 @@ static inline rkvgo_fetch_made rkvgo_sequence_fetch(
 	made.failure = rkvgo_end(
 		rkv_sequence_fetch(cache, sequence, deadline_ms, flags, &made.fetch));
 	return made;
+}
+
+static inline rkvgo_prefetch_made rkvgo_cache_prefetch(
+	rkv_cache *cache, rkv_namespace space, const uint32_t *ids, size_t id_count,
+	const rkv_token_item *items, size_t item_count, uint64_t deadline_ms, uint32_t flags
+) {
+	rkvgo_prefetch_made made = {0};
+	rkv_tokens tokens = rkvgo_tokens(ids, id_count, items, item_count);
+	made.prefetch.struct_size = sizeof made.prefetch;
+	made.failure = rkvgo_end(
+		rkv_cache_prefetch(cache, &space, &tokens, deadline_ms, flags, &made.prefetch));
+	return made;
+}
+
+static inline rkvgo_failure *rkvgo_cache_cancel_prefetch(
+	rkv_cache *cache, rkv_prefetch_id prefetch
+) {
+	return rkvgo_end(rkv_cache_cancel_prefetch(cache, prefetch));
 }
 
 static inline rkvgo_poll_made rkvgo_cache_poll(
@@ -104,7 +127,7 @@ type TierFlags uint32
 // TiersAgree: nothing that was fetched is used before [Sequence.Agree].
 const TiersAgree TierFlags = C.RKV_TIERS_AGREE
 
-// FetchFlags say what [Sequence.Fetch] does.
+// FetchFlags say what [Sequence.Fetch] and [Cache.Prefetch] do.
 type FetchFlags uint32
 
 // FetchLookOnly: say what could be fetched, and fetch nothing.
@@ -198,6 +221,20 @@ type FetchResult struct {
 	// PositionCount counts the positions that can be fetched.
 	PositionCount uint64
 	// HostPositionCount counts those of them that are in host memory.
+	HostPositionCount uint64
+	// AskedPositionCount counts the positions beyond those for which the remote store is asked.
+	AskedPositionCount uint64
+}
+
+// PrefetchResult is a prefetch, and what there is of its prompt.
+type PrefetchResult struct {
+	// Prefetch names it for [Cache.CancelPrefetch]; 0 when nothing is brought.
+	Prefetch uint64
+	// CachedPositionCount counts the positions that the device has, of whole pages.
+	CachedPositionCount uint64
+	// PositionCount counts the positions beyond those that the tiers have.
+	PositionCount uint64
+	// HostPositionCount counts those of them that are in host memory already.
 	HostPositionCount uint64
 	// AskedPositionCount counts the positions beyond those for which the remote store is asked.
 	AskedPositionCount uint64
@@ -298,6 +335,12 @@ type TierStats struct {
 	UnusablePageCount  uint64
 	LongestCommitNS    uint64
 	Remote             RemoteTotals
+
+	OpenPrefetchCount         uint64
+	PrefetchCount             uint64
+	RefusedPrefetchCount      uint64
+	PrefetchedDiskPageCount   uint64
+	PrefetchedRemotePageCount uint64
 }
 
 // AttachTiers puts host memory, and perhaps a directory, below the pages of a cache that has a
@@ -435,7 +478,47 @@ func (c *Cache) TierStats() (TierStats, error) {
 		uint64(s.longest_fetch_ns), uint64(s.lost_page_count), uint64(s.throttled_page_count),
 		uint64(s.lost_record_count), uint64(s.cleared_page_count), uint64(s.waiting_write_count),
 		uint64(s.unusable_page_count), uint64(s.longest_commit_ns), remoteTotals(&s.remote),
+		uint64(s.open_prefetch_count), uint64(s.prefetch_count), uint64(s.refused_prefetch_count),
+		uint64(s.prefetched_disk_page_count), uint64(s.prefetched_remote_page_count),
 	}, asError(made.failure)
+}
+
+func deadlineMS(deadline time.Duration) C.uint64_t {
+	if deadline < 0 {
+		return 1<<64 - 1
+	}
+	return C.uint64_t((deadline + time.Millisecond - 1).Milliseconds())
+}
+
+// Prefetch starts to bring what the tiers have of a prompt to host memory, before a sequence begins
+// with it; NoDeadline takes as long as it takes, 0 brings nothing.
+func (c *Cache) Prefetch(
+	namespace Namespace, tokens Tokens, deadline time.Duration, flags FetchFlags,
+) (PrefetchResult, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return PrefetchResult{}, err
+	}
+	defer c.mu.RUnlock()
+	made := C.rkvgo_cache_prefetch(raw, namespace.c(), tokens.idPointer(),
+		C.size_t(len(tokens.IDs)), tokens.itemPointer(), C.size_t(len(tokens.Items)),
+		deadlineMS(deadline), C.uint32_t(flags))
+	p := &made.prefetch
+	return PrefetchResult{
+		uint64(p.prefetch), uint64(p.cached_position_count), uint64(p.position_count),
+		uint64(p.host_position_count), uint64(p.asked_position_count),
+	}, asError(made.failure)
+}
+
+// CancelPrefetch gives a prefetch up. What it brought stays in host memory until that needs the
+// room.
+func (c *Cache) CancelPrefetch(prefetch uint64) error {
+	raw, err := c.enter()
+	if err != nil {
+		return err
+	}
+	defer c.mu.RUnlock()
+	return asError(C.rkvgo_cache_cancel_prefetch(raw, C.rkv_prefetch_id(prefetch)))
 }
 
 // Fetch starts to bring what the tiers have of a sequence beyond what it reuses; NoDeadline takes
@@ -446,11 +529,8 @@ func (s Sequence) Fetch(deadline time.Duration, flags FetchFlags) (FetchResult, 
 		return FetchResult{}, err
 	}
 	defer s.cache.mu.RUnlock()
-	milliseconds := C.uint64_t(1<<64 - 1)
-	if deadline >= 0 {
-		milliseconds = C.uint64_t((deadline + time.Millisecond - 1).Milliseconds())
-	}
-	made := C.rkvgo_sequence_fetch(raw, C.rkv_sequence_id(s.id), milliseconds, C.uint32_t(flags))
+	made := C.rkvgo_sequence_fetch(raw, C.rkv_sequence_id(s.id), deadlineMS(deadline),
+		C.uint32_t(flags))
 	return FetchResult{
 		made.fetch.is_open != 0, uint64(made.fetch.position_count),
 		uint64(made.fetch.host_position_count), uint64(made.fetch.asked_position_count),

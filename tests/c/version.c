@@ -123,10 +123,11 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_snapshot_cache_insert_args), 88);
     CHECK_EQ(sizeof(rkv_snapshot_part), 16);
     CHECK_EQ(sizeof(rkv_sequence_fetch_result), 32);
+    CHECK_EQ(sizeof(rkv_cache_prefetch_result), 48);
     CHECK_EQ(sizeof(rkv_fetch_end), 40);
     CHECK_EQ(sizeof(rkv_cache_poll_result), 24);
     CHECK_EQ(sizeof(rkv_tier_totals), 64);
-    CHECK_EQ(sizeof(rkv_tier_stats), 472);
+    CHECK_EQ(sizeof(rkv_tier_stats), 512);
     CHECK_EQ(sizeof(rkv_remote_totals), 176);
     CHECK_EQ(sizeof(rkv_remote_item), 56);
     CHECK_EQ(sizeof(rkv_remote_store), 48);
