@@ -458,8 +458,8 @@
 #define RKV_COPY_STORE 1
 
 /**
- * Flag of rkv_sequence_fetch() and rkv_cache_prefetch(): say what could be fetched, and fetch nothing. The remote store is
- * not asked.
+ * Flag of rkv_sequence_fetch() and rkv_cache_prefetch(): say what could be fetched, and fetch
+ * nothing. The remote store is not asked.
  */
 #define RKV_FETCH_LOOK_ONLY 1
 

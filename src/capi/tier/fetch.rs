@@ -7,8 +7,8 @@ use crate::ids::SequenceId;
 use crate::tier::paged::Deadline;
 use std::time::Duration;
 
-/// Flag of rkv_sequence_fetch() and rkv_cache_prefetch(): say what could be fetched, and fetch nothing. The remote store is
-/// not asked.
+/// Flag of rkv_sequence_fetch() and rkv_cache_prefetch(): say what could be fetched, and fetch
+/// nothing. The remote store is not asked.
 pub const RKV_FETCH_LOOK_ONLY: u32 = 1;
 
 /// A deadline in milliseconds.
