@@ -1,6 +1,6 @@
-// T02, T13 and T18 from an engine's side: what left KV memory comes back from host memory, and after
-// a restart from a disk or from a store that engines share, also before its request begins; and
-// nobody sees a difference in what is generated.
+// T02, T13 and T18 from an engine's side: what left KV memory comes back from host memory, and
+// after a restart from a disk or from a store that engines share, also before its request begins;
+// and nobody sees a difference in what is generated.
 #include "fixture.hpp"
 #include "http/prometheus.hpp"
 
