@@ -2,6 +2,9 @@
 mod memory_store;
 mod on_disk;
 mod random;
+mod remote;
+#[path = "../paged_tiers/remote_store.rs"]
+mod remote_store;
 #[path = "../tier/runs.rs"]
 mod runs;
 #[path = "../tier/sim/mod.rs"]

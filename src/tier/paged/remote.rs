@@ -8,7 +8,9 @@
 //! the tiers were there is neither asked for nor given from then on: others would find the pages of
 //! before, and so would this cache.
 use super::super::Wake;
-use super::super::remote::{KeySpace, ReadEnd, Remote, RemoteConfig, RemoteEvent, RemoteStats};
+use super::super::remote::{
+    KeySpace, Question, ReadEnd, Remote, RemoteConfig, RemoteEvent, RemoteStats,
+};
 use super::super::{Key, Target};
 use super::disk::Written;
 use super::known::Beyond;
@@ -196,7 +198,7 @@ impl PageTiers {
     pub(super) fn ask(&self, number: u64, names: &[Name]) {
         let Some(lowest) = &self.remote else { return };
         let keys = try_collect(names.iter().map(|&name| lowest.key(name)));
-        if !keys.is_ok_and(|keys| lowest.remote.ask(number, keys).is_ok()) {
+        if !keys.is_ok_and(|keys| lowest.remote.ask(Question::Leading, number, keys).is_ok()) {
             let table = &mut *self.table();
             table.counters.no_memory += 1;
             self.answered(table, number, 0);
