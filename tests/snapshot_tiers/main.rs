@@ -5,6 +5,7 @@ mod random;
 mod remote;
 #[path = "../paged_tiers/remote_store.rs"]
 mod remote_store;
+mod remote_world;
 #[path = "../tier/runs.rs"]
 mod runs;
 #[path = "../tier/sim/mod.rs"]

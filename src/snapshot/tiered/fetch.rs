@@ -4,9 +4,9 @@
 //! ticket ─► number of a record ─► load: reading ─► ready (an entry in memory, pinned)
 //!           or of a question          asking  └──► failed
 //! ```
+use super::asking::Asking;
 use super::lower::{Lower, Numbered, Place, Table, key};
 use super::note::Note;
-use super::remote::Asking;
 use super::value::{Loaded, State, Storable, Value};
 use super::{Fetch, FreedSnapshots, SnapshotCache, Taken, TieredSnapshots};
 use crate::error::Error;

@@ -1,7 +1,8 @@
 //! What is below memory: the store, an index of what it has, and what is on its way there.
 use super::fetch::Loads;
 use super::note::Note;
-use super::remote::{Lowest, Nowhere};
+use super::nowhere::Nowhere;
+use super::remote::Lowest;
 use super::value::{Storable, Value, Writing};
 use super::{SnapshotCache, TierCounters, TierPolicy};
 use crate::error::Error;

@@ -22,9 +22,12 @@
 //! table, so that what is replaced or removed in memory is so below, in the same order.
 #![forbid(unsafe_code)]
 
+mod asking;
 mod fetch;
+mod head;
 mod lower;
 mod note;
+mod nowhere;
 mod remote;
 mod value;
 

@@ -10,167 +10,33 @@
 //!                └────────────┴─────────┴────────┴─► the directory, or nothing
 //! ```
 use super::TieredSnapshots;
-use super::fetch::{FreedStates, rescue};
-use super::fetch::{Load, LoadState, Waiting};
+use super::asking::{Asking, BLOCK, Step, block_digests};
+use super::fetch::{FreedStates, Load, LoadState, Waiting, rescue};
+use super::head::{Body, Head, PARTS, decode, encode};
 use super::lower::{Lower, Table};
 use super::note::Note;
-use super::value::{Loaded, Storable, Writing};
+use super::value::{Loaded, Storable, Value, Writing};
 use crate::error::Error;
-use crate::memory::{Arc, OutOfMemory, TryGrow, try_box, try_to_vec, try_zeros};
+use crate::memory::{Arc, try_box, try_to_vec};
 use crate::snapshot::{Namespace, count};
 use crate::tier::remote::{
-    KeySpace, LargeHead, LargePlan, Question, ReadEnd, Remote, RemoteConfig, RemoteEvent,
+    KeySpace, LargeHead, LargePlan, ReadEnd, Remote, RemoteConfig, RemoteEvent,
 };
-use crate::tier::{Event, Key, LowerStore, Refused, Source, StoreStats, Target, Wake};
-use crate::token::{PageDigest, TextDigester};
-use std::any::Any;
+use crate::tier::{Key, Source, Wake};
+use crate::token::PageDigest;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Tokens of a block.
-const BLOCK: usize = 64;
-/// Marks that lead to no state, after which nothing more is asked.
-const ROUNDS: usize = 4;
-/// Parts of a state that a head has room for.
-const PARTS: usize = 124;
-/// Bytes of a head: what identifies the bytes, and the note.
-const HEAD: usize = 16 + NOTE;
-const NOTE: usize = 16 + 8 * PARTS;
-/// What a note begins with, and its version.
-const MAGIC: u32 = u32::from_le_bytes(*b"rks1");
-const HAS_NEXT: u32 = 1;
-const TRIMMABLE: u32 = 2;
 /// Numbers of loads that are not those of a record have this bit.
 const NUMBERS: u64 = 1 << 63;
 
 /// The store, and what it is asked with.
 pub(super) struct Lowest {
     pub(super) remote: Remote,
-    keys: KeySpace,
+    pub(super) keys: KeySpace,
     /// Everything was removed: what others keep can't be told from that.
     is_left: AtomicBool,
-}
-
-/// How far a question has come.
-pub(super) struct Asking {
-    namespace: Namespace,
-    /// What was asked for.
-    tokens: Vec<u32>,
-    /// What is after so many blocks.
-    digests: Vec<PageDigest>,
-    /// Only more tokens are of use.
-    least: usize,
-    trims: bool,
-    step: Step,
-    rounds: usize,
-    /// When it goes on without the store.
-    until: Instant,
-    /// Removals by then.
-    removals: u64,
-}
-
-#[derive(Clone, Copy)]
-enum Step {
-    /// Which is the last block with a mark, of those up to one.
-    Marks { last: usize },
-    /// Which is the longest state that ends in a block.
-    Lengths { block: usize, longest: usize },
-    /// What is there.
-    Head { length: usize },
-    /// The state.
-    Body,
-}
-
-/// A head that is read.
-struct Head {
-    number: u64,
-    key: Key,
-    bytes: Box<[u8]>,
-}
-
-/// A state that is read.
-struct Body {
-    number: u64,
-    state: Loaded,
-}
-
-impl Target for Head {
-    fn parts(&self) -> usize {
-        1
-    }
-
-    fn part(&mut self, _: usize) -> &mut [u8] {
-        &mut self.bytes
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
-        self
-    }
-}
-
-impl Target for Body {
-    fn parts(&self) -> usize {
-        self.state.parts()
-    }
-
-    fn part(&mut self, index: usize) -> &mut [u8] {
-        Target::part(&mut self.state, index)
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
-        self
-    }
-}
-
-/// Digests after each number of whole blocks, none included.
-fn block_digests(namespace: &Namespace, tokens: &[u32]) -> Result<Vec<PageDigest>, OutOfMemory> {
-    let mut digester = TextDigester::new(BLOCK, namespace.digest(), tokens);
-    digester.make(usize::MAX);
-    let made = digester.made();
-    let mut all = Vec::new();
-    all.try_reserve_exact(1 + made.len())?;
-    all.try_push(namespace.digest())?;
-    made.iter().for_each(|&digest| all.push(digest));
-    Ok(all)
-}
-
-/// The part of a head that is the cache's; none for a state of too many parts.
-fn encode(note: &Note) -> Option<Box<[u8]>> {
-    if note.parts.len() > PARTS {
-        return None;
-    }
-    let mut bytes = try_zeros::<u8>(NOTE).ok()?;
-    let flags = note.next_token.is_some() as u32 * HAS_NEXT + note.is_trimmable as u32 * TRIMMABLE;
-    let words = [MAGIC, flags, note.next_token.unwrap_or(0), note.parts.len() as u32];
-    for (into, word) in bytes.chunks_exact_mut(4).zip(words) {
-        into.copy_from_slice(&word.to_le_bytes());
-    }
-    for (into, part) in bytes[16..].chunks_exact_mut(8).zip(&note.parts) {
-        into.copy_from_slice(&part.to_le_bytes());
-    }
-    Some(bytes.into_boxed_slice())
-}
-
-/// The note of a state of these tokens; none for bytes of another version.
-fn decode(bytes: &[u8], namespace: &Namespace, tokens: &[u32]) -> Option<Note> {
-    let word = |at: usize| u32::from_le_bytes(bytes[4 * at..][..4].try_into().expect("four"));
-    let [magic, flags, next, parts] = std::array::from_fn(word);
-    let is_ours = magic == MAGIC && flags <= HAS_NEXT + TRIMMABLE && parts as usize <= PARTS;
-    if !is_ours {
-        return None;
-    }
-    let mut sizes = Vec::new();
-    for part in bytes[16..].chunks_exact(8).take(parts as usize) {
-        sizes.try_push(u64::from_le_bytes(part.try_into().expect("eight"))).ok()?;
-    }
-    Some(Note {
-        namespace: *namespace,
-        tokens: try_to_vec(tokens).ok()?,
-        next_token: (flags & HAS_NEXT != 0).then_some(next),
-        is_trimmable: flags & TRIMMABLE != 0,
-        parts: sizes,
-    })
 }
 
 impl Lowest {
@@ -190,7 +56,7 @@ impl Lowest {
         !self.is_left.load(Relaxed) && !self.remote.is_paused()
     }
 
-    fn mark(&self, digest: &PageDigest) -> Key {
+    pub(super) fn mark(&self, digest: &PageDigest) -> Key {
         self.keys.key(0, digest)
     }
 
@@ -200,113 +66,6 @@ impl Lowest {
             let last = tokens.len() / BLOCK;
             self.remote.remove(self.keys.key_after(&digests[last], &tokens[last * BLOCK..]));
         }
-    }
-}
-
-impl Asking {
-    /// Whether a state is read: what that takes is counted until it has ended.
-    pub(super) fn is_reading(&self) -> bool {
-        matches!(self.step, Step::Body)
-    }
-
-    fn key(&self, lowest: &Lowest, length: usize) -> Key {
-        let block = length / BLOCK;
-        lowest.keys.key_after(&self.digests[block], &self.tokens[block * BLOCK..length])
-    }
-
-    /// The first block that is of use.
-    fn first_block(&self) -> usize {
-        (self.least + 1) / BLOCK
-    }
-
-    /// The shortest length in a block that is of use.
-    fn shortest(&self, block: usize) -> usize {
-        (block * BLOCK).max(self.least + 1)
-    }
-
-    /// Asks what its step says. False when there is nothing to ask.
-    fn ask(&self, lowest: &Lowest, number: u64) -> Result<bool, Error> {
-        let mut keys = Vec::new();
-        match self.step {
-            Step::Marks { last } => {
-                for block in (self.first_block()..=last).rev() {
-                    keys.try_push(lowest.mark(&self.digests[block]))?;
-                }
-            }
-            Step::Lengths { block, longest } => {
-                for length in (self.shortest(block)..=longest).rev() {
-                    keys.try_push(self.key(lowest, length))?;
-                }
-            }
-            Step::Head { length } => {
-                let (key, bytes) = (self.key(lowest, length), try_zeros(HEAD)?.into_boxed_slice());
-                lowest.remote.get(key, try_box(Head { number, key, bytes })?)?;
-                return Ok(true);
-            }
-            Step::Body => {}
-        }
-        if keys.is_empty() {
-            return Ok(false);
-        }
-        lowest.remote.ask(Question::First, number, keys)?;
-        Ok(true)
-    }
-
-    /// The step after an answer; none when there is no more to ask.
-    fn answered(&mut self, found: usize) -> Option<Step> {
-        match self.step {
-            Step::Marks { last } => {
-                let block = last.checked_sub(found).filter(|&at| at >= self.first_block())?;
-                let longest = self.tokens.len().min((block + 1) * BLOCK - 1);
-                Some(Step::Lengths { block, longest })
-            }
-            Step::Lengths { block, longest } => {
-                let length = longest.checked_sub(found);
-                if let Some(length) = length.filter(|&at| at >= self.shortest(block)) {
-                    return Some(Step::Head { length });
-                }
-                // States that others have, of other tokens.
-                self.rounds += 1;
-                let last = block.checked_sub(1).filter(|_| self.rounds < ROUNDS)?;
-                (last >= self.first_block()).then_some(Step::Marks { last })
-            }
-            Step::Head { .. } | Step::Body => None,
-        }
-    }
-}
-
-/// No directory.
-pub(super) struct Nowhere;
-
-impl LowerStore for Nowhere {
-    fn put(&self, _: Key, _: Box<[u8]>, _: Box<dyn Source>) -> Result<(), Refused> {
-        Err(Refused::Length)
-    }
-
-    fn get(&self, _: Key, target: Box<dyn Target>) -> Result<u64, (Refused, Box<dyn Target>)> {
-        Err((Refused::Missing, target))
-    }
-
-    fn remove(&self, _: Key) {}
-
-    fn touch(&self, _: Key) {}
-
-    fn cost(&self, bytes: u64, _: usize) -> u64 {
-        bytes
-    }
-
-    fn has_events(&self) -> bool {
-        false
-    }
-
-    fn poll(&self, _: &mut Vec<Event>) {}
-
-    fn flush(&self, _: Duration) -> bool {
-        true
-    }
-
-    fn stats(&self) -> StoreStats {
-        StoreStats::default()
     }
 }
 
@@ -564,7 +323,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         count(&mut table.counters.from_remote, 1);
         let Note { namespace, tokens, .. } = &*note;
         table.loads.set_ready(number, pin, tokens.len());
-        let state = |value: &super::value::Value<P>| value.storable().cloned();
+        let state = |value: &Value<P>| value.storable().cloned();
         if let Some(state) = self.memory.exactly(namespace, tokens, state).flatten() {
             state.is_offered.store(true, Relaxed);
             // A restart finds it then.
