@@ -2842,7 +2842,7 @@ typedef struct rkv_event_batch {
 typedef struct rkv_remote_item {
     /**
      * What the value is found by: a SHA-256 of the model's fingerprint, page size, bytes of a page
-     * and all that identifies the page.
+     * and all that identifies the page; below a snapshot cache, of all that leads to a snapshot.
      */
     uint8_t key[32];
     /**
@@ -3156,7 +3156,8 @@ typedef struct rkv_tier_totals {
 } rkv_tier_totals;
 
 /**
- * The remote store, now and since it was attached.
+ * The remote store, now and since it was attached. Below a snapshot cache what stands here as a
+ * page is a value of it: a mark, a head or a piece of a snapshot.
  */
 typedef struct rkv_remote_totals {
     /**
@@ -3689,17 +3690,18 @@ typedef struct rkv_snapshot_tier_config {
     uint32_t flags;
     /**
      * The directory, a path that ends with NUL; made if it isn't there. It is this cache's alone
-     * until it is detached.
+     * until it is detached. NULL for none, with a remote store.
      */
     const char *directory;
     /**
-     * Bytes of data in it, at most; least recently used snapshots go. No default.
+     * Bytes of data in it, at most; least recently used snapshots go. No default; 0 without a
+     * directory.
      */
     uint64_t byte_limit;
     /**
      * What the snapshots are good for: a digest of model, quantisation, layout, and whatever else
-     * changes what their bytes mean. A directory of another fingerprint is refused. Default all
-     * zero.
+     * changes what their bytes mean. A directory of another fingerprint is refused, in a remote
+     * store nothing of another one is found. Default all zero.
      */
     uint8_t fingerprint[32];
     /**
@@ -3726,6 +3728,19 @@ typedef struct rkv_snapshot_tier_config {
      * it until it is detached, and never closes it. Default -1.
      */
     int32_t event_fd;
+    /**
+     * A store below the directory that other caches have too, or NULL. Read during the call;
+     * what it leads to stays until it is detached. Default NULL.
+     */
+    const struct rkv_remote_store *remote;
+    /**
+     * Milliseconds that a call to it may take, 1 to 600000. 0 takes the default: 2000.
+     */
+    uint32_t remote_timeout_ms;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
 } rkv_snapshot_tier_config;
 
 /**
@@ -3753,7 +3768,8 @@ typedef struct rkv_snapshot_cache_fetch_result {
      */
     rkv_ticket_id ticket;
     /**
-     * Tokens of the snapshot that it brings.
+     * Tokens of the snapshot that it brings; this and the next two are 0 when the remote store is
+     * asked: rkv_snapshot_cache_take() says then what came, if anything did.
      */
     uint64_t token_count;
     /**
@@ -3891,6 +3907,10 @@ typedef struct rkv_snapshot_tier_stats {
      * Nanoseconds of all reads together.
      */
     uint64_t read_ns;
+    /**
+     * The remote store.
+     */
+    struct rkv_remote_totals remote;
 } rkv_snapshot_tier_stats;
 
 
@@ -6832,8 +6852,18 @@ enum rkv_status rkv_snapshot_tier_config_init(struct rkv_snapshot_tier_config *c
                                               size_t struct_size);
 
 /**
- * Puts a directory below the memory of a cache. Snapshots with RKV_SNAPSHOT_INSERT_STORABLE are
- * written to it from now on; those that are in it already are found at once.
+ * Puts a directory, a store that caches share, or both below the memory of a cache. Snapshots with
+ * RKV_SNAPSHOT_INSERT_STORABLE are written to them from now on; those that are in the directory
+ * already are found at once.
+ *
+ * Of a remote store nobody knows what it has: rkv_snapshot_cache_match() says nothing of it, and
+ * rkv_snapshot_cache_fetch() asks it for more tokens than memory and the directory have, so with
+ * one call that wherever a match is not all of the prompt. What it brings is in memory then, and
+ * in the directory. Found are prefixes alone, also with RKV_SNAPSHOT_MATCH_TRIMMABLE. A server that
+ * is slow or dead, or has other bytes than were written, costs a hit: rkv_remote_totals says what
+ * happened. rkv_snapshot_cache_remove() takes a snapshot away there too, when a thread comes to it;
+ * after rkv_snapshot_cache_clear() the store is left alone, since others fill it: attach anew, with
+ * another fingerprint, or use another epoch.
  *
  * Attach before the first insert: what memory has already is not compared with what the directory
  * has for the same tokens. Nothing that happens to the disk later fails a call on the cache: a
@@ -6895,7 +6925,8 @@ enum rkv_status rkv_snapshot_cache_flush(struct rkv_snapshot_cache *cache,
                                          uint64_t timeout_ms);
 
 /**
- * Starts to bring the longest prefix below memory into it, if it is longer than what memory has;
+ * Starts to bring the longest prefix below memory into it, if it is longer than what memory has, or
+ * to ask the remote store whether it has one;
  * with RKV_SNAPSHOT_MATCH_TRIMMABLE what has most tokens in common, if they are more. Who asks for
  * what is on its way already joins that fetch, with a ticket of its own.
  *
@@ -6912,7 +6943,8 @@ enum rkv_status rkv_snapshot_cache_flush(struct rkv_snapshot_cache *cache,
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_STATE when 2^24 tickets are out;
  * RKV_STATUS_POISONED
  * @par Cost
- * O(tokens), and memory for the snapshot; its own lock; never waits for the disk
+ * O(tokens), and memory for the snapshot; with a remote store a SHA-256 of each 64 tokens. Its own
+ * lock; never waits for the disk or the store
  * @par Thread safety
  * any thread
  */
@@ -6936,7 +6968,7 @@ enum rkv_status rkv_snapshot_cache_fetch(struct rkv_snapshot_cache *cache,
  * RKV_STATUS_STALE_TICKET; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY and
  * RKV_STATUS_INVALID_STATE (2^24 pins are out): the ticket is still good; RKV_STATUS_POISONED
  * @par Cost
- * O(tokens); its own lock; never waits for the disk
+ * O(tokens); its own lock; never waits for the disk or the store
  * @par Thread safety
  * any thread
  */
@@ -6954,7 +6986,7 @@ enum rkv_status rkv_snapshot_cache_take(struct rkv_snapshot_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_TICKET; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_POISONED
  * @par Cost
- * O(1); its own lock; never waits for the disk
+ * O(1); its own lock; never waits for the disk or the store
  * @par Thread safety
  * any thread
  */
@@ -6990,7 +7022,9 @@ enum rkv_status rkv_snapshot_cache_read_parts(const struct rkv_snapshot_cache *c
                                               size_t *out_count);
 
 /**
- * Counters of what is below memory. All zero when nothing is.
+ * Counters of what is below memory. All zero when nothing is. Of the remote store,
+ * fetched_page_count counts the snapshots that it brought, and dropped_page_count how often one was
+ * not given to it because too much waited, or it has more than 124 parts.
  *
  * @param cache the cache
  * @param out_stats receives the numbers; set its struct_size first

@@ -285,21 +285,22 @@ layouts! {
         has_next_token 40, next_token 44, common_token_count 48, fetchable_token_count 56,
         is_copy 64, reserved 68
     }
-    rkv_snapshot_tier_config 80 {
+    rkv_snapshot_tier_config 96 {
         struct_size 0, flags 4, directory 8, byte_limit 16, fingerprint 24, write_after_matches 56,
-        worker_count 60, waiting_byte_limit 64, commit_interval_ms 72, event_fd 76
+        worker_count 60, waiting_byte_limit 64, commit_interval_ms 72, event_fd 76,
+        remote 80, remote_timeout_ms 88, reserved 92
     }
     rkv_snapshot_cache_fetch_result 40 {
         struct_size 0, reserved 4, ticket 8, token_count 16, common_token_count 24, size_bytes 32
     }
-    rkv_snapshot_tier_stats 232 {
+    rkv_snapshot_tier_stats 408 {
         struct_size 0, is_read_only 4, entry_count 8, used_bytes 16, byte_limit 24,
         writing_count 32, waiting_bytes 40, loading_bytes 48, ticket_count 56, index_bytes 64,
         write_count 72, written_bytes 80, failed_write_count 88, no_space_count 96, full_count 104,
         throttled_count 112, unfit_count 120, load_count 128, loaded_count 136, read_bytes 144,
         joined_count 152, failed_load_count 160, damaged_count 168, late_count 176,
         no_memory_count 184, unusable_count 192, commit_count 200, longest_commit_ns 208,
-        write_ns 216, read_ns 224
+        write_ns 216, read_ns 224, remote 232
     }
 }
 

@@ -288,14 +288,17 @@ func (c *Cache) AttachTiers(config TierConfig) error {
 		given.directory = C.CString(config.Directory)
 		defer C.free(unsafe.Pointer(given.directory))
 	}
-	remote := C.rkv_remote_store{
-		user_data: config.Remote.UserData,
-		has:       C.rkv_remote_call(config.Remote.Has),
-		get:       C.rkv_remote_call(config.Remote.Get),
-		put:       C.rkv_remote_call(config.Remote.Put),
-		remove:    C.rkv_remote_call(config.Remote.Remove),
+	return asError(C.rkvgo_cache_attach_tiers(raw, given, config.Remote.c()))
+}
+
+func (s RemoteStore) c() C.rkv_remote_store {
+	return C.rkv_remote_store{
+		user_data: s.UserData,
+		has:       C.rkv_remote_call(s.Has),
+		get:       C.rkv_remote_call(s.Get),
+		put:       C.rkv_remote_call(s.Put),
+		remove:    C.rkv_remote_call(s.Remove),
 	}
-	return asError(C.rkvgo_cache_attach_tiers(raw, given, remote))
 }
 
 // DetachTiers takes the tiers away, after waiting for what is being written; false when the time

@@ -435,8 +435,8 @@ static void m09_snapshots(void) {
               "out_token_count");
     MISPLACED(&w, rkv_snapshot_tier_config, p, rkv_snapshot_tier_config_init(p, sizeof *p),
               "config");
-    BAD_STRUCT(&w, rkv_snapshot_tier_stats, p, rkv_snapshot_cache_read_tier_stats(cache, p),
-               "out_stats");
+    BAD_STRUCT_FROM(&w, rkv_snapshot_tier_stats, offsetof(rkv_snapshot_tier_stats, remote), p,
+                    rkv_snapshot_cache_read_tier_stats(cache, p), "out_stats");
     BAD_STRUCT(&w, rkv_snapshot_cache_fetch_result, p,
                rkv_snapshot_cache_fetch(cache, NULL, &longer, 0, p), "out_fetch");
     BAD_STRUCT_FROM(&w, rkv_snapshot_cache_match_result,

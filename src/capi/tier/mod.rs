@@ -11,4 +11,5 @@ pub use copies::*;
 pub use fetch::*;
 pub use prefetch::*;
 pub use remote::*;
+pub(in crate::capi) use remote::{Use, remote_of};
 pub use stats::*;

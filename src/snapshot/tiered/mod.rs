@@ -354,8 +354,9 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let freed = &mut freed.0;
         let lower = self.lower.read();
         let Some(lower) = &*lower else { return self.memory.remove(namespace, tokens, freed) };
+        let key = lower.key(namespace, tokens);
         let mut table = lower.table.write();
-        lower.forget(&mut table, namespace, tokens);
+        lower.forget(&mut table, key);
         let in_memory = self.memory.remove(namespace, tokens, freed);
         lower.remove(namespace, tokens) || in_memory
     }

@@ -60,12 +60,11 @@ impl Lowest {
         self.keys.key(0, digest)
     }
 
-    /// Takes a state away there, when a thread comes to it.
-    pub(super) fn remove(&self, namespace: &Namespace, tokens: &[u32]) {
-        if let Ok(digests) = block_digests(namespace, tokens) {
-            let last = tokens.len() / BLOCK;
-            self.remote.remove(self.keys.key_after(&digests[last], &tokens[last * BLOCK..]));
-        }
+    /// The key of a state. Making it takes a while; none without memory.
+    fn key(&self, namespace: &Namespace, tokens: &[u32]) -> Option<Key> {
+        let digests = block_digests(namespace, tokens).ok()?;
+        let last = tokens.len() / BLOCK;
+        Some(self.keys.key_after(&digests[last], &tokens[last * BLOCK..]))
     }
 }
 
@@ -82,11 +81,16 @@ impl Lower {
         remote.is_none_or(|remote| remote.is_written() || remote.is_paused())
     }
 
-    /// A state is removed: what is on its way doesn't come.
-    pub(super) fn forget(&self, table: &mut Table, namespace: &Namespace, tokens: &[u32]) {
+    /// The key of a state in the store that caches share, if there is one.
+    pub(super) fn key(&self, namespace: &Namespace, tokens: &[u32]) -> Option<Key> {
+        self.lowest.as_ref()?.key(namespace, tokens)
+    }
+
+    /// A state is removed: what is on its way doesn't come, and what is there goes.
+    pub(super) fn forget(&self, table: &mut Table, key: Option<Key>) {
         table.removals += 1;
-        if let Some(lowest) = &self.lowest {
-            lowest.remove(namespace, tokens);
+        if let (Some(lowest), Some(key)) = (&self.lowest, key) {
+            lowest.remote.remove(key);
         }
     }
 
