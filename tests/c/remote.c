@@ -73,7 +73,7 @@ static void t13_remote(void) {
         pthread_mutex_lock(&store.lock);
         store.is_dead = !is_slow, store.is_slow = is_slow;
         pthread_mutex_unlock(&store.lock);
-        config.remote_timeout_ms = 20;
+        config.remote_timeout_ms = is_slow ? 20 : MINUTE;
         CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
         CHECK_EQ(hopeless(&e, ids, 33), 0);
         CHECK_EQ(tier_stats(&e.f).remote.late_fetch_count, is_slow);
