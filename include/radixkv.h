@@ -1401,7 +1401,7 @@ typedef struct rkv_node_info {
      */
     uint32_t struct_size;
     /**
-     * Locks on this node and below it.
+     * Locks on this node, and one for each child that is protected. 0: nothing protects the node.
      */
     uint32_t lock_count;
     /**
@@ -6857,10 +6857,10 @@ enum rkv_status rkv_snapshot_tier_config_init(struct rkv_snapshot_tier_config *c
  * already are found at once.
  *
  * Of a remote store nobody knows what it has: rkv_snapshot_cache_match() says nothing of it, and
- * rkv_snapshot_cache_fetch() asks it for more tokens than memory and the directory have, so with
- * one call that wherever a match is not all of the prompt. What it brings is in memory then, and
- * in the directory. Found are prefixes alone, also with RKV_SNAPSHOT_MATCH_TRIMMABLE. A server that
- * is slow or dead, or has other bytes than were written, costs a hit: rkv_remote_totals says what
+ * rkv_snapshot_cache_fetch() asks it for more tokens than memory and the directory have, so call
+ * that wherever a match is less than the prompt. What it brings is in memory then, and in the
+ * directory. Found are prefixes alone, also with RKV_SNAPSHOT_MATCH_TRIMMABLE. A server that is
+ * slow or dead, or has other bytes than were written, costs a hit: rkv_remote_totals says what
  * happened. rkv_snapshot_cache_remove() takes a snapshot away there too, when a thread comes to it;
  * after rkv_snapshot_cache_clear() the store is left alone, since others fill it: attach anew, with
  * another fingerprint, or use another epoch.

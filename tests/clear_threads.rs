@@ -93,7 +93,7 @@ fn work(world: &World, seed: u64) {
                     let retained = shared.ending(|state| state.retain(id)).unwrap();
                     if retained && random.bool() {
                         // Unless a clear dropped it.
-                        expected(shared.ending(|state| state.drop_retained(id)));
+                        expected(shared.turn().drop_retained(id));
                     }
                 }
                 _ => shared.turn().release(id).unwrap(),

@@ -49,7 +49,7 @@ fn hot_leaf(kind: IndexKind, generations: u32, rounds: u32) {
         let walk = index.walk(root, keys(&prompt, &images));
         assert_eq!(walk.pages, 10);
         node = walk.node;
-        index.touch(node);
+        index.touch(node, None);
         index.lock(node);
         if round % 64 == 0 {
             index.check().unwrap();
@@ -109,12 +109,15 @@ fn m07_locks_of_callers_are_counted_up_to_a_limit() {
         cache.check_locks([node].into_iter()).unwrap();
         assert!(cache.check_locks([].into_iter()).is_err(), "a lock that nobody has is seen");
         cache.index.unlock(node);
-        cache.unlock(locks[1]).unwrap();
-        assert_eq!(cache.unlock(locks[1]), Err(Error::StaleLock(locks[1].0)));
+        let unlock = |cache: &mut PrefixCache, lock| {
+            cache.end_lock(lock).map(|node| cache.index.unlock(node))
+        };
+        unlock(cache, locks[1]).unwrap();
+        assert_eq!(unlock(cache, locks[1]), Err(Error::StaleLock(locks[1].0)));
         let again = cache.lock(id).unwrap();
         assert!(!locks.contains(&again), "no id comes twice");
         for lock in [locks[0], locks[2], again] {
-            cache.unlock(lock).unwrap();
+            unlock(cache, lock).unwrap();
         }
         cache.check_locks([].into_iter()).unwrap();
         cache.index.check().unwrap();

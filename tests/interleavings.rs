@@ -9,7 +9,8 @@ mod interleavings {
     mod batch;
     pub mod calls;
     pub mod clear;
-    mod destroy;
+    mod deep;
+    pub mod destroy;
     pub mod follow;
     pub mod fork;
     mod lookup;
@@ -18,6 +19,7 @@ mod interleavings {
 }
 
 use interleavings::calls::{LONG, Long, SECOND, Second};
+use interleavings::destroy::destroy_at;
 use interleavings::settings::{SETTINGS, Setting};
 use radixkv::error::Error;
 use radixkv::ids::{LockId, SequenceId};
@@ -84,7 +86,7 @@ fn tokens(family: u32, count: u32) -> Vec<u32> {
 
 impl World {
     fn new(setting: impl Into<Setting>) -> Self {
-        let setting = setting.into();
+        let setting: Setting = setting.into();
         SHARED.set(None);
         CLEARED.set(false);
         NEXT.set(None);
@@ -113,7 +115,7 @@ impl World {
         let child = shared.fork(published, 1, 0).unwrap()[0].id;
         let retained = begin(3, 9);
         shared.write().publish(retained, 9).unwrap();
-        assert!(shared.write().retain(retained).unwrap());
+        assert!(shared.turn().retain(retained).unwrap());
         let fresh = begin(1, 4);
         let ids = tokens(4, 36);
         let room = Room { reserve: 0, first: 2 };
@@ -167,9 +169,15 @@ fn sequences(world: &World, except: Option<u32>) -> Vec<String> {
 }
 
 /// Makes a long call with a second one at a yield; says whether the yield came.
-fn interleave(setting: Setting, long: &Long, second: Second, at: usize) -> bool {
+fn interleave(
+    world: fn(Setting) -> World,
+    setting: Setting,
+    long: &Long,
+    second: Second,
+    at: usize,
+) -> bool {
     let what = format!("{setting:?}, {}, at yield {at} {}", long.name, second.0);
-    let world = std::rc::Rc::new(World::new(setting));
+    let world = std::rc::Rc::new(world(setting));
     let seen = std::rc::Rc::new(RefCell::new(None));
     let (own, noted) = (world.clone(), seen.clone());
     let slot = (long.slot)(&world);
@@ -212,7 +220,9 @@ fn interleave(setting: Setting, long: &Long, second: Second, at: usize) -> bool 
 fn made_by(long: &Long) -> usize {
     match long.name {
         "fork" => 2,
-        "begin" | "begin with a hit" | "continue" => 1,
+        "continue from one that runs" => 2,
+        name if name.starts_with("begin") => 1,
+        "continue" | "release" | "retain" => 1,
         _ => 0,
     }
 }
@@ -224,7 +234,7 @@ fn m06_any_call_at_any_yield_of_a_long_one() {
         for long in &LONG {
             for second in SECOND {
                 let mut at = 0;
-                while interleave(setting, long, second, at) {
+                while interleave(World::new, setting, long, second, at) {
                     at += 1;
                 }
                 runs += at;

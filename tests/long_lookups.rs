@@ -5,7 +5,7 @@ mod failing;
 use failing::{Failure, failing};
 use radixkv::index::{IndexKind, Namespace};
 use radixkv::paging::PageTableConfig;
-use radixkv::store::{CacheConfig, Shared};
+use radixkv::store::{CacheConfig, Found, Shared, State};
 use radixkv::token::{Item, TokenKind, TokenList};
 
 const PAGE_SIZE: u32 = 4;
@@ -49,14 +49,21 @@ fn compare(shared: &Shared, space: &Namespace, list: TokenList<'_>) -> (usize, u
     let plain = (found.tokens(), found.positions());
     assert_eq!(shared.probe(space, list).unwrap(), plain);
     {
-        let mut turn = shared.turn();
-        let found = turn.find(space, list).unwrap();
-        assert_eq!((found.tokens(), found.positions()), plain);
-        let (matched, _) = turn.take_match(found, false).unwrap();
-        assert_eq!((matched.tokens, matched.positions), plain);
-        let mut pages = 0;
-        turn.visit_path(matched.node, |_, part| pages += part.len()).unwrap();
-        assert_eq!(pages * PAGE_SIZE as usize, plain.1);
+        let take = |state: &mut State, found: Found, known: &[u32]| {
+            assert_eq!((found.tokens(), found.positions()), plain);
+            let (matched, _) = state.take_match(found, false)?;
+            assert_eq!((matched.tokens, matched.positions), plain);
+            let (mut pages, mut path) = (0, vec![0; matched.pages]);
+            state.visit_path(matched.node, known, |start, part| {
+                path[start..start + part.len()].copy_from_slice(part);
+                pages += part.len();
+            })?;
+            assert_eq!(pages * PAGE_SIZE as usize, plain.1);
+            state.visit_path(matched.node, &[], |start, part| {
+                assert_eq!(path[start..start + part.len()], *part);
+            })
+        };
+        shared.turn().lookup(space, list, take).unwrap();
     }
     plain
 }

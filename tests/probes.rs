@@ -151,10 +151,10 @@ fn b09_probes_are_right_while_the_cache_changes() {
             assert!(prober.join().unwrap() > 0, "a thread that probes gets somewhere");
         }
     });
-    let mut state = shared.write();
     for lock in locked {
-        state.unlock(lock).unwrap();
+        shared.turn().unlock(lock).unwrap();
     }
+    let mut state = shared.write();
     state.evict(Portion::of(usize::MAX), Reason::Caller, &mut |_, _| {});
     assert_eq!(state.cache_stats().unwrap().nodes, 0);
     state.check().unwrap();

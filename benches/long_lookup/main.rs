@@ -2,7 +2,7 @@
 //! with the lock. `cargo bench --bench long_lookup`.
 use radixkv::index::{IndexKind, Namespace};
 use radixkv::paging::PageTableConfig;
-use radixkv::store::{CacheConfig, Shared};
+use radixkv::store::{CacheConfig, Found, Shared, State};
 use radixkv::token::TokenList;
 use std::cell::Cell;
 
@@ -67,13 +67,13 @@ fn main() {
             shared.probe(&space, list).unwrap();
         });
         measure("match, with the pages", cached, || {
-            let mut turn = shared.turn();
-            let found = turn.find(&space, list).unwrap();
-            let (matched, _) = turn.take_match(found, false).unwrap();
-            let put = |start: usize, part: &[u32]| {
-                found_pages[start..start + part.len()].copy_from_slice(part);
+            let take = |state: &mut State, found: Found, known: &[u32]| {
+                let (matched, _) = state.take_match(found, false)?;
+                state.visit_path(matched.node, known, |start, part| {
+                    found_pages[start..start + part.len()].copy_from_slice(part);
+                })
             };
-            turn.visit_path(matched.node, put).unwrap();
+            shared.turn().lookup(&space, list, take).unwrap();
         });
     }
 }

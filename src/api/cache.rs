@@ -48,7 +48,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        end(self.cache.shared(), |shared| shared.ending(|state| state.unlock(self.id)));
+        end(self.cache.shared(), |shared| shared.turn().unlock(self.id));
     }
 }
 
@@ -140,14 +140,13 @@ impl Cache {
     /// Finds and locks the longest cached prefix.
     pub fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Match, Error> {
         let (matched, depths, node, lock, pages) = call(self.shared(), |shared| {
-            let mut state = shared.turn();
-            let found = state.find(namespace, tokens)?;
-            let mut pages = try_filled(0, found.pages())?;
-            let depths = found.depths();
-            let (matched, lock) = state.take_match(found, true)?;
-            let into = |start: usize, part: &[u32]| copy_to(&mut pages, start, part);
-            state.visit_path(matched.node, into)?;
-            Ok((matched, depths, state.node_id(matched.node)?, lock, pages))
+            shared.turn().lookup(namespace, tokens, |state, found, known| {
+                let mut pages = try_filled(0, found.pages())?;
+                let (matched, lock) = state.take_match(found, true)?;
+                let into = |start: usize, part: &[u32]| copy_to(&mut pages, start, part);
+                state.visit_path(matched.node, known, into)?;
+                Ok::<_, Error>((matched, found.depths(), state.node_id(matched.node)?, lock, pages))
+            })
         })?;
         let partial = matched.partial;
         Ok(Match {
@@ -183,19 +182,19 @@ impl Cache {
                 lock: true,
             };
             let mut published = try_to_vec(pages)?;
-            let mut state = shared.write();
-            let inserted = state.insert(request)?;
-            let into = |start: usize, part: &[u32]| copy_to(&mut published, start, part);
-            state.visit_path(inserted.node, into)?;
-            published.truncate(inserted.pages);
-            Ok((inserted, state.node_id(inserted.node)?, published))
+            shared.turn().insert(request, |state, inserted, known| {
+                let into = |start: usize, part: &[u32]| copy_to(&mut published, start, part);
+                state.visit_path(inserted.node, known, into)?;
+                published.truncate(inserted.pages);
+                Ok((inserted, state.node_id(inserted.node)?, published))
+            })?
         })?;
         Ok(Inserted::of(self, &inserted, node, pages))
     }
 
     /// Protects a node and all above it.
     pub fn lock(&self, node: NodeId) -> Result<Lock, Error> {
-        let id = call(self.shared(), |shared| shared.write().lock(node))?;
+        let id = call(self.shared(), |shared| shared.turn().lock(node))?;
         Ok(self.own(id))
     }
 
@@ -246,7 +245,7 @@ impl Cache {
 
     /// Drops a retained sequence.
     pub fn drop_retained(&self, sequence: SequenceId) -> Result<(), Error> {
-        call(self.shared(), |shared| shared.ending(|state| state.drop_retained(sequence)))
+        call(self.shared(), |shared| shared.turn().drop_retained(sequence))
     }
 
     /// Totals.

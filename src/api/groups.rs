@@ -99,8 +99,7 @@ impl Cache {
             for row in groups {
                 rows.try_push(try_filled(0, row.pages.len())?)?;
             }
-            let mut state = shared.write();
-            let inserted = state.insert(InsertRequest {
+            let request = InsertRequest {
                 groups,
                 namespace,
                 tokens,
@@ -109,16 +108,19 @@ impl Cache {
                 from_token: 0,
                 from_page: 0,
                 lock: true,
-            })?;
-            state.visit_path(inserted.node, |start, part| copy_to(&mut spine, start, part))?;
-            spine.truncate(inserted.pages);
-            for (row, published) in groups.iter().zip(&mut rows) {
-                published.truncate(inserted.pages);
-                state.write_group_row(inserted.node, row.group, |place, page| {
-                    published[place] = page;
-                })?;
-            }
-            Ok((inserted, state.node_id(inserted.node)?, spine, rows))
+            };
+            shared.turn().insert(request, |state, inserted, known| {
+                let into = |start: usize, part: &[u32]| copy_to(&mut spine, start, part);
+                state.visit_path(inserted.node, known, into)?;
+                spine.truncate(inserted.pages);
+                for (row, published) in groups.iter().zip(&mut rows) {
+                    published.truncate(inserted.pages);
+                    state.write_group_row(inserted.node, row.group, |place, page| {
+                        published[place] = page;
+                    })?;
+                }
+                Ok((inserted, state.node_id(inserted.node)?, spine, rows))
+            })?
         })?;
         Ok(InsertedGroups {
             inserted: Inserted::of(self, &inserted, node, spine),

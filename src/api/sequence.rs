@@ -122,8 +122,7 @@ impl Sequence {
     /// Ends it, and keeps it for others to go on from: its id. None when it is too large to be
     /// kept. It was released then, as it is when this fails.
     pub fn retain(mut self) -> Result<Option<SequenceId>, Error> {
-        let retained =
-            call(self.cache.shared(), |shared| shared.ending(|state| state.retain(self.id)))?;
+        let retained = call(self.cache.shared(), |shared| shared.turn().retain(self.id))?;
         self.has_ended = true;
         Ok(retained.then_some(self.id))
     }

@@ -9,7 +9,7 @@ mod radix;
 mod tags;
 
 pub(crate) use crate::tree::NAMESPACE_WORDS;
-pub use crate::tree::{Detached, IndexStats, Limits, Namespace, Node, NodeIds, NodeInfo, Swept};
+pub use crate::tree::{IndexStats, Limits, Namespace, Node, NodeIds, NodeInfo, Swept};
 pub use block_hash::BlockHashIndex;
 pub use radix::RadixIndex;
 pub use tags::{IdRange, Tags};
@@ -165,6 +165,9 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// is found for those.
     fn walk(&self, from: Node, keys: Keys<'_>) -> Walk;
 
+    /// The same for so many nodes at most. Returns also whether the path may go on.
+    fn walk_some(&self, from: Node, keys: Keys<'_>, nodes: usize) -> (Walk, bool);
+
     /// Whether a walk makes the digest of each page, which whoever asks may do before.
     fn digests_pages(&self) -> bool {
         false
@@ -203,8 +206,13 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Pages to insert before others are let in, who wait for no more than about `slice` evictions.
     fn publish_portion(&self, slice: usize) -> usize;
 
-    /// Marks a node and all above it as used now.
-    fn touch(&mut self, node: Node);
+    /// Marks a node and all above it as used now; of those one that is given, and those above it,
+    /// are left out.
+    fn touch(&mut self, node: Node, below: Option<Node>);
+
+    /// Marks so many nodes of a path as used at a time, from a node up that is not evictable.
+    /// Returns the next one.
+    fn touch_some(&mut self, node: Node, nodes: usize, time: u64) -> Option<Node>;
 
     /// Puts pages with their keys after a node's end. Where the keys are known already, the pages
     /// there stay, and those given are not used. There may be more keys than pages: as far as the
@@ -227,18 +235,38 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Protects a node and all above it.
     fn lock(&mut self, node: Node);
 
-    /// Undoes one lock that was taken on exactly this node. Returns whether leaves that nobody can
-    /// find or holds wait to be dropped.
-    fn unlock(&mut self, node: Node) -> bool;
+    /// Undoes one lock that was taken on exactly this node.
+    fn unlock(&mut self, node: Node) {
+        self.unlock_some(node, usize::MAX);
+    }
+
+    /// The same on so many nodes of the path. Returns the node on which the lock is then, unless
+    /// that was all.
+    fn unlock_some(&mut self, node: Node, nodes: usize) -> Option<Node>;
+
+    /// Whether leaves that nobody can find or holds wait to be dropped.
+    fn has_cleared(&self) -> bool;
 
     /// Locks that were taken on exactly this node. O(children): for checks.
     fn own_locks(&self, node: Node) -> u32;
+
+    /// Locks that were taken on any node. O(nodes): for checks.
+    fn lock_total(&self) -> usize;
 
     /// Counts a retained sequence, whose lock is on this node, on it and all above it.
     fn retain(&mut self, node: Node);
 
     /// Takes that back.
-    fn retain_no_more(&mut self, node: Node);
+    fn retain_no_more(&mut self, node: Node) {
+        self.retain_no_more_some(node, usize::MAX);
+    }
+
+    /// The same on so many nodes of the path. Returns the node that is then kept, unless that was
+    /// all.
+    fn retain_no_more_some(&mut self, node: Node, nodes: usize) -> Option<Node>;
+
+    /// The ancestor so many nodes above one, if there is one.
+    fn ancestor(&self, node: Node, nodes: usize) -> Option<Node>;
 
     /// Pages that retained sequences keep, each counted once. O(1).
     fn retained_pages(&self) -> usize;
@@ -268,11 +296,12 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// `evict` for leaves that nobody can find or holds.
     fn evict_cleared(&mut self, most: Portion, report: &mut dyn FnMut(&[u32], &[u32])) -> usize;
 
-    /// All that nobody can find. For checks.
-    fn detached(&self) -> Detached;
+    /// Pages that nobody can find. O(nodes): for checks.
+    fn detached_pages(&self) -> usize;
 
-    /// Whether the prefix that ends at a node has exactly these keys.
-    fn has_keys(&self, node: Node, keys: Keys<'_>) -> bool;
+    /// Whether the prefix that ends at a node has exactly these keys, of which the first are those
+    /// that lead to the node above which they are known.
+    fn has_keys(&self, node: Node, keys: Keys<'_>, above: Option<Node>) -> bool;
 
     /// Calls `segment` with the pages of each node from the given one up to the one that has the
     /// page `first` of the prefix, and the place of the first of them in it.
@@ -328,6 +357,9 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
 
     /// Totals. O(1).
     fn stats(&self) -> IndexStats;
+
+    /// Of those, the nodes.
+    fn node_count(&self) -> usize;
 
     /// Of those, the pages of nodes that are not locked: what calls ask for all the time.
     fn reclaimable_pages(&self) -> usize;

@@ -332,6 +332,14 @@ impl PageTable {
         &mut pages[len..]
     }
 
+    /// Gives an empty row the first entries of another one.
+    pub fn share_row(&mut self, slot: u32, from: u32, count: usize) {
+        let mut pages = std::mem::take(&mut self.rows[slot as usize].pages);
+        assert!(pages.is_empty() && pages.capacity() >= count, "room was made for the pages");
+        pages.extend_from_slice(&self.rows[from as usize].pages[..count]);
+        self.rows[slot as usize].pages = pages;
+    }
+
     /// Takes pages that the pool has to the end of a row.
     pub fn extend_private(&mut self, slot: u32, count: usize) {
         let row = &mut self.rows[slot as usize];

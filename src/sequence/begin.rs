@@ -106,13 +106,15 @@ impl Claim<()> for NewRow {
 
 impl State {
     /// Does everything but taking private pages, after making sure that they can be had: those of
-    /// all positions, also where only the first get theirs now. `find` looks the tokens up.
+    /// all positions, also where only the first get theirs now. `find` looks the tokens up; these
+    /// are the first pages of what it finds, as far as they are known.
     pub(super) fn start(
         &mut self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
         room: Room,
         find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
+        known: &[u32],
     ) -> Result<Begun, Error> {
         if tokens.ids.is_empty() {
             return Err(Error::argument("args.tokens: a sequence needs at least one token"));
@@ -133,7 +135,7 @@ impl State {
         new.images = images;
         let (base, shared, reused) = (new.base, new.shared, new.cached_positions);
         let id = self.occupy(slot);
-        self.map_path(slot, base, shared);
+        self.map_path(slot, base, shared, known);
         let row_pages = room.row_pages(most, positions, reused, self.table.page_size());
         Ok(Begun { id, row_pages, origin: Origin::Lookup })
     }
@@ -195,13 +197,19 @@ impl State {
         Ok(())
     }
 
-    /// Maps the first pages of the prefix that ends at a node into a new row.
-    pub(super) fn map_path(&mut self, slot: u32, node: Option<Node>, count: usize) {
+    /// Maps the first pages of the prefix that ends at a node into a new row, of which some are
+    /// known.
+    pub(super) fn map_path(&mut self, slot: u32, node: Option<Node>, count: usize, known: &[u32]) {
         let (Some(node), Some(cache)) = (node, &self.cache) else {
             return;
         };
         let row = self.table.extend_shared(slot, count);
-        cache.index.visit_path(node, &mut |start, pages| {
+        let known = &known[..known.len().min(count)];
+        row[..known.len()].copy_from_slice(known);
+        if known.len() == count {
+            return;
+        }
+        cache.index.visit_path_from(node, known.len(), &mut |start, pages| {
             let end = (start + pages.len()).min(count);
             if start < end {
                 row[start..end].copy_from_slice(&pages[..end - start]);
@@ -245,6 +253,23 @@ impl State {
 }
 
 impl Turn<'_> {
+    /// Starts a sequence on what may be a long path, or takes many digests to find.
+    #[cold]
+    fn start_long(
+        &mut self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        room: Room,
+    ) -> Result<Begun, Error> {
+        let (descent, digests) = self.descend(namespace, tokens)?;
+        let find = |cache: &PrefixCache, query: Query<'_>| {
+            cache.find_behind(namespace, query, (&descent, &digests))
+        };
+        let begun = self.start(namespace, tokens, room, find, descent.pages());
+        self.ascend(descent, begun.is_ok());
+        begun
+    }
+
     /// Begins a sequence.
     pub fn begin(
         &mut self,
@@ -252,15 +277,11 @@ impl Turn<'_> {
         tokens: TokenList<'_>,
         room: impl Into<Room>,
     ) -> Result<SequenceInfo, Error> {
-        let begun = if self.digests_many(tokens) {
-            let digests = self.digest_ahead(namespace, tokens);
-            let find = |cache: &PrefixCache, query: Query<'_>| {
-                cache.find_digested(namespace, query, &digests)
-            };
-            self.start(namespace, tokens, room.into(), find)?
+        let begun = if self.digests_many(tokens) || self.may_be_long(tokens) {
+            self.start_long(namespace, tokens, room.into())?
         } else {
             let find = |cache: &PrefixCache, query: Query<'_>| cache.find_query(namespace, query);
-            self.start(namespace, tokens, room.into(), find)?
+            self.start(namespace, tokens, room.into(), find, &[])?
         };
         let mut filled = self.carry_out(begun.row());
         if self.has_groups() {

@@ -123,13 +123,14 @@ impl State {
         pools.try_for_each(|pool| self.check_pool_room(pool, needed[pool], 0))
     }
 
-    /// Does everything for one child but taking private pages.
+    /// Does everything for one child but taking private pages. These are the first pages of a
+    /// retained parent, as far as they are known.
     fn start_child(
         &mut self,
         parent: SequenceId,
         share: Share,
-        suffix: Query<'_>,
-        suffix_images: &[u32],
+        (suffix, suffix_images): (Query<'_>, &[u32]),
+        known: &[u32],
     ) -> Result<Begun, Error> {
         let no_room = |_: OutOfMemory| Error::memory("a child");
         let page_size = self.table.page_size();
@@ -193,7 +194,10 @@ impl State {
         if self.has_groups() {
             self.inherit_groups(parent, slot, share.positions);
         }
-        self.map_path(slot, base, shared);
+        match self.retained.get(parent) {
+            None => self.table.share_row(slot, parent.slot(), shared),
+            Some(_) => self.map_path(slot, base, shared, known),
+        }
         // A page of the cache is protected by the lock on the node, which ends there or later.
         if let Some(page) = source.filter(|&page| !self.table.pool.is_cached(page)) {
             self.table.pool.lend(page, slot);
@@ -203,16 +207,12 @@ impl State {
         Ok(Begun { id, row_pages, origin: Origin::Parent })
     }
 
-    /// The path of a parent was used now.
-    fn touch_parent(&mut self, parent: SequenceId) {
-        let base = self.parent(parent).expect("it was looked up").base;
-        if let (Some(base), Some(cache)) = (base, &mut self.cache) {
-            cache.index.touch(base);
-        }
-    }
-
     /// None when there is no such parent, but all tokens to begin with.
-    fn start_continuation(&mut self, how: &Continuation<'_>) -> Result<Option<Begun>, Error> {
+    fn start_continuation(
+        &mut self,
+        how: &Continuation<'_>,
+        known: &[u32],
+    ) -> Result<Option<Begun>, Error> {
         let parent = match self.heritable(how.parent) {
             Err(Error::StaleSequence(_)) if how.all.is_some() => return Ok(None),
             found => found?,
@@ -230,11 +230,10 @@ impl State {
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let images = cache.images.hold_all(how.suffix.items)?;
         let started = with_query(how.suffix, &images, |query| {
-            self.start_child(how.parent, share, query, &images)
+            self.start_child(how.parent, share, (query, &images), known)
         });
-        match started {
-            Ok(_) => self.touch_parent(how.parent),
-            Err(_) => self.cache.as_mut().expect("it was there").images.release(&images),
+        if started.is_err() {
+            self.cache.as_mut().expect("it was there").images.release(&images);
         }
         started.map(Some)
     }
@@ -257,8 +256,10 @@ impl Shared {
     /// Begins a sequence that goes on from another one.
     pub fn continue_from(&self, how: &Continuation<'_>) -> Result<SequenceInfo, Error> {
         let mut turn = self.turn();
-        match turn.start_continuation(how)? {
+        let known = turn.pages_of_retained(how.parent)?;
+        match turn.start_continuation(how, &known)? {
             Some(begun) => {
+                turn.touch_path_of(&begun);
                 turn.complete(&[begun])?;
                 turn.sequence_info(begun.id)
             }
@@ -288,6 +289,20 @@ impl Shared {
 }
 
 impl Turn<'_> {
+    /// The pages on the path of a retained sequence, if that is long.
+    fn pages_of_retained(&mut self, id: SequenceId) -> Result<Vec<u32>, Error> {
+        let base = self.retained.get(id).and_then(|entry| entry.sequence.base);
+        base.map_or(Ok(Vec::new()), |base| self.read_ahead(base))
+    }
+
+    /// The path that a child has from its parent was used now.
+    fn touch_path_of(&mut self, child: &Begun) {
+        if let Some(base) = self.sequences[child.id.slot() as usize].base {
+            // Without a cache there is no child any more, as `complete` will see.
+            let _ = self.touch(base);
+        }
+    }
+
     /// Starts the children, and makes room for what is said of them. Each has a long row, perhaps,
     /// so who waits gets in between two of them. False, and no child, when the parent has changed
     /// by then: the children are to be alike.
@@ -298,6 +313,7 @@ impl Turn<'_> {
         lets_in: bool,
         (children, made): (&mut Vec<Begun>, &mut Vec<SequenceInfo>),
     ) -> Result<bool, Error> {
+        let known = self.pages_of_retained(parent)?;
         let share = self.share_for_fork(parent, reserve)?;
         self.check_children(share, count)?;
         let no_room = |_| Error::memory("the children");
@@ -313,14 +329,16 @@ impl Turn<'_> {
                     return Err(None);
                 }
             }
-            children.push(self.start_child(parent, share, nothing, &[]).map_err(Some)?);
+            children.push(self.start_child(parent, share, (nothing, &[]), &known).map_err(Some)?);
             Ok(())
         });
         if let Err(why) = started {
             children.drain(..).for_each(|child| self.abandon(&child));
             return why.map_or(Ok(false), Err);
         }
-        self.touch_parent(parent);
+        if let Some(child) = children.first() {
+            self.touch_path_of(child);
+        }
         Ok(true)
     }
 

@@ -61,6 +61,20 @@ impl State {
 }
 
 impl Turn<'_> {
+    /// Ends a sequence, and keeps what others go on from. False when it was released instead.
+    pub fn retain(&mut self, id: SequenceId) -> Result<bool, Error> {
+        let held = match self.sequence(id)?.base {
+            Some(node) => self.keep_ahead(node)?,
+            None => None,
+        };
+        let retained = self.state().retain(id);
+        if let Some(held) = held {
+            self.end_keeping(held);
+        }
+        self.drop_let_go();
+        retained
+    }
+
     /// Ends a sequence like `release`, and leaves its states to the cache: how many.
     pub fn donate(&mut self, id: SequenceId) -> Result<usize, Error> {
         self.sequence(id)?;
@@ -76,8 +90,9 @@ impl Turn<'_> {
     pub fn release(&mut self, id: SequenceId) -> Result<(), Error> {
         self.sequence(id)?;
         let pages = self.set_aside(id.slot());
-        self.end(id.slot());
-        self.drop_let_go();
+        if let Some(node) = self.end_locked(id.slot()) {
+            self.let_go(node);
+        }
         if let Some(list) = pages {
             self.give_back(list);
         }

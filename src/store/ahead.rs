@@ -4,7 +4,7 @@
 //! which needs nothing of the cache. It goes piece by piece: when all of a piece is cached, the
 //! next one is hashed, up to twice as long. So hardly more is hashed in vain than was found.
 use super::lookup::Sharing;
-use super::{Found, PrefixCache, Shared, State, Turn};
+use super::{Descent, Found, PrefixCache, Shared, State, Turn};
 use crate::error::Error;
 use crate::index::Namespace;
 use crate::lock::RwLockWriteGuard;
@@ -27,17 +27,17 @@ impl PrefixCache {
 }
 
 impl State {
-    /// How far a token list is cached, of which the first pages have these digests.
+    /// How far a token list is cached, after a descent. Its first pages have these digests.
     #[cold]
-    pub(super) fn find_digested(
+    pub(super) fn find_behind(
         &self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
-        digests: &[PageDigest],
+        known: (&Descent, &[PageDigest]),
     ) -> Result<Found, Error> {
         let cache = self.cache()?;
         with_known_query(tokens, &cache.images, |query| {
-            Ok(cache.find_digested(namespace, query, digests))
+            Ok(cache.find_behind(namespace, query, known))
         })
     }
 
@@ -95,20 +95,40 @@ impl Turn<'_> {
         RwLockWriteGuard::unlocked(state, || shared.digest_ahead(namespace, tokens, page_size))
     }
 
-    /// How far a token list is cached. Of a long one others may have the lock before that is known.
+    /// Finds how far a token list is cached. `then` gets that, and the pages of the path that are
+    /// known, before others can change anything. Of a long one others may have the lock before and
+    /// after it.
     #[inline(always)]
-    pub fn find(&mut self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
-        let cache = self.cache()?;
-        if cache.digests_many(tokens, self.shared.slice) {
-            return self.find_ahead(namespace, tokens);
-        }
-        cache.find(namespace, tokens)
+    pub fn lookup<R, E: From<Error>>(
+        &mut self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        then: impl FnOnce(&mut State, Found, &[u32]) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let (found, descent) = if self.digests_many(tokens) || self.may_be_long(tokens) {
+            self.find_long(namespace, tokens)?
+        } else {
+            (self.cache()?.find(namespace, tokens)?, Descent::default())
+        };
+        let done = then(self.state(), found, descent.pages());
+        self.ascend(descent, done.is_ok());
+        done
     }
 
     #[cold]
     #[inline(never)]
-    fn find_ahead(&mut self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
-        let digests = self.digest_ahead(namespace, tokens);
-        self.state.find_digested(namespace, tokens, &digests)
+    fn find_long(
+        &mut self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+    ) -> Result<(Found, Descent), Error> {
+        let (descent, digests) = self.descend(namespace, tokens)?;
+        match self.state.find_behind(namespace, tokens, (&descent, &digests)) {
+            Ok(found) => Ok((found, descent)),
+            Err(error) => {
+                self.ascend(descent, false);
+                Err(error)
+            }
+        }
     }
 }

@@ -208,6 +208,7 @@ impl State {
             return false;
         };
         (self.live, self.has_let_go) = (0, false);
+        self.caches_gone += 1;
         self.leaving = Some(Leaving {
             cache,
             sequences: std::mem::take(&mut self.sequences),

@@ -76,7 +76,7 @@ impl State {
         listed?;
         if let Some(journal) = &cache.journal {
             let hung = cache.groups.as_ref().map(|groups| &groups.hung);
-            let others = cache.index.detached().pages + hung.map_or(0, |hung| hung.count(0));
+            let others = cache.index.detached_pages() + hung.map_or(0, |hung| hung.count(0));
             let found = (self.table.pool.cached() - others, hung);
             journal.check(cache.index.as_ref(), &cache.images, found)?;
         }
@@ -190,13 +190,22 @@ impl State {
             }
         }
         let kept = is_kept.iter().sum::<u32>() as usize;
+        let too_many = registry.len() > registry.sequence_limit || kept > registry.page_limit;
+        // What is about to be kept, or was until now.
+        if let Some(cache) = &self.cache {
+            for node in cache.footholds.iter().filter_map(|foothold| foothold.kept) {
+                cache.index.visit_path(node, &mut |_, pages| {
+                    pages.iter().for_each(|&at| is_kept[at as usize] = 1);
+                });
+            }
+        }
+        let kept = is_kept.iter().sum::<u32>() as usize;
         if bytes != registry.sequence_bytes {
             return wrong("the memory of the sequences is not what is counted");
         }
         if registry.order.len() != registry.len() {
             return wrong("there are others in the order than in the registry");
         }
-        let too_many = registry.len() > registry.sequence_limit || kept > registry.page_limit;
         if kept != registry.pages(self.cache.as_ref()) || too_many {
             return wrong("there is more than the limit, or more than is counted");
         }
@@ -222,11 +231,7 @@ impl PrefixCache {
                 )));
             }
         }
-        let mut locks = self.index.detached().locks;
-        self.index.visit_roots(None, &mut |_, root| {
-            locks += self.index.info(root).locks as usize;
-            true
-        });
+        let locks = self.index.lock_total();
         if locks != nodes.len() {
             let taken = nodes.len();
             return Err(Error::Corrupt(text!("lock_ids: {locks} locks, and {taken} were taken")));

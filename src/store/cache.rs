@@ -1,5 +1,6 @@
 //! The index over the pages of a table: what a cache is, and what goes out of it.
 use super::group_cache::GroupCache;
+use super::long_path::Foothold;
 use super::lookup::Sharing;
 use super::{Shared, State};
 use crate::error::{Error, Shortage};
@@ -7,7 +8,7 @@ use crate::group::HungPage;
 use crate::handles::{Handles, Numbers};
 use crate::index::{IndexKind, Limits, Namespace, Node, NodeIds, Portion, PrefixIndex};
 use crate::journal::{Entered, Journal, Reason};
-use crate::memory::try_box;
+use crate::memory::{Slab, try_box};
 use crate::paging::PageTable;
 use crate::token::{Images, Keys};
 
@@ -73,6 +74,8 @@ pub struct PrefixCache {
     pub journal: Option<Box<Journal>>,
     /// Locks of callers, each on a node.
     pub(crate) locks: Handles,
+    /// What calls hold that let others in.
+    pub(super) footholds: Slab<Foothold>,
     pub(crate) sharing: Sharing,
     /// The groups beside the spine, when there are any.
     pub(super) groups: Option<Box<GroupCache>>,
@@ -94,6 +97,7 @@ impl PrefixCache {
             counters: Counters::default(),
             journal: None,
             locks: Handles::new("locks", Numbers::shared(), config.limits.locks)?,
+            footholds: Slab::default(),
             groups: None,
             sharing: Sharing { page_size, whole_pages: config.whole_pages, digests_pages },
         })
@@ -199,7 +203,8 @@ impl PrefixCache {
     /// Heap memory beside the index.
     pub fn bytes(&self) -> usize {
         let groups = self.groups.as_ref().map_or(0, |groups| groups.bytes());
-        self.images.bytes() + self.journal_bytes() + self.locks.bytes() + groups
+        let locks = self.locks.bytes() + self.footholds.bytes();
+        self.images.bytes() + self.journal_bytes() + locks + groups
     }
 
     /// Begins a journal of so many bytes, if any, with the record of a number.

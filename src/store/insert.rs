@@ -1,6 +1,6 @@
 //! Publishing pages that a caller holds.
 use super::group_insert::{ComingPages, GroupRow, HangResult};
-use super::{PrefixCache, State};
+use super::{Descent, PrefixCache, State, Turn};
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::{LockId, NodeId};
@@ -47,11 +47,13 @@ pub struct InsertResult {
 }
 
 impl PrefixCache {
-    /// Publishes the whole pages of a prefix. Checks everything before it changes anything.
+    /// Publishes the whole pages of a prefix, down whose path a descent may have come. Checks
+    /// everything before it changes anything.
     pub fn insert(
         &mut self,
         table: &mut PageTable,
         request: InsertRequest<'_>,
+        descent: &Descent,
     ) -> Result<InsertResult, Error> {
         // Before images become as many keys as they have positions.
         let pages = position_count(request.tokens)? / self.sharing.page_size;
@@ -67,7 +69,7 @@ impl PrefixCache {
         let held = self.images.hold_all(request.tokens.items)?;
         let done = with_query(request.tokens, &held, |query| {
             query.check_text(0)?;
-            let mut done = self.insert_query(table, &request, query)?;
+            let mut done = self.insert_query(table, &request, query, descent)?;
             let locked = done.node.filter(|_| request.lock);
             done.lock = locked.map(|node| self.lock_node(node));
             Ok(done)
@@ -81,9 +83,10 @@ impl PrefixCache {
         table: &mut PageTable,
         request: &InsertRequest<'_>,
         query: Query<'_>,
+        descent: &Descent,
     ) -> Result<InsertResult, Error> {
         let pages = query.keys.len() / self.sharing.page_size;
-        let from = self.insert_start(request, query)?;
+        let from = self.insert_start(request, query, descent)?;
         if pages <= request.from_page {
             let node = from.filter(|_| pages > 0);
             let hung = HangResult::default();
@@ -92,7 +95,13 @@ impl PrefixCache {
         let start = request.from_page * self.sharing.page_size;
         let keys = &query.keys[start..pages * self.sharing.page_size];
         let known = from.or_else(|| self.index.find_root(request.namespace));
-        let walk = known.map(|node| self.index.walk(node, self.keys(keys)));
+        let walk = known.map(|node| {
+            if descent.pages().len() < request.from_page {
+                return self.index.walk(node, self.keys(keys));
+            }
+            // What is held lies behind the node to go on from, if there is one.
+            descent.walk(self, node, &query.keys[..pages * self.sharing.page_size])
+        });
         let existing = walk.map_or(0, |walk| walk.pages).max(request.from_page);
         let new = &request.pages[existing..pages];
         self.reserve_journal()?;
@@ -109,7 +118,9 @@ impl PrefixCache {
         };
         // After the rows: a duplicate that they claim does not stay outside.
         let checked = rows.and_then(|()| match walk {
-            Some(walk) => self.check_duplicates(table, request, walk.node, existing),
+            Some(walk) => {
+                self.check_duplicates(table, request, (walk.node, existing), descent.pages())
+            }
             None => Ok(()),
         });
         let behind = &keys[(existing - request.from_page) * self.sharing.page_size..];
@@ -139,7 +150,7 @@ impl PrefixCache {
             None => HangResult::default(),
         };
         let mut duplicates = 0;
-        self.visit_duplicates(request, end, existing, |_| duplicates += 1);
+        self.visit_duplicates(request, (end, existing), descent.pages(), |_| duplicates += 1);
         let claimed = pages - existing;
         self.counters.inserted_pages += claimed as u64;
         self.counters.duplicate_pages += duplicates as u64;
@@ -163,21 +174,28 @@ impl PrefixCache {
         hung
     }
 
-    /// Gives `visit` the places of the pages before `existing` for which another one is published.
+    /// Gives `visit` the places of the pages before `existing` for which another one is published;
+    /// of those some are known.
     fn visit_duplicates(
         &self,
         request: &InsertRequest<'_>,
-        end: Node,
-        existing: usize,
+        (end, existing): (Node, usize),
+        known: &[u32],
         mut visit: impl FnMut(usize),
     ) {
-        if existing == request.from_page {
+        let from = request.from_page;
+        if existing == from {
             return;
         }
-        self.index.visit_path_from(end, request.from_page, &mut |start, published| {
-            let places = start.max(request.from_page)..(start + published.len()).min(existing);
+        let mut compare = |first: usize, start: usize, published: &[u32]| {
+            let places = start.max(first)..(start + published.len()).min(existing);
             places.filter(|&at| published[at - start] != request.pages[at]).for_each(&mut visit);
-        });
+        };
+        compare(from, 0, known);
+        let from = from.max(known.len());
+        if from < existing {
+            self.index.visit_path_from(end, from, &mut |start, pages| compare(from, start, pages));
+        }
     }
 
     /// The duplicates of an external pool stay outside, and are told to. So each must be outside,
@@ -187,8 +205,8 @@ impl PrefixCache {
         &self,
         table: &mut PageTable,
         request: &InsertRequest<'_>,
-        end: Node,
-        existing: usize,
+        (end, existing): (Node, usize),
+        known_pages: &[u32],
     ) -> Result<(), Error> {
         if !table.pool.is_external() {
             return Ok(());
@@ -199,7 +217,8 @@ impl PrefixCache {
             groups.hung.pool_of(request.groups[row].group)
         };
         let mut wrong = None;
-        self.visit_duplicates(request, end, existing, |at| {
+        let places = (end, existing);
+        self.visit_duplicates(request, places, known_pages, |at| {
             if !table.pool.mark_outside(request.pages[at]) {
                 wrong = Some(table.pool.not_to_claim("args.pages", at, request.pages[at]));
             }
@@ -211,7 +230,9 @@ impl PrefixCache {
                 wrong = Some(error.within(&text!("args.groups[{row}]")));
             }
         });
-        self.visit_duplicates(request, end, existing, |at| table.pool.unmark(request.pages[at]));
+        self.visit_duplicates(request, places, known_pages, |at| {
+            table.pool.unmark(request.pages[at]);
+        });
         self.visit_duplicate_rows(request, known, |row, _, page| {
             table.pool_at_mut(pool_of(row)).unmark(page);
         });
@@ -243,6 +264,7 @@ impl PrefixCache {
         &self,
         request: &InsertRequest<'_>,
         query: Query<'_>,
+        descent: &Descent,
     ) -> Result<Option<Node>, Error> {
         let Some(id) = request.from else {
             if request.from_token != 0 || request.from_page != 0 {
@@ -274,17 +296,45 @@ impl PrefixCache {
                 request.from_token
             )));
         }
-        if !self.index.has_keys(node, self.keys(&query.keys[..end * self.sharing.page_size])) {
+        // What is held has the first of the keys.
+        let above = descent.held().filter(|_| descent.pages().len() <= end);
+        let keys = self.keys(&query.keys[..end * self.sharing.page_size]);
+        if !self.index.has_keys(node, keys, above) {
             return Err(Error::argument("args.tokens does not begin with args.from_node's prefix"));
         }
         Ok(Some(node))
     }
 }
 
-impl State {
-    /// Publishes pages that a caller holds.
-    pub fn insert(&mut self, request: InsertRequest<'_>) -> Result<InsertResult, Error> {
+impl Turn<'_> {
+    /// Publishes pages that a caller holds. `then` gets what was done, and the pages of the path
+    /// that are known, before others can change anything.
+    pub fn insert<R>(
+        &mut self,
+        request: InsertRequest<'_>,
+        then: impl FnOnce(&mut State, InsertResult, &[u32]) -> R,
+    ) -> Result<R, Error> {
+        let descent = match self.may_be_long(request.tokens) {
+            true => self.descend_to_insert(&request)?,
+            false => Descent::default(),
+        };
         let (cache, table) = self.parts()?;
-        cache.insert(table, request)
+        let done = cache.insert(table, request, &descent);
+        let done = done.map(|done| then(self.state(), done, descent.pages()));
+        self.ascend(descent, false);
+        done
+    }
+    #[cold]
+    fn descend_to_insert(&mut self, request: &InsertRequest<'_>) -> Result<Descent, Error> {
+        let (index, page_size) = (&self.cache()?.index, self.table.page_size());
+        // Whoever goes on from a node names no other namespace.
+        let namespace = match request.from.map(|id| index.resolve(id)).transpose()? {
+            Some(node) if index.is_detached(node) => return Ok(Descent::default()),
+            Some(node) => index.namespace(node),
+            None => *request.namespace,
+        };
+        let whole = request.tokens.ids.len() / page_size * page_size;
+        let tokens = TokenList { ids: &request.tokens.ids[..whole], ..request.tokens };
+        Ok(self.descend(&namespace, tokens)?.0)
     }
 }

@@ -8,7 +8,7 @@ use crate::ids::{LockId, NodeId};
 use crate::index::{Node, Portion};
 
 /// Pages that are dropped at once when somebody lets go of the last lock on them.
-const LET_GO: usize = 256;
+pub(super) const LET_GO: usize = 256;
 
 impl PrefixCache {
     /// Makes room for one lock more, on a prefix of so many positions.
@@ -48,11 +48,10 @@ impl PrefixCache {
         Ok(self.lock_node(node))
     }
 
-    /// Undoes a lock. Returns whether leaves that nobody can find or holds wait to be dropped.
-    pub fn unlock(&mut self, lock: LockId) -> Result<bool, Error> {
+    /// Ends a lock, but for that on its node: it is for the caller to undo.
+    pub fn end_lock(&mut self, lock: LockId) -> Result<Node, Error> {
         let on = self.locks.release(lock).ok_or(Error::StaleLock(lock.0))?;
-        let node = if self.groups.is_some() { self.end_hold(on) } else { Node(on) };
-        Ok(self.index.unlock(node))
+        Ok(if self.groups.is_some() { self.end_hold(on) } else { Node(on) })
     }
 
     /// The pages of a group beside the spine that a lock uses, in the order of their places.
@@ -65,10 +64,10 @@ impl PrefixCache {
         Ok(&uses[first..first + count])
     }
 
-    /// The nodes on which locks of callers are.
+    /// The nodes on which locks of callers are, and those of calls that let others in.
     pub fn locked_nodes(&self) -> impl Iterator<Item = u32> + '_ {
         let node = |on| self.groups.as_ref().map_or(on, |groups| groups.holds[on].node.0);
-        self.locks.iter().map(node)
+        self.locks.iter().map(node).chain(self.footholds.iter().map(|foothold| foothold.node.0))
     }
 }
 
@@ -77,21 +76,9 @@ impl State {
     /// `Turn::drop_let_go` drops the rest.
     pub(crate) fn let_go(&mut self, node: Node) {
         let cache = self.cache.as_mut().expect("a locked node has a cache");
-        if cache.index.unlock(node) {
+        cache.index.unlock(node);
+        if cache.index.has_cleared() {
             self.drop_cleared(Portion::of(LET_GO));
         }
-    }
-
-    /// Protects a node.
-    pub fn lock(&mut self, node: NodeId) -> Result<LockId, Error> {
-        self.parts()?.0.lock(node)
-    }
-
-    /// Undoes a lock.
-    pub fn unlock(&mut self, lock: LockId) -> Result<(), Error> {
-        if self.parts()?.0.unlock(lock)? {
-            self.drop_cleared(Portion::of(LET_GO));
-        }
-        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Lookups: how far a prefix is cached, and where it may be cut. With the lock, or without.
 use super::group_cache::Depths;
-use super::{PrefixCache, Shared, State};
+use super::{Descent, PrefixCache, Shared, State};
 use crate::error::Error;
 use crate::grace::Reader;
 use crate::ids::LockId;
@@ -17,6 +17,8 @@ pub struct Found {
     asked_positions: usize,
     /// What more is known, with several groups.
     depths: Depths,
+    /// A node on the way that is held: who does marks it as used, and those above.
+    held: Option<Node>,
 }
 
 /// A match that was taken: its nodes end where it ends.
@@ -44,7 +46,8 @@ impl Matched {
 impl Found {
     fn nothing(page_size: usize, asked_positions: usize) -> Self {
         let depths = Depths::default();
-        Self { walk: None, tokens: 0, positions: 0, page_size, asked_positions, depths }
+        let (walk, held) = (None, None);
+        Self { walk, tokens: 0, positions: 0, page_size, asked_positions, depths, held }
     }
 
     /// Whole pages.
@@ -220,14 +223,18 @@ impl PrefixCache {
         self.find_by(namespace, query, |index, root, keys| index.walk(root, keys))
     }
 
-    /// The same where its first pages, of text, have these digests.
-    pub(crate) fn find_digested(
+    /// The same where a descent came before, on whose path the first pages have these digests.
+    pub(crate) fn find_behind(
         &self,
         namespace: &Namespace,
         query: Query<'_>,
-        digests: &[PageDigest],
+        (descent, digests): (&Descent, &[PageDigest]),
     ) -> Found {
-        self.find_by(namespace, query, |index, root, keys| index.walk_digested(root, keys, digests))
+        let found = self.find_by(namespace, query, |index, root, keys| match digests {
+            [] => descent.walk(self, root, keys.keys),
+            _ => index.walk_digested(root, keys, digests),
+        });
+        Found { held: descent.held(), ..found }
     }
 
     #[inline(always)]
@@ -317,7 +324,7 @@ impl PrefixCache {
             _ => Some(index.end_node_at(walk.node, pages)?),
         };
         if let Some(node) = node {
-            index.touch(node);
+            index.touch(node, found.held);
         }
         let partial = partial.map(|node| Partial {
             node,
@@ -409,15 +416,18 @@ impl State {
     }
 
     /// Calls `segment` with the pages of each node of a prefix, and the place of the first of them
-    /// in it.
+    /// in it; with those that are known first.
     pub fn visit_path(
         &self,
         node: Option<Node>,
+        known: &[u32],
         mut segment: impl FnMut(usize, &[u32]),
     ) -> Result<(), Error> {
-        if let Some(node) = node {
-            self.cache()?.index.visit_path(node, &mut segment);
+        let Some(node) = node else { return Ok(()) };
+        if !known.is_empty() {
+            segment(0, known);
         }
+        self.cache()?.index.visit_path_from(node, known.len(), &mut segment);
         Ok(())
     }
 }
@@ -463,8 +473,9 @@ impl Shared {
         let page_size = cache.sharing.page_size;
         drop(state);
         let digests = self.digest_ahead(namespace, tokens, page_size);
-        let state = self.read();
-        state.find_digested(namespace, tokens, &digests).map(|found| look(&state, found))
+        let (state, whole) = (self.read(), Descent::default());
+        let found = state.find_behind(namespace, tokens, (&whole, &digests));
+        found.map(|found| look(&state, found))
     }
 
     /// None when that doesn't work: for images, when the index changes too fast or can't do it, or

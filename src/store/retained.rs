@@ -6,9 +6,10 @@
 //! its pages can't be evicted, and a child is made from it as from a live parent.
 use super::group_rows::ByPool;
 use super::sequence::{Sequence, no_sequence};
-use super::{CacheConfig, PrefixCache, State};
+use super::{CacheConfig, PrefixCache, State, Turn};
 use crate::error::Error;
 use crate::ids::SequenceId;
+use crate::index::Node;
 use crate::memory::{OrderedMap, OutOfMemory, try_collect};
 
 /// Sequences that are retained at most, unless the configuration says otherwise.
@@ -128,22 +129,32 @@ impl Registry {
         self.entries.insert(id, Retained { sequence, partial, finished: self.finished });
     }
 
+    /// Takes an entry out. Its base is kept still.
     fn remove(&mut self, id: SequenceId, cache: &mut PrefixCache) -> Option<Retained> {
         let entry = self.entries.remove(&id)?;
         self.sequence_bytes -= entry.sequence.bytes();
         self.order.remove(&entry.finished);
         self.private_count -= entry.partial.is_some() as usize;
         self.count_in_groups(&entry.sequence, cache, false);
-        if let Some(base) = entry.sequence.base {
-            cache.index.retain_no_more(base);
-        }
         Some(entry)
     }
 }
 
 impl State {
     /// Drops a retained sequence.
-    pub fn drop_retained(&mut self, id: SequenceId) -> Result<(), Error> {
+    pub(super) fn drop_now(&mut self, id: SequenceId) -> Result<(), Error> {
+        let (kept, locked) = self.end_retained(id)?;
+        if let (Some(node), Some(cache)) = (kept, &mut self.cache) {
+            cache.index.retain_no_more(node);
+        }
+        if let Some(node) = locked {
+            self.let_go(node);
+        }
+        Ok(())
+    }
+
+    /// The same but for what is to be undone on nodes: one is kept, and locked.
+    fn end_retained(&mut self, id: SequenceId) -> Result<(Option<Node>, Option<Node>), Error> {
         let Self { retained, cache, table, .. } = self;
         let cache = cache.as_mut().ok_or_else(super::no_cache)?;
         let entry = retained.remove(id, cache).ok_or_else(|| no_sequence(table, id))?;
@@ -153,10 +164,7 @@ impl State {
         }
         // Nothing of it is to be copied any more: no slot has a part in it.
         self.end_groups(&entry.sequence.groups, u32::MAX);
-        if let Some(node) = entry.sequence.lock {
-            self.let_go(node);
-        }
-        Ok(())
+        Ok((entry.sequence.base, entry.sequence.lock))
     }
 
     /// Of the next few sequences in the order in which they finished, after one, finds the first
@@ -174,7 +182,7 @@ impl State {
             }
         }
         if let Some(id) = found {
-            self.drop_retained(id).expect("it is retained");
+            self.drop_now(id).expect("it is retained");
         }
         (found.is_some(), (found.is_some() || seen == few).then_some(last))
     }
@@ -182,7 +190,7 @@ impl State {
     /// Drops the one that finished first, if there is one.
     pub(crate) fn drop_oldest(&mut self) -> bool {
         let oldest = self.retained.ids().next();
-        oldest.map(|id| self.drop_retained(id).expect("it is retained")).is_some()
+        oldest.map(|id| self.drop_now(id).expect("it is retained")).is_some()
     }
 
     /// The same, because something else needs the room.
@@ -199,5 +207,17 @@ impl State {
         let mut ids = self.retained.ids();
         let listed = (0..self.retained.len()).map(|_| ids.next().expect("there are so many"));
         try_collect(listed).map_err(|_| Error::memory("the list of retained sequences"))
+    }
+}
+
+impl Turn<'_> {
+    /// Drops a retained sequence.
+    pub fn drop_retained(&mut self, id: SequenceId) -> Result<(), Error> {
+        let (kept, locked) = self.end_retained(id)?;
+        if let Some(node) = locked {
+            self.let_kept_go(node, kept);
+        }
+        self.drop_let_go();
+        Ok(())
     }
 }

@@ -216,6 +216,13 @@ impl State {
 
     /// Lets go of all that the sequence of a slot has, and of the slot.
     pub(crate) fn end(&mut self, slot: u32) {
+        if let Some(node) = self.end_locked(slot) {
+            self.let_go(node);
+        }
+    }
+
+    /// The same but for the lock on a node, which is for the caller to undo.
+    pub(crate) fn end_locked(&mut self, slot: u32) -> Option<Node> {
         let place = &mut self.sequences[slot as usize];
         self.sequence_bytes -= place.bytes();
         if let Some(copy) = place.copy {
@@ -233,9 +240,7 @@ impl State {
         place.empty();
         self.sequence_bytes += place.tail_bytes(); // of all else nothing is left
         self.live -= 1;
-        if let Some(node) = lock {
-            self.let_go(node);
-        }
+        lock
     }
 
     /// Takes the sequence of a slot out of it, but for the room of its tail.

@@ -24,6 +24,8 @@ pub struct State {
     pub(crate) clears: Clears,
     /// Cleared pages may wait to be dropped that nobody holds any more.
     pub(super) has_let_go: bool,
+    /// Caches that were taken off.
+    pub(super) caches_gone: u64,
     pub(crate) live: usize,
     pub(crate) tag: u8,
     /// Heap memory of the sequences.
@@ -48,6 +50,7 @@ impl State {
             retained: Registry::default(),
             clears: Clears::default(),
             has_let_go: false,
+            caches_gone: 0,
             live: 0,
             tag: 0,
             sequence_bytes: 0,

@@ -52,16 +52,16 @@ impl<H: Held> Tree<H> {
         if node.start as usize != parent.end() {
             return Err("segment_place: a segment doesn't start where the parent's ends".into());
         }
-        if node.keepers > node.locks || node.keepers > parent.keepers {
+        if node.keepers > node.locks || (node.keepers > 0 && parent.keepers == 0) {
             return Err("keepers: a node is kept without a lock, or its parent isn't".into());
         }
-        if node.locks > parent.locks {
-            return Err("lock_reaches_root: a node has more locks than its parent".into());
+        if node.locks > 0 && parent.locks == 0 {
+            return Err("lock_reaches_root: a node is locked and its parent isn't".into());
         }
         Ok(())
     }
 
-    /// A node's children say that they are its children, and their locks are counted in its own.
+    /// A node's children say that they are its children, and its locks count those that are locked.
     pub fn check_children(
         &self,
         at: u32,
@@ -73,11 +73,11 @@ impl<H: Held> Tree<H> {
             if child.state != State::Node || child.parent != at {
                 return Err("child_link: a child has another parent".into());
             }
-            below += child.locks as u64;
+            below += (child.locks > 0) as u32;
         }
         let node = &self.nodes[at];
-        if (node.locks as u64) < below {
-            return Err("lock_sum: a node has fewer locks than its children".into());
+        if node.locks < below {
+            return Err("lock_sum: a node has fewer locks than locked children".into());
         }
         Ok(())
     }

@@ -16,15 +16,6 @@ pub struct Swept {
     pub unlocked: usize,
 }
 
-/// All that nobody can find.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Detached {
-    /// Pages.
-    pub pages: usize,
-    /// Locks.
-    pub locks: usize,
-}
-
 impl<H: Held> Tree<H> {
     /// A root that no namespace leads to; room was made for it.
     pub fn add_detached_root(&mut self, namespace: &Namespace) -> u32 {
@@ -65,14 +56,9 @@ impl<H: Held> Tree<H> {
         Swept { next: (end < all).then_some(end as u32), held, unlocked }
     }
 
-    /// All that nobody can find. O(nodes): for checks.
-    pub fn detached(&self) -> Detached {
-        let mut found = Detached::default();
-        for at in self.nodes.numbers().filter(|&at| self.is_detached(at)) {
-            let node = &self.nodes[at];
-            found.pages += node.page_count();
-            found.locks += if node.is_root() { node.locks as usize } else { 0 };
-        }
-        found
+    /// Pages that nobody can find. O(nodes): for checks.
+    pub fn detached_pages(&self) -> usize {
+        let detached = self.nodes.numbers().filter(|&at| self.is_detached(at));
+        detached.map(|at| self.nodes[at].page_count()).sum()
     }
 }

@@ -9,7 +9,7 @@ pub struct Node(pub(crate) u32);
 /// What can be seen of a node.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeInfo {
-    /// Locks on it and below it.
+    /// Locks on it, and its children that are locked.
     pub locks: u32,
     /// The node above.
     pub parent: Option<NodeId>,

@@ -1,54 +1,51 @@
-//! Locks: a count on every node of a path. So an unlocked node has only unlocked nodes below it,
-//! and the pages of unlocked nodes are exactly those that eviction can free.
+//! Locks: each node counts those that were taken on it, and its children that are locked. So an
+//! unlocked node has only unlocked nodes below it, and the pages of unlocked nodes are exactly
+//! those that eviction can free. A lock below a node that is locked costs only the way to it.
 //!
-//! Retained sequences are counted beside their locks, so that what they keep together is known
-//! without a look at a page.
+//! Retained sequences are counted beside their locks, in the same way, so that what they keep
+//! together is known without a look at a page.
 use super::node::Held;
 use super::{NONE, Tree};
 
 impl<H: Held> Tree<H> {
+    /// Takes a lock on a node.
     pub fn lock_path(&mut self, node: u32) {
-        self.add_locks(node, None);
-    }
-
-    /// Counts a lock on each node from one up to, but without, another.
-    fn add_locks(&mut self, from: u32, until: Option<u32>) {
-        let mut next = Some(from).filter(|_| until != Some(from));
-        while let Some(at) = next {
+        let mut at = node;
+        while at != NONE {
             let node = &mut self.nodes[at];
-            let (was_unlocked, above) = (node.locks == 0, node.parent);
+            let above = node.parent;
             node.locks += 1;
-            if was_unlocked {
-                self.reclaimable_pages -= node.page_count();
-                self.retire(at);
+            if node.locks > 1 {
+                return;
             }
-            next = Some(above).filter(|&above| above != NONE && until != Some(above));
+            self.reclaimable_pages -= node.page_count();
+            self.retire(at);
+            at = above;
         }
     }
 
-    /// Counts one lock less on a node of the path, up which the caller goes, and gives it its place
-    /// in the eviction order. True when that was the last lock of a node which is no leaf: the
-    /// index may have more to do.
-    pub fn count_unlock(&mut self, at: u32) -> bool {
+    /// Counts one lock less on a node, and gives it its place in the eviction order if that was the
+    /// last; then the caller goes on with its parent. Nothing, when it is still locked.
+    pub fn count_unlock(&mut self, at: u32) -> Option<Unlocked> {
         let node = &mut self.nodes[at];
         node.locks = node.locks.checked_sub(1).expect("the node was locked");
         if node.locks > 0 {
-            return false;
+            return None;
         }
+        let above = node.parent;
         self.reclaimable_pages += node.page_count();
-        if !node.is_evictable() {
-            return true;
+        let is_leaf = node.is_evictable();
+        if is_leaf {
+            self.enlist(at);
         }
-        self.enlist(at);
-        false
+        Some(Unlocked { above: Some(above).filter(|&above| above != NONE), is_leaf })
     }
 
-    /// Moves a sequence's lock from a node to one below it. Nothing above the upper one changes.
+    /// Moves a lock from a node to one below it. Nothing above the upper one changes.
     pub fn move_lock_down(&mut self, from: u32, to: u32) {
-        if from == to {
-            return;
-        }
-        self.add_locks(to, Some(from));
+        self.lock_path(to);
+        // It has another one now, of its own or of a child.
+        self.nodes[from].locks -= 1;
     }
 
     /// The parent of a node that is no root.
@@ -58,28 +55,56 @@ impl<H: Held> Tree<H> {
 
     /// Locks that were taken on this very node, of which these are the children.
     pub fn own_locks(&self, node: u32, children: impl Iterator<Item = u32>) -> u32 {
-        self.nodes[node].locks - children.map(|child| self.nodes[child].locks).sum::<u32>()
+        let locked = children.filter(|&child| self.nodes[child].locks > 0).count();
+        self.nodes[node].locks - locked as u32
     }
 
-    /// Counts a retained sequence on a locked node and all above it.
+    /// Locks that were taken on any node. O(nodes): for checks.
+    pub fn lock_total(&self) -> usize {
+        let (mut counted, mut by_parents) = (0, 0);
+        for at in self.nodes.numbers() {
+            let node = &self.nodes[at];
+            counted += node.locks as usize;
+            by_parents += (node.locks > 0 && !node.is_root()) as usize;
+        }
+        counted - by_parents
+    }
+
+    /// Counts a retained sequence on a locked node.
     pub fn keep_path(&mut self, node: u32) {
         let mut next = Some(node);
         while let Some(at) = next {
             let node = &mut self.nodes[at];
             node.keepers += 1;
-            self.kept_pages += if node.keepers == 1 { node.page_count() } else { 0 };
+            if node.keepers > 1 {
+                return;
+            }
+            self.kept_pages += node.page_count();
             next = self.above(at);
         }
     }
 
-    /// Takes that back.
-    pub fn keep_path_no_more(&mut self, node: u32) {
+    /// Takes that back, on so many nodes. Returns the one that it is on then.
+    pub fn keep_path_no_more(&mut self, node: u32, nodes: usize) -> Option<u32> {
         let mut next = Some(node);
-        while let Some(at) = next {
+        for _ in 0..nodes {
+            let at = next?;
             let node = &mut self.nodes[at];
             node.keepers = node.keepers.checked_sub(1).expect("the node was kept");
-            self.kept_pages -= if node.keepers == 0 { node.page_count() } else { 0 };
+            if node.keepers > 0 {
+                return None;
+            }
+            self.kept_pages -= node.page_count();
             next = self.above(at);
         }
+        next
     }
+}
+
+/// A node that lost its last lock.
+pub struct Unlocked {
+    /// Its parent, which counted it as a locked child.
+    pub above: Option<u32>,
+    /// It can be evicted. Otherwise the index may have more to do with it.
+    pub is_leaf: bool,
 }

@@ -19,7 +19,7 @@ mod version;
 
 pub use check::Totals;
 pub(crate) use child_table::{ChildTable, Hint, Place, TableView};
-pub use clear::{Detached, Swept};
+pub use clear::Swept;
 pub use dump::{Hanging, Text};
 pub use info::{IndexStats, Node, NodeInfo};
 pub(crate) use label::{Label, common_start};

@@ -35,7 +35,7 @@ pub struct TreeNode<H> {
     pub root: u32,
     /// Pages of the prefix before this segment.
     pub start: u32,
-    /// Locks on this node and below it.
+    /// Locks that were taken on this node, and its children that are locked.
     pub locks: u32,
     /// Retained sequences that keep this node, each by one of the locks.
     pub keepers: u32,

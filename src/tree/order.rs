@@ -31,27 +31,43 @@ impl EvictionOrder {
 }
 
 impl<H: Held> Tree<H> {
-    /// Marks a path as used now. Returns how much memory that freed.
-    pub fn touch_path(&mut self, from: u32) -> usize {
+    /// Marks a path as used now, up to its root or below a node of it. Returns how much memory that
+    /// freed.
+    pub fn touch_path(&mut self, from: u32, below: Option<u32>) -> usize {
         let (now, mut freed) = (self.tick(), 0);
         // Only the lowest node can be a leaf.
         let queued = self.nodes[from].queue != Queue::Out;
         self.retire(from);
-        let mut at = from;
-        loop {
+        let (mut at, end) = (from, below.unwrap_or(NONE));
+        while at != end {
             let node = &mut self.nodes[at];
             node.last_access = now;
             freed += node.held.touched();
             node.hits = node.hits.saturating_add(1);
-            if node.parent == NONE {
-                break;
-            }
             at = node.parent;
         }
         if queued {
             self.enlist(from);
         }
         freed
+    }
+
+    /// Marks some nodes of a path, from one up that is in no order, as used at a time; others may
+    /// have been used later. Returns the next node, and how much memory that freed.
+    pub fn touch_some(&mut self, from: u32, nodes: usize, time: u64) -> (Option<u32>, usize) {
+        debug_assert!(self.nodes[from].queue == Queue::Out);
+        let (mut at, mut freed) = (from, 0);
+        for _ in 0..nodes {
+            let node = &mut self.nodes[at];
+            node.last_access = node.last_access.max(time);
+            freed += node.held.touched();
+            node.hits = node.hits.saturating_add(1);
+            at = node.parent;
+            if at == NONE {
+                return (None, freed);
+            }
+        }
+        (Some(at), freed)
     }
 
     /// Puts a leaf that became evictable in its place.

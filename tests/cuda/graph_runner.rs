@@ -177,7 +177,7 @@ fn forks_share_a_page_until_the_graph_copies_it() {
     let prompt: Vec<u32> = (0..37).collect();
     let a = both.begin(&prompt);
     both.step(&[a], &[(&prompt, 0)]);
-    both.each(a, |engine, id| engine.shared.write().retain(id).unwrap());
+    both.each(a, |engine, id| engine.shared.turn().retain(id).unwrap());
     let children = both.each(a, |engine, id| {
         let made = engine.shared.fork(id, 2, 1).unwrap();
         [made[0].id, made[1].id]

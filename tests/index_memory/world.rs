@@ -156,7 +156,7 @@ impl World {
                     return Ok(());
                 }
                 let node = self.index.end_node_at(walk.node, pages)?;
-                self.index.touch(node);
+                self.index.touch(node, None);
                 if *lock && self.locks.len() < 40 {
                     self.index.lock(node);
                     self.locks.push(node);

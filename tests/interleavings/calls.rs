@@ -124,25 +124,25 @@ pub fn begin(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
 pub type Second = (&'static str, fn(&World));
 
 pub const SECOND: [Second; 35] = [
-    ("release", |world| drop(world.shared.write().release(world.fresh))),
+    ("release", |world| drop(world.shared.turn().release(world.fresh))),
     ("release, and another takes the slot", |world| {
-        drop(world.shared.write().release(world.fresh));
+        drop(world.shared.turn().release(world.fresh));
         drop(begin(&world.shared, 8, 4));
     }),
     ("release, and others take all slots", |world| {
-        drop(world.shared.write().release(world.fresh));
+        drop(world.shared.turn().release(world.fresh));
         (0..SLOTS).for_each(|family| drop(begin(&world.shared, 30 + family, 3)));
     }),
-    ("retain", |world| drop(world.shared.write().retain(world.fresh))),
+    ("retain", |world| drop(world.shared.turn().retain(world.fresh))),
     ("append to the same", |world| {
         drop(world.shared.append(world.fresh, TokenList::text(&tokens(9, 3))));
     }),
     ("append much to the same", |world| {
         drop(world.shared.append(world.fresh, TokenList::text(&tokens(9, 24))));
     }),
-    ("release the prompt", |world| drop(world.shared.write().release(world.short))),
+    ("release the prompt", |world| drop(world.shared.turn().release(world.short))),
     ("release the prompt, and another takes the slot", |world| {
-        drop(world.shared.write().release(world.short));
+        drop(world.shared.turn().release(world.short));
         drop(begin(&world.shared, 8, 4));
     }),
     ("allocate for the same", |world| drop(world.shared.allocate(world.short, 9))),
@@ -157,11 +157,11 @@ pub const SECOND: [Second; 35] = [
     ("append to the parent", |world| {
         drop(world.shared.append(world.published, TokenList::text(&tokens(9, 3))));
     }),
-    ("release the parent", |world| drop(world.shared.write().release(world.published))),
-    ("retain the parent", |world| drop(world.shared.write().retain(world.published))),
+    ("release the parent", |world| drop(world.shared.turn().release(world.published))),
+    ("retain the parent", |world| drop(world.shared.turn().retain(world.published))),
     ("confirm a copy", |world| drop(world.shared.write().confirm_copies(world.child))),
-    ("release the child", |world| drop(world.shared.write().release(world.child))),
-    ("drop the retained", |world| drop(world.shared.write().drop_retained(world.retained))),
+    ("release the child", |world| drop(world.shared.turn().release(world.child))),
+    ("drop the retained", |world| drop(world.shared.turn().drop_retained(world.retained))),
     ("drop any retained", |world| drop(world.shared.drop_retained(PAGES as usize))),
     ("erase", |world| drop(world.shared.write().erase(world.row))),
     ("erase, and another takes the slot", |world| {
@@ -200,7 +200,7 @@ pub const SECOND: [Second; 35] = [
     // Not the page that is mapped into a row: who maps what the cache owns has to lock it.
     ("insert and unlock", |world| {
         let ids = tokens(11, 4);
-        let mut state = world.shared.write();
+        let mut turn = world.shared.turn();
         let request = InsertRequest {
             groups: &[],
             namespace: &Namespace::default(),
@@ -211,7 +211,7 @@ pub const SECOND: [Second; 35] = [
             from_page: 0,
             lock: false,
         };
-        drop(state.insert(request));
-        drop(state.unlock(world.locked));
+        drop(turn.insert(request, |_, done, _| done));
+        drop(turn.unlock(world.locked));
     }),
 ];

@@ -81,9 +81,9 @@ fn m06_any_call_at_any_yield_of_a_destroy() {
 
 /// Makes a long call, at a yield of which the cache goes. An engine must not do that; if it does,
 /// the call fails, and every page is where it belongs.
-fn destroy_during(setting: Setting, long: &Long, at: usize) -> bool {
+pub fn destroy_at(world: fn(Setting) -> World, setting: Setting, long: &Long, at: usize) -> bool {
     let what = format!("{setting:?}, {}, at yield {at} destroy", long.name);
-    let world = World::new(setting);
+    let world = world(setting);
     NEXT.set(Some((at, Box::new(Shared::detach_cache))));
     let done = (long.call)(&world);
     let came = NEXT.take().is_none();
@@ -115,7 +115,7 @@ fn m06_a_destroy_at_any_yield_of_a_long_call() {
     for setting in SETTINGS {
         for long in LONG.iter().filter(|long| long.name != "follow the journal") {
             let mut at = 0;
-            while destroy_during(setting, long, at) {
+            while destroy_at(World::new, setting, long, at) {
                 at += 1;
             }
             runs += at;

@@ -1,7 +1,7 @@
 //! Looking a long prompt up: others have the lock while its digests are made.
 use crate::{NEXT, PAGES, World, YIELDS, tokens};
 use radixkv::index::{IndexKind, Namespace};
-use radixkv::store::{Scope, Shared};
+use radixkv::store::{Scope, Shared, State};
 use radixkv::token::TokenList;
 
 /// The prompt, and how much of it is cached at first.
@@ -16,8 +16,8 @@ const LOOKUPS: [Lookup; 3] = [
     ("probe", |shared, list| shared.probe(&Namespace::default(), list).unwrap().1),
     ("match", |shared, list| {
         let mut turn = shared.turn();
-        let found = turn.find(&Namespace::default(), list).unwrap();
-        let (matched, lock) = turn.take_match(found, true).unwrap();
+        let take = |state: &mut State, found, _: &[u32]| state.take_match(found, true);
+        let (matched, lock) = turn.lookup(&Namespace::default(), list, take).unwrap();
         assert_eq!(lock.is_some(), matched.positions > 0);
         if let Some(lock) = lock {
             turn.unlock(lock).unwrap();

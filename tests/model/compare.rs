@@ -203,7 +203,7 @@ fn compare_tree(library: &Library, model: &Naive, names: &mut Names) -> Result<(
             positions: 0, seen.position_count;
             pages: 0, seen.page_count;
             end: 0, seen.end_position;
-            locks: root.locks + model.cache.locks_below(ns, &[]), seen.lock_count;
+            locks: root.locks + model.cache.locked(firsts.iter().copied()), seen.lock_count;
             children: firsts.len(), seen.child_count;
         );
         let children = library.node_children(id, firsts.len());
@@ -272,7 +272,7 @@ fn compare_node(
     names.bind(cache.label(end), id)?;
     let below: Vec<usize> = cache.children(end).collect();
     equal!(format!("node {id:#x} with pages {pages:?}"),
-        locks: cache.locks_at(end), seen.lock_count;
+        locks: cache.locks_on(end), seen.lock_count;
         positions: ours.len() * model.config.page_size, seen.position_count;
         end: cache.pages[end].prefix.len(), seen.end_position;
         children: below.len(), seen.child_count;

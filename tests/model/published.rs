@@ -204,7 +204,18 @@ impl PublishedPages {
         self.locks_below(self.pages[page].ns, &self.pages[page].prefix)
     }
 
-    pub fn locks_below(&self, ns: Space, prefix: &[Key]) -> u32 {
+    /// Locks on a page's prefix itself, and nodes right below it that are locked.
+    pub fn locks_on(&self, page: usize) -> u32 {
+        let own = self.pages[page].mark.as_ref().map_or(0, |mark| mark.locks);
+        own + self.locked(self.children(page))
+    }
+
+    /// How many of the nodes that begin with these pages are locked.
+    pub fn locked(&self, firsts: impl Iterator<Item = usize>) -> u32 {
+        firsts.filter(|&first| self.locks_at(first) > 0).count() as u32
+    }
+
+    fn locks_below(&self, ns: Space, prefix: &[Key]) -> u32 {
         let of_namespace = self.pages.iter().filter(|page| page.ns == ns);
         let below = of_namespace.filter(|page| page.prefix.starts_with(prefix));
         below.filter_map(|page| page.mark.as_ref()).map(|mark| mark.locks).sum()

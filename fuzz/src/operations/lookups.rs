@@ -210,13 +210,13 @@ impl World {
             // SAFETY: all pointers lead to live values, `children` has the room that is stated.
             ok(unsafe { rkv_node_read_children(self.pair.cache, node, into, room, &mut count) });
             assert_eq!(count, children.len());
-            let mut locks = 0;
+            let mut locked = 0;
             for child in children {
                 let child = self.info(child).expect("a child is no stale node");
                 assert_eq!(child.parent, node);
-                locks += child.lock_count;
+                locked += u32::from(child.lock_count > 0);
             }
-            assert!(locks <= info.lock_count, "a lock below protects the node");
+            assert!(locked <= info.lock_count, "a lock below protects the node");
         }
         self.after_look();
     }

@@ -9,7 +9,7 @@ use crate::error::{Error, text};
 use crate::group::{GROUP_LIMIT, check_count};
 use crate::ids::NodeId;
 use crate::index::Node;
-use crate::store::{GroupRow, InsertRequest, Shared, State};
+use crate::store::{GroupRow, InsertRequest, InsertResult, Shared, State};
 use crate::token::TokenList;
 use std::ptr::{null, null_mut};
 
@@ -168,28 +168,17 @@ impl Given<'_> {
         let space = if args.from_node == 0 { args.space } else { null() };
         // SAFETY: the caller's contract.
         let namespace = unsafe { read_namespace(space)? };
-        let insert = |tokens: TokenList<'_>| {
-            let mut state = shared.write();
-            let inserted = state.insert(InsertRequest {
-                namespace: &namespace,
-                tokens,
-                pages,
-                from: (args.from_node != 0).then_some(NodeId(args.from_node)),
-                from_token: args.from_token_index as usize,
-                from_page: args.from_page_index as usize,
-                lock: args.flags & RKV_INSERT_LOCK != 0,
-                groups: rows.map_or(&[], GivenRows::list),
-            })?;
+        let tell = |state: &mut State, inserted: InsertResult, known: &[u32]| {
             if let Some(rows) = rows {
                 // SAFETY: the caller's contract.
-                unsafe { rows.write_published(&state, inserted.node, inserted.pages)? };
+                unsafe { rows.write_published(state, inserted.node, inserted.pages)? };
             }
             if !published_pages.is_null() {
                 let (count, name) = (pages.len(), "published_pages");
                 // SAFETY: the caller's contract.
                 let into = unsafe { out_slice(published_pages, count, count, name)? };
                 into.write_copy_of_slice(pages);
-                write_path(&state, inserted.node, into)?;
+                write_path(state, inserted.node, known, into)?;
             }
             let made = rkv_cache_insert_result {
                 struct_size: 0,
@@ -203,6 +192,19 @@ impl Given<'_> {
             };
             // SAFETY: the caller's contract.
             unsafe { write_struct(out_result, &made) }
+        };
+        let insert = |tokens: TokenList<'_>| {
+            let request = InsertRequest {
+                namespace: &namespace,
+                tokens,
+                pages,
+                from: (args.from_node != 0).then_some(NodeId(args.from_node)),
+                from_token: args.from_token_index as usize,
+                from_page: args.from_page_index as usize,
+                lock: args.flags & RKV_INSERT_LOCK != 0,
+                groups: rows.map_or(&[], GivenRows::list),
+            };
+            shared.turn().insert(request, tell)?
         };
         // SAFETY: the caller's contract.
         unsafe { with_tokens(args.tokens, insert) }

@@ -7,7 +7,7 @@ use crate::capi::ffi::{
 use crate::capi::token::{lookup_ahead, read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::Error;
 use crate::index::{Namespace, Node};
-use crate::store::{State, Turn};
+use crate::store::{Found, State, Turn};
 use crate::token::TokenList;
 use std::mem::MaybeUninit;
 use std::slice;
@@ -73,13 +73,15 @@ pub(crate) struct Wanted {
     pub(crate) page_count: *mut u64,
 }
 
-/// Writes the pages from the beginning to where a node ends; none without a node.
+/// Writes the pages from the beginning to where a node ends, of which some are known; none without
+/// a node.
 pub(crate) fn write_path(
     state: &State,
     node: Option<Node>,
+    known: &[u32],
     into: &mut [MaybeUninit<u32>],
 ) -> Result<(), Error> {
-    state.visit_path(node, |start, pages| {
+    state.visit_path(node, known, |start, pages| {
         into[start..start + pages.len()].write_copy_of_slice(pages);
     })
 }
@@ -95,10 +97,25 @@ pub(crate) unsafe fn match_tokens(
     tokens: TokenList<'_>,
     wanted: Wanted,
 ) -> Result<rkv_cache_match_result, Fail> {
+    turn.lookup(namespace, tokens, |state, found, known| {
+        // SAFETY: the caller's contract.
+        unsafe { take_found(state, found, known, wanted) }
+    })
+}
+
+/// Takes what was found, of which the first pages may be known, and writes the pages.
+///
+/// # Safety
+/// As of `match_tokens`.
+#[inline(always)]
+unsafe fn take_found(
+    state: &mut State,
+    found: Found,
+    known: &[u32],
+    wanted: Wanted,
+) -> Result<rkv_cache_match_result, Fail> {
     let Wanted { lock, pages, page_capacity, page_count } = wanted;
     let wanted = !pages.is_null() && page_capacity > 0;
-    let found = turn.find(namespace, tokens)?;
-    let state = turn.state();
     if wanted && found.pages() > page_capacity {
         // SAFETY: the caller's contract.
         unsafe { page_count.write(found.pages() as u64) };
@@ -109,7 +126,7 @@ pub(crate) unsafe fn match_tokens(
     if wanted && matched.pages > 0 {
         // SAFETY: the caller's contract; they are no more than there is room for.
         let into = unsafe { slice::from_raw_parts_mut(pages.cast(), matched.pages) };
-        write_path(state, matched.node, into)?;
+        write_path(state, matched.node, known, into)?;
     }
     let (source, partial) =
         matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));

@@ -20,7 +20,7 @@ pub type rkv_node_id = u64;
 pub struct rkv_node_info {
     /// sizeof(rkv_node_info).
     pub struct_size: u32,
-    /// Locks on this node and below it.
+    /// Locks on this node, and one for each child that is protected. 0: nothing protects the node.
     pub lock_count: u32,
     /// The parent, 0 for a root.
     pub parent: rkv_node_id,
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn rkv_cache_lock(
     unsafe {
         with(cache, |shared| {
             let into = out(out_lock, "out_lock")?;
-            into.write(shared.write().lock(NodeId(node))?.0);
+            into.write(shared.turn().lock(NodeId(node))?.0);
             Ok(())
         })
     }
@@ -198,5 +198,5 @@ pub unsafe extern "C" fn rkv_cache_lock(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_cache_unlock(cache: *mut rkv_cache, lock: rkv_lock_id) -> rkv_status {
     // SAFETY: the caller's contract on cache.
-    unsafe { with(cache, |shared| Ok(shared.ending(|state| state.unlock(HandleId(lock)))?)) }
+    unsafe { with(cache, |shared| Ok(shared.turn().unlock(HandleId(lock))?)) }
 }

@@ -249,7 +249,7 @@ pub unsafe extern "C" fn rkv_sequence_retain(
     unsafe {
         with(cache, |shared| {
             let into = out(out_retained, "out_retained")?;
-            into.write(shared.ending(|state| state.retain(SequenceId(sequence)))?);
+            into.write(shared.turn().retain(SequenceId(sequence))?);
             Ok(())
         })
     }
@@ -273,9 +273,7 @@ pub unsafe extern "C" fn rkv_sequence_drop(
     sequence: rkv_sequence_id,
 ) -> rkv_status {
     // SAFETY: the caller's contract on cache.
-    unsafe {
-        with(cache, |shared| Ok(shared.ending(|state| state.drop_retained(SequenceId(sequence)))?))
-    }
+    unsafe { with(cache, |shared| Ok(shared.turn().drop_retained(SequenceId(sequence))?)) }
 }
 
 /// Drops retained sequences, the first to finish first, until page_count more pages are available:

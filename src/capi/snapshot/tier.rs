@@ -112,10 +112,10 @@ pub unsafe extern "C" fn rkv_snapshot_tier_config_init(
 /// already are found at once.
 ///
 /// Of a remote store nobody knows what it has: rkv_snapshot_cache_match() says nothing of it, and
-/// rkv_snapshot_cache_fetch() asks it for more tokens than memory and the directory have, so with
-/// one call that wherever a match is not all of the prompt. What it brings is in memory then, and
-/// in the directory. Found are prefixes alone, also with RKV_SNAPSHOT_MATCH_TRIMMABLE. A server that
-/// is slow or dead, or has other bytes than were written, costs a hit: rkv_remote_totals says what
+/// rkv_snapshot_cache_fetch() asks it for more tokens than memory and the directory have, so call
+/// that wherever a match is less than the prompt. What it brings is in memory then, and in the
+/// directory. Found are prefixes alone, also with RKV_SNAPSHOT_MATCH_TRIMMABLE. A server that is
+/// slow or dead, or has other bytes than were written, costs a hit: rkv_remote_totals says what
 /// happened. rkv_snapshot_cache_remove() takes a snapshot away there too, when a thread comes to it;
 /// after rkv_snapshot_cache_clear() the store is left alone, since others fill it: attach anew, with
 /// another fingerprint, or use another epoch.

@@ -154,15 +154,20 @@ impl BlockHashIndex {
         }
     }
 
-    /// Undoes a lock that was taken on this very node.
-    pub(super) fn unlock_path(&mut self, node: u32) {
+    /// Undoes a lock that was taken on this very node, on so many nodes. Returns the one on which
+    /// it is then.
+    pub(super) fn unlock_path(&mut self, node: u32, nodes: usize) -> Option<u32> {
         let mut next = Some(node);
-        while let Some(at) = next {
-            next = self.tree.above(at);
-            if self.tree.count_unlock(at) {
+        for _ in 0..nodes {
+            let at = next?;
+            let unlocked = self.tree.count_unlock(at)?;
+            if !unlocked.is_leaf {
                 self.tree.prune_root(at);
             }
+            next = unlocked.above;
         }
+        // The child that it counted is locked no more.
+        next
     }
 
     /// The nodes right below one, the one that came last first.

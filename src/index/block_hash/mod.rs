@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::ids::NodeId;
 use crate::memory::{OutOfMemory, seed};
 use crate::token::{DigestChain, KeyPieces, Keys, PageDigest, PageHasher};
-use crate::tree::{ChildTable, Detached, Hanging, Held, Swept, Text, Tree};
+use crate::tree::{ChildTable, Hanging, Held, Swept, Text, Tree};
 use entry::Entry;
 use foldhash::fast::FixedState;
 use std::fmt::Write;
@@ -109,6 +109,14 @@ impl PrefixIndex for BlockHashIndex {
         self.walk_down(from.0, keys)
     }
 
+    fn walk_some(&self, from: Node, keys: Keys<'_>, nodes: usize) -> (Walk, bool) {
+        // A node has one page.
+        let some = keys.keys.len().min(nodes.saturating_mul(self.page_size));
+        let walk = self.walk_down(from.0, Keys { keys: &keys.keys[..some], ..keys });
+        let found = (walk.pages - self.end_page(from)) * self.page_size;
+        (walk, found == some && some < keys.keys.len())
+    }
+
     fn digests_pages(&self) -> bool {
         true
     }
@@ -151,8 +159,12 @@ impl PrefixIndex for BlockHashIndex {
         slice.div_ceil(4)
     }
 
-    fn touch(&mut self, node: Node) {
-        self.tree.touch_path(node.0);
+    fn touch(&mut self, node: Node, below: Option<Node>) {
+        self.tree.touch_path(node.0, below.map(|node| node.0));
+    }
+
+    fn touch_some(&mut self, node: Node, nodes: usize, time: u64) -> Option<Node> {
+        self.tree.touch_some(node.0, nodes, time).0.map(Node)
     }
 
     fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Result<Inserted, Error> {
@@ -178,8 +190,11 @@ impl PrefixIndex for BlockHashIndex {
         self.tree.lock_path(node.0);
     }
 
-    fn unlock(&mut self, node: Node) -> bool {
-        self.unlock_path(node.0);
+    fn unlock_some(&mut self, node: Node, nodes: usize) -> Option<Node> {
+        self.unlock_path(node.0, nodes).map(Node)
+    }
+
+    fn has_cleared(&self) -> bool {
         self.tree.next_cleared().is_some()
     }
 
@@ -187,12 +202,20 @@ impl PrefixIndex for BlockHashIndex {
         self.tree.own_locks(node.0, self.children_of(node.0))
     }
 
+    fn lock_total(&self) -> usize {
+        self.tree.lock_total()
+    }
+
     fn retain(&mut self, node: Node) {
         self.tree.keep_path(node.0);
     }
 
-    fn retain_no_more(&mut self, node: Node) {
-        self.tree.keep_path_no_more(node.0);
+    fn retain_no_more_some(&mut self, node: Node, nodes: usize) -> Option<Node> {
+        self.tree.keep_path_no_more(node.0, nodes).map(Node)
+    }
+
+    fn ancestor(&self, node: Node, nodes: usize) -> Option<Node> {
+        self.tree.path(node.0).nth(nodes).map(Node)
     }
 
     fn retained_pages(&self) -> usize {
@@ -230,17 +253,21 @@ impl PrefixIndex for BlockHashIndex {
         self.evict_pages(most, Tree::next_cleared, report)
     }
 
-    fn detached(&self) -> Detached {
-        self.tree.detached()
+    fn detached_pages(&self) -> usize {
+        self.tree.detached_pages()
     }
 
-    fn has_keys(&self, node: Node, keys: Keys<'_>) -> bool {
-        let root = self.tree.path(node.0).last().expect("a path ends at its root");
-        let pages = self.tree.nodes[node.0].end();
-        let mut chain = self.chain(root, keys);
-        let last = (0..pages).map(|_| chain.next_page()).last();
-        keys.keys.len() == pages * self.page_size
-            && last.is_none_or(|digest| digest == Some(self.tree.nodes[node.0].digest))
+    fn has_keys(&self, node: Node, keys: Keys<'_>, above: Option<Node>) -> bool {
+        let from = above.map_or(self.tree.nodes[node.0].root, |above| above.0);
+        let (known, pages) = (self.tree.nodes[from].end(), self.tree.nodes[node.0].end());
+        if keys.keys.len() != pages * self.page_size || known > pages {
+            return false;
+        }
+        let rest = Keys { keys: &keys.keys[known * self.page_size..], ..keys };
+        let mut chain = self.chain(from, rest);
+        let last = (known..pages).map(|_| chain.next_page()).last();
+        let end = self.tree.nodes[node.0].digest;
+        last.map_or(from == node.0, |digest| digest == Some(end))
     }
 
     fn visit_path_from(&self, node: Node, first: usize, segment: &mut dyn FnMut(usize, &[u32])) {
@@ -300,6 +327,10 @@ impl PrefixIndex for BlockHashIndex {
         found.extend(self.children_of(node.0).map(Node));
         found.sort_unstable_by_key(|at| self.tree.nodes[at.0].digest);
         Ok(found)
+    }
+
+    fn node_count(&self) -> usize {
+        self.tree.nodes.len()
     }
 
     fn reclaimable_pages(&self) -> usize {

@@ -171,7 +171,9 @@ impl RadixIndex {
         self.segment_bytes += label.bytes() + split.ages.bytes();
         let old = &mut self.tree.nodes[at];
         let (start, locks, hits, media) = (old.start, old.locks, old.hits, old.media);
-        let (root, keepers) = (old.root, old.keepers);
+        // Each counts as the one child of the front.
+        let (locks, keepers) = (locks.min(1), old.keepers.min(1));
+        let root = old.root;
         old.start += count as u32;
         let new = &mut self.tree.nodes[front];
         (new.root, new.keepers) = (root, keepers);

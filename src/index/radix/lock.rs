@@ -2,15 +2,20 @@
 use super::RadixIndex;
 
 impl RadixIndex {
-    /// Undoes a lock that was taken on this very node.
-    pub(super) fn unlock_path(&mut self, node: u32) {
+    /// Undoes a lock that was taken on this very node, on so many nodes. Returns the one on which
+    /// it is then.
+    pub(super) fn unlock_path(&mut self, node: u32, nodes: usize) -> Option<u32> {
         let mut next = Some(node);
-        while let Some(at) = next {
-            next = self.tree.above(at);
-            if self.tree.count_unlock(at) {
+        for _ in 0..nodes {
+            let at = next?;
+            let unlocked = self.tree.count_unlock(at)?;
+            if !unlocked.is_leaf {
                 self.unprotect(at);
             }
+            next = unlocked.above;
         }
+        // The child that it counted is locked no more.
+        next
     }
 
     /// What becomes of a node above others, or of a root, when its last lock goes.

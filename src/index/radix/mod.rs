@@ -36,7 +36,7 @@ use crate::grace::Garbage;
 use crate::ids::NodeId;
 use crate::memory::{Arc, OutOfMemory, seed, try_box};
 use crate::token::Keys;
-use crate::tree::{ChildTable, Detached, Hanging, Held, Swept, Tree};
+use crate::tree::{ChildTable, Hanging, Held, Swept, Tree};
 use foldhash::fast::FixedState;
 use node::Segment;
 use probe::View;
@@ -101,7 +101,11 @@ impl PrefixIndex for RadixIndex {
     }
 
     fn walk(&self, from: Node, keys: Keys<'_>) -> Walk {
-        self.walk_down(from.0, keys.keys)
+        self.walk_down(from.0, keys.keys, usize::MAX).0
+    }
+
+    fn walk_some(&self, from: Node, keys: Keys<'_>, nodes: usize) -> (Walk, bool) {
+        self.walk_down(from.0, keys.keys, nodes)
     }
 
     fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>) {
@@ -147,8 +151,14 @@ impl PrefixIndex for RadixIndex {
         16 * slice
     }
 
-    fn touch(&mut self, node: Node) {
-        self.segment_bytes -= self.tree.touch_path(node.0);
+    fn touch(&mut self, node: Node, below: Option<Node>) {
+        self.segment_bytes -= self.tree.touch_path(node.0, below.map(|node| node.0));
+    }
+
+    fn touch_some(&mut self, node: Node, nodes: usize, time: u64) -> Option<Node> {
+        let (rest, freed) = self.tree.touch_some(node.0, nodes, time);
+        self.segment_bytes -= freed;
+        rest.map(Node)
     }
 
     fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Result<Inserted, Error> {
@@ -179,8 +189,11 @@ impl PrefixIndex for RadixIndex {
         self.tree.lock_path(node.0);
     }
 
-    fn unlock(&mut self, node: Node) -> bool {
-        self.unlock_path(node.0);
+    fn unlock_some(&mut self, node: Node, nodes: usize) -> Option<Node> {
+        self.unlock_path(node.0, nodes).map(Node)
+    }
+
+    fn has_cleared(&self) -> bool {
         self.tree.next_cleared().is_some()
     }
 
@@ -189,12 +202,20 @@ impl PrefixIndex for RadixIndex {
         self.tree.own_locks(node.0, children.map(|sibling| sibling.node))
     }
 
+    fn lock_total(&self) -> usize {
+        self.tree.lock_total()
+    }
+
     fn retain(&mut self, node: Node) {
         self.tree.keep_path(node.0);
     }
 
-    fn retain_no_more(&mut self, node: Node) {
-        self.tree.keep_path_no_more(node.0);
+    fn retain_no_more_some(&mut self, node: Node, nodes: usize) -> Option<Node> {
+        self.tree.keep_path_no_more(node.0, nodes).map(Node)
+    }
+
+    fn ancestor(&self, node: Node, nodes: usize) -> Option<Node> {
+        self.tree.path(node.0).nth(nodes).map(Node)
     }
 
     fn retained_pages(&self) -> usize {
@@ -229,12 +250,12 @@ impl PrefixIndex for RadixIndex {
         self.evict_pages(most, Tree::next_cleared, report)
     }
 
-    fn detached(&self) -> Detached {
-        self.tree.detached()
+    fn detached_pages(&self) -> usize {
+        self.tree.detached_pages()
     }
 
-    fn has_keys(&self, node: Node, keys: Keys<'_>) -> bool {
-        self.tree.path(node.0).all(|at| {
+    fn has_keys(&self, node: Node, keys: Keys<'_>, above: Option<Node>) -> bool {
+        self.tree.path(node.0).take_while(|&at| Some(Node(at)) != above).all(|at| {
             let (label, start) = (&self.tree.nodes[at].label, self.tree.nodes[at].start as usize);
             let range = start * self.page_size..(start + label.len()) * self.page_size;
             keys.keys.get(range) == Some(label.keys(self.page_size))
@@ -301,6 +322,10 @@ impl PrefixIndex for RadixIndex {
         found.try_reserve_exact(children.len()).map_err(OutOfMemory::from)?;
         found.extend(children.iter().map(|sibling| Node(sibling.node)));
         Ok(found)
+    }
+
+    fn node_count(&self) -> usize {
+        self.tree.nodes.len()
     }
 
     fn reclaimable_pages(&self) -> usize {

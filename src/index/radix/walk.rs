@@ -121,11 +121,13 @@ impl RadixIndex {
         Some((candidate, &nodes[candidate], common(&nodes[candidate])))
     }
 
-    pub(super) fn walk_down(&self, from: u32, keys: &[u32]) -> Walk {
+    /// Follows keys down from a node's end, along so many nodes at most. Returns also whether the
+    /// path may go on.
+    pub(super) fn walk_down(&self, from: u32, keys: &[u32], nodes: usize) -> (Walk, bool) {
         fetch_one(self, self.page_size, from, keys);
         let (mut number, mut node) = (from, &self.tree.nodes[from]);
         let mut rest = keys;
-        let mut media = false;
+        let (mut media, mut left) = (false, nodes);
         while let Some((child, at, common)) = self.child_of(number, node, rest) {
             (number, node) = (child, at);
             media |= at.media;
@@ -138,15 +140,19 @@ impl RadixIndex {
                     positions,
                 });
                 let pages = at.start as usize + whole;
-                return Walk { node: Node(child), pages, partial, media };
+                return (Walk { node: Node(child), pages, partial, media }, false);
             }
             rest = &rest[common..];
+            left -= 1;
+            if left == 0 {
+                return (Walk { media, ..Walk::to(Node(number), node.end()) }, !rest.is_empty());
+            }
         }
         let partial = self.longest_start(&node.children, rest);
         if let Some(partial) = &partial {
             media |= self.tree.nodes[partial.node.0].media;
         }
-        Walk { node: Node(number), pages: node.end(), partial, media }
+        (Walk { node: Node(number), pages: node.end(), partial, media }, false)
     }
 
     /// The one of these children that shares the longest start with keys of which none has a whole

@@ -1,0 +1,415 @@
+//! Long paths: what is done for each node of one goes in portions, between which others get in.
+//!
+//! Meanwhile a lock is on the node where the last portion ended, a *foothold*: as if somebody had
+//! looked up so much, and locked it. A descent takes footholds deeper and deeper down, and notes
+//! the pages on the way; so what is left for the end, which is one step, is short. An ascent marks
+//! the nodes above as used, and a lock that ends goes up portion by portion.
+use super::locks::LET_GO;
+use super::{PrefixCache, Turn};
+use crate::error::Error;
+use crate::ids::{LockId, NodeId};
+use crate::index::{Namespace, Node, Portion, Walk};
+use crate::memory::TryGrow;
+use crate::token::{PageDigest, TextDigests, TokenList};
+
+/// Nodes of a portion, as a part of the pages of a slice: 256 of them take 20 microseconds when
+/// none is in a cache of the processor.
+const NODES: usize = 2;
+/// Times that a descent begins anew, after what it held was cleared.
+const TRIES: usize = 4;
+
+/// What a call holds that lets others in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Foothold {
+    /// A node, by a lock.
+    pub(super) node: Node,
+    /// This one or one above it is counted as kept by a retained sequence.
+    pub(super) kept: Option<Node>,
+}
+
+impl From<Node> for Foothold {
+    fn from(node: Node) -> Self {
+        Self { node, kept: None }
+    }
+}
+
+/// What is known of the path of a prompt, and the foothold on it.
+#[derive(Debug, Default)]
+pub struct Descent {
+    /// The foothold, by its number, and its node.
+    held: Option<(u32, Node)>,
+    /// The pages from the beginning to its end.
+    pages: Vec<u32>,
+    /// Where so many keys lead, while nobody else was let in.
+    walk: Option<(Walk, usize)>,
+}
+
+impl Descent {
+    /// The node that is held: those above are marked as used by the ascent.
+    pub(crate) fn held(&self) -> Option<Node> {
+        self.held.map(|(_, node)| node)
+    }
+
+    /// The pages from the beginning to the end of the node that is held.
+    pub(crate) fn pages(&self) -> &[u32] {
+        &self.pages
+    }
+
+    /// Where keys lead that begin like those of the descent.
+    pub(super) fn walk(&self, cache: &PrefixCache, root: Node, keys: &[u32]) -> Walk {
+        let known = self.pages.len() * cache.page_size();
+        match (self.walk, self.held()) {
+            (Some((walk, count)), _) if count == keys.len() => walk,
+            (_, Some(held)) if known <= keys.len() => {
+                cache.index.walk(held, cache.keys(&keys[known..]))
+            }
+            _ => cache.index.walk(root, cache.keys(keys)),
+        }
+    }
+}
+
+impl PrefixCache {
+    /// Whether the path of a list may be longer than others should wait for.
+    #[inline]
+    fn may_be_long(&self, tokens: TokenList<'_>, nodes: usize) -> bool {
+        // Every node has a page.
+        tokens.ids.len() / self.page_size() > nodes
+            && self.index.node_count() > nodes
+            && tokens.items.is_empty()
+            && self.groups.is_none()
+    }
+
+    /// Goes so many nodes further down, to one that ends with the first `last` pages at most.
+    /// Returns it, unless the rest of the path is short.
+    fn step_down(
+        &mut self,
+        (namespace, keys, digests): (&Namespace, &[u32], &[PageDigest]),
+        (nodes, last): (usize, usize),
+        descent: &mut Descent,
+    ) -> Option<Node> {
+        let root = self.index.find_root(namespace)?;
+        let (page_size, done) = (self.page_size(), descent.pages.len());
+        // Another cache may have come since they were made.
+        let has_digests = self.sharing.digests_pages && digests.len() > done;
+        let (walk, goes_on) = if has_digests {
+            // With digests a node has one page.
+            let some = digests.len().min(done + nodes);
+            let keys = self.keys(&keys[..some * page_size]);
+            let walk = self.index.walk_digested(root, keys, &digests[..some]);
+            (walk, walk.pages == done + nodes)
+        } else {
+            let keys = self.keys(&keys[done * page_size..]);
+            self.index.walk_some(descent.held().unwrap_or(root), keys, nodes)
+        };
+        if !goes_on || walk.media || walk.pages > last {
+            let is_all = !goes_on && !has_digests;
+            descent.walk = is_all.then_some((walk, keys.len()));
+            return None;
+        }
+        descent.pages.try_reserve(walk.pages - done).ok()?;
+        descent.pages.resize(walk.pages, 0);
+        self.index.visit_path_from(walk.node, done, &mut |start, pages| {
+            let from = done.max(start);
+            descent.pages[from..start + pages.len()].copy_from_slice(&pages[from - start..]);
+        });
+        match descent.held {
+            None => descent.held = Some((self.hold(walk.node)?, walk.node)),
+            Some((at, above)) => {
+                self.index.lock(walk.node);
+                self.index.unlock(above);
+                self.footholds[at] = walk.node.into();
+                descent.held = Some((at, walk.node));
+            }
+        }
+        descent.held()
+    }
+
+    /// Locks a node while others are let in. Nothing, without memory.
+    fn hold(&mut self, node: Node) -> Option<u32> {
+        self.footholds.try_reserve(1).ok()?;
+        self.index.lock(node);
+        Some(self.footholds.insert(node.into()))
+    }
+
+    /// Goes on to hold what was kept from a portion to the next, top down, so many nodes below one
+    /// another.
+    fn keep_down(&mut self, at: Option<u32>, node: Node) -> Option<u32> {
+        self.footholds.try_reserve(1).ok()?;
+        self.index.lock(node);
+        self.index.retain(node);
+        if let Some(at) = at {
+            let above = self.footholds.remove(at).node;
+            self.index.retain_no_more(above);
+            self.index.unlock(above);
+        }
+        Some(self.footholds.insert(Foothold { node, kept: Some(node) }))
+    }
+}
+
+impl Turn<'_> {
+    /// Nodes of a path that are passed before others are let in.
+    fn path_portion(&self) -> usize {
+        self.shared.slice.div_ceil(NODES)
+    }
+
+    /// Whether a call on a list is better begun with `descend`.
+    #[inline]
+    pub(crate) fn may_be_long(&self, tokens: TokenList<'_>) -> bool {
+        let cache = self.state.cache.as_ref();
+        cache.is_some_and(|cache| cache.may_be_long(tokens, self.path_portion()))
+    }
+
+    /// Makes ready for a lookup: digests, where those take long, and a descent if the path may be
+    /// long. What that holds `ascend` lets go of.
+    pub(crate) fn descend(
+        &mut self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+    ) -> Result<(Descent, TextDigests), Error> {
+        let digests = match self.digests_many(tokens) {
+            true => self.digest_ahead(namespace, tokens),
+            false => TextDigests::default(),
+        };
+        if !self.may_be_long(tokens) {
+            return Ok((Descent::default(), digests));
+        }
+        Ok((self.descend_to(namespace, tokens, &digests)?, digests))
+    }
+
+    /// Goes down the path of a list, of which the first pages have these digests.
+    fn descend_to(
+        &mut self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        digests: &[PageDigest],
+    ) -> Result<Descent, Error> {
+        let nodes = self.path_portion();
+        // Of a prompt a token at least is not reused.
+        let last = (tokens.ids.len() - 1) / self.table.page_size();
+        let (mut descent, mut tries) = (Descent::default(), 1);
+        loop {
+            let cache = self.state.cache.as_mut().ok_or_else(super::no_cache)?;
+            let asked = (namespace, tokens.ids, digests);
+            let Some(held) = cache.step_down(asked, (nodes, last), &mut descent) else {
+                return Ok(descent);
+            };
+            self.let_in()?;
+            if self.cache()?.index.is_detached(held) {
+                self.ascend(std::mem::take(&mut descent), false);
+                tries += 1;
+                if tries > TRIES {
+                    return Ok(Descent::default());
+                }
+            }
+        }
+    }
+
+    /// Lets go of what a descent held. If the path was used, the nodes above are marked, from the
+    /// one that is held on, as used when those below were.
+    #[inline]
+    pub(crate) fn ascend(&mut self, descent: Descent, is_used: bool) {
+        if let Some(held) = descent.held {
+            // Without a cache nothing is held.
+            let _ = self.ascend_from(held, is_used);
+        }
+    }
+
+    #[cold]
+    fn ascend_from(&mut self, (at, held): (u32, Node), is_used: bool) -> Result<(), Error> {
+        let nodes = self.path_portion();
+        let mut next = Some(held).filter(|_| is_used);
+        let time = self.cache()?.index.now();
+        while let Some(node) = next {
+            next = self.parts()?.0.index.touch_some(node, nodes, time);
+            if next.is_some() {
+                self.let_in()?;
+            }
+        }
+        self.parts()?.0.footholds.remove(at);
+        self.let_go(held);
+        Ok(())
+    }
+
+    /// Lets waiting threads in; refused when the cache went meanwhile, and all that was held in it.
+    fn let_in(&mut self) -> Result<(), Error> {
+        let gone = self.caches_gone;
+        self.let_waiting_in();
+        if self.caches_gone == gone { Ok(()) } else { Err(super::no_cache()) }
+    }
+
+    /// The same while a call holds this.
+    fn let_in_holding(&mut self, foothold: Foothold) -> Result<(), Error> {
+        let footholds = &mut self.parts()?.0.footholds;
+        // Without memory they wait.
+        if footholds.try_reserve(1).is_err() {
+            return Ok(());
+        }
+        let at = footholds.insert(foothold);
+        self.let_in()?;
+        self.parts()?.0.footholds.remove(at);
+        Ok(())
+    }
+
+    /// Undoes a lock, and drops what was cleared and nobody else holds; much of both in portions.
+    pub(crate) fn let_go(&mut self, node: Node) {
+        let nodes = self.path_portion();
+        let mut next = Some(node);
+        while let Some(at) = next {
+            let cache = self.state.cache.as_mut().expect("a node is locked");
+            next = cache.index.unlock_some(at, nodes);
+            if cache.index.has_cleared() {
+                self.drop_cleared(Portion::of(LET_GO));
+            }
+            if let Some(rest) = next
+                && self.let_in_holding(rest.into()).is_err()
+            {
+                return;
+            }
+        }
+        self.drop_let_go();
+    }
+
+    /// Undoes a lock of a caller.
+    pub fn unlock(&mut self, lock: LockId) -> Result<(), Error> {
+        let node = self.parts()?.0.end_lock(lock)?;
+        self.let_go(node);
+        Ok(())
+    }
+
+    /// Protects a node.
+    pub fn lock(&mut self, id: NodeId) -> Result<LockId, Error> {
+        let held = self.hold_ahead(id)?;
+        let locked = self.parts()?.0.lock(id);
+        if let Some(at) = held {
+            let node = self.parts()?.0.footholds.remove(at).node;
+            self.let_go(node);
+        }
+        locked
+    }
+
+    /// Whether more nodes than a portion has are above one.
+    fn is_deep(&self, node: Node) -> bool {
+        let (nodes, cache) = (self.path_portion(), self.state.cache.as_ref());
+        let index = &cache.expect("it has the node").index;
+        index.node_count() > nodes && index.ancestor(node, nodes).is_some()
+    }
+
+    /// Holds the path to a node that nobody else may have locked, all but the last portion.
+    fn hold_ahead(&mut self, id: NodeId) -> Result<Option<u32>, Error> {
+        let node = self.cache()?.index.resolve(id)?;
+        if !self.is_deep(node) {
+            return Ok(None);
+        }
+        let (nodes, mut portions, mut next) = (self.path_portion(), Vec::new(), Ok(node));
+        // Up to the root, unless others take the path away.
+        while let Ok(last) = next
+            && let Some(above) = self.cache()?.index.ancestor(last, nodes)
+            && portions.try_push(self.cache()?.index.id(above)).is_ok()
+        {
+            self.let_in()?;
+            next = self.cache()?.index.resolve(portions[portions.len() - 1]);
+        }
+        let mut held = None;
+        while let Some(id) = portions.pop() {
+            let cache = self.parts()?.0;
+            // What was merged with the node below has no id any more.
+            let Ok(node) = cache.index.resolve(id) else { continue };
+            let Some(at) = cache.hold(node) else { break };
+            if let Some(above) = held.replace(at) {
+                let above = cache.footholds.remove(above).node;
+                cache.index.unlock(above);
+            }
+            self.let_in()?;
+        }
+        Ok(held)
+    }
+
+    /// Marks the path to a locked node as used.
+    pub(crate) fn touch(&mut self, node: Node) -> Result<(), Error> {
+        let is_deep = self.is_deep(node);
+        let cache = self.parts()?.0;
+        let Some(at) = is_deep.then(|| cache.hold(node)).flatten() else {
+            cache.index.touch(node, None);
+            return Ok(());
+        };
+        cache.index.touch(node, Some(node));
+        self.ascend_from((at, node), true)
+    }
+
+    /// The pages on the path to a locked node, if that is long.
+    pub(crate) fn read_ahead(&mut self, node: Node) -> Result<Vec<u32>, Error> {
+        let (is_deep, nodes) = (self.is_deep(node), self.path_portion());
+        let cache = self.parts()?.0;
+        let mut pages = Vec::new();
+        let room = pages.try_reserve_exact(cache.index.end_page(node));
+        let Some(at) = (is_deep && room.is_ok()).then(|| cache.hold(node)).flatten() else {
+            return Ok(Vec::new());
+        };
+        pages.resize(cache.index.end_page(node), 0);
+        let mut next = Some(node);
+        while let Some(last) = next {
+            let index = &self.cache()?.index;
+            next = index.ancestor(last, nodes);
+            let first = next.map_or(0, |above| index.end_page(above));
+            index.visit_path_from(last, first, &mut |start, part| {
+                let from = first.max(start);
+                pages[from..start + part.len()].copy_from_slice(&part[from - start..]);
+            });
+            self.let_in()?;
+        }
+        self.parts()?.0.footholds.remove(at);
+        self.let_go(node);
+        self.cache()?;
+        Ok(pages)
+    }
+
+    /// Counts a retained sequence on the path to a node that it has locked, all but the last
+    /// portion. The foothold that keeps it `keep_no_more` ends, and so one that somebody else left.
+    pub(crate) fn keep_ahead(&mut self, node: Node) -> Result<Option<u32>, Error> {
+        if !self.is_deep(node) {
+            return Ok(None);
+        }
+        let nodes = self.path_portion();
+        let Some(base) = self.parts()?.0.hold(node) else { return Ok(None) };
+        let (mut portions, mut kept) = (Vec::new(), None);
+        let mut last = node;
+        while let Some(above) = self.cache()?.index.ancestor(last, nodes) {
+            if portions.try_push(above).is_err() {
+                portions.clear();
+                break;
+            }
+            last = above;
+            self.let_in()?;
+        }
+        while let Some(next) = portions.pop() {
+            let Some(at) = self.parts()?.0.keep_down(kept, next) else { break };
+            kept = Some(at);
+            self.let_in()?;
+        }
+        self.parts()?.0.footholds.remove(base);
+        self.let_go(node);
+        self.cache()?;
+        Ok(kept)
+    }
+
+    /// Ends what `keep_ahead` holds.
+    pub(crate) fn end_keeping(&mut self, at: u32) {
+        let Some(cache) = &mut self.state.cache else { return };
+        let Foothold { node, kept } = cache.footholds.remove(at);
+        self.let_kept_go(node, kept);
+    }
+
+    /// Counts a retained sequence no more, and undoes the lock that it had; both in portions.
+    pub(crate) fn let_kept_go(&mut self, node: Node, kept: Option<Node>) {
+        let nodes = self.path_portion();
+        let mut next = kept;
+        while let Some(at) = next {
+            let cache = self.state.cache.as_mut().expect("a node is kept");
+            next = cache.index.retain_no_more_some(at, nodes);
+            if next.is_some() && self.let_in_holding(Foothold { node, kept: next }).is_err() {
+                return;
+            }
+        }
+        self.let_go(node);
+    }
+}

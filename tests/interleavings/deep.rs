@@ -1,0 +1,296 @@
+//! Calls on paths of several nodes, which are passed one by one.
+use super::calls::{Long, Second, begin};
+use super::clear::clear;
+use super::settings::{SETTINGS, Setting};
+use crate::{NEXT, SHARED, World, destroy_at, interleave, tokens};
+use radixkv::error::Error;
+use radixkv::ids::{LockId, NodeId, SequenceId};
+use radixkv::index::Namespace;
+use radixkv::sequence::{Continuation, Room};
+use radixkv::store::{CacheConfig, Found, InsertRequest, Matched, Shared, State};
+use radixkv::token::TokenList;
+
+/// Prompts of which parts are those of others: one is retained, one locked, two are free.
+const RETAINED: u32 = 3;
+const LOCKED: u32 = 20;
+const FREE: u32 = 22;
+const OTHER: u32 = 23;
+/// Pages of each.
+const PAGES: u32 = 4;
+
+/// A world whose prompts have a node for each page.
+fn deep(setting: Setting) -> World {
+    let world = World::new(setting);
+    for family in [RETAINED, LOCKED, FREE, OTHER] {
+        for page in 1..PAGES {
+            let ids = [tokens(family, 2 * page), tokens(100 * family + page, 2)].concat();
+            let made = world.shared.begin(&Namespace::default(), TokenList::text(&ids), 0);
+            let Ok(made) = made else { continue };
+            drop(world.shared.write().confirm_copies(made.id));
+            world.shared.turn().publish(made.id, ids.len()).unwrap();
+            world.shared.turn().release(made.id).unwrap();
+        }
+    }
+    crate::YIELDS.set(0);
+    world
+}
+
+fn lookup(world: &World, family: u32, lock: bool) -> Result<(), Error> {
+    let ids = tokens(family, 2 * PAGES + 1);
+    let take = |state: &mut State, found: Found, known: &[u32]| {
+        let now = state.find(&Namespace::default(), TokenList::text(&ids))?;
+        assert_eq!(found.positions(), now.positions(), "what is found is what is cached then");
+        let (matched, lock) = state.take_match(found, lock)?;
+        assert_eq!(pages(state, &matched, known)?, pages(state, &matched, &[])?);
+        Ok::<_, Error>(lock)
+    };
+    let lock = world.shared.turn().lookup(&Namespace::default(), TokenList::text(&ids), take)?;
+    lock.map_or(Ok(()), |lock| unlock(world, lock))
+}
+
+/// Undoes a lock, unless its cache has gone.
+fn unlock(world: &World, lock: LockId) -> Result<(), Error> {
+    match world.shared.turn().unlock(lock) {
+        Err(Error::StaleLock(_)) => Ok(()),
+        done => done,
+    }
+}
+
+/// The pages of a match, of which some are known.
+fn pages(state: &State, matched: &Matched, known: &[u32]) -> Result<Vec<u32>, Error> {
+    let mut pages = vec![0; matched.pages];
+    let into = |start: usize, part: &[u32]| {
+        pages[start..start + part.len()].copy_from_slice(part);
+    };
+    state.visit_path(matched.node, known, into)?;
+    Ok(pages)
+}
+
+/// The deepest node of a prompt, if it is there.
+fn node(shared: &Shared, family: u32) -> Result<Option<NodeId>, Error> {
+    let ids = tokens(family, 2 * PAGES);
+    let mut state = shared.write();
+    let found = state.find(&Namespace::default(), TokenList::text(&ids))?;
+    let (matched, _) = state.take_match(found, false)?;
+    let id = state.node_id(matched.node)?;
+    Ok((id != 0).then_some(NodeId(id)))
+}
+
+fn lock_node(world: &World) -> Result<(), Error> {
+    let Some(node) = node(&world.shared, FREE)? else { return Ok(()) };
+    let lock = match world.shared.turn().lock(node) {
+        Ok(lock) => lock,
+        Err(Error::StaleNode(_)) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    unlock(world, lock)
+}
+
+fn begun(world: &World, family: u32) -> Result<SequenceId, Error> {
+    let ids = tokens(family, 2 * PAGES + 1);
+    Ok(world.shared.begin(&Namespace::default(), TokenList::text(&ids), 0)?.id)
+}
+
+fn go_on(world: &World, parent: SequenceId) -> Result<(), Error> {
+    let suffix = tokens(7, 3);
+    let how = Continuation {
+        parent,
+        namespace: &Namespace::default(),
+        suffix: TokenList::text(&suffix),
+        all: None,
+        room: Room::default(),
+        running: true,
+    };
+    world.shared.continue_from(&how).map(drop)
+}
+
+/// Inserts a page more, from the beginning or from a node; a place where the pages are others.
+fn insert(world: &World, from: Option<NodeId>, lock: bool) -> Result<(), Error> {
+    let ids = tokens(OTHER, 2 * (PAGES + 1));
+    let (loose, mut pages) = (world.shared.allocate_pages(1)?, vec![0; PAGES as usize + 1]);
+    pages[PAGES as usize] = loose[0];
+    {
+        let mut state = world.shared.write();
+        let found = state.find(&Namespace::default(), TokenList::text(&ids))?;
+        if found.pages() != PAGES as usize {
+            drop(state);
+            return world.shared.turn().free_pages(0, &loose);
+        }
+        let (matched, _) = state.take_match(found, false)?;
+        state.visit_path(matched.node, &[], |start, part| {
+            pages[start..start + part.len()].copy_from_slice(part);
+        })?;
+    }
+    let from_page = if from.is_some() { PAGES as usize - 1 } else { 0 };
+    let request = InsertRequest {
+        groups: &[],
+        namespace: &Namespace::default(),
+        tokens: TokenList::text(&ids),
+        pages: &pages,
+        from,
+        from_token: 2 * from_page,
+        from_page,
+        lock,
+    };
+    let duplicates = |state: &mut State, known: &[u32], node| {
+        let mut others = 0;
+        state.visit_path(node, known, |start, part| {
+            others += part.iter().zip(&pages[start..]).filter(|(ours, sent)| ours != sent).count();
+        })?;
+        Ok::<_, Error>(others)
+    };
+    let done = world.shared.turn().insert(request, |state, done, known| {
+        let found = state.find(&Namespace::default(), TokenList::text(&ids))?;
+        let is_whole = world.shared.group_count() > 1 || found.pages() == done.pages;
+        assert!(is_whole, "what was published is found");
+        Ok::<_, Error>((done, duplicates(state, known, done.node)?))
+    });
+    let (done, others) = match done {
+        Ok(done) => done?,
+        // What was evicted meanwhile is no page to publish; and the node went with it.
+        Err(error @ (Error::Argument(_) | Error::StaleNode(_) | Error::State(_))) => {
+            world.shared.turn().free_pages(0, &loose)?;
+            return if matches!(error, Error::State(_)) { Err(error) } else { Ok(()) };
+        }
+        Err(error) => return Err(error),
+    };
+    assert_eq!(done.pages, PAGES as usize + 1);
+    assert!(from.is_some() || done.duplicates == others, "{} of {others}", done.duplicates);
+    done.lock.map_or(Ok(()), |lock| unlock(world, lock))
+}
+
+/// Brings a part of the prompts back, as others' pages.
+fn publish_again(world: &World) {
+    for family in [RETAINED, FREE, OTHER] {
+        let ids = tokens(family, 2 * PAGES - 2);
+        let made = world.shared.begin(&Namespace::default(), TokenList::text(&ids), 0);
+        let Ok(made) = made else { continue };
+        drop(world.shared.write().confirm_copies(made.id));
+        drop(world.shared.turn().publish(made.id, ids.len()));
+        drop(world.shared.turn().release(made.id));
+    }
+}
+
+/// What somebody else does who takes the path away, and brings a like one.
+const CLEARS: [Second; 2] = [
+    ("clear, and publish again", |world| {
+        drop(clear(world));
+        publish_again(world);
+    }),
+    ("another cache comes", |world| {
+        world.shared.detach_cache();
+        world.shared.attach_cache(CacheConfig::default()).unwrap();
+        publish_again(world);
+    }),
+];
+
+const DEEP: [Long; 16] = [
+    Long { name: "match", call: |world| lookup(world, FREE, false), slot: |_| None },
+    Long { name: "match and lock", call: |world| lookup(world, FREE, true), slot: |_| None },
+    Long {
+        name: "match what is kept",
+        call: |world| lookup(world, RETAINED, true),
+        slot: |_| None,
+    },
+    Long { name: "lock a node", call: lock_node, slot: |_| None },
+    Long { name: "unlock", call: |world| unlock(world, world.locked), slot: |_| None },
+    Long { name: "begin", call: |world| begin(&world.shared, FREE, 9), slot: |_| None },
+    Long { name: "begin with a part", call: |world| begin(&world.shared, FREE, 8), slot: |_| None },
+    Long {
+        name: "begin on what is kept",
+        call: |world| begin(&world.shared, RETAINED, 20),
+        slot: |_| None,
+    },
+    Long {
+        name: "release",
+        call: |world| {
+            let id = begun(world, FREE)?;
+            world.shared.turn().release(id)
+        },
+        slot: |_| None,
+    },
+    Long {
+        name: "retain",
+        call: |world| {
+            let id = begun(world, FREE)?;
+            drop(world.shared.write().confirm_copies(id));
+            world.shared.turn().publish(id, 9)?;
+            world.shared.turn().retain(id).map(drop)
+        },
+        slot: |_| None,
+    },
+    Long {
+        name: "drop",
+        call: |world| world.shared.turn().drop_retained(world.retained),
+        slot: |_| None,
+    },
+    Long { name: "continue", call: |world| go_on(world, world.retained), slot: |_| None },
+    Long {
+        name: "continue from one that runs",
+        call: |world| {
+            let id = begun(world, FREE)?;
+            drop(world.shared.write().confirm_copies(id));
+            go_on(world, id)
+        },
+        slot: |_| None,
+    },
+    Long {
+        name: "fork",
+        call: |world| world.shared.fork(world.retained, 2, 0).map(drop),
+        slot: |_| None,
+    },
+    Long { name: "insert", call: |world| insert(world, None, true), slot: |_| None },
+    Long {
+        name: "insert from a node",
+        call: |world| {
+            let node = node(&world.shared, OTHER)?;
+            let above = node.map(|node| world.shared.read().node_info(node)).transpose();
+            match above {
+                Ok(above) => insert(world, above.and_then(|info| info.parent), false),
+                Err(Error::StaleNode(_)) => Ok(()),
+                Err(error) => Err(error),
+            }
+        },
+        slot: |_| None,
+    },
+];
+
+/// M06: what is done for each node of a path lets others in after each.
+#[test]
+fn m06_any_call_at_any_yield_of_one_on_a_long_path() {
+    let mut runs = 0;
+    for setting in SETTINGS {
+        for long in &DEEP {
+            let mut most = 0;
+            for second in crate::SECOND.into_iter().chain(CLEARS) {
+                let mut at = 0;
+                while interleave(deep, setting, long, second, at) {
+                    at += 1;
+                }
+                (runs, most) = (runs + at, most.max(at));
+            }
+            // With several groups a lookup is one step.
+            let is_one = matches!(setting, Setting::One(_));
+            assert!(most > 0 || !is_one, "{setting:?}, {}: it lets nobody in", long.name);
+        }
+    }
+    assert!(runs > 5000, "{runs} interleavings only");
+}
+
+/// M06: and the cache may go at any of them.
+#[test]
+fn m06_a_destroy_at_any_yield_of_a_call_on_a_long_path() {
+    let mut runs = 0;
+    for setting in SETTINGS {
+        for long in &DEEP {
+            let mut at = 0;
+            while destroy_at(deep, setting, long, at) {
+                at += 1;
+            }
+            runs += at;
+        }
+    }
+    assert!(runs > 100, "{runs} interleavings only");
+    NEXT.set(None);
+    SHARED.set(None);
+}
