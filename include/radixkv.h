@@ -6925,8 +6925,8 @@ enum rkv_status rkv_snapshot_cache_flush(struct rkv_snapshot_cache *cache,
                                          uint64_t timeout_ms);
 
 /**
- * Starts to bring the longest prefix below memory into it, if it is longer than what memory has, or
- * to ask the remote store whether it has one;
+ * Starts to bring the longest prefix below memory into it, if it is longer than what memory has,
+ * or to ask the remote store whether it has one;
  * with RKV_SNAPSHOT_MATCH_TRIMMABLE what has most tokens in common, if they are more. Who asks for
  * what is on its way already joins that fetch, with a ticket of its own.
  *
@@ -7023,8 +7023,8 @@ enum rkv_status rkv_snapshot_cache_read_parts(const struct rkv_snapshot_cache *c
 
 /**
  * Counters of what is below memory. All zero when nothing is. Of the remote store,
- * fetched_page_count counts the snapshots that it brought, and dropped_page_count how often one was
- * not given to it because too much waited, or it has more than 124 parts.
+ * fetched_page_count counts the snapshots that it brought, and dropped_page_count how often one
+ * was not given to it because too much waited, or it has more than 124 parts.
  *
  * @param cache the cache
  * @param out_stats receives the numbers; set its struct_size first

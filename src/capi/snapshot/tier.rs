@@ -334,8 +334,8 @@ unsafe impl AbiStruct for rkv_snapshot_cache_fetch_result {
     const V1: usize = 40;
 }
 
-/// Starts to bring the longest prefix below memory into it, if it is longer than what memory has, or
-/// to ask the remote store whether it has one;
+/// Starts to bring the longest prefix below memory into it, if it is longer than what memory has,
+/// or to ask the remote store whether it has one;
 /// with RKV_SNAPSHOT_MATCH_TRIMMABLE what has most tokens in common, if they are more. Who asks for
 /// what is on its way already joins that fetch, with a ticket of its own.
 ///

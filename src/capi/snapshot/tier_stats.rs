@@ -79,8 +79,8 @@ unsafe impl AbiStruct for rkv_snapshot_tier_stats {
 }
 
 /// Counters of what is below memory. All zero when nothing is. Of the remote store,
-/// fetched_page_count counts the snapshots that it brought, and dropped_page_count how often one was
-/// not given to it because too much waited, or it has more than 124 parts.
+/// fetched_page_count counts the snapshots that it brought, and dropped_page_count how often one
+/// was not given to it because too much waited, or it has more than 124 parts.
 ///
 /// @param cache the cache
 /// @param out_stats receives the numbers; set its struct_size first
