@@ -458,8 +458,8 @@
 #define RKV_COPY_STORE 1
 
 /**
- * Flag of rkv_sequence_fetch(): say what could be fetched, and fetch nothing. The remote store is
- * not asked.
+ * Flag of rkv_sequence_fetch() and rkv_cache_prefetch(): say what could be fetched, and fetch
+ * nothing. The remote store is not asked.
  */
 #define RKV_FETCH_LOOK_ONLY 1
 
@@ -2872,7 +2872,7 @@ typedef struct rkv_event_batch {
 typedef struct rkv_remote_item {
     /**
      * What the value is found by: a SHA-256 of the model's fingerprint, page size, bytes of a page
-     * and all that identifies the page.
+     * and all that identifies the page; below a snapshot cache, of all that leads to a snapshot.
      */
     uint8_t key[32];
     /**
@@ -3108,6 +3108,46 @@ typedef struct rkv_sequence_fetch_result {
 } rkv_sequence_fetch_result;
 
 /**
+ * Names a prefetch of one cache, from rkv_cache_prefetch() until it has ended or is cancelled, and
+ * never means another one. Zero names none.
+ */
+typedef uint64_t rkv_prefetch_id;
+
+/**
+ * A prefetch, and what there is of its prompt.
+ */
+typedef struct rkv_cache_prefetch_result {
+    /**
+     * sizeof(rkv_cache_prefetch_result).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * For rkv_cache_cancel_prefetch(); 0 when nothing is brought.
+     */
+    rkv_prefetch_id prefetch;
+    /**
+     * Positions that the device has, of whole pages.
+     */
+    uint64_t cached_position_count;
+    /**
+     * Positions beyond those that the tiers have.
+     */
+    uint64_t position_count;
+    /**
+     * Of those, from the first one on, how many are in host memory already.
+     */
+    uint64_t host_position_count;
+    /**
+     * Positions beyond position_count for which the remote store is asked.
+     */
+    uint64_t asked_position_count;
+} rkv_cache_prefetch_result;
+
+/**
  * One tier, now and since it was attached.
  */
 typedef struct rkv_tier_totals {
@@ -3146,7 +3186,8 @@ typedef struct rkv_tier_totals {
 } rkv_tier_totals;
 
 /**
- * The remote store, now and since it was attached.
+ * The remote store, now and since it was attached. Below a snapshot cache what stands here as a
+ * page is a value of it: a mark, a head or a piece of a snapshot.
  */
 typedef struct rkv_remote_totals {
     /**
@@ -3345,6 +3386,27 @@ typedef struct rkv_tier_stats {
      * The remote store.
      */
     struct rkv_remote_totals remote;
+    /**
+     * Prefetches that are open now.
+     */
+    uint64_t open_prefetch_count;
+    /**
+     * Prefetches that were begun.
+     */
+    uint64_t prefetch_count;
+    /**
+     * Prefetches that were not begun because those that were open had all the room.
+     */
+    uint64_t refused_prefetch_count;
+    /**
+     * Pages that prefetches brought to host memory from the disk. Fetches find them there, and
+     * count them there.
+     */
+    uint64_t prefetched_disk_page_count;
+    /**
+     * Pages that prefetches brought to host memory from the remote store.
+     */
+    uint64_t prefetched_remote_page_count;
 } rkv_tier_stats;
 
 /**
@@ -3658,17 +3720,18 @@ typedef struct rkv_snapshot_tier_config {
     uint32_t flags;
     /**
      * The directory, a path that ends with NUL; made if it isn't there. It is this cache's alone
-     * until it is detached.
+     * until it is detached. NULL for none, with a remote store.
      */
     const char *directory;
     /**
-     * Bytes of data in it, at most; least recently used snapshots go. No default.
+     * Bytes of data in it, at most; least recently used snapshots go. No default; 0 without a
+     * directory.
      */
     uint64_t byte_limit;
     /**
      * What the snapshots are good for: a digest of model, quantisation, layout, and whatever else
-     * changes what their bytes mean. A directory of another fingerprint is refused. Default all
-     * zero.
+     * changes what their bytes mean. A directory of another fingerprint is refused, in a remote
+     * store nothing of another one is found. Default all zero.
      */
     uint8_t fingerprint[32];
     /**
@@ -3695,6 +3758,19 @@ typedef struct rkv_snapshot_tier_config {
      * it until it is detached, and never closes it. Default -1.
      */
     int32_t event_fd;
+    /**
+     * A store below the directory that other caches have too, or NULL. Read during the call;
+     * what it leads to stays until it is detached. Default NULL.
+     */
+    const struct rkv_remote_store *remote;
+    /**
+     * Milliseconds that a call to it may take, 1 to 600000. 0 takes the default: 2000.
+     */
+    uint32_t remote_timeout_ms;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
 } rkv_snapshot_tier_config;
 
 /**
@@ -3722,7 +3798,8 @@ typedef struct rkv_snapshot_cache_fetch_result {
      */
     rkv_ticket_id ticket;
     /**
-     * Tokens of the snapshot that it brings.
+     * Tokens of the snapshot that it brings; this and the next two are 0 when the remote store is
+     * asked: rkv_snapshot_cache_take() says then what came, if anything did.
      */
     uint64_t token_count;
     /**
@@ -3860,6 +3937,10 @@ typedef struct rkv_snapshot_tier_stats {
      * Nanoseconds of all reads together.
      */
     uint64_t read_ns;
+    /**
+     * The remote store.
+     */
+    struct rkv_remote_totals remote;
 } rkv_snapshot_tier_stats;
 
 
@@ -6505,6 +6586,63 @@ enum rkv_status rkv_sequence_agree(struct rkv_cache *cache,
                                    uint64_t *out_position_count);
 
 /**
+ * Starts to bring what the tiers have of a prompt to host memory, before a sequence begins with
+ * it: of a request that waits for its turn, or of a session that is expected. Whoever begins with
+ * the prompt later fetches it from there, with deadline 0 if it likes; one that begins earlier
+ * waits for the same reads.
+ *
+ * It is a hint. It takes no page of the device, evicts nothing there, and does nothing for what
+ * the device has. Fetches go first: while one waits for the disk or the remote store, nothing is
+ * begun for a prefetch. In host memory, prefetches that are open have a half of the slots at most;
+ * for them go pages that stores would take the place of too, never one that is being copied, read
+ * or written. What came stays there as what was used last, and nobody has to give it back. No
+ * event says that it has ended; asking again with RKV_FETCH_LOOK_ONLY says what is there.
+ *
+ * @param cache the cache
+ * @param space the namespace; NULL for the default one
+ * @param tokens the prompt, or as much of it as is known. Not used after the call
+ * @param deadline_ms milliseconds after which no more is brought; UINT64_MAX is no deadline but
+ * remote_timeout_ms, 0 brings nothing
+ * @param flags 0, or RKV_FETCH_LOOK_ONLY to say what there is and bring nothing
+ * @param out_prefetch receives what there is; set its struct_size first
+ * @return RKV_STATUS_OK, also when there is nothing, or no room beside other prefetches:
+ * refused_prefetch_count of rkv_tier_stats; RKV_STATUS_INVALID_STATE when the cache has no tiers;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * what rkv_cache_match() costs, with the shared lock, and O(pages that the tiers have + 1), a
+ * SHA-256 of each, without it; with a remote store O(pages that the device doesn't have). Never
+ * waits for the disk or the store
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_prefetch(struct rkv_cache *cache,
+                                   const struct rkv_namespace *space,
+                                   const struct rkv_tokens *tokens,
+                                   uint64_t deadline_ms,
+                                   uint32_t flags,
+                                   struct rkv_cache_prefetch_result *out_prefetch);
+
+/**
+ * Gives a prefetch up. What it brought stays in host memory until that needs the room, and what
+ * the disk or the remote store is reading still comes.
+ *
+ * @param cache the cache
+ * @param prefetch from rkv_cache_prefetch(); one that has ended is not missed
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, also for one that was never begun;
+ * RKV_STATUS_INVALID_STATE when the cache has no tiers; RKV_STATUS_POISONED
+ * @par Cost
+ * O(its pages); no lock of the cache; never waits for the disk or the store
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_cancel_prefetch(struct rkv_cache *cache,
+                                          rkv_prefetch_id prefetch);
+
+/**
  * Counters of what lies below the pages of a cache. All zero when nothing does.
  *
  * @param cache the cache
@@ -6768,8 +6906,18 @@ enum rkv_status rkv_snapshot_tier_config_init(struct rkv_snapshot_tier_config *c
                                               size_t struct_size);
 
 /**
- * Puts a directory below the memory of a cache. Snapshots with RKV_SNAPSHOT_INSERT_STORABLE are
- * written to it from now on; those that are in it already are found at once.
+ * Puts a directory, a store that caches share, or both below the memory of a cache. Snapshots with
+ * RKV_SNAPSHOT_INSERT_STORABLE are written to them from now on; those that are in the directory
+ * already are found at once.
+ *
+ * Of a remote store nobody knows what it has: rkv_snapshot_cache_match() says nothing of it, and
+ * rkv_snapshot_cache_fetch() asks it for more tokens than memory and the directory have, so call
+ * that wherever a match is less than the prompt. What it brings is in memory then, and in the
+ * directory. Found are prefixes alone, also with RKV_SNAPSHOT_MATCH_TRIMMABLE. A server that is
+ * slow or dead, or has other bytes than were written, costs a hit: rkv_remote_totals says what
+ * happened. rkv_snapshot_cache_remove() takes a snapshot away there too, when a thread comes to
+ * it; after rkv_snapshot_cache_clear() the store is left alone, since others fill it: attach anew,
+ * with another fingerprint, or use another epoch.
  *
  * Attach before the first insert: what memory has already is not compared with what the directory
  * has for the same tokens. Nothing that happens to the disk later fails a call on the cache: a
@@ -6831,7 +6979,8 @@ enum rkv_status rkv_snapshot_cache_flush(struct rkv_snapshot_cache *cache,
                                          uint64_t timeout_ms);
 
 /**
- * Starts to bring the longest prefix below memory into it, if it is longer than what memory has;
+ * Starts to bring the longest prefix below memory into it, if it is longer than what memory has,
+ * or to ask the remote store whether it has one;
  * with RKV_SNAPSHOT_MATCH_TRIMMABLE what has most tokens in common, if they are more. Who asks for
  * what is on its way already joins that fetch, with a ticket of its own.
  *
@@ -6848,7 +6997,8 @@ enum rkv_status rkv_snapshot_cache_flush(struct rkv_snapshot_cache *cache,
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_STATE when 2^24 tickets are out;
  * RKV_STATUS_POISONED
  * @par Cost
- * O(tokens), and memory for the snapshot; its own lock; never waits for the disk
+ * O(tokens), and memory for the snapshot; with a remote store a SHA-256 of each 64 tokens. Its own
+ * lock; never waits for the disk or the store
  * @par Thread safety
  * any thread
  */
@@ -6872,7 +7022,7 @@ enum rkv_status rkv_snapshot_cache_fetch(struct rkv_snapshot_cache *cache,
  * RKV_STATUS_STALE_TICKET; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY and
  * RKV_STATUS_INVALID_STATE (2^24 pins are out): the ticket is still good; RKV_STATUS_POISONED
  * @par Cost
- * O(tokens); its own lock; never waits for the disk
+ * O(tokens); its own lock; never waits for the disk or the store
  * @par Thread safety
  * any thread
  */
@@ -6890,7 +7040,7 @@ enum rkv_status rkv_snapshot_cache_take(struct rkv_snapshot_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_TICKET; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_POISONED
  * @par Cost
- * O(1); its own lock; never waits for the disk
+ * O(1); its own lock; never waits for the disk or the store
  * @par Thread safety
  * any thread
  */
@@ -6926,7 +7076,9 @@ enum rkv_status rkv_snapshot_cache_read_parts(const struct rkv_snapshot_cache *c
                                               size_t *out_count);
 
 /**
- * Counters of what is below memory. All zero when nothing is.
+ * Counters of what is below memory. All zero when nothing is. Of the remote store,
+ * fetched_page_count counts the snapshots that it brought, and dropped_page_count how often one
+ * was not given to it because too much waited, or it has more than 124 parts.
  *
  * @param cache the cache
  * @param out_stats receives the numbers; set its struct_size first

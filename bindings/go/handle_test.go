@@ -77,6 +77,11 @@ func TestUseAfterClose(t *testing.T) {
 		for name, call := range map[string]func() error{
 			"Match": func() error { _, err := cache.Match(base, text, 0, one); return err },
 			"Probe": func() error { _, _, err := cache.Probe(base, text); return err },
+			"Prefetch": func() error {
+				_, err := cache.Prefetch(base, text, 0, 0)
+				return err
+			},
+			"CancelPrefetch": func() error { return cache.CancelPrefetch(1) },
 			"Insert": func() error {
 				_, err := cache.Insert(radixkv.InsertArgs{}, nil)
 				return err

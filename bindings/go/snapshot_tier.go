@@ -34,13 +34,16 @@ static inline rkvgo_snapshot_waited rkvgo_snapshot_cache_attach(
 	rkv_snapshot_cache *cache, const char *directory, uint64_t byte_limit,
 	const uint8_t *fingerprint, uint32_t write_after_matches, uint32_t worker_count,
 	uint64_t waiting_byte_limit, uint32_t commit_interval_ms, bool has_event_fd, int32_t event_fd,
-	rkvgo_shelf *shelf
+	rkv_remote_store remote, uint32_t remote_timeout_ms, rkvgo_shelf *shelf
 ) {
 	rkvgo_snapshot_waited made = {0};
 	rkv_snapshot_tier_config config;
 	rkv_status status = rkv_snapshot_tier_config_init(&config, sizeof config);
 	if (status == RKV_STATUS_OK) {
-		config.directory = directory;
+		remote.struct_size = sizeof remote;
+		config.directory = directory[0] || !remote.has ? directory : NULL;
+		config.remote = remote.has ? &remote : NULL;
+		config.remote_timeout_ms = remote_timeout_ms;
 		config.byte_limit = byte_limit;
 		for (size_t at = 0; at < sizeof config.fingerprint; at++) {
 			config.fingerprint[at] = fingerprint[at];
@@ -175,6 +178,11 @@ type SnapshotTierConfig struct {
 	EventFD int32
 	// HasEventFD says that EventFD is set.
 	HasEventFD bool
+	// Remote is a store that caches share; none without functions. With one there may be no
+	// Directory.
+	Remote RemoteStore
+	// RemoteTimeoutMS is how long a call to it may take; 0 for the default.
+	RemoteTimeoutMS uint32
 }
 
 // Attach puts a directory below memory. Values of SnapshotInsertStorable are written to it from now
@@ -197,7 +205,8 @@ func (c *SnapshotCache[V]) Attach(config SnapshotTierConfig) error {
 	made := C.rkvgo_snapshot_cache_attach(raw, directory, C.uint64_t(config.ByteLimit),
 		(*C.uint8_t)(&config.Fingerprint[0]), C.uint32_t(config.WriteAfterMatches),
 		C.uint32_t(config.WorkerCount), C.uint64_t(config.WaitingByteLimit),
-		C.uint32_t(interval), C.bool(config.HasEventFD), C.int32_t(config.EventFD), c.shelf.c)
+		C.uint32_t(interval), C.bool(config.HasEventFD), C.int32_t(config.EventFD),
+		config.Remote.c(), C.uint32_t(config.RemoteTimeoutMS), c.shelf.c)
 	C.free(unsafe.Pointer(directory))
 	c.mu.RUnlock()
 	freeSnapshots(made.freed, c.free)
@@ -390,6 +399,8 @@ type SnapshotTierStats struct {
 	WriteNS uint64
 	// ReadNS is the nanoseconds of all reads together.
 	ReadNS uint64
+	// Remote are the counters of the store that caches share.
+	Remote RemoteTotals
 }
 
 // TierStats are the counters of what is below memory; all zero when nothing is.
@@ -431,5 +442,6 @@ func (c *SnapshotCache[V]) TierStats() (SnapshotTierStats, error) {
 		LongestCommitNS:  uint64(made.stats.longest_commit_ns),
 		WriteNS:          uint64(made.stats.write_ns),
 		ReadNS:           uint64(made.stats.read_ns),
+		Remote:           remoteTotals(&made.stats.remote),
 	}, asError(made.failure)
 }

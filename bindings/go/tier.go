@@ -10,6 +10,11 @@ typedef struct rkvgo_fetch_made {
 	rkv_sequence_fetch_result fetch;
 } rkvgo_fetch_made;
 
+typedef struct rkvgo_prefetch_made {
+	rkvgo_failure *failure;
+	rkv_cache_prefetch_result prefetch;
+} rkvgo_prefetch_made;
+
 typedef struct rkvgo_poll_made {
 	rkvgo_failure *failure;
 	rkv_cache_poll_result result;
@@ -19,11 +24,6 @@ typedef struct rkvgo_agree_made {
 	rkvgo_failure *failure;
 	uint64_t position_count;
 } rkvgo_agree_made;
-
-typedef struct rkvgo_tier_stats_made {
-	rkvgo_failure *failure;
-	rkv_tier_stats stats;
-} rkvgo_tier_stats_made;
 
 // What is zero of the last four takes the defaults; event_fd is -1 for none.
 static inline rkvgo_failure *rkvgo_cache_attach_tiers(
@@ -57,6 +57,24 @@ static inline rkvgo_fetch_made rkvgo_sequence_fetch(
 	return made;
 }
 
+static inline rkvgo_prefetch_made rkvgo_cache_prefetch(
+	rkv_cache *cache, rkv_namespace space, const uint32_t *ids, size_t id_count,
+	const rkv_token_item *items, size_t item_count, uint64_t deadline_ms, uint32_t flags
+) {
+	rkvgo_prefetch_made made = {0};
+	rkv_tokens tokens = rkvgo_tokens(ids, id_count, items, item_count);
+	made.prefetch.struct_size = sizeof made.prefetch;
+	made.failure = rkvgo_end(
+		rkv_cache_prefetch(cache, &space, &tokens, deadline_ms, flags, &made.prefetch));
+	return made;
+}
+
+static inline rkvgo_failure *rkvgo_cache_cancel_prefetch(
+	rkv_cache *cache, rkv_prefetch_id prefetch
+) {
+	return rkvgo_end(rkv_cache_cancel_prefetch(cache, prefetch));
+}
+
 static inline rkvgo_poll_made rkvgo_cache_poll(
 	rkv_cache *cache, rkv_copy_job *jobs, size_t job_capacity,
 	rkv_fetch_end *ends, size_t end_capacity
@@ -82,13 +100,6 @@ static inline rkvgo_agree_made rkvgo_sequence_agree(
 		rkv_sequence_agree(cache, sequence, position_count, &made.position_count));
 	return made;
 }
-
-static inline rkvgo_tier_stats_made rkvgo_cache_tier_stats(const rkv_cache *cache) {
-	rkvgo_tier_stats_made made = {0};
-	made.stats.struct_size = sizeof made.stats;
-	made.failure = rkvgo_end(rkv_cache_read_tier_stats(cache, &made.stats));
-	return made;
-}
 */
 import "C"
 
@@ -104,7 +115,7 @@ type TierFlags uint32
 // TiersAgree: nothing that was fetched is used before [Sequence.Agree].
 const TiersAgree TierFlags = C.RKV_TIERS_AGREE
 
-// FetchFlags say what [Sequence.Fetch] does.
+// FetchFlags say what [Sequence.Fetch] and [Cache.Prefetch] do.
 type FetchFlags uint32
 
 // FetchLookOnly: say what could be fetched, and fetch nothing.
@@ -203,6 +214,20 @@ type FetchResult struct {
 	AskedPositionCount uint64
 }
 
+// PrefetchResult is a prefetch, and what there is of its prompt.
+type PrefetchResult struct {
+	// Prefetch names it for [Cache.CancelPrefetch]; 0 when nothing is brought.
+	Prefetch uint64
+	// CachedPositionCount counts the positions that the device has, of whole pages.
+	CachedPositionCount uint64
+	// PositionCount counts the positions beyond those that the tiers have.
+	PositionCount uint64
+	// HostPositionCount counts those of them that are in host memory already.
+	HostPositionCount uint64
+	// AskedPositionCount counts the positions beyond those for which the remote store is asked.
+	AskedPositionCount uint64
+}
+
 // CopyJob is a copy of one page that the engine carries out.
 type CopyJob struct {
 	// Job names it for [Cache.Complete].
@@ -231,73 +256,6 @@ type FetchEnd struct {
 	BroughtPageCount uint64
 	// Flags are 0 or FetchEndLate.
 	Flags FetchEndFlags
-}
-
-// TierTotals are the counters of one tier.
-type TierTotals struct {
-	PageCount        uint64
-	UsedBytes        uint64
-	ByteLimit        uint64
-	StoredPageCount  uint64
-	FetchedPageCount uint64
-	EvictedPageCount uint64
-	DamagedPageCount uint64
-	FailedCount      uint64
-}
-
-// RemoteTotals are the counters of the remote store; rkv_remote_totals says what each one counts.
-type RemoteTotals struct {
-	AskedPageCount   uint64
-	FoundPageCount   uint64
-	ReadPageCount    uint64
-	ReadBytes        uint64
-	FetchedPageCount uint64
-	WrittenPageCount uint64
-	WrittenBytes     uint64
-	KnownPageCount   uint64
-	DamagedPageCount uint64
-	GonePageCount    uint64
-	FailedPageCount  uint64
-	LatePageCount    uint64
-	SkippedPageCount uint64
-	DroppedPageCount uint64
-	WaitingPageCount uint64
-	LateFetchCount   uint64
-	CallCount        uint64
-	SlowCallCount    uint64
-	CallNS           uint64
-	LongestCallNS    uint64
-	PauseCount       uint64
-	IsPaused         bool
-}
-
-// TierStats are the counters of what lies below the pages of a cache; rkv_tier_stats says what each
-// one counts.
-type TierStats struct {
-	IsReadOnly         bool
-	Host               TierTotals
-	Disk               TierTotals
-	OpenFetchCount     uint64
-	OpenJobCount       uint64
-	CopiedPageCount    uint64
-	IndexBytes         uint64
-	FollowedNumber     uint64
-	FetchCount         uint64
-	JoinedCount        uint64
-	CompleteCount      uint64
-	ShortenedCount     uint64
-	LateCount          uint64
-	AbandonedCount     uint64
-	FetchNS            uint64
-	LongestFetchNS     uint64
-	LostPageCount      uint64
-	ThrottledPageCount uint64
-	LostRecordCount    uint64
-	ClearedPageCount   uint64
-	WaitingWriteCount  uint64
-	UnusablePageCount  uint64
-	LongestCommitNS    uint64
-	Remote             RemoteTotals
 }
 
 // AttachTiers puts host memory, and perhaps a directory, below the pages of a cache that has a
@@ -330,14 +288,17 @@ func (c *Cache) AttachTiers(config TierConfig) error {
 		given.directory = C.CString(config.Directory)
 		defer C.free(unsafe.Pointer(given.directory))
 	}
-	remote := C.rkv_remote_store{
-		user_data: config.Remote.UserData,
-		has:       C.rkv_remote_call(config.Remote.Has),
-		get:       C.rkv_remote_call(config.Remote.Get),
-		put:       C.rkv_remote_call(config.Remote.Put),
-		remove:    C.rkv_remote_call(config.Remote.Remove),
+	return asError(C.rkvgo_cache_attach_tiers(raw, given, config.Remote.c()))
+}
+
+func (s RemoteStore) c() C.rkv_remote_store {
+	return C.rkv_remote_store{
+		user_data: s.UserData,
+		has:       C.rkv_remote_call(s.Has),
+		get:       C.rkv_remote_call(s.Get),
+		put:       C.rkv_remote_call(s.Put),
+		remove:    C.rkv_remote_call(s.Remove),
 	}
-	return asError(C.rkvgo_cache_attach_tiers(raw, given, remote))
 }
 
 // DetachTiers takes the tiers away, after waiting for what is being written; false when the time
@@ -397,45 +358,42 @@ func (c *Cache) Complete(jobs []uint64, isGood bool) error {
 	return asError(C.rkvgo_cache_complete(raw, first, C.size_t(len(jobs)), C.bool(isGood)))
 }
 
-func tierTotals(t *C.rkv_tier_totals) TierTotals {
-	return TierTotals{
-		uint64(t.page_count), uint64(t.used_bytes), uint64(t.byte_limit),
-		uint64(t.stored_page_count), uint64(t.fetched_page_count), uint64(t.evicted_page_count),
-		uint64(t.damaged_page_count), uint64(t.failed_count),
+func deadlineMS(deadline time.Duration) C.uint64_t {
+	if deadline < 0 {
+		return 1<<64 - 1
 	}
+	return C.uint64_t((deadline + time.Millisecond - 1).Milliseconds())
 }
 
-func remoteTotals(t *C.rkv_remote_totals) RemoteTotals {
-	return RemoteTotals{
-		uint64(t.asked_page_count), uint64(t.found_page_count), uint64(t.read_page_count),
-		uint64(t.read_bytes), uint64(t.fetched_page_count), uint64(t.written_page_count),
-		uint64(t.written_bytes), uint64(t.known_page_count), uint64(t.damaged_page_count),
-		uint64(t.gone_page_count), uint64(t.failed_page_count), uint64(t.late_page_count),
-		uint64(t.skipped_page_count), uint64(t.dropped_page_count), uint64(t.waiting_page_count),
-		uint64(t.late_fetch_count), uint64(t.call_count), uint64(t.slow_call_count),
-		uint64(t.call_ns), uint64(t.longest_call_ns), uint64(t.pause_count), t.is_paused != 0,
-	}
-}
-
-// TierStats reads the counters of what lies below the pages; all zero when nothing does.
-func (c *Cache) TierStats() (TierStats, error) {
+// Prefetch starts to bring what the tiers have of a prompt to host memory, before a sequence begins
+// with it; NoDeadline takes as long as it takes, 0 brings nothing.
+func (c *Cache) Prefetch(
+	namespace Namespace, tokens Tokens, deadline time.Duration, flags FetchFlags,
+) (PrefetchResult, error) {
 	raw, err := c.enter()
 	if err != nil {
-		return TierStats{}, err
+		return PrefetchResult{}, err
 	}
 	defer c.mu.RUnlock()
-	made := C.rkvgo_cache_tier_stats(raw)
-	s := &made.stats
-	return TierStats{
-		s.is_read_only != 0, tierTotals(&s.host), tierTotals(&s.disk),
-		uint64(s.open_fetch_count), uint64(s.open_job_count), uint64(s.copied_page_count),
-		uint64(s.index_bytes), uint64(s.followed_number), uint64(s.fetch_count),
-		uint64(s.joined_count), uint64(s.complete_count), uint64(s.shortened_count),
-		uint64(s.late_count), uint64(s.abandoned_count), uint64(s.fetch_ns),
-		uint64(s.longest_fetch_ns), uint64(s.lost_page_count), uint64(s.throttled_page_count),
-		uint64(s.lost_record_count), uint64(s.cleared_page_count), uint64(s.waiting_write_count),
-		uint64(s.unusable_page_count), uint64(s.longest_commit_ns), remoteTotals(&s.remote),
+	made := C.rkvgo_cache_prefetch(raw, namespace.c(), tokens.idPointer(),
+		C.size_t(len(tokens.IDs)), tokens.itemPointer(), C.size_t(len(tokens.Items)),
+		deadlineMS(deadline), C.uint32_t(flags))
+	p := &made.prefetch
+	return PrefetchResult{
+		uint64(p.prefetch), uint64(p.cached_position_count), uint64(p.position_count),
+		uint64(p.host_position_count), uint64(p.asked_position_count),
 	}, asError(made.failure)
+}
+
+// CancelPrefetch gives a prefetch up. What it brought stays in host memory until that needs the
+// room.
+func (c *Cache) CancelPrefetch(prefetch uint64) error {
+	raw, err := c.enter()
+	if err != nil {
+		return err
+	}
+	defer c.mu.RUnlock()
+	return asError(C.rkvgo_cache_cancel_prefetch(raw, C.rkv_prefetch_id(prefetch)))
 }
 
 // Fetch starts to bring what the tiers have of a sequence beyond what it reuses; NoDeadline takes
@@ -446,11 +404,8 @@ func (s Sequence) Fetch(deadline time.Duration, flags FetchFlags) (FetchResult, 
 		return FetchResult{}, err
 	}
 	defer s.cache.mu.RUnlock()
-	milliseconds := C.uint64_t(1<<64 - 1)
-	if deadline >= 0 {
-		milliseconds = C.uint64_t((deadline + time.Millisecond - 1).Milliseconds())
-	}
-	made := C.rkvgo_sequence_fetch(raw, C.rkv_sequence_id(s.id), milliseconds, C.uint32_t(flags))
+	made := C.rkvgo_sequence_fetch(raw, C.rkv_sequence_id(s.id), deadlineMS(deadline),
+		C.uint32_t(flags))
 	return FetchResult{
 		made.fetch.is_open != 0, uint64(made.fetch.position_count),
 		uint64(made.fetch.host_position_count), uint64(made.fetch.asked_position_count),

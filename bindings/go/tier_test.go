@@ -30,7 +30,23 @@ func (b *bench) carry(kv []byte) []radixkv.FetchEnd {
 	return ends[:endCount]
 }
 
-// T02, T09: what was evicted comes back from host memory, and after a restart from the disk.
+// prefetched brings a prompt to host memory.
+func (b *bench) prefetched(prompt radixkv.Tokens) (prefetch uint64) {
+	b.Helper()
+	for {
+		begun, err := b.cache.Prefetch(base, prompt, radixkv.NoDeadline, 0)
+		must(b, err)
+		if begun.Prefetch != 0 {
+			prefetch = begun.Prefetch
+		}
+		if begun.HostPositionCount == 16 {
+			return prefetch
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// T02, T09, T18: what was evicted comes back from host memory, and after a restart from the disk.
 func TestTiers(t *testing.T) {
 	directory := t.TempDir()
 	prompt := radixkv.Tokens{IDs: run(1, 17)}
@@ -56,6 +72,7 @@ func TestTiers(t *testing.T) {
 			_, err := b.cache.Evict(4, nil)
 			must(t, err)
 		}
+		prefetched := b.prefetched(prompt)
 		sequence, _, err := b.cache.Begin(radixkv.BeginArgs{Tokens: prompt})
 		must(t, err)
 		var fetch radixkv.FetchResult
@@ -72,6 +89,13 @@ func TestTiers(t *testing.T) {
 			ends = b.carry(kv)
 		}
 		equal(t, "brought", ends[0].BroughtPageCount, 4)
+		stats, err := b.cache.TierStats()
+		must(t, err)
+		if stats.PrefetchCount < 1 || stats.PrefetchedDiskPageCount != uint64(4*round) {
+			t.Errorf("%+v", stats)
+		}
+		must(t, b.cache.CancelPrefetch(prefetched))
+		wants(t, b.cache.CancelPrefetch(1<<40), radixkv.InvalidArgument)
 		equal(t, "in time", ends[0].Flags&radixkv.FetchEndLate, 0)
 		if flags == radixkv.TiersAgree {
 			agreed, err := sequence.Agree(9)

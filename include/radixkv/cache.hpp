@@ -310,6 +310,18 @@ public:
     void complete(span<const std::uint64_t> jobs, bool is_good = true) {
         check(rkv_cache_complete(get(), jobs.data(), jobs.size(), is_good));
     }
+    /// rkv_cache_prefetch(); UINT64_MAX is no deadline, flags 0 or RKV_FETCH_LOOK_ONLY.
+    rkv_cache_prefetch_result prefetch(TokenView tokens, const Namespace& ns = Namespace(),
+                                       std::uint64_t deadline_ms = UINT64_MAX,
+                                       std::uint32_t flags = 0) {
+        auto begun = sized<rkv_cache_prefetch_result>();
+        check(rkv_cache_prefetch(get(), ns.get(), tokens.get(), deadline_ms, flags, &begun));
+        return begun;
+    }
+    /// rkv_cache_cancel_prefetch().
+    void cancel_prefetch(rkv_prefetch_id prefetch) {
+        check(rkv_cache_cancel_prefetch(get(), prefetch));
+    }
     /// rkv_cache_read_tier_stats().
     [[nodiscard]] rkv_tier_stats tier_stats() const {
         auto stats = sized<rkv_tier_stats>();

@@ -95,6 +95,14 @@ impl<T> Slab<T> {
         })
     }
 
+    /// The same, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.chunks.iter_mut().flatten().filter_map(|place| match place {
+            Place::Taken(item) => Some(item),
+            Place::Free(_) => None,
+        })
+    }
+
     /// The item of a number that may have none.
     pub fn get(&self, at: u32) -> Option<&T> {
         match self.chunks.get(at as usize / CHUNK)?.get(at as usize % CHUNK)? {

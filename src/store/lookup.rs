@@ -456,15 +456,27 @@ impl Shared {
     }
 
     fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
+        self.find_and(namespace, tokens, |_, found| found)
+    }
+
+    /// Finds how far a list is cached, and looks at that while it is so.
+    pub(super) fn find_and<R>(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        look: impl FnOnce(&State, Found) -> R,
+    ) -> Result<R, Error> {
         let state = self.read();
         let cache = state.cache()?;
         if !cache.digests_many(tokens, self.slice) {
-            return cache.find(namespace, tokens);
+            return cache.find(namespace, tokens).map(|found| look(&state, found));
         }
         let page_size = cache.sharing.page_size;
         drop(state);
         let digests = self.digest_ahead(namespace, tokens, page_size);
-        self.read().find_behind(namespace, tokens, (&Descent::default(), &digests))
+        let (state, whole) = (self.read(), Descent::default());
+        let found = state.find_behind(namespace, tokens, (&whole, &digests));
+        found.map(|found| look(&state, found))
     }
 
     /// None when that doesn't work: for images, when the index changes too fast or can't do it, or

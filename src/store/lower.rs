@@ -1,9 +1,10 @@
 //! What lies below the device, as the store sees it: something that goes before the cache does, and
 //! pages that are read and written meanwhile.
-use super::{Shared, State};
+use super::{Shared, State, page_at};
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::index::Namespace;
+use crate::token::TokenList;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -58,6 +59,34 @@ impl Shared {
         if let Some(lower) = lower {
             lower.close();
         }
+    }
+}
+
+/// The beginning of a token list that the device has.
+#[derive(Debug, Clone, Copy)]
+pub struct OnDevice {
+    /// Whole pages.
+    pub pages: usize,
+    /// The last of them, and a record from which on it has held what it holds.
+    pub last: Option<(u32, u64)>,
+    /// The latest clear at that time.
+    pub clear: u64,
+}
+
+impl Shared {
+    /// How much of a list the device has.
+    pub fn on_device(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+    ) -> Result<OnDevice, Error> {
+        self.find_and(namespace, tokens, |state, found| {
+            let last = found.pages().checked_sub(1).zip(found.walk).and_then(|(last, walk)| {
+                let page = page_at(state.cache.as_ref()?.index.as_ref(), walk.node, last);
+                state.held_since(page).map(|since| (page, since))
+            });
+            OnDevice { pages: found.pages(), last, clear: state.latest_clear() }
+        })
     }
 }
 

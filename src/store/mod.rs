@@ -52,7 +52,7 @@ pub use inspect::{CacheStats, PageTableStats};
 pub use journal::{ContentsRead, JournalRead};
 pub use long_path::Descent;
 pub use lookup::{Found, Matched, Prober, WithPartial};
-pub use lower::Lower;
+pub use lower::{Lower, OnDevice};
 pub use pools::{EvictedPage, PoolStats};
 pub(crate) use retained::Retained;
 pub(crate) use sequence::Sequence;

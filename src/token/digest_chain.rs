@@ -260,6 +260,33 @@ impl ListPieces<'_> {
     }
 }
 
+/// Makes the digests of the whole pages of a list, one after another.
+pub struct ListDigests<'a>(DigestChain<ListPieces<'a>>);
+
+impl<'a> ListDigests<'a> {
+    /// From a page on. The items were counted, and are good; the ids are checked here, those of so
+    /// many pages, or all.
+    pub fn new(
+        tokens: TokenList<'a>,
+        page_size: usize,
+        first_page: usize,
+        pages: Option<usize>,
+    ) -> Result<Self, Error> {
+        let mut pieces = ListPieces { tokens, token: 0, item: 0, offset: 0 };
+        pieces.skip(first_page * page_size);
+        pieces.check_text(pages.map_or(usize::MAX, |pages| pages * page_size))?;
+        let hasher = PageHasher::new(page_size);
+        Ok(Self(DigestChain::new(hasher, PageDigest::default(), pieces)))
+    }
+
+    /// The digest of the next page, after the one of digest `parent`; None when no whole page is
+    /// left.
+    pub fn next_after(&mut self, parent: PageDigest) -> Option<PageDigest> {
+        self.0.last = parent;
+        self.0.next_page()
+    }
+}
+
 /// Whole pages of a list from `first_page` on.
 pub fn page_digest_count(
     tokens: TokenList<'_>,
@@ -284,12 +311,11 @@ pub fn page_digests(
     mut visit: impl FnMut(PageDigest),
 ) -> Result<(), Error> {
     let pages = page_digest_count(tokens, page_size, first_page)?;
-    let mut pieces = ListPieces { tokens, token: 0, item: 0, offset: 0 };
-    pieces.skip(first_page * page_size);
-    pieces.check_text(pages * page_size)?;
-    let mut chain = DigestChain::new(PageHasher::new(page_size), parent, pieces);
+    let mut list = ListDigests::new(tokens, page_size, first_page, Some(pages))?;
+    let mut last = parent;
     for _ in 0..pages {
-        visit(chain.next_page().expect("the page is there"));
+        last = list.next_after(last).expect("the page is there");
+        visit(last);
     }
     Ok(())
 }

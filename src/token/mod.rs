@@ -13,7 +13,9 @@ mod query;
 mod scratch;
 mod text_digests;
 
-pub use digest_chain::{DigestChain, KeyPieces, Keys, OpenImage, page_digest_count, page_digests};
+pub use digest_chain::{
+    DigestChain, KeyPieces, Keys, ListDigests, OpenImage, page_digest_count, page_digests,
+};
 pub use images::{Images, image_digest};
 pub(crate) use keys::TEXT_ID_LIMIT;
 pub use keys::{all_text, image_number, is_text};

@@ -210,6 +210,10 @@ static void m03_runners_of_the_parent(void) {
     INHERITED(rkv_cache_poll(parent.f.cache, NULL, 0, 0, NULL, 0, 0, &polled));
     INHERITED(rkv_cache_complete(parent.f.cache, NULL, 0, true));
     INHERITED(rkv_sequence_fetch(parent.f.cache, sequence, 0, 0, &fetch));
+    rkv_cache_prefetch_result begun = {.struct_size = sizeof begun};
+    rkv_tokens expected = text(ids, 3);
+    INHERITED(rkv_cache_prefetch(parent.f.cache, NULL, &expected, 1, 0, &begun));
+    INHERITED(rkv_cache_cancel_prefetch(parent.f.cache, 1));
     INHERITED(rkv_sequence_agree(parent.f.cache, sequence, 0, &positions));
     INHERITED(rkv_plan_create(parent.f.table, &another));
     INHERITED(rkv_plan_set(plan, NULL, 0, sizeof(rkv_plan_row)));

@@ -253,7 +253,8 @@ static void m01_snapshot_tiers(void) {
     mark(&config, sizeof config);
     BAD(s, rkv_snapshot_tier_config_init(NULL, sizeof config), "config");
     BAD(s, rkv_snapshot_tier_config_init(&config, 0), "struct_size");
-    BAD(s, rkv_snapshot_tier_config_init(&config, sizeof config - 1), "struct_size");
+    const size_t first = offsetof(rkv_snapshot_tier_config, remote);
+    BAD(s, rkv_snapshot_tier_config_init(&config, first - 1), "struct_size");
     UNTOUCHED(config);
     CHECK_OK(rkv_snapshot_tier_config_init(&config, sizeof config));
     CHECK(config.struct_size == sizeof config && config.event_fd == -1);
@@ -262,8 +263,8 @@ static void m01_snapshot_tiers(void) {
     config.byte_limit = 1 << 20;
     BAD(s, rkv_snapshot_cache_attach(NULL, &config), "cache");
     BAD(s, rkv_snapshot_cache_attach(cache, NULL), "config");
-    BAD_INPUT_SIZES(s, rkv_snapshot_tier_config, config, p, rkv_snapshot_cache_attach(cache, p),
-                    "config");
+    BAD_INPUT_SIZES_FROM(s, rkv_snapshot_tier_config, first, config, p,
+                         rkv_snapshot_cache_attach(cache, p), "config");
 #define BAD_FIELD(field, value)                                                                   \
     do {                                                                                          \
         bad = config;                                                                             \
@@ -281,6 +282,13 @@ static void m01_snapshot_tiers(void) {
     BAD_FIELD(commit_interval_ms, 60001);
     BAD_FIELD(event_fd, -2);
     BAD_FIELD(event_fd, 1000000);
+    BAD_FIELD(remote_timeout_ms, 1);
+    BAD_FIELD(reserved, 1);
+    rkv_remote_store remote = {.struct_size = sizeof remote};
+    BAD_FIELD(remote, &remote); /* without functions */
+    config.remote = &remote;
+    BAD_FIELD(directory, NULL); /* and a limit */
+    config.remote = NULL;
     REFUSED(s, rkv_snapshot_cache_attach(cache, &config), RKV_STATUS_STORAGE,
             "/proc/no/such/place");
     BAD(s, rkv_snapshot_cache_detach(NULL, 0), "cache");
@@ -321,8 +329,8 @@ static void m01_snapshot_tiers(void) {
     mark(&stats, sizeof stats);
     BAD(s, rkv_snapshot_cache_read_tier_stats(NULL, &stats), "cache");
     UNTOUCHED(stats);
-    OUTPUT_SIZES(s, rkv_snapshot_tier_stats, p, rkv_snapshot_cache_read_tier_stats(cache, p),
-                 "out_stats");
+    OUTPUT_SIZES_FROM(s, rkv_snapshot_tier_stats, offsetof(rkv_snapshot_tier_stats, remote), p,
+                      rkv_snapshot_cache_read_tier_stats(cache, p), "out_stats");
     close_shelves(&all);
 }
 

@@ -330,6 +330,10 @@ static void m09_events(void) {
                     offsetof(rkv_sequence_fetch_result, asked_position_count), p,
                     rkv_sequence_fetch(cache, 1, 0, 0, p),
                "out_fetch");
+    uint32_t few[3] = {1, 2, 3};
+    rkv_tokens expected = text(few, 3);
+    BAD_STRUCT(&w, rkv_cache_prefetch_result, p,
+               rkv_cache_prefetch(cache, NULL, &expected, 1, 0, p), "out_prefetch");
     MISPLACED(&w, uint64_t, p, rkv_sequence_agree(cache, 1, 0, p), "out_position_count");
     rkv_cache_destroy(cache);
     rkv_page_table_destroy(table);
@@ -433,8 +437,8 @@ static void m09_snapshots(void) {
               "out_token_count");
     MISPLACED(&w, rkv_snapshot_tier_config, p, rkv_snapshot_tier_config_init(p, sizeof *p),
               "config");
-    BAD_STRUCT(&w, rkv_snapshot_tier_stats, p, rkv_snapshot_cache_read_tier_stats(cache, p),
-               "out_stats");
+    BAD_STRUCT_FROM(&w, rkv_snapshot_tier_stats, offsetof(rkv_snapshot_tier_stats, remote), p,
+                    rkv_snapshot_cache_read_tier_stats(cache, p), "out_stats");
     BAD_STRUCT(&w, rkv_snapshot_cache_fetch_result, p,
                rkv_snapshot_cache_fetch(cache, NULL, &longer, 0, p), "out_fetch");
     BAD_STRUCT_FROM(&w, rkv_snapshot_cache_match_result,

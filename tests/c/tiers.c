@@ -155,6 +155,56 @@ static void t09_agree(void) {
     end_engine(&e);
 }
 
+static rkv_cache_prefetch_result prefetch(engine *e, uint32_t *ids, size_t count,
+                                          uint64_t deadline_ms, uint32_t flags) {
+    rkv_cache_prefetch_result begun = {.struct_size = sizeof begun};
+    rkv_tokens tokens = text(ids, count);
+    CHECK_OK(rkv_cache_prefetch(e->f.cache, NULL, &tokens, deadline_ms, flags, &begun));
+    return begun;
+}
+
+/* T18: what the disk has is in host memory when the prompt begins. */
+static void t18_prefetch(void) {
+    make_directory();
+    uint32_t ids[33];
+    count_up(ids, 33, 1);
+    rkv_tier_config config = disk_config();
+    for (int round = 0; round < 2; round++) {
+        engine e = {.f = journal_fixture()};
+        CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+        if (round == 0) {
+            CHECK_EQ(request(&e, ids, 33), 0);
+            until_stored(&e, 8, 8);
+            CHECK_OK(rkv_cache_detach_tiers(e.f.cache, MINUTE));
+            end_engine(&e);
+            continue;
+        }
+        CHECK_EQ(prefetch(&e, ids, 33, 0, 0).prefetch, 0);
+        CHECK_EQ(prefetch(&e, ids, 4, UINT64_MAX, 0).prefetch, 0);
+        rkv_cache_prefetch_result look = prefetch(&e, ids, 33, 1, RKV_FETCH_LOOK_ONLY);
+        CHECK_EQ(look.prefetch + look.host_position_count + look.cached_position_count, 0);
+        CHECK_EQ(look.position_count, 32);
+        rkv_cache_prefetch_result begun = prefetch(&e, ids, 33, UINT64_MAX, 0);
+        CHECK(begun.prefetch != 0);
+        CHECK_EQ(begun.position_count, 32);
+        CHECK_EQ(begun.asked_position_count, 0);
+        for (int i = 0; i < MINUTE && tier_stats(&e.f).open_prefetch_count > 0; i++) {
+            pause_a_little();
+        }
+        CHECK_EQ(prefetch(&e, ids, 33, 1, RKV_FETCH_LOOK_ONLY).host_position_count, 32);
+        CHECK_OK(rkv_cache_cancel_prefetch(e.f.cache, begun.prefetch));
+        CHECK_EQ(request(&e, ids, 33), 32);
+        CHECK_EQ(prefetch(&e, ids, 33, UINT64_MAX, 0).cached_position_count, 32);
+        rkv_tier_stats stats = tier_stats(&e.f);
+        CHECK_EQ(stats.host.fetched_page_count, 8);
+        CHECK_EQ(stats.prefetched_disk_page_count, 8);
+        CHECK_EQ(stats.prefetched_remote_page_count + stats.refused_prefetch_count, 0);
+        CHECK_EQ(stats.prefetch_count, 1);
+        end_engine(&e);
+    }
+    remove_directory();
+}
+
 /* M01: wrong calls change nothing. */
 static void m01_tiers(void) {
     make_directory();
@@ -203,6 +253,11 @@ static void m01_tiers(void) {
     uint64_t positions = 0, job = 1;
     REFUSED(f, rkv_sequence_fetch(f->cache, state.sequence, 0, 0, &fetch),
             RKV_STATUS_INVALID_STATE, "tiers");
+    rkv_cache_prefetch_result begun = {.struct_size = sizeof begun};
+    rkv_tokens tokens = text(ids, 33);
+    REFUSED(f, rkv_cache_prefetch(f->cache, NULL, &tokens, 1, 0, &begun),
+            RKV_STATUS_INVALID_STATE, "tiers");
+    REFUSED(f, rkv_cache_cancel_prefetch(f->cache, 1), RKV_STATUS_INVALID_STATE, "tiers");
     REFUSED(f, rkv_cache_poll(f->cache, NULL, 0, 0, NULL, 0, 0, &polled),
             RKV_STATUS_INVALID_STATE, "tiers");
     REFUSED(f, rkv_cache_complete(f->cache, &job, 1, true), RKV_STATUS_INVALID_STATE, "tiers");
@@ -223,6 +278,19 @@ static void m01_tiers(void) {
                  rkv_sequence_fetch(f->cache, state.sequence, 0, 0, p), "out_fetch");
     REFUSED(f, rkv_sequence_fetch(f->cache, state.sequence + (UINT64_C(1) << 20), 0, 0, &fetch),
             RKV_STATUS_STALE_SEQUENCE, "stale");
+    BAD(f, rkv_cache_prefetch(NULL, NULL, &tokens, 1, 0, &begun), "cache");
+    BAD(f, rkv_cache_prefetch(f->cache, NULL, NULL, 1, 0, &begun), "tokens");
+    BAD(f, rkv_cache_prefetch(f->cache, NULL, &tokens, 1, 2, &begun), "flags");
+    ids[31] = RKV_TEXT_ID_LIMIT;
+    BAD(f, rkv_cache_prefetch(f->cache, NULL, &tokens, 1, 0, &begun), "[31]");
+    ids[31] = 32;
+    BAD_INPUT_SIZES(f, rkv_namespace, (rkv_namespace){.struct_size = sizeof(rkv_namespace)}, p,
+                    rkv_cache_prefetch(f->cache, p, &tokens, 1, 0, &begun), "space");
+    OUTPUT_SIZES(f, rkv_cache_prefetch_result, p,
+                 rkv_cache_prefetch(f->cache, NULL, &tokens, 1, 0, p), "out_prefetch");
+    BAD(f, rkv_cache_cancel_prefetch(NULL, 1), "cache");
+    BAD(f, rkv_cache_cancel_prefetch(f->cache, 0), "prefetch 0");
+    BAD(f, rkv_cache_cancel_prefetch(f->cache, 7), "prefetch 7");
     rkv_copy_job jobs[4];
     rkv_fetch_end ends[4];
     BAD(f, rkv_cache_poll(NULL, jobs, sizeof *jobs, 4, ends, sizeof *ends, 4, &polled), "cache");
@@ -301,6 +369,7 @@ int main(void) {
     RUN_BOTH(t02_host_memory);
     RUN_BOTH(t02_restart);
     RUN_BOTH(t09_agree);
+    RUN_BOTH(t18_prefetch);
     RUN(m01_other_tables_are_refused);
     RUN(m01_tiers);
     close(event_fd);

@@ -1,4 +1,4 @@
-// T02, T09: tiers below the pages of a cache in C++.
+// T02, T09, T18: tiers below the pages of a cache in C++.
 #include "check.hpp"
 
 #include <chrono>
@@ -57,6 +57,11 @@ void pages_come_back() {
         }
         while (e.cache.tier_stats().host.stored_page_count < 4) e.step();
         CHECK(e.cache.evict(4) == 4);
+        CHECK(e.cache.prefetch(prompt, {}, UINT64_MAX, RKV_FETCH_LOOK_ONLY).prefetch == 0);
+        const auto begun = e.cache.prefetch(prompt);
+        CHECK(begun.host_position_count == 16 && begun.prefetch != 0);
+        e.cache.cancel_prefetch(begun.prefetch);
+        CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, e.cache.cancel_prefetch(0));
         rkv::Sequence again = e.cache.begin(prompt);
         CHECK(again.fetch(0, RKV_FETCH_LOOK_ONLY).host_position_count == 16);
         CHECK(again.fetch().is_open == 1);

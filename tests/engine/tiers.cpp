@@ -1,7 +1,8 @@
-// T02 and T13 from an engine's side: what left KV memory comes back from host memory, and after a
-// restart from a disk or from a store that engines share, and nobody sees a difference in what is
-// generated.
+// T02, T13 and T18 from an engine's side: what left KV memory comes back from host memory, and
+// after a restart from a disk or from a store that engines share, also before its request begins;
+// and nobody sees a difference in what is generated.
 #include "fixture.hpp"
+#include "http/prometheus.hpp"
 
 #include <atomic>
 #include <cstring>
@@ -97,6 +98,45 @@ void t02_tiers_change_nothing_but_time() {
     const auto after = ask(core, prompt, "disk after a restart");
     CHECK(after->tokens == expected);
     CHECK_EQ(after->result->cached_tokens, whole(prompt_tokens));
+    core.audit_idle();
+}
+
+/// While a request waits for its turn, what the disk has of its prompt comes to host memory; one
+/// that is cancelled gives that up.
+void t18_who_waits_is_prefetched() {
+    const Folder disk;
+    const Tokens prompt = random_tokens(1, prompt_tokens);
+    const Tokens expected = from_scratch(prompt);
+    const std::size_t pages = whole(prompt_tokens) / 16;
+    {
+        TestCore core(tiered(&disk));
+        (void)core.complete(greedy(prompt, max_tokens));
+        until_stored(core, pages, pages);
+    }
+    engine::EngineConfig config = tiered(&disk);
+    config.scheduler.max_running = 1;
+    TestCore core(config);
+    const auto stats = [&] { return core.core().kv().cache().tier_stats(); };
+    const auto first = core.add(greedy(random_tokens(2, prompt_tokens), 200));
+    const auto second = core.add(greedy(prompt, max_tokens));
+    const auto third = core.add(greedy(random_tokens(3, prompt_tokens), max_tokens));
+    for (int i = 0; i < 60000 && stats().prefetched_disk_page_count < pages; ++i) {
+        (void)core.step();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (first->result) break;
+    }
+    CHECK(!first->result && !second->result);
+    CHECK_EQ(stats().prefetched_disk_page_count, pages);
+    CHECK_EQ(stats().host.fetched_page_count, 0U);
+    CHECK(engine::prometheus_text(core.core()).find(
+              "engine_tier_prefetched_pages_total{tier=\"disk\"} " + std::to_string(pages)) !=
+          std::string::npos);
+    core.run();
+    CHECK(second->tokens == expected);
+    CHECK_EQ(second->result->cached_tokens, whole(prompt_tokens));
+    CHECK_EQ(stats().host.fetched_page_count, pages);
+    CHECK_EQ(stats().disk.fetched_page_count, 0U);
+    CHECK(third->tokens == from_scratch(random_tokens(3, prompt_tokens)));
     core.audit_idle();
 }
 
@@ -230,6 +270,7 @@ void t13_engines_share_a_store() {
 
 int main() {
     RUN(t02_tiers_change_nothing_but_time);
+    RUN(t18_who_waits_is_prefetched);
     RUN(t07_another_model_is_refused);
     RUN(t13_engines_share_a_store);
     return 0;

@@ -2,6 +2,7 @@
 #[path = "../snapshot_tiers/memory_store.rs"]
 mod memory_store;
 mod moments;
+mod prefetch;
 mod random;
 mod remote;
 mod remote_store;

@@ -8,7 +8,10 @@ use radixkv::index::{IndexKind, Namespace};
 use radixkv::store::Scope;
 use radixkv::tier::paged::{Deadline, PagePolicy};
 use radixkv::tier::{Dropped, LoadError};
+use radixkv::token::TokenList;
 use std::time::Duration;
+
+const SOON: Duration = Duration::from_micros(200);
 
 fn space(number: u8) -> Namespace {
     Namespace { lora: (number > 0).then_some(number.into()), ..Namespace::default() }
@@ -88,6 +91,15 @@ fn step(world: &mut World, rng: &mut fastrand::Rng, faults: bool) {
         29 if rng.u8(0..8) == 0 => {
             world.shared.clear(Scope::exactly(space(rng.u8(0..2)))).unwrap();
         }
+        29 => {
+            let (space, tokens) = (space(rng.u8(0..2)), prompt(rng));
+            let deadline = if rng.bool() { Deadline::Never } else { Deadline::After(SOON) };
+            let list = TokenList::text(&tokens);
+            let begun = world.tiers.prefetch(&space, list, deadline, rng.u8(0..4) == 0).unwrap();
+            if begun.number > 0 && rng.u8(0..4) == 0 {
+                world.tiers.cancel_prefetch(begun.number).unwrap();
+            }
+        }
         30 => {
             // Of an engine whose rows are loading nothing else is possible.
             let Some(id) = any(world, rng, Some(true)) else { return };
@@ -103,13 +115,14 @@ fn step(world: &mut World, rng: &mut fastrand::Rng, faults: bool) {
     }
 }
 
-/// Counts of all processes together: landed, joined, damaged, late.
-type Counts = [u64; 4];
+/// Counts of all processes together: landed, joined, damaged, late, prefetched.
+type Counts = [u64; 5];
 
 fn count(world: &World, counts: &mut Counts) {
     let counters = world.tiers.stats().counters;
     let damaged = counters.damaged[0] + counters.damaged[1];
-    let more = [counters.landed_pages, counters.joined, damaged, counters.late];
+    let [prefetched, _] = counters.prefetched;
+    let more = [counters.landed_pages, counters.joined, damaged, counters.late, prefetched];
     counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
 }
 
@@ -132,7 +145,7 @@ fn run(seed: u64, setup: Setup, faults: bool, counts: &mut Counts) {
     count(&world, counts);
 }
 
-/// T02, T04, T06, T11, T12.
+/// T02, T04, T06, T11, T12, T18.
 #[test]
 fn t04_no_row_maps_what_was_not_computed() {
     let policies = [PagePolicy::Through, PagePolicy::AfterUses(2), PagePolicy::OnEviction];
@@ -147,6 +160,6 @@ fn t04_no_row_maps_what_was_not_computed() {
         run(seed, setup, seed % 2 == 0, &mut counts);
     }
     // Else nothing was tested.
-    let least = [800, 100, 20, 100].map(runs);
+    let least = [800, 100, 20, 100, 50].map(runs);
     assert!(counts.iter().zip(least).all(|(&count, least)| count > least), "{counts:?}");
 }

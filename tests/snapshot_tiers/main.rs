@@ -2,6 +2,10 @@
 mod memory_store;
 mod on_disk;
 mod random;
+mod remote;
+#[path = "../paged_tiers/remote_store.rs"]
+mod remote_store;
+mod remote_world;
 #[path = "../tier/runs.rs"]
 mod runs;
 #[path = "../tier/sim/mod.rs"]

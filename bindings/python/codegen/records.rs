@@ -47,7 +47,8 @@ fn find<'a>(header: &'a Header, name: &str) -> &'a Struct {
 }
 
 fn shown(field: &&Field) -> bool {
-    !matches!(field.name.as_str(), "struct_size" | "reserved")
+    // A remote store is attached from C.
+    !matches!(field.name.as_str(), "struct_size" | "reserved" | "remote")
 }
 
 /// The header's words for a reader who knows the Python names: `rkv_cache_unlock()` is

@@ -23,6 +23,9 @@ public:
     void line(const std::string& name, std::uint64_t value) {
         text_ += name + " " + std::to_string(value) + "\n";
     }
+    void seconds(const std::string& name, std::uint64_t nanoseconds) {
+        text_ += name + " " + std::to_string(static_cast<double>(nanoseconds) / 1e9) + "\n";
+    }
     void histogram(const std::string& name, const char* help, const Histogram& values) {
         text_ += "# HELP " + name + " " + help + "\n";
         values.write(name, text_);
@@ -155,6 +158,8 @@ void write_tiers(const Core& core, Page& page) {
           &rkv_tier_totals::evicted_page_count);
     write("damaged_pages_total", "Pages dropped for changed bytes.", "counter",
           &rkv_tier_totals::damaged_page_count);
+    write("failures_total", "Copies, reads and writes that failed.", "counter",
+          &rkv_tier_totals::failed_count);
     const rkv_remote_totals& remote = tiers.remote;
     page.counter("engine_remote_asked_pages_total", "Pages the remote store was asked for.",
                  remote.asked_page_count);
@@ -171,7 +176,35 @@ void write_tiers(const Core& core, Page& page) {
                  remote.pause_count);
     page.gauge("engine_remote_waiting_pages", "Pages that wait to be written to it.",
                remote.waiting_page_count);
-    page.counter("engine_tier_fetches_total", "Fetches.", tiers.fetch_count);
+    const std::string calls = "engine_remote_call_seconds_total";
+    page.head(calls, "Time of all calls to it.", "counter");
+    page.seconds(calls, remote.call_ns);
+    page.counter("engine_remote_calls_total", "Calls to it.", remote.call_count);
+    page.counter("engine_remote_slow_calls_total", "Calls that took too long.",
+                 remote.slow_call_count);
+    const std::string ends = "engine_tier_fetches_total";
+    page.head(ends, "Fetches that ended, by how.", "counter");
+    page.line(ends + "{end=\"complete\"}", tiers.complete_count);
+    page.line(ends + "{end=\"shortened\"}", tiers.shortened_count);
+    page.line(ends + "{end=\"abandoned\"}", tiers.abandoned_count);
+    page.counter("engine_tier_late_fetches_total", "Fetches that a deadline ended.",
+                 tiers.late_count);
+    page.gauge("engine_tier_open_fetches", "Fetches that go on.", tiers.open_fetch_count);
+    const std::string took = "engine_tier_fetch_seconds_total";
+    page.head(took, "Time of all fetches, from begin to end.", "counter");
+    page.seconds(took, tiers.fetch_ns);
+    page.counter("engine_tier_prefetches_total", "Prefetches for requests that waited.",
+                 tiers.prefetch_count);
+    page.counter("engine_tier_refused_prefetches_total", "Prefetches without room.",
+                 tiers.refused_prefetch_count);
+    const std::string prefetched = "engine_tier_prefetched_pages_total";
+    page.head(prefetched, "Pages that prefetches brought to host memory.", "counter");
+    page.line(prefetched + "{tier=\"disk\"}", tiers.prefetched_disk_page_count);
+    page.line(prefetched + "{tier=\"remote\"}", tiers.prefetched_remote_page_count);
+    page.counter("engine_tier_throttled_pages_total", "Pages not stored: too many waited.",
+                 tiers.throttled_page_count);
+    page.counter("engine_tier_cleared_pages_total", "Pages that went with their namespace.",
+                 tiers.cleared_page_count);
     page.counter("engine_tier_lost_pages_total", "Pages evicted before they were stored.",
                  tiers.lost_page_count);
 }

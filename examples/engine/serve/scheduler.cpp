@@ -10,6 +10,9 @@ namespace engine {
 
 namespace {
 
+/// Requests that wait, so many of them, have their prompts brought nearer.
+constexpr std::size_t prefetch_depth = 8;
+
 template <class Requests> auto place_of(Requests& requests, std::uint64_t number) {
     return std::lower_bound(
         requests.begin(), requests.end(), number,
@@ -55,6 +58,8 @@ std::unique_ptr<Request> Scheduler::remove(std::uint64_t number) {
     std::unique_ptr<Request> request = std::move(*place);
     requests_.erase(place);
     for (const auto& branch : request->branches) branch->release_pages();
+    if (Tiers* tiers = kv_.tiers(); tiers != nullptr && request->prefetch != 0)
+        tiers->cancel_prefetch(request->prefetch);
     return request;
 }
 
@@ -85,6 +90,7 @@ const std::vector<StepRow>& Scheduler::plan() {
     const bool preempted = plan_running(budget);
     // What was just taken from one sequence is for those that run, not for another to begin with.
     if (!preempted || rows_.empty()) admit(budget);
+    prefetch_waiting();
     // Drafts take what pages are left then.
     for (StepRow& row : rows_) add_draft(row);
     return rows_;
@@ -171,6 +177,22 @@ void Scheduler::admit(std::size_t& budget) {
             if (!allocate(*branch, budget)) return;
             take_row(*request, *branch, budget);
         }
+    }
+}
+
+/// Whoever has not begun waits for pages, a slot or its turn: what the disk or a server has of its
+/// prompt comes to host memory meanwhile.
+void Scheduler::prefetch_waiting() {
+    Tiers* tiers = kv_.tiers();
+    if (tiers == nullptr) return;
+    std::size_t count = 0;
+    for (const auto& request : requests_) {
+        if (request->began || !request->publishes) continue;
+        if (++count > prefetch_depth) return;
+        if (request->prefetched) continue;
+        blamed_ = request->number;
+        request->prefetch = tiers->prefetch(request->spec.prompt, request->name_space);
+        request->prefetched = true;
     }
 }
 

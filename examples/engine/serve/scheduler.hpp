@@ -103,6 +103,7 @@ private:
     void publish_many(const std::vector<Branch*>& branches);
     bool plan_running(std::size_t& budget);
     void admit(std::size_t& budget);
+    void prefetch_waiting();
     [[nodiscard]] bool admit_branch(Request& request, Branch& branch);
     void add_draft(StepRow& row);
     void take_row(Request& request, Branch& branch, std::size_t& budget);

@@ -72,6 +72,13 @@ bool Tiers::looks_good(rkv::Sequence& sequence) const {
 
 bool Tiers::fetch(rkv::Sequence& sequence) { return sequence.fetch().is_open != 0; }
 
+rkv_prefetch_id Tiers::prefetch(const std::vector<std::uint32_t>& prompt,
+                                const rkv::Namespace& name_space) {
+    return cache_.prefetch(prompt, name_space).prefetch;
+}
+
+void Tiers::cancel_prefetch(rkv_prefetch_id prefetch) { cache_.cancel_prefetch(prefetch); }
+
 bool Tiers::step() {
     ended_.clear();
     const rkv_cache_poll_result got = cache_.poll(jobs_, ends_);

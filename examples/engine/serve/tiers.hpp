@@ -43,6 +43,11 @@ public:
     [[nodiscard]] bool looks_good(rkv::Sequence& sequence) const;
     /// Whether pages of a sequence are on their way.
     [[nodiscard]] bool fetch(rkv::Sequence& sequence);
+    /// Brings what there is of a prompt to host memory, before it begins. Returns what to cancel it
+    /// by, or 0.
+    [[nodiscard]] rkv_prefetch_id prefetch(const std::vector<std::uint32_t>& prompt,
+                                           const rkv::Namespace& name_space);
+    void cancel_prefetch(rkv_prefetch_id prefetch);
     /// Copies what is to be copied; whether there was anything. What was fetched is in ended().
     bool step();
     [[nodiscard]] const std::vector<rkv_fetch_end>& ended() const noexcept { return ended_; }

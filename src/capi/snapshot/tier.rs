@@ -1,4 +1,5 @@
-//! What is below the memory of a snapshot cache: a directory, and what comes back from it.
+//! What is below the memory of a snapshot cache: a directory, a store that caches share, and what
+//! comes back from them.
 use crate::capi::ffi::{
     AbiStruct, Fail, WantedElements, check_fit, check_flags, guard, init_struct, out, read_struct,
     rkv_status, wake_of, write_struct,
@@ -9,12 +10,13 @@ use crate::capi::snapshot::{
     RKV_SNAPSHOT_MATCH_TRIMMABLE, rkv_pin_id, rkv_snapshot_cache, rkv_snapshot_cache_match_result,
     rkv_snapshot_part,
 };
+use crate::capi::tier::{Use, remote_of, rkv_remote_store};
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::{Error, text};
 use crate::ids::HandleId;
 use crate::memory::{try_box, try_collect};
 use crate::snapshot::tiered::{State, Taken, TierPolicy};
-use crate::tier::{DiskConfig, DiskStore, Source};
+use crate::tier::{DiskConfig, DiskStore, LowerStore, Source, Wake};
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -34,13 +36,14 @@ pub struct rkv_snapshot_tier_config {
     /// Zero.
     pub flags: u32,
     /// The directory, a path that ends with NUL; made if it isn't there. It is this cache's alone
-    /// until it is detached.
+    /// until it is detached. NULL for none, with a remote store.
     pub directory: *const c_char,
-    /// Bytes of data in it, at most; least recently used snapshots go. No default.
+    /// Bytes of data in it, at most; least recently used snapshots go. No default; 0 without a
+    /// directory.
     pub byte_limit: u64,
     /// What the snapshots are good for: a digest of model, quantisation, layout, and whatever else
-    /// changes what their bytes mean. A directory of another fingerprint is refused. Default all
-    /// zero.
+    /// changes what their bytes mean. A directory of another fingerprint is refused, in a remote
+    /// store nothing of another one is found. Default all zero.
     pub fingerprint: [u8; 32],
     /// When a snapshot is written: 0 as soon as it is inserted, n when n matches have found it,
     /// UINT32_MAX when it leaves memory. Default 0.
@@ -56,8 +59,15 @@ pub struct rkv_snapshot_tier_config {
     /// An eventfd that becomes readable when something was read or written, or -1. The cache uses
     /// it until it is detached, and never closes it. Default -1.
     pub event_fd: i32,
+    /// A store below the directory that other caches have too, or NULL. Read during the call;
+    /// what it leads to stays until it is detached. Default NULL.
+    pub remote: *const rkv_remote_store,
+    /// Milliseconds that a call to it may take, 1 to 600000. 0 takes the default: 2000.
+    pub remote_timeout_ms: u32,
+    /// Zero.
+    pub reserved: u32,
 }
-// SAFETY: integers and a pointer, no padding.
+// SAFETY: integers and pointers, no padding.
 unsafe impl AbiStruct for rkv_snapshot_tier_config {
     const NAME: &'static str = "config";
     const V1: usize = 80;
@@ -89,13 +99,26 @@ pub unsafe extern "C" fn rkv_snapshot_tier_config_init(
         waiting_byte_limit: 4 << 30,
         commit_interval_ms: 250,
         event_fd: -1,
+        remote: std::ptr::null(),
+        remote_timeout_ms: 0,
+        reserved: 0,
     };
     // SAFETY: the caller's contract on config.
     guard(|| unsafe { init_struct(config, struct_size, &made) })
 }
 
-/// Puts a directory below the memory of a cache. Snapshots with RKV_SNAPSHOT_INSERT_STORABLE are
-/// written to it from now on; those that are in it already are found at once.
+/// Puts a directory, a store that caches share, or both below the memory of a cache. Snapshots with
+/// RKV_SNAPSHOT_INSERT_STORABLE are written to them from now on; those that are in the directory
+/// already are found at once.
+///
+/// Of a remote store nobody knows what it has: rkv_snapshot_cache_match() says nothing of it, and
+/// rkv_snapshot_cache_fetch() asks it for more tokens than memory and the directory have, so call
+/// that wherever a match is less than the prompt. What it brings is in memory then, and in the
+/// directory. Found are prefixes alone, also with RKV_SNAPSHOT_MATCH_TRIMMABLE. A server that is
+/// slow or dead, or has other bytes than were written, costs a hit: rkv_remote_totals says what
+/// happened. rkv_snapshot_cache_remove() takes a snapshot away there too, when a thread comes to
+/// it; after rkv_snapshot_cache_clear() the store is left alone, since others fill it: attach anew,
+/// with another fingerprint, or use another epoch.
 ///
 /// Attach before the first insert: what memory has already is not compared with what the directory
 /// has for the same tokens. Nothing that happens to the disk later fails a call on the cache: a
@@ -122,31 +145,62 @@ pub unsafe extern "C" fn rkv_snapshot_cache_attach(
         with(cache, Needs::Owner, |call| {
             let raw = read_struct(config)?;
             let (config, policy) = read_config(&raw)?;
+            let how = Use {
+                fingerprint: raw.fingerprint,
+                timeout_ms: raw.remote_timeout_ms,
+                workers: raw.worker_count,
+                waiting_bytes: raw.waiting_byte_limit,
+            };
+            let remote = remote_of(raw.remote, &how)?;
             if call.cache.is_attached() {
                 return Err(Error::state("the cache has a directory: detach that first").into());
             }
-            let opened = DiskStore::open(config);
-            let (store, records) = opened.map_err(|error| Error::Storage(text!("{error}")))?;
-            Ok(call.cache.attach(try_box(store)?, records, policy)?)
+            let disk = match config {
+                None => None,
+                Some(config) => {
+                    let opened = DiskStore::open(config);
+                    let (store, records) =
+                        opened.map_err(|error| Error::Storage(text!("{error}")))?;
+                    let store: Box<dyn LowerStore> = try_box(store)?;
+                    Some((store, records))
+                }
+            };
+            let remote = match remote {
+                None => None,
+                Some(remote) => {
+                    let nothing: Wake = Box::new(|| {});
+                    Some((remote, wake_of(raw.event_fd)?.unwrap_or(nothing)))
+                }
+            };
+            Ok(call.cache.attach_both(disk, remote, policy)?)
         })
     }
 }
 
 /// # Safety
 /// The directory is NULL or a string that ends with NUL.
-unsafe fn read_config(raw: &rkv_snapshot_tier_config) -> Result<(DiskConfig, TierPolicy), Fail> {
+unsafe fn read_config(
+    raw: &rkv_snapshot_tier_config,
+) -> Result<(Option<DiskConfig>, TierPolicy), Fail> {
     let refuse = |text| Err(Error::argument(text).into());
     check_flags(raw.flags, 0, "config.flags")?;
-    if raw.directory.is_null() {
-        return refuse(text!("config.directory is NULL"));
-    }
-    // SAFETY: the caller's contract.
-    let directory = unsafe { CStr::from_ptr(raw.directory) };
-    if directory.is_empty() {
+    let directory = match raw.directory.is_null() {
+        true if raw.remote.is_null() => return refuse(text!("config.directory is NULL")),
+        true => None,
+        // SAFETY: the caller's contract.
+        false => Some(unsafe { CStr::from_ptr(raw.directory) }),
+    };
+    if directory.is_some_and(CStr::is_empty) {
         return refuse(text!("config.directory is empty"));
     }
-    if raw.byte_limit == 0 {
+    if directory.is_some() && raw.byte_limit == 0 {
         return refuse(text!("config.byte_limit is 0"));
+    }
+    if directory.is_none() && raw.byte_limit != 0 {
+        return refuse(text!("config.byte_limit is set without config.directory"));
+    }
+    if raw.reserved != 0 {
+        return refuse(text!("config.reserved is not zero"));
     }
     if !(1..=64).contains(&raw.worker_count) {
         return refuse(text!("config.worker_count {} is not 1 to 64", raw.worker_count));
@@ -164,6 +218,7 @@ unsafe fn read_config(raw: &rkv_snapshot_tier_config) -> Result<(DiskConfig, Tie
         u32::MAX => TierPolicy::OnEviction,
         uses => TierPolicy::AfterUses(uses),
     };
+    let Some(directory) = directory else { return Ok((None, policy)) };
     let directory = OsStr::from_bytes(directory.to_bytes());
     let config = DiskConfig {
         workers: raw.worker_count as usize,
@@ -172,7 +227,7 @@ unsafe fn read_config(raw: &rkv_snapshot_tier_config) -> Result<(DiskConfig, Tie
         wake,
         ..DiskConfig::new(directory, raw.byte_limit, raw.fingerprint)
     };
-    Ok((config, policy))
+    Ok((Some(config), policy))
 }
 
 fn time(milliseconds: u64) -> Duration {
@@ -265,7 +320,8 @@ pub struct rkv_snapshot_cache_fetch_result {
     /// Names the fetch: rkv_snapshot_cache_take() or rkv_snapshot_cache_cancel() ends it. 0 when
     /// none was started.
     pub ticket: rkv_ticket_id,
-    /// Tokens of the snapshot that it brings.
+    /// Tokens of the snapshot that it brings; this and the next two are 0 when the remote store is
+    /// asked: rkv_snapshot_cache_take() says then what came, if anything did.
     pub token_count: u64,
     /// Of those, how many the list begins with: all, but with RKV_SNAPSHOT_MATCH_TRIMMABLE.
     pub common_token_count: u64,
@@ -278,7 +334,8 @@ unsafe impl AbiStruct for rkv_snapshot_cache_fetch_result {
     const V1: usize = 40;
 }
 
-/// Starts to bring the longest prefix below memory into it, if it is longer than what memory has;
+/// Starts to bring the longest prefix below memory into it, if it is longer than what memory has,
+/// or to ask the remote store whether it has one;
 /// with RKV_SNAPSHOT_MATCH_TRIMMABLE what has most tokens in common, if they are more. Who asks for
 /// what is on its way already joins that fetch, with a ticket of its own.
 ///
@@ -295,7 +352,8 @@ unsafe impl AbiStruct for rkv_snapshot_cache_fetch_result {
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_STATE when 2^24 tickets are out;
 /// RKV_STATUS_POISONED
 /// @par Cost
-/// O(tokens), and memory for the snapshot; its own lock; never waits for the disk
+/// O(tokens), and memory for the snapshot; with a remote store a SHA-256 of each 64 tokens. Its own
+/// lock; never waits for the disk or the store
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -341,7 +399,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_fetch(
 /// RKV_STATUS_STALE_TICKET; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY and
 /// RKV_STATUS_INVALID_STATE (2^24 pins are out): the ticket is still good; RKV_STATUS_POISONED
 /// @par Cost
-/// O(tokens); its own lock; never waits for the disk
+/// O(tokens); its own lock; never waits for the disk or the store
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -372,7 +430,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_take(
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_TICKET; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_POISONED
 /// @par Cost
-/// O(1); its own lock; never waits for the disk
+/// O(1); its own lock; never waits for the disk or the store
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -2,6 +2,7 @@
 use crate::capi::ffi::{AbiStruct, check_fit, rkv_status, write_struct};
 use crate::capi::snapshot::handle::{Needs, with};
 use crate::capi::snapshot::rkv_snapshot_cache;
+use crate::capi::tier::rkv_remote_totals;
 
 /// Counters of what is below the memory of a snapshot cache, since it was attached unless they say
 /// "now".
@@ -68,6 +69,8 @@ pub struct rkv_snapshot_tier_stats {
     pub write_ns: u64,
     /// Nanoseconds of all reads together.
     pub read_ns: u64,
+    /// The remote store.
+    pub remote: rkv_remote_totals,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_snapshot_tier_stats {
@@ -75,7 +78,9 @@ unsafe impl AbiStruct for rkv_snapshot_tier_stats {
     const V1: usize = 232;
 }
 
-/// Counters of what is below memory. All zero when nothing is.
+/// Counters of what is below memory. All zero when nothing is. Of the remote store,
+/// fetched_page_count counts the snapshots that it brought, and dropped_page_count how often one
+/// was not given to it because too much waited, or it has more than 124 parts.
 ///
 /// @param cache the cache
 /// @param out_stats receives the numbers; set its struct_size first
@@ -127,6 +132,10 @@ pub unsafe extern "C" fn rkv_snapshot_cache_read_tier_stats(
                 longest_commit_ns: store.commit_nanoseconds_max,
                 write_ns: store.write_nanoseconds,
                 read_ns: store.read_nanoseconds,
+                remote: rkv_remote_totals::of(
+                    &stats.remote,
+                    [counters.from_remote, counters.not_offered, 0, counters.remote_late],
+                ),
             };
             write_struct(out_stats, &made)
         })

@@ -149,8 +149,8 @@ pub unsafe extern "C" fn rkv_cache_attach_tiers(
                 fingerprint: raw.fingerprint,
                 timeout_ms: raw.remote_timeout_ms,
                 workers: raw.worker_count,
-                page_bytes: raw.page_bytes,
-                host_bytes: raw.host_bytes,
+                // They lie in host memory, of which fetches need the most.
+                waiting_bytes: (raw.host_bytes / 4).max(raw.page_bytes),
             };
             let made = TierConfig {
                 page_bytes: raw.page_bytes as usize,

@@ -7,9 +7,17 @@ use crate::ids::SequenceId;
 use crate::tier::paged::Deadline;
 use std::time::Duration;
 
-/// Flag of rkv_sequence_fetch(): say what could be fetched, and fetch nothing. The remote store is
-/// not asked.
+/// Flag of rkv_sequence_fetch() and rkv_cache_prefetch(): say what could be fetched, and fetch
+/// nothing. The remote store is not asked.
 pub const RKV_FETCH_LOOK_ONLY: u32 = 1;
+
+/// A deadline in milliseconds.
+pub(super) fn deadline_of(milliseconds: u64) -> Deadline {
+    match milliseconds {
+        u64::MAX => Deadline::Never,
+        time => Deadline::After(Duration::from_millis(time)),
+    }
+}
 
 /// What the tiers have of a sequence.
 #[repr(C)]
@@ -77,10 +85,7 @@ pub unsafe extern "C" fn rkv_sequence_fetch(
         with(cache, |shared| {
             check_flags(flags, RKV_FETCH_LOOK_ONLY, "flags")?;
             check_fit(out_fetch)?;
-            let deadline = match deadline_ms {
-                u64::MAX => Deadline::Never,
-                time => Deadline::After(Duration::from_millis(time)),
-            };
+            let deadline = deadline_of(deadline_ms);
             let looks_only = flags & RKV_FETCH_LOOK_ONLY != 0;
             let found = tiers_of(shared)?.fetch(SequenceId(sequence), deadline, looks_only)?;
             let made = rkv_sequence_fetch_result {

@@ -2,11 +2,14 @@
 mod attach;
 mod copies;
 mod fetch;
+mod prefetch;
 mod remote;
 mod stats;
 
 pub use attach::*;
 pub use copies::*;
 pub use fetch::*;
+pub use prefetch::*;
 pub use remote::*;
+pub(in crate::capi) use remote::{Use, remote_of};
 pub use stats::*;

@@ -21,7 +21,7 @@ const TIMEOUT_MS: u32 = 2000;
 #[derive(Clone, Copy)]
 pub struct rkv_remote_item {
     /// What the value is found by: a SHA-256 of the model's fingerprint, page size, bytes of a page
-    /// and all that identifies the page.
+    /// and all that identifies the page; below a snapshot cache, of all that leads to a snapshot.
     pub key: [u8; 32],
     /// The value to be written; to be read, where it goes. Otherwise NULL. Good during the call.
     pub bytes: *mut c_void,
@@ -142,17 +142,17 @@ impl RemoteStore for Callbacks {
 }
 
 /// How a store is used beside what its config says.
-pub(super) struct Use {
+pub(in crate::capi) struct Use {
     pub fingerprint: [u8; 32],
     pub timeout_ms: u32,
     pub workers: u32,
-    pub page_bytes: u64,
-    pub host_bytes: u64,
+    /// Bytes that wait to be written, at most.
+    pub waiting_bytes: u64,
 }
 
 /// # Safety
 /// The store is NULL or readable, and its functions keep to their text.
-pub(super) unsafe fn remote_of(
+pub(in crate::capi) unsafe fn remote_of(
     store: *const rkv_remote_store,
     how: &Use,
 ) -> Result<Option<RemoteConfig>, Fail> {
@@ -182,7 +182,6 @@ pub(super) unsafe fn remote_of(
         fingerprint: how.fingerprint,
         timeout: Duration::from_millis(timeout_ms.into()),
         workers: how.workers as usize,
-        // They lie in host memory, of which fetches need the most.
-        waiting_bytes: (how.host_bytes / 4).max(how.page_bytes),
+        waiting_bytes: how.waiting_bytes,
     }))
 }

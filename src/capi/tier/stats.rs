@@ -2,6 +2,7 @@
 use crate::capi::cache::rkv_cache;
 use crate::capi::ffi::{AbiStruct, check_fit, rkv_status, with, write_struct};
 use crate::tier::paged::{PageTierStats, PageTiers, TierTotals};
+use crate::tier::remote::RemoteStats;
 
 /// One tier, now and since it was attached.
 #[repr(C)]
@@ -40,7 +41,8 @@ impl rkv_tier_totals {
     }
 }
 
-/// The remote store, now and since it was attached.
+/// The remote store, now and since it was attached. Below a snapshot cache what stands here as a
+/// page is a value of it: a mark, a head or a piece of a snapshot.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_remote_totals {
@@ -92,14 +94,18 @@ pub struct rkv_remote_totals {
 }
 
 impl rkv_remote_totals {
-    fn of(stats: &PageTierStats) -> Self {
-        let PageTierStats { remote, counters, .. } = stats;
+    /// What is not the store's own comes beside: pages that fetches took, that were dropped, that
+    /// wait to be given to it, and fetches that went on without it.
+    pub(in crate::capi) fn of(
+        remote: &RemoteStats,
+        [fetched, dropped, offered, late]: [u64; 4],
+    ) -> Self {
         Self {
             asked_page_count: remote.asked,
             found_page_count: remote.found,
             read_page_count: remote.read,
             read_bytes: remote.read_bytes,
-            fetched_page_count: counters.fetched[2],
+            fetched_page_count: fetched,
             written_page_count: remote.written,
             written_bytes: remote.written_bytes,
             known_page_count: remote.known,
@@ -108,9 +114,9 @@ impl rkv_remote_totals {
             failed_page_count: remote.failed,
             late_page_count: remote.late,
             skipped_page_count: remote.skipped,
-            dropped_page_count: counters.not_offered,
-            waiting_page_count: remote.waiting + stats.offered as u64,
-            late_fetch_count: counters.remote_late,
+            dropped_page_count: dropped,
+            waiting_page_count: remote.waiting + offered,
+            late_fetch_count: late,
             call_count: remote.calls,
             slow_call_count: remote.slow_calls,
             call_ns: remote.call_nanoseconds,
@@ -119,6 +125,13 @@ impl rkv_remote_totals {
             is_paused: u64::from(remote.is_paused),
         }
     }
+}
+
+fn remote_of(stats: &PageTierStats) -> rkv_remote_totals {
+    let counters = stats.counters;
+    let beside =
+        [counters.fetched[2], counters.not_offered, stats.offered as u64, counters.remote_late];
+    rkv_remote_totals::of(&stats.remote, beside)
 }
 
 /// What lies below the pages of a cache: counters since it was attached unless they say "now".
@@ -176,6 +189,17 @@ pub struct rkv_tier_stats {
     pub longest_commit_ns: u64,
     /// The remote store.
     pub remote: rkv_remote_totals,
+    /// Prefetches that are open now.
+    pub open_prefetch_count: u64,
+    /// Prefetches that were begun.
+    pub prefetch_count: u64,
+    /// Prefetches that were not begun because those that were open had all the room.
+    pub refused_prefetch_count: u64,
+    /// Pages that prefetches brought to host memory from the disk. Fetches find them there, and
+    /// count them there.
+    pub prefetched_disk_page_count: u64,
+    /// Pages that prefetches brought to host memory from the remote store.
+    pub prefetched_remote_page_count: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_tier_stats {
@@ -230,7 +254,12 @@ pub unsafe extern "C" fn rkv_cache_read_tier_stats(
                 waiting_write_count: counters.disk_full + counters.disk_busy,
                 unusable_page_count: counters.unusable,
                 longest_commit_ns: stats.store.commit_nanoseconds_max,
-                remote: rkv_remote_totals::of(&stats),
+                remote: remote_of(&stats),
+                open_prefetch_count: stats.open_prefetches as u64,
+                prefetch_count: counters.prefetches,
+                refused_prefetch_count: counters.refused_prefetches,
+                prefetched_disk_page_count: counters.prefetched[0],
+                prefetched_remote_page_count: counters.prefetched[1],
             };
             write_struct(out_stats, &made)
         })

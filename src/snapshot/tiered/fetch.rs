@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! ticket ─► number of a record ─► load: reading ─► ready (an entry in memory, pinned)
-//!                                               └► failed
+//!           or of a question          asking  └──► failed
 //! ```
+use super::asking::Asking;
 use super::lower::{Lower, Numbered, Place, Table, key};
 use super::note::Note;
 use super::value::{Loaded, State, Storable, Value};
@@ -23,42 +24,46 @@ const SHORTER: usize = 4;
 /// Reads that go on, or have ended and are waited for.
 pub(super) struct Loads {
     /// By the number of the record.
-    loads: Numbered<Load>,
+    pub(super) loads: Numbered<Load>,
     tickets: Handles,
     /// Those who have a ticket.
     waiting: Slab<Waiting>,
     /// Bytes that are being read.
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Waiting {
-    /// Of the record.
-    number: u64,
+pub(super) struct Waiting {
+    /// Of the load.
+    pub(super) number: u64,
     /// Tokens that it has in common with what was asked for.
-    common: usize,
+    pub(super) common: usize,
 }
 
-struct Load {
-    note: Arc<Note>,
+pub(super) struct Load {
+    /// What is read, when that is known.
+    pub(super) note: Arc<Note>,
     /// Tickets.
-    users: usize,
-    state: LoadState,
+    pub(super) users: usize,
+    pub(super) state: LoadState,
 }
 
-enum LoadState {
+pub(super) enum LoadState {
+    /// The store that caches share is asked, or read.
+    Asking(Box<Asking>),
+    /// The directory is read.
     Reading,
     Ready(PinId),
     Failed,
 }
 
 /// What is found below memory.
-struct Below {
+pub(super) struct Below {
     /// Tokens in common with what was asked for.
-    common: usize,
+    pub(super) common: usize,
     /// Its own.
     tokens: Vec<u32>,
-    number: u64,
+    pub(super) number: u64,
     next_token: Option<u32>,
     is_trimmable: bool,
     parts: Vec<u64>,
@@ -79,7 +84,7 @@ impl Loads {
         (self.tickets.out(), self.bytes)
     }
 
-    fn try_reserve(&mut self) -> Result<(), Error> {
+    pub(super) fn try_reserve(&mut self) -> Result<(), Error> {
         self.tickets.try_reserve()?;
         self.waiting.try_reserve(1)?;
         self.loads.try_reserve(1).map_err(crate::memory::OutOfMemory::from)?;
@@ -105,12 +110,62 @@ impl Loads {
         let Waiting { number, .. } = self.waiting.remove(slot);
         let load = self.loads.get_mut(&number)?;
         load.users -= 1;
-        if load.users > 0 || matches!(load.state, LoadState::Reading) {
+        let is_kept = match &load.state {
+            LoadState::Asking(asking) => asking.is_reading(),
+            LoadState::Reading => true,
+            LoadState::Ready(_) | LoadState::Failed => false,
+        };
+        if load.users > 0 || is_kept {
             return None;
         }
         match self.loads.remove(&number)?.state {
             LoadState::Ready(pin) => Some(pin),
             _ => None,
+        }
+    }
+
+    /// A question that goes on.
+    pub(super) fn asking(&mut self, number: u64) -> Option<&mut Asking> {
+        match &mut self.loads.get_mut(&number)?.state {
+            LoadState::Asking(asking) => Some(asking),
+            _ => None,
+        }
+    }
+
+    /// Those who wait for a load wait for another one, which is there.
+    pub(super) fn redirect(&mut self, from: u64, to: Waiting) {
+        let mut count = 0;
+        for waiting in self.waiting.iter_mut().filter(|other| other.number == from) {
+            *waiting = to;
+            count += 1;
+        }
+        if let Some(load) = self.loads.get_mut(&from) {
+            load.users -= count;
+        }
+        if let Some(load) = self.loads.get_mut(&to.number) {
+            load.users += count;
+        }
+    }
+
+    /// What became of a load whose tokens are known now.
+    pub(super) fn set_ready(&mut self, number: u64, pin: PinId, common: usize) {
+        self.redirect(number, Waiting { number, common });
+        if let Some(load) = self.loads.get_mut(&number) {
+            load.state = LoadState::Ready(pin);
+        }
+    }
+
+    /// Nothing comes of a load.
+    pub(super) fn fail(&mut self, number: u64) {
+        if let Some(load) = self.loads.get_mut(&number) {
+            load.state = LoadState::Failed;
+        }
+    }
+
+    /// Forgets a load that nobody waits for.
+    pub(super) fn forget_unused(&mut self, number: u64) {
+        if self.loads.get(&number).is_some_and(|load| load.users == 0) {
+            self.loads.remove(&number);
         }
     }
 
@@ -151,7 +206,7 @@ impl Lower {
     }
 
     /// The same, with what a read needs. The table is locked, so that no entry comes or goes.
-    fn find_below(
+    pub(super) fn find_below(
         &self,
         namespace: &Namespace,
         tokens: &[u32],
@@ -182,15 +237,22 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     ) -> Result<Option<Fetch>, Error> {
         let lower = self.lower.read();
         let Some(lower) = &*lower else { return Ok(None) };
+        let question = lower.question(namespace, tokens, trims)?;
         let mut table = lower.table.write();
         self.take_events(lower, &mut table, &mut freed.0);
         let in_memory = self.memory.longest(namespace, tokens, trims, |_| ());
         let in_memory = in_memory.map_or(0, |(common, ())| common);
-        let Some(below) = lower.find_below(namespace, tokens, trims)? else { return Ok(None) };
-        if below.common <= in_memory {
-            return Ok(None);
-        }
+        let below = lower.find_below(namespace, tokens, trims)?;
+        let below = below.filter(|below| below.common > in_memory);
         table.loads.try_reserve()?;
+        let common = below.as_ref().map_or(in_memory, |below| below.common);
+        if let Some(question) = question.filter(|_| common < tokens.len())
+            && let Some(number) = self.ask(lower, &mut table, (question, common))?
+        {
+            let ticket = table.loads.ticket(Waiting { number, common });
+            return Ok(Some(Fetch { ticket, tokens: 0, common: 0, bytes: 0 }));
+        }
+        let Some(below) = below else { return Ok(None) };
         let Below { common, number, .. } = below;
         let length = below.tokens.len();
         let is_joined = match table.loads.loads.get(&number) {
@@ -209,7 +271,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     }
 
     /// Starts a read; false when it cannot be.
-    fn start(
+    pub(super) fn start(
         &self,
         lower: &Lower,
         table: &mut Table,
@@ -254,9 +316,14 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let lower = lower.as_ref().ok_or(Error::StaleTicket(ticket.0))?;
         let mut table = lower.table.write();
         self.take_events(lower, &mut table, &mut freed.0);
+        let Waiting { number, .. } = table.loads.waiting(ticket)?;
+        if self.is_late(&mut table, number) {
+            count(&mut table.counters.remote_late, 1);
+            self.go_without(lower, &mut table, number);
+        }
         let Waiting { number, common } = table.loads.waiting(ticket)?;
         let load = &table.loads.loads[&number];
-        if matches!(load.state, LoadState::Reading) {
+        if matches!(load.state, LoadState::Reading | LoadState::Asking(_)) {
             return Ok(Taken::Pending);
         }
         let note = load.note.clone();
@@ -345,9 +412,20 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         freed: &mut FreedStates<P>,
     ) -> Result<Option<PinId>, Error> {
         let Ok(loaded) = target.into_any().downcast::<Loaded>() else { return Ok(None) };
+        self.arrive_loaded(note, number, *loaded, freed)
+    }
+
+    /// The same of what it was read into.
+    pub(super) fn arrive_loaded(
+        &self,
+        note: &Arc<Note>,
+        number: u64,
+        loaded: Loaded,
+        freed: &mut FreedStates<P>,
+    ) -> Result<Option<PinId>, Error> {
         let Note { namespace, tokens, .. } = &**note;
         if self.memory.exactly(namespace, tokens, |_| ()).is_none() {
-            let state = Storable::loaded(note, *loaded, number)?;
+            let state = Storable::loaded(note, loaded, number)?;
             self.memory.insert(note.entry(note.bytes()), || Value::Storable(state), freed)?;
         }
         Ok(self.memory.pin(namespace, tokens, |_| ())?.map(|hit| hit.pin))

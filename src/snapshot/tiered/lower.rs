@@ -1,12 +1,15 @@
 //! What is below memory: the store, an index of what it has, and what is on its way there.
 use super::fetch::Loads;
 use super::note::Note;
+use super::nowhere::Nowhere;
+use super::remote::Lowest;
 use super::value::{Storable, Value, Writing};
 use super::{SnapshotCache, TierCounters, TierPolicy};
 use crate::error::Error;
 use crate::lock::RwLock;
 use crate::memory::{Arc, OutOfMemory, seed, try_box, try_to_vec};
 use crate::snapshot::{ENTRY_LIMIT, Freed, Namespace, NewSnapshot, SnapshotLimits, count};
+use crate::tier::remote::RemoteEvent;
 use crate::tier::{Event, Key, LowerStore, Record, Refused, Source};
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, VecDeque};
@@ -96,6 +99,9 @@ pub(super) struct Table {
     tried_at: u64,
     pub(super) loads: Loads,
     events: Vec<Event>,
+    pub(super) answers: Vec<RemoteEvent>,
+    /// How often something was removed, or put in another one's place.
+    pub(super) removals: u64,
     pub(super) counters: TierCounters,
 }
 
@@ -115,16 +121,26 @@ pub(super) struct Lower {
     pub(super) link: Arc<Link>,
     pub(super) index: SnapshotCache<Place>,
     pub(super) policy: TierPolicy,
+    /// Whether there is a directory.
+    has_disk: bool,
+    /// What is below that.
+    pub(super) lowest: Option<Lowest>,
     pub(super) table: RwLock<Table>,
 }
 
 impl Lower {
     /// Finds again what a store has.
     pub(super) fn new(
-        store: Box<dyn LowerStore>,
+        store: Option<Box<dyn LowerStore>>,
         records: Vec<Record>,
         policy: TierPolicy,
+        lowest: Option<Lowest>,
     ) -> Result<Self, Error> {
+        let has_disk = store.is_some();
+        let store = match store {
+            Some(store) => store,
+            None => try_box(Nowhere)?,
+        };
         let limits = SnapshotLimits { entries: ENTRY_LIMIT, bytes: store.stats().capacity };
         let (closing, alone) = (AtomicBool::new(false), AtomicUsize::new(0));
         let link = Arc::new(Link { store, closing, alone })?;
@@ -136,10 +152,13 @@ impl Lower {
             tried_at: 0,
             loads: Loads::new()?,
             events: Vec::new(),
+            answers: Vec::new(),
+            removals: 0,
             counters: TierCounters::default(),
         };
         let index = SnapshotCache::new(limits)?;
-        let mut lower = Self { link, index, policy, table: RwLock::new(table) };
+        let table = RwLock::new(table);
+        let mut lower = Self { link, index, policy, has_disk, lowest, table };
         let filled = lower.fill(&records);
         if filled.is_err() {
             lower.close();
@@ -219,6 +238,10 @@ impl Lower {
     /// Starts to write a state, in the place of what the store has for its tokens. When that cannot
     /// be, the store has nothing for them: the state in memory goes on without.
     pub(super) fn write<P: Source + 'static>(&self, table: &mut Table, state: &Arc<Storable<P>>) {
+        self.offer(table, state);
+        if !self.has_disk {
+            return;
+        }
         let note = &state.note;
         let refused = match self.try_write(table, state) {
             Ok(()) => return,
@@ -344,11 +367,20 @@ impl Lower {
 
     /// Ends it; what the store has stays there.
     pub(super) fn close(&self) {
+        if let Some(lowest) = &self.lowest {
+            lowest.remote.close();
+        }
         self.link.closing.store(true, Relaxed);
     }
 }
 
 impl Table {
+    /// A number that no record and no load has.
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
     fn reserve_pending(&mut self) -> Result<(), OutOfMemory> {
         if self.pending.len() >= self.sweep_at {
             // No event comes for what was removed while it was written.

@@ -9,6 +9,7 @@
 //!                  │        ▲
 //!            put   ▼        │ events
 //!            LowerStore (src/tier)                        records by number
+//!            Remote (src/tier)                            what other caches know, by digest
 //! ```
 //!
 //! Two caches of one kind, one above the other. An entry of the lower one is a place, and with a
@@ -21,9 +22,13 @@
 //! table, so that what is replaced or removed in memory is so below, in the same order.
 #![forbid(unsafe_code)]
 
+mod asking;
 mod fetch;
+mod head;
 mod lower;
 mod note;
+mod nowhere;
+mod remote;
 mod value;
 
 pub use value::{Loaded, State};
@@ -36,10 +41,12 @@ use crate::error::Error;
 use crate::ids::{HandleId, PinId};
 use crate::lock::RwLock;
 use crate::memory::Arc;
-use crate::tier::{LowerStore, Record, Source, StoreStats};
+use crate::tier::remote::{RemoteConfig, RemoteStats};
+use crate::tier::{LowerStore, Record, Source, StoreStats, Wake};
 use fetch::{FreedStates, Memory, rescue};
 use lower::{Lower, Table};
 use note::Note;
+use remote::Lowest;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use value::{Storable, Value};
@@ -150,6 +157,12 @@ pub struct TierCounters {
     pub late: u64,
     /// Fetches for which memory's byte limit left no room.
     pub no_memory: u64,
+    /// States that the store which caches share was not given: too much waited, or too many parts.
+    pub not_offered: u64,
+    /// Of the reads that brought a state, those from there.
+    pub from_remote: u64,
+    /// Fetches that went on without it because it was too slow.
+    pub remote_late: u64,
     /// Records that were there when the store was attached and could not be used.
     pub unusable: u64,
 }
@@ -171,6 +184,8 @@ pub struct TierStats {
     pub counters: TierCounters,
     /// The store's own.
     pub store: StoreStats,
+    /// Those of the store that caches share.
+    pub remote: RemoteStats,
 }
 
 /// The cache, for any number of threads.
@@ -339,7 +354,9 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let freed = &mut freed.0;
         let lower = self.lower.read();
         let Some(lower) = &*lower else { return self.memory.remove(namespace, tokens, freed) };
-        let _table = lower.table.write();
+        let key = lower.key(namespace, tokens);
+        let mut table = lower.table.write();
+        lower.forget(&mut table, key);
         let in_memory = self.memory.remove(namespace, tokens, freed);
         lower.remove(namespace, tokens) || in_memory
     }
@@ -347,9 +364,10 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     /// Removes every entry, in memory and below. Readers keep what they have.
     pub fn clear(&self, freed: &mut FreedSnapshots<P>) {
         let lower = self.lower.read();
-        let _table = lower.as_ref().map(|lower| lower.table.write());
+        let table = lower.as_ref().map(|lower| lower.table.write());
         self.memory.clear(&mut freed.0);
-        if let Some(lower) = &*lower {
+        if let (Some(lower), Some(mut table)) = (&*lower, table) {
+            lower.leave(&mut table);
             lower.index.clear(&mut Freed::new());
         }
     }
@@ -361,7 +379,23 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         records: Vec<Record>,
         policy: TierPolicy,
     ) -> Result<(), Error> {
-        let made = Lower::new(store, records, policy)?;
+        self.attach_both(Some((store, records)), None, policy)
+    }
+
+    /// Puts a store below memory, and one that caches share below that, with what it calls when
+    /// there is an answer; or one of them.
+    pub fn attach_both(
+        &self,
+        store: Option<(Box<dyn LowerStore>, Vec<Record>)>,
+        remote: Option<(RemoteConfig, Wake)>,
+        policy: TierPolicy,
+    ) -> Result<(), Error> {
+        let lowest = remote.map(|(config, wake)| Lowest::new(config, wake)).transpose()?;
+        let (store, records) = match store {
+            Some((store, records)) => (Some(store), records),
+            None => (None, Vec::new()),
+        };
+        let made = Lower::new(store, records, policy, lowest)?;
         let mut lower = self.lower.write();
         if lower.is_some() {
             made.close();
@@ -370,6 +404,14 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         }
         *lower = Some(made);
         Ok(())
+    }
+
+    /// What a thread of the store that caches share would do, for a test that has none.
+    #[doc(hidden)]
+    pub fn work_remote(&self) -> bool {
+        let lower = self.lower.read();
+        let lowest = lower.as_ref().and_then(|lower| lower.lowest.as_ref());
+        lowest.is_some_and(|lowest| lowest.remote.work())
     }
 
     /// Whether a store is below memory.
@@ -402,6 +444,11 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             let Some(lower) = &*lower else { return true };
             let left = timeout.saturating_sub(start.elapsed());
             let is_still = lower.link.store.flush(left.min(FLUSH_STEP));
+            let is_given = lower.is_given();
+            if is_still && !is_given {
+                std::thread::sleep(left.min(FLUSH_STEP));
+            }
+            let is_still = is_still && is_given;
             let mut table = lower.table.write();
             self.take_events(lower, &mut table, &mut freed.0);
             let now = lower.link.store.stats().turns();
@@ -432,12 +479,13 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             index_bytes: index.index_bytes,
             counters: table.counters,
             store: lower.link.store.stats(),
+            remote: lower.lowest.as_ref().map(|lowest| lowest.remote.stats()).unwrap_or_default(),
         })
     }
 
     /// Takes in what the store has done, unless somebody else is about to.
     fn look_below(&self, lower: &Lower, freed: &mut FreedStates<P>) {
-        if lower.link.store.has_events()
+        if lower.has_events()
             && let Some(mut table) = lower.table.try_write()
         {
             self.take_events(lower, &mut table, freed);
@@ -446,6 +494,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
 
     fn take_events(&self, lower: &Lower, table: &mut Table, freed: &mut FreedStates<P>) {
         lower.take_events(table, |table, event| self.land(lower, table, event, freed));
+        self.take_answers(lower, table, freed);
         lower.retry(table, &self.memory);
     }
 }

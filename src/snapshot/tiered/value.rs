@@ -4,7 +4,7 @@ use crate::memory::{Arc, OutOfMemory, TryGrow, try_zeros};
 use crate::tier::{Source, Target};
 use std::any::Any;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 /// What is behind an entry in memory.
 #[derive(Debug)]
@@ -53,6 +53,8 @@ pub(super) struct Storable<P> {
     pub(super) record: AtomicU64,
     /// Lookups that found it.
     pub(super) uses: AtomicU32,
+    /// A store that caches share was given it, or gave it.
+    pub(super) is_offered: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -66,7 +68,8 @@ impl<P> Storable<P> {
     pub(super) fn new(note: Note) -> Result<Arc<Self>, OutOfMemory> {
         let note = Arc::new(note)?;
         let (record, uses) = (AtomicU64::new(0), AtomicU32::new(0));
-        Arc::new(Self { note, data: OnceLock::new(), record, uses })
+        let is_offered = AtomicBool::new(false);
+        Arc::new(Self { note, data: OnceLock::new(), record, uses, is_offered })
     }
 
     /// The copy of a record.
@@ -77,7 +80,8 @@ impl<P> Storable<P> {
     ) -> Result<Arc<Self>, OutOfMemory> {
         let (record, uses) = (AtomicU64::new(record), AtomicU32::new(0));
         let data = OnceLock::from(Data::Loaded(loaded));
-        Arc::new(Self { note: note.clone(), data, record, uses })
+        let is_offered = AtomicBool::new(false);
+        Arc::new(Self { note: note.clone(), data, record, uses, is_offered })
     }
 
     /// Puts the state in.

@@ -1,5 +1,6 @@
 //! Between host memory and the disk.
 use super::super::{Event, Key, LoadError, Record, Refused, Source, Target};
+use super::host::Need;
 use super::loads::{Landing, Origin};
 use super::map::{Level, Name};
 use super::note::{NOTE_BYTES, Note};
@@ -188,10 +189,10 @@ impl PageTiers {
 
     /// Starts to read a page. False when it can't be had now: then it is not on the disk any more,
     /// or there is no slot.
-    pub(super) fn read(&self, table: &mut Table, at: u32, name: Name) -> Option<bool> {
+    pub(super) fn read(&self, table: &mut Table, at: u32, name: Name, need: Need) -> Option<bool> {
         let disk = self.disk.as_ref()?;
         let number = table.map.get(at)?.committed()?;
-        let slot = self.take_slot(table, true)?;
+        let slot = self.take_slot(table, need)?;
         let target = try_box(Reading { slot, name, number }).ok()?;
         match disk.get(key(number), target) {
             Ok(_) => {

@@ -1,19 +1,12 @@
 //! How a fetch begins, and what ranks agree on.
+use super::known::{Beyond, Fetchable, Known};
 use super::loads::{Load, LoadPage, Origin, Stage};
-use super::map::{Level, Name};
 use super::poll::Fetched;
-use super::table::Table;
 use super::work::PageTiers;
 use crate::error::{Error, text};
 use crate::ids::SequenceId;
-use crate::index::Namespace;
-use crate::memory::TryGrow;
-use crate::token::PageDigest;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-
-/// Pages whose digests are made before others are let in.
-const SLICE: usize = 64;
 
 /// How long a fetch may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,108 +17,25 @@ pub enum Deadline {
     After(Duration),
 }
 
-/// What the tiers have of a sequence.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Fetchable {
-    /// Positions beyond those that it reuses.
-    pub positions: usize,
-    /// Of those, from the first one on, how many are in host memory.
-    pub host_positions: usize,
-    /// Positions beyond those for which the remote store is asked.
-    pub asked_positions: usize,
-    /// A fetch of them was begun.
-    pub is_begun: bool,
-}
-
-/// Pages of a prefix that the tiers have.
-struct Known {
-    first: usize,
-    names: Vec<Name>,
-    /// Of those the first are in host memory.
-    in_host: usize,
-    /// Of those the first are in host memory or on the disk; the remote store may have the others.
-    here: usize,
-    namespace: Namespace,
-    /// The page before the first.
-    before: Option<PageDigest>,
-    /// The latest clear.
-    clear: u64,
-}
-
-impl PageTiers {
-    /// The digest before the first page that could be fetched, if that is known.
-    fn parent(
-        &self,
-        table: &Table,
-        last: Option<(u32, u64)>,
-        has_shared: bool,
-        start: PageDigest,
-    ) -> Option<PageDigest> {
-        match last {
-            Some((page, since)) if table.knows(since) => {
-                table.pages.get(page).map(|page| page.digest)
-            }
-            None if !has_shared => Some(start),
+impl Deadline {
+    /// When that is.
+    pub(super) fn end(self, begun: Instant) -> Option<Instant> {
+        match self {
+            Self::After(time) if !time.is_zero() => begun.checked_add(time),
             _ => None,
         }
     }
+}
 
-    fn known(
-        &self,
-        id: SequenceId,
-        (host_only, asks): (bool, bool),
-        in_row: bool,
-    ) -> Result<Known, Error> {
+impl PageTiers {
+    /// Where what the device has of a sequence ends, and whether the remote store may be asked.
+    fn beyond(&self, id: SequenceId, in_row: bool) -> Result<(Beyond, bool), Error> {
         let state = self.shared.read();
         let (first, most) = state.fetchable_pages(id, in_row)?;
         let (last, namespace) = (state.last_shared(id)?, state.namespace_of(id)?);
-        let latest = state.latest_clear();
-        let asks = asks && self.may_ask(&state, &namespace);
-        drop(state);
-        if self.policy.counts_uses() {
-            self.table().stores.note_use(last.map(|(page, _)| page));
-        }
-        let (names, in_host, here) = (Vec::new(), 0, 0);
-        let mut known =
-            Known { first, names, in_host, here, namespace, before: None, clear: latest };
-        if most == 0 {
-            return Ok(known);
-        }
-        let table = self.table();
-        let is_current = table.applied.is_some() && table.clear >= latest;
-        let parent = self.parent(&table, last, first > 0, namespace.digest());
-        drop(table);
-        let Some(mut parent) = parent.filter(|_| is_current) else { return Ok(known) };
-        known.before = (first > 0).then_some(parent);
-        // A miss costs one digest, unless somebody else may have it.
-        let (mut digests, mut open, mut room) = ([PageDigest::default(); SLICE], None, 1);
-        while known.names.len() < most {
-            let count = room.min(most - known.names.len()).min(SLICE);
-            let at = first + known.names.len();
-            let into = &mut digests[..count];
-            let made = self.shared.read().digest_pages(id, at, (parent, open), into)?;
-            let table = self.table();
-            for &digest in &digests[..made.count] {
-                let name = Name { digest, group: 0 };
-                match table.find(name) {
-                    _ if known.here < known.names.len() => {}
-                    Some((_, Level::Host)) => {
-                        known.in_host += (known.in_host == known.here) as usize;
-                        known.here += 1;
-                    }
-                    Some((_, Level::Disk)) if !host_only => known.here += 1,
-                    _ if asks => {}
-                    _ => return Ok(known),
-                }
-                known.names.try_push(name)?;
-                parent = digest;
-            }
-            if made.count < count {
-                break;
-            }
-            (open, room) = (made.open, 2 * room);
-        }
-        Ok(known)
+        let clear = state.latest_clear();
+        let may_ask = self.may_ask(&state, &namespace);
+        Ok((Beyond { first, last, most, namespace, clear }, may_ask))
     }
 
     /// Starts to bring what the tiers have of a sequence beyond what it reuses, unless `looks_only`
@@ -137,16 +47,18 @@ impl PageTiers {
         looks_only: bool,
     ) -> Result<Fetchable, Error> {
         let host_only = deadline == Deadline::After(Duration::ZERO);
-        let asks = !host_only && !looks_only;
-        let known = self.known(id, (host_only, asks), !looks_only)?;
-        let page_size = self.page_size;
-        let count = known.names.len();
-        let found = Fetchable {
-            positions: known.here * page_size,
-            host_positions: known.in_host * page_size,
-            asked_positions: (count - known.here) * page_size,
-            is_begun: false,
-        };
+        let (beyond, may_ask) = self.beyond(id, !looks_only)?;
+        let asks = may_ask && !host_only && !looks_only;
+        if self.policy.counts_uses() {
+            self.table().stores.note_use(beyond.last.map(|(page, _)| page));
+        }
+        let mut open = None;
+        let known = self.known(&beyond, (host_only, asks), |at, parent, into| {
+            let made = self.shared.read().digest_pages(id, at, (parent, open), into)?;
+            open = made.open;
+            Ok(made.count)
+        })?;
+        let (found, count) = (known.fetchable(self.page_size), known.names.len());
         if count == 0 || looks_only {
             return Ok(found);
         }
@@ -156,41 +68,21 @@ impl PageTiers {
         loads.numbers.try_reserve(1)?;
         let mut pages = VecDeque::new();
         pages.try_reserve_exact(count).map_err(crate::memory::OutOfMemory::from)?;
-        let own = self.shared.write().open_fetch(id, known.first, count)?;
+        let own = self.shared.write().open_fetch(id, beyond.first, count)?;
         if own.is_empty() {
             return Ok(Fetchable::default());
         }
         for (&name, page) in known.names.iter().zip(own) {
             pages.push_back(LoadPage { name, page, stage: Stage::Waiting, from: Origin::Host });
         }
-        let begun = Instant::now();
-        let deadline = match deadline {
-            Deadline::After(time) if !time.is_zero() => begun.checked_add(time),
-            _ => None,
-        };
         // An earlier one of the same sequence is over: it would be loading else.
         loads.next += 1;
         let number = loads.next;
         loads.numbers.insert(id.0, number);
-        let Known { here, namespace, before, clear, .. } = known;
-        let remote = self.wanted((here, count), namespace, before, clear);
-        let load = Load {
-            remote,
-            sequence: id,
-            pages,
-            landed: 0,
-            done: 0,
-            limit: count,
-            wanted: here,
-            deadline,
-            begun,
-            host_only,
-            running: 0,
-            is_joined: false,
-            was_joined: false,
-            is_late: false,
-            is_ready: false,
-        };
+        let Known { here, before, .. } = known;
+        let remote = self.wanted((here, count), &beyond, before);
+        let mut load = Load::new(Some(id), pages, here, remote);
+        (load.deadline, load.host_only) = (deadline.end(load.begun), host_only);
         loads.open.insert(number, load);
         table.counters.fetches += 1;
         table.counters.wanted_pages += here as u64;

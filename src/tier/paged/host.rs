@@ -7,11 +7,22 @@ use crate::memory::Slot;
 /// Pages that are looked at for one that can go.
 const LOOKS: usize = 256;
 
+/// What a slot is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// A page of the device.
+    Store,
+    /// A page that somebody waits for.
+    Fetch,
+    /// A page that somebody may ask for. What was used since then does not go for it.
+    Prefetch { since: u64 },
+}
+
 impl PageTiers {
     /// A slot for a page; another page goes for it if need be: one with nothing after it, the least
     /// recently used first, but none that is being read or written.
     /// What the disk is about to have room for goes only for a fetch.
-    pub(super) fn take_slot(&self, table: &mut Table, is_for_fetch: bool) -> Option<Slot> {
+    pub(super) fn take_slot(&self, table: &mut Table, need: Need) -> Option<Slot> {
         if let Some(slot) = self.slots.take() {
             return Some(slot);
         }
@@ -21,8 +32,15 @@ impl PageTiers {
             let page = slot.and_then(|slot| table.host[slot as usize].as_ref());
             page.is_some_and(|page| page.slot.is_alone())
         };
+        let since = match need {
+            Need::Prefetch { since } => since,
+            Need::Store | Need::Fetch => u64::MAX,
+        };
         let mut victim = None;
         for record in table.map.next_to_go(Level::Host).take(LOOKS) {
+            if table.map.get(record).is_some_and(|record| record.used() >= since) {
+                break;
+            }
             if !is_free(table, record) {
                 continue;
             }
@@ -34,7 +52,7 @@ impl PageTiers {
             unwritten = unwritten.or(Some(record));
         }
         // What the disk can't take is lost.
-        let can_lose = is_for_fetch || table.retries.is_empty();
+        let can_lose = need == Need::Fetch || table.retries.is_empty();
         let victim = victim.or(unwritten.filter(|_| can_lose))?;
         table.drop_host(victim);
         table.counters.evicted[Level::Host as usize] += 1;

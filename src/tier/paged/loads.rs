@@ -1,4 +1,6 @@
-//! Fetches that are open: pages on their way to a sequence, each at a stage of its own.
+//! Fetches that are open: pages on their way to a sequence, or to host memory, each at a stage of
+//! its own.
+use super::host::Need;
 use super::map::{Level, Name};
 use super::remote::{Begun, Wanted};
 use super::table::Table;
@@ -27,7 +29,7 @@ pub(super) enum Stage {
     Ready(Slot),
     /// The engine copies it.
     Copying,
-    /// It is in the sequence's page.
+    /// It is in the sequence's page, or where it was to be.
     Done,
 }
 
@@ -42,7 +44,7 @@ pub(super) enum Origin {
 #[derive(Debug)]
 pub(super) struct LoadPage {
     pub name: Name,
-    /// The sequence's.
+    /// The sequence's; 0 for none.
     pub page: u32,
     pub stage: Stage,
     pub from: Origin,
@@ -50,7 +52,8 @@ pub(super) struct LoadPage {
 
 #[derive(Debug)]
 pub(super) struct Load {
-    pub sequence: SequenceId,
+    /// None brings its pages to host memory only.
+    pub sequence: Option<SequenceId>,
     pub pages: VecDeque<LoadPage>,
     /// Pages that became the cache's already: the first that is left has this place.
     pub landed: usize,
@@ -71,11 +74,40 @@ pub(super) struct Load {
     pub is_late: bool,
     /// All that could be had is there, and the ranks have to agree.
     pub is_ready: bool,
+    /// What it needs slots of host memory for.
+    pub need: Need,
     /// What goes on without this process.
     pub remote: Wanted,
 }
 
 impl Load {
+    /// Brings pages that may be had to a sequence, or to host memory.
+    pub fn new(
+        sequence: Option<SequenceId>,
+        pages: VecDeque<LoadPage>,
+        wanted: usize,
+        remote: Wanted,
+    ) -> Self {
+        Self {
+            need: Need::Fetch,
+            sequence,
+            landed: 0,
+            done: 0,
+            limit: pages.len(),
+            pages,
+            wanted,
+            deadline: None,
+            begun: Instant::now(),
+            host_only: false,
+            running: 0,
+            is_joined: false,
+            was_joined: false,
+            is_late: false,
+            is_ready: false,
+            remote,
+        }
+    }
+
     /// The places of pages that may be under way: those before are there, those behind wait.
     pub fn window(&self) -> Range<usize> {
         self.done..self.pages.len().min(self.done + AHEAD)
@@ -145,18 +177,17 @@ pub(super) struct Loads {
     pub next: u64,
     /// Pages, by digest, and the load that brings each to the device.
     pub carried: OrderedMap<PageDigest, u64>,
-    /// Pages that the disk is reading.
-    pub reading: OrderedMap<PageDigest, ()>,
-    /// Pages that the remote store is bringing.
-    pub fetching: OrderedMap<PageDigest, ()>,
+    /// Pages that the disk is reading, and the load that it was begun for.
+    pub reading: OrderedMap<PageDigest, u64>,
+    /// Pages that the remote store is bringing, and the same.
+    pub fetching: OrderedMap<PageDigest, u64>,
 }
 
 impl Loads {
     /// A read has ended.
     pub fn land_read(&mut self, name: Name, from: Origin, landing: Landing) {
         let under_way = if from == Origin::Remote { &mut self.fetching } else { &mut self.reading };
-        under_way.remove(&name.digest);
-        let Some(&number) = self.carried.get(&name.digest) else { return };
+        let Some(number) = under_way.remove(&name.digest) else { return };
         let Some(load) = self.open.get_mut(&number) else { return };
         let is_read = |stage: &Stage| match from {
             Origin::Remote => matches!(stage, Stage::Fetching),
@@ -166,28 +197,33 @@ impl Loads {
         match landing {
             Landing::Here(slot) => {
                 load.pages[at].from = from;
-                load.pages[at].stage = Stage::Ready(slot);
+                match load.sequence {
+                    Some(_) => load.pages[at].stage = Stage::Ready(slot),
+                    None => load.set_done(at),
+                }
             }
             Landing::Gone => load.shorten(at),
         }
     }
 
-    /// The first load of a number or a higher one, and its sequence.
+    /// The first load to a sequence of a number or a higher one, and its sequence.
     pub fn from(&self, number: u64) -> Option<(u64, SequenceId)> {
-        let (&number, load) = self.open.from(&number).next()?;
-        Some((number, load.sequence))
+        let mut loads = self.open.from(&number);
+        loads.find_map(|(&number, load)| Some((number, load.sequence?)))
     }
 
-    /// Whether any load still brings pages.
+    /// Whether any load still brings pages to a sequence.
     pub fn are_active(&self) -> bool {
-        self.open.iter().any(|(_, load)| !load.is_ready)
+        self.open.iter().any(|(_, load)| load.sequence.is_some() && !load.is_ready)
     }
 
     /// Ends a load. What it brought to host memory stays there.
     pub fn end(&mut self, number: u64) -> Option<Load> {
         let load = self.open.remove(&number)?;
-        self.numbers.remove(&load.sequence.0);
-        load.pages.iter().for_each(|page| self.release(&page.name.digest, number));
+        if let Some(id) = load.sequence {
+            self.numbers.remove(&id.0);
+            load.pages.iter().for_each(|page| self.release(&page.name.digest, number));
+        }
         Some(load)
     }
 
@@ -212,43 +248,53 @@ impl PageTiers {
     pub(super) fn advance_loads(&self) -> bool {
         let (mut any, mut after) = (false, 0);
         loop {
-            let mut table = self.table();
-            let Some((number, _)) = table.loads.from(after) else { return any };
-            let mut checks = Vec::new();
-            any |= self.advance(&mut table, number, &mut checks);
-            let question = self.question(&mut table, number);
-            drop(table);
-            any |= question.is_some();
-            if let Some(digests) = question {
-                self.ask(number, &digests);
-            }
-            for check in checks {
-                let is_good = checksum(check.slot.get()) == check.checksum;
-                self.take_check(check, is_good);
-                any = true;
-            }
+            let next = self.table().loads.from(after);
+            let Some((number, _)) = next else { return any | self.advance_prefetches() };
+            any |= self.advance_load(number);
             after = number + 1;
         }
+    }
+
+    /// The same for one. Whether anything came of it.
+    pub(super) fn advance_load(&self, number: u64) -> bool {
+        let mut checks = Vec::new();
+        let mut table = self.table();
+        let mut any = self.advance(&mut table, number, &mut checks);
+        let question = self.question(&mut table, number);
+        drop(table);
+        any |= question.is_some();
+        if let Some(digests) = question {
+            self.ask(number, &digests);
+        }
+        for check in checks {
+            let is_good = checksum(check.slot.get()) == check.checksum;
+            self.take_check(check, is_good);
+            any = true;
+        }
+        any
     }
 
     fn advance(&self, table: &mut Table, number: u64, checks: &mut Vec<Check>) -> bool {
         let Some(mut at) = table.loads.open.get(&number).map(|load| load.done) else {
             return false;
         };
-        let mut any = self.end_waiting(table, number);
+        let (mut any, mut passed) = (self.end_waiting(table, number), 0);
         loop {
             let Some(load) = table.loads.open.get(&number) else { return any };
-            if at >= load.limit.min(load.window().end) || load.is_ready {
+            if at >= load.limit.min(load.window().end) || load.is_ready || passed == AHEAD {
                 return any;
             }
             let (name, host_only) = (load.pages[at].name, load.host_only);
+            let is_prefetch = load.sequence.is_none();
             if !matches!(load.pages[at].stage, Stage::Waiting) {
                 at += 1;
                 continue;
             }
             let carrier = table.loads.carried.get(&name.digest).copied();
             if carrier.is_some_and(|other| other != number) && !self.agrees {
-                self.join(table, number);
+                if !is_prefetch {
+                    self.join(table, number);
+                }
                 return any;
             }
             if table.loads.reading.get(&name.digest).is_some() {
@@ -260,6 +306,13 @@ impl PageTiers {
                     Begun::No => None,
                     Begun::Later => return any,
                 },
+                Some((record, Level::Host)) if is_prefetch => {
+                    // It is the last to go. Its bytes are checked when they are fetched.
+                    table.map.touch(record);
+                    table.loads.open.get_mut(&number).expect("it is open").set_done(at);
+                    (any, at, passed) = (true, at + 1, passed + 1);
+                    continue;
+                }
                 Some((record, Level::Host)) => self.begin_check(table, number, record, checks),
                 Some((_, Level::Disk)) if host_only => None,
                 Some((record, Level::Disk)) => match self.begin_read(table, number, record, name) {
@@ -308,6 +361,9 @@ impl PageTiers {
     }
 
     pub(super) fn carry(&self, table: &mut Table, number: u64, name: Name) -> Option<()> {
+        if table.loads.open.get(&number)?.sequence.is_none() {
+            return Some(());
+        }
         if !self.agrees || table.loads.carried.get(&name.digest).is_none() {
             table.loads.carried.try_insert(name.digest, number).ok()?;
         }
@@ -318,9 +374,13 @@ impl PageTiers {
         table.loads.reading.try_reserve(1).ok()?;
         table.loads.carried.try_reserve(1).ok()?;
         table.map.touch(record);
-        let begun = self.read(table, record, name)?;
+        let need = table.loads.open.get(&number)?.need;
+        let begun = match self.read(table, record, name, need) {
+            None if !table.may_get_slot(need) => false,
+            begun => begun?,
+        };
         if begun {
-            table.loads.reading.insert(name.digest, ());
+            table.loads.reading.insert(name.digest, number);
             self.carry(table, number, name)?;
         }
         Some(begun)

@@ -77,6 +77,11 @@ impl Record {
         self.checksum == checksum as u32
     }
 
+    /// When it was used last.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
     pub fn space(&self) -> u32 {
         self.space
     }
@@ -368,8 +373,9 @@ impl Map {
     }
 
     /// What is touched from now on was used later than all before.
-    pub fn tick(&mut self) {
+    pub fn tick(&mut self) -> u64 {
         self.clock += 1;
+        self.clock
     }
 
     /// A page is used now.

@@ -35,6 +35,8 @@
 //! - *What is in host memory goes to the disk at once*, not when it has to leave: a restart finds
 //!   it, and host memory gives up what is written without waiting. The policy says when a page goes
 //!   from the device to host memory.
+//! - *A prefetch is a fetch without a sequence*: it ends in host memory. It owns nothing there, so
+//!   nobody has to give anything back when it is not used: what it brought is what was used last.
 //! - *The disk's keys are numbers*: a store never sees the same key twice, and a page may come back
 //!   while its removal is under way. What a page holds stands in the note.
 mod clear;
@@ -43,6 +45,7 @@ mod disk;
 mod fetch;
 mod follow;
 mod host;
+mod known;
 mod leaves;
 mod loads;
 mod map;
@@ -51,6 +54,7 @@ mod map_tests;
 mod note;
 mod pages;
 mod poll;
+mod prefetch;
 mod remote;
 mod spaces;
 mod stats;
@@ -59,7 +63,9 @@ mod table;
 mod work;
 
 pub use config::{HostMemory, PagePolicy, TierConfig};
-pub use fetch::{Deadline, Fetchable};
+pub use fetch::Deadline;
+pub use known::Fetchable;
 pub use poll::{CopyJob, Direction, Fetched, Polled};
+pub use prefetch::Prefetched;
 pub use stats::{PageTierStats, TierTotals};
 pub use work::{DiskWake, PageTiers};

@@ -78,7 +78,7 @@ impl PageTiers {
         table.is_announced = false;
         self.signal.notify();
         let room = job_room.min(JOBS);
-        if !table.loads.open.is_empty() {
+        if !table.loads.numbers.is_empty() {
             let mut state = self.shared.write();
             polled.jobs = self.issue_loads(table, &mut state, room, job)?;
             self.end_loads(table, &mut state);
@@ -227,7 +227,7 @@ impl PageTiers {
         if std::mem::replace(&mut load.is_ready, true) {
             return;
         }
-        let (sequence, brought) = (load.sequence, load.done);
+        let (Some(sequence), brought) = (load.sequence, load.done) else { return };
         let shared = state.sequence_info(sequence).map_or(0, |info| info.shared_pages);
         let positions = (shared + brought) * self.page_size;
         let (wanted, is_late) = (load.wanted, load.is_late);
@@ -244,7 +244,7 @@ impl PageTiers {
         most: usize,
     ) -> Fetched {
         let load = table.loads.end(number).expect("it is open");
-        let (came, id) = (load.done, load.sequence);
+        let (came, id) = (load.done, load.sequence.expect("it is one of a sequence"));
         let most = most.min(load.pages.len());
         let landed = state.land(id, (came, most), false).expect("the sequence was seen");
         let counters = &mut table.counters;
@@ -310,7 +310,8 @@ impl PageTiers {
         let mut table = self.table();
         let is_ready = |load: &Load| {
             let mut under_way = load.window().map(|at| &load.pages[at].stage);
-            under_way.any(|stage| matches!(stage, Stage::Ready(_))) || load.is_over()
+            let is_there = under_way.any(|stage| matches!(stage, Stage::Ready(_)));
+            load.sequence.is_some() && (is_there || load.is_over())
         };
         let has_loads = table.loads.open.iter().any(|(_, load)| is_ready(load));
         let has_stores = !table.stores.queue.is_empty() && table.stores.open == 0;

@@ -8,10 +8,13 @@
 //! the tiers were there is neither asked for nor given from then on: others would find the pages of
 //! before, and so would this cache.
 use super::super::Wake;
-use super::super::remote::{KeySpace, ReadEnd, Remote, RemoteConfig, RemoteEvent, RemoteStats};
+use super::super::remote::{
+    KeySpace, Question, ReadEnd, Remote, RemoteConfig, RemoteEvent, RemoteStats,
+};
 use super::super::{Key, Target};
 use super::disk::Written;
-use super::loads::{Landing, Load, Origin, Stage};
+use super::known::Beyond;
+use super::loads::{Landing, Load, Loads, Origin, Stage};
 use super::map::Name;
 use super::table::{Stored, Table};
 use super::work::{PageTiers, checksum};
@@ -123,6 +126,12 @@ impl Wanted {
 }
 
 impl Load {
+    /// Whether something was asked for it that was not answered.
+    pub(super) fn is_asking(&self) -> bool {
+        let is_coming = |at: usize| matches!(self.pages[at].stage, Stage::Fetching);
+        self.remote.state == Asking::Open || self.window().any(is_coming)
+    }
+
     /// The first page for which it waits for the remote store.
     fn waits_at(&self) -> Option<usize> {
         let is_asked = self.remote.state != Asking::Not;
@@ -153,9 +162,8 @@ impl PageTiers {
     pub(super) fn wanted(
         &self,
         (from, count): (usize, usize),
-        namespace: Namespace,
+        &Beyond { namespace, clear, .. }: &Beyond,
         before: Option<PageDigest>,
-        clear: u64,
     ) -> Wanted {
         let state = if from < count { Asking::Next } else { Asking::Not };
         let mut wanted = Wanted { state, from, until: None, namespace, before, clear };
@@ -190,7 +198,7 @@ impl PageTiers {
     pub(super) fn ask(&self, number: u64, names: &[Name]) {
         let Some(lowest) = &self.remote else { return };
         let keys = try_collect(names.iter().map(|&name| lowest.key(name)));
-        if !keys.is_ok_and(|keys| lowest.remote.ask(number, keys).is_ok()) {
+        if !keys.is_ok_and(|keys| lowest.remote.ask(Question::Leading, number, keys).is_ok()) {
             let table = &mut *self.table();
             table.counters.no_memory += 1;
             self.answered(table, number, 0);
@@ -206,11 +214,11 @@ impl PageTiers {
         let end = load.remote.from + found;
         load.remote.state = Asking::Has(end);
         load.wanted = load.wanted.max(end);
-        table.counters.wanted_pages += found as u64;
-        if let Some(lowest) = &self.remote {
-            load.remote.wait(lowest.remote.timeout());
-        }
         load.shorten(end.saturating_sub(load.landed));
+        if load.sequence.is_some() {
+            table.counters.wanted_pages += found as u64;
+        }
+        self.wait_longer(table, number);
     }
 
     /// Starts to bring a page that only the remote store can have.
@@ -242,40 +250,54 @@ impl PageTiers {
         let what = Stored { name, parent, namespace: wanted.namespace, clear: wanted.clear };
         table.loads.fetching.try_reserve(1).ok()?;
         table.loads.carried.try_reserve(1).ok()?;
-        let Some(slot) = self.take_slot(table, true) else {
+        let need = load.need;
+        let Some(slot) = self.take_slot(table, need) else {
+            if !table.may_get_slot(need) {
+                return Some(Begun::No);
+            }
             // That is not the store's fault.
-            let load = table.loads.open.get_mut(&number)?;
-            load.remote.wait(lowest.remote.timeout());
+            self.wait_longer(table, number);
             return Some(Begun::Later);
         };
         let target = try_box(Fetching { slot, what }).ok()?;
         lowest.remote.get(lowest.key(name), target).ok()?;
-        table.loads.fetching.insert(name.digest, ());
+        table.loads.fetching.insert(name.digest, number);
         self.carry(table, number, name)?;
         Some(Begun::Yes)
     }
 
     /// Gives up what the remote store has not brought in time. Whether there was any.
     pub(super) fn end_waiting(&self, table: &mut Table, number: u64) -> bool {
-        let Some(lowest) = &self.remote else { return false };
+        if self.remote.is_none() {
+            return false;
+        }
         let now = Instant::now();
         let Some(load) = table.loads.open.get(&number) else { return false };
         let Some(at) = load.remote.until.filter(|&until| until <= now).and(load.waits_at()) else {
             return false;
         };
-        let carrier = table.loads.carried.get(&load.pages[at].name.digest).copied();
-        let load = table.loads.open.get_mut(&number).expect("it is open");
-        if carrier.is_some_and(|other| other != number) {
+        let digest = load.pages[at].name.digest;
+        let Loads { carried, fetching, open, .. } = &mut table.loads;
+        let bringing = carried.get(&digest).or(fetching.get(&digest)).copied();
+        if bringing.is_some_and(|other| other != number && open.get(&other).is_some()) {
             // Somebody else brings it, or gives it up.
-            load.remote.wait(lowest.remote.timeout());
+            self.wait_longer(table, number);
             return false;
         }
+        let load = table.loads.open.get_mut(&number).expect("it is open");
         load.is_late = true;
         load.remote.until = None;
         load.remote.state = Asking::Has(load.landed + at);
         load.shorten(at);
-        table.counters.remote_late += 1;
+        table.counters.remote_late += u64::from(load.sequence.is_some());
         true
+    }
+
+    /// That a load goes on is not for the remote store now: its time begins anew.
+    pub(super) fn wait_longer(&self, table: &mut Table, number: u64) {
+        if let (Some(lowest), Some(load)) = (&self.remote, table.loads.open.get_mut(&number)) {
+            load.remote.wait(lowest.remote.timeout());
+        }
     }
 
     /// Takes in what the remote store has answered. Whether it had.
@@ -291,7 +313,7 @@ impl PageTiers {
                 }
                 RemoteEvent::Read { target, end } => {
                     if let Ok(read) = target.into_any().downcast::<Fetching>() {
-                        self.take_fetched(lowest, *read, end);
+                        self.take_fetched(*read, end);
                     }
                 }
             }
@@ -300,16 +322,15 @@ impl PageTiers {
     }
 
     /// A page came, and is in host memory now; or it didn't.
-    fn take_fetched(&self, lowest: &Lowest, read: Fetching, end: ReadEnd) {
+    fn take_fetched(&self, read: Fetching, end: ReadEnd) {
         let Fetching { slot, what } = read;
         let is_here =
             end == ReadEnd::Good && !self.shared.read().cleared_since(what.clear)(&what.namespace);
         // Outside the lock: it takes a while.
         let sum = is_here.then(|| checksum(slot.get()));
         let table = &mut *self.table();
-        let carrier = table.loads.carried.get(&what.name.digest).copied();
-        if let Some(load) = carrier.and_then(|number| table.loads.open.get_mut(&number)) {
-            load.remote.wait(lowest.remote.timeout());
+        if let Some(&number) = table.loads.fetching.get(&what.name.digest) {
+            self.wait_longer(table, number);
         }
         let landing = match sum {
             None => Landing::Gone,

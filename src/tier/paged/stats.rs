@@ -36,6 +36,8 @@ pub struct PageTierStats {
     pub free_slots: usize,
     /// Fetches that are open.
     pub open_fetches: usize,
+    /// Prefetches that are open.
+    pub open_prefetches: usize,
     /// Copies that the engine was given and has not completed.
     pub open_copies: usize,
     /// Pages of the device that wait to be stored.
@@ -73,6 +75,12 @@ pub struct Counters {
     pub abandoned: u64,
     /// Pages that fetches were begun for, and that they brought.
     pub wanted_pages: u64,
+    /// Prefetches that were begun.
+    pub prefetches: u64,
+    /// Prefetches for which there was no room beside those that were open.
+    pub refused_prefetches: u64,
+    /// Pages that they brought to host memory from the disk, and from the remote store.
+    pub prefetched: [u64; 2],
     /// Pages that became the cache's.
     pub landed_pages: u64,
     /// From the begin of a fetch to its end, of all together.

@@ -1,5 +1,6 @@
 //! Pages on their way from the device to host memory.
 use super::config::PagePolicy;
+use super::host::Need;
 use super::map::{Level, Name};
 use super::pages::Page;
 use super::poll::{CopyJob, Direction, Fetched};
@@ -166,7 +167,7 @@ impl PageTiers {
     fn take_slot_for_store(&self, table: &mut Table) -> Option<Slot> {
         let kept = if table.loads.are_active() { self.slots.count() / 8 } else { 0 };
         let is_scarce = self.slots.count() - self.slots.free() + kept >= self.slots.count();
-        if is_scarce && kept > 0 { None } else { self.take_slot(table, false) }
+        if is_scarce && kept > 0 { None } else { self.take_slot(table, Need::Store) }
     }
 
     /// A copy to host memory is done, or failed.

@@ -1,4 +1,5 @@
 //! All that is known of the tiers, behind one lock.
+use super::host::Need;
 use super::loads::Loads;
 use super::map::{Level, Map, NONE, Name};
 use super::pages::Pages;
@@ -172,6 +173,13 @@ impl Table {
             *place = None;
             self.map.leave_host(record);
         }
+    }
+
+    /// Whether there will be a slot for a page, once what is in use now no longer is.
+    pub fn may_get_slot(&self, need: Need) -> bool {
+        let Need::Prefetch { since } = need else { return true };
+        let oldest = self.map.next_to_go(Level::Host).next();
+        oldest.is_none_or(|at| self.map.get(at).is_none_or(|record| record.used() < since))
     }
 
     /// The number of the next copy.

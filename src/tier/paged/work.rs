@@ -273,7 +273,7 @@ impl PageTiers {
     /// Whether the engine has copies that go on, or fetches are open.
     pub fn is_busy(&self) -> bool {
         let table = self.table();
-        !table.jobs.is_empty() || !table.loads.open.is_empty()
+        !table.jobs.is_empty() || !table.loads.numbers.is_empty()
     }
 
     /// Gives up pages until no more bytes than these are in use; they may grow again.
@@ -316,7 +316,8 @@ impl PageTiers {
             },
             page_bytes: self.page_bytes,
             free_slots: self.slots.free(),
-            open_fetches: table.loads.open.len(),
+            open_fetches: table.loads.numbers.len(),
+            open_prefetches: table.loads.open.len() - table.loads.numbers.len(),
             open_copies: table.jobs.len(),
             waiting: table.stores.queue.len(),
             copied_pages,
@@ -347,7 +348,8 @@ impl PageTiers {
         let stores = table.jobs.iter().filter(|(_, job)| matches!(job, Job::Store { .. })).count();
         assert_eq!(stores, table.stores.open);
         assert_eq!(table.jobs.len(), self.shared.read().copied_pages());
-        assert_eq!(table.loads.open.len(), table.loads.numbers.len());
+        let fetches = table.loads.open.iter().filter(|(_, load)| load.sequence.is_some()).count();
+        assert_eq!(fetches, table.loads.numbers.len());
     }
 }
 
@@ -376,7 +378,7 @@ impl Lower for PageTiers {
         while let Some((&number, load)) = table.loads.open.first() {
             let id = load.sequence;
             table.loads.end(number);
-            if state.is_loading(id) {
+            if let Some(id) = id.filter(|&id| state.is_loading(id)) {
                 let _ = state.land(id, (0, 0), false);
             }
         }

@@ -1,6 +1,8 @@
 //! The threads that call a store, and what they are given to do.
 use super::super::{Key, Source, Target, Wake};
-use super::queue::{Ask, Get, Put, Queue, Read, ReadEnd, Reads, RemoteEvent, Write, Writes};
+use super::queue::{
+    Ask, Get, Put, Question, Queue, Read, ReadEnd, Reads, RemoteEvent, Write, Writes,
+};
 use super::sealed::{HEAD_BYTES, open, seal};
 use super::stats::RemoteStats;
 use super::{Answer, Item, RemoteConfig, RemoteStore};
@@ -17,26 +19,26 @@ const QUESTION: usize = 1024;
 
 /// A store and its threads.
 pub struct Remote {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-struct Inner {
+pub(super) struct Inner {
     store: Box<dyn RemoteStore>,
-    timeout: Duration,
+    pub(super) timeout: Duration,
     workers: usize,
     waiting_limit: u64,
     queue: Mutex<Queue>,
     to_read: Condvar,
-    to_write: Condvar,
+    pub(super) to_write: Condvar,
     has_events: AtomicBool,
     wake: Wake,
 }
 
 /// A store's operation on some values.
-type Call = fn(&dyn RemoteStore, &mut [Item<'_>], Duration);
+pub(super) type Call = fn(&dyn RemoteStore, &mut [Item<'_>], Duration);
 
-fn bytes_of_source(source: &dyn Source) -> usize {
+pub(super) fn bytes_of_source(source: &dyn Source) -> usize {
     (0..source.parts()).map(|at| source.part(at).len()).sum()
 }
 
@@ -81,9 +83,12 @@ impl Remote {
     }
 
     /// Asks which of some values are there.
-    pub fn ask(&self, ticket: u64, keys: Vec<Key>) -> Result<(), OutOfMemory> {
-        let ask = Ask { ticket, keys, until: self.inner.end() };
-        self.inner.queue().add_read(Read::Ask(ask)).map_err(|(error, _)| error)?;
+    pub fn ask(&self, question: Question, ticket: u64, keys: Vec<Key>) -> Result<(), OutOfMemory> {
+        self.read(Read::Ask(Ask { question, ticket, keys, until: self.inner.end() }))
+    }
+
+    pub(super) fn read(&self, read: Read) -> Result<(), OutOfMemory> {
+        self.inner.queue().add_read(read).map_err(|(error, _)| error)?;
         self.inner.to_read.notify_one();
         Ok(())
     }
@@ -91,10 +96,7 @@ impl Remote {
     /// Starts to read a value of a target's length; the target comes back with the event.
     pub fn get(&self, key: Key, mut target: Box<dyn Target>) -> Result<(), OutOfMemory> {
         let bytes = (0..target.parts()).map(|at| target.part(at).len()).sum();
-        let get = Get { key, target, bytes, until: self.inner.end() };
-        self.inner.queue().add_read(Read::Get(get)).map_err(|(error, _)| error)?;
-        self.inner.to_read.notify_one();
-        Ok(())
+        self.read(Read::Get(Get { key, target, bytes, until: self.inner.end() }))
     }
 
     /// Whether so many bytes more may wait to be written.
@@ -106,6 +108,10 @@ impl Remote {
     /// Starts to write a value, unless it is there.
     pub fn put(&self, key: Key, source: Box<dyn Source>) -> Result<(), OutOfMemory> {
         let bytes = bytes_of_source(&*source);
+        self.write(Write::Put(Put { key, source, bytes }), bytes)
+    }
+
+    pub(super) fn write(&self, write: Write, bytes: usize) -> Result<(), OutOfMemory> {
         let mut queue = self.inner.queue();
         if queue.pause.is_on(Instant::now()) {
             queue.stats.skipped += 1;
@@ -113,9 +119,15 @@ impl Remote {
         }
         queue.writes.try_reserve(1)?;
         queue.waiting_bytes += bytes as u64;
-        queue.writes.push_back(Write::Put(Put { key, source, bytes }));
+        queue.writes.push_back(write);
         self.inner.to_write.notify_one();
         Ok(())
+    }
+
+    /// Removes a value, when a thread comes to it.
+    pub fn remove(&self, key: Key) {
+        // Without memory it stays.
+        let _ = self.write(Write::Remove(key), 0);
     }
 
     /// One atomic load.
@@ -171,11 +183,11 @@ impl Drop for Remote {
 }
 
 impl Inner {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    pub(super) fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self) -> Instant {
+    pub(super) fn end(&self) -> Instant {
         let now = Instant::now();
         now.checked_add(self.timeout).unwrap_or(now)
     }
@@ -207,7 +219,7 @@ impl Inner {
     }
 
     /// Calls the store, and takes note of how that went. Whether it answered about any value.
-    fn call(&self, call: Call, items: &mut [Item<'_>], time: Duration) -> bool {
+    pub(super) fn call(&self, call: Call, items: &mut [Item<'_>], time: Duration) -> bool {
         let begun = Instant::now();
         let done = catch_unwind(AssertUnwindSafe(|| call(&*self.store, items, time)));
         if let Err(payload) = done {
@@ -252,6 +264,7 @@ impl Inner {
             Reads::Answered => {}
             Reads::Ask(ask) => self.ask(ask),
             Reads::Gets(gets) => self.get(gets, scratch),
+            Reads::Pieces(pieces) => self.get_pieces(pieces, scratch),
         }
         self.announce();
         true
@@ -267,12 +280,24 @@ impl Inner {
                 &mut items,
                 self.time(ask.until),
             );
-            let here = items.iter().take_while(|item| item.answer == Answer::Done).count();
-            found += here;
+            let is_passed = |item: &&Item<'_>| match ask.question {
+                Question::Leading => item.answer == Answer::Done,
+                Question::First => item.answer == Answer::Missing,
+            };
+            let passed = items.iter().take_while(is_passed).count();
+            found += passed;
+            let stop = items.get(passed).map(|item| item.answer);
+            let here = match ask.question {
+                Question::Leading => passed,
+                Question::First => (stop == Some(Answer::Done)) as usize,
+            };
             let stats = &mut self.queue().stats;
             stats.asked += keys.len() as u64;
             stats.found += here as u64;
-            if here < keys.len() {
+            if ask.question == Question::First && stop == Some(Answer::Failed) {
+                found = ask.keys.len();
+            }
+            if stop.is_some() {
                 break;
             }
         }
@@ -347,6 +372,10 @@ impl Inner {
                 self.put(puts, scratch);
                 self.queue().writing -= count;
             }
+            Writes::Large(large) => {
+                self.put_large(large, scratch);
+                self.queue().writing -= 1;
+            }
             Writes::Removes(keys) => {
                 let items = try_collect(keys.iter().map(|&key| Item::new(key, &mut [])));
                 if let Ok(mut items) = items {
@@ -407,7 +436,7 @@ impl Inner {
 }
 
 /// Places of some lengths one behind the other.
-fn room(
+pub(super) fn room(
     scratch: &mut Vec<u8>,
     lengths: impl ExactSizeIterator<Item = usize> + Clone,
 ) -> Result<impl ExactSizeIterator<Item = &mut [u8]>, OutOfMemory> {

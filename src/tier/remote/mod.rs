@@ -1,5 +1,8 @@
 //! A store that somebody else keeps: of a server, shared with other processes, possibly dead.
 //!
+//! Values that are too large for a call go in pieces, which a head of theirs names: it is written
+//! when all of them are.
+//!
 //! It knows nothing of pages: values by key, and whether they are there. Nothing that comes from it
 //! is believed. What is kept there is sealed: with its key, its length and a checksum, so that what
 //! was damaged, cut off, or put under another key is seen to be so. A call that fails, panics or
@@ -9,13 +12,15 @@
 //! that reads never wait behind writes. After some failures in a row nobody asks for a while: a
 //! server that is dead costs its users one timeout each then, and those who come later nothing.
 mod calls;
+mod large;
 mod pause;
 mod queue;
 mod sealed;
 mod stats;
 
 pub use calls::Remote;
-pub use queue::{ReadEnd, RemoteEvent};
+pub use large::{LargeHead, LargePlan};
+pub use queue::{Question, ReadEnd, RemoteEvent};
 pub use sealed::KeySpace;
 pub use stats::RemoteStats;
 

@@ -1,5 +1,6 @@
 //! What is to be read and written, and what came of it.
 use super::super::{Key, Source, Target};
+use super::large::{LargeHead, LargePlan};
 use super::pause::Pause;
 use super::sealed::HEAD_BYTES;
 use super::stats::RemoteStats;
@@ -25,14 +26,23 @@ pub enum ReadEnd {
     Failed,
 }
 
+/// What is asked about some values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// How many of them are there: the first ones, up to one that is not, or about which there was
+    /// no answer.
+    Leading,
+    /// Which is the first that is there; their number for none, or when there was no answer.
+    First,
+}
+
 /// What happened.
 pub enum RemoteEvent {
     /// A question was answered.
     Asked {
         /// The caller's.
         ticket: u64,
-        /// Of the values that were asked for, how many are there: the first ones, up to one that is
-        /// not, or about which there was no answer.
+        /// What the question says.
         found: usize,
     },
     /// A read has ended.
@@ -45,6 +55,7 @@ pub enum RemoteEvent {
 }
 
 pub(super) struct Ask {
+    pub question: Question,
     pub ticket: u64,
     pub keys: Vec<Key>,
     pub until: Instant,
@@ -57,9 +68,27 @@ pub(super) struct Get {
     pub until: Instant,
 }
 
+/// The pieces of a large value.
+pub(super) struct GetPieces {
+    pub head: LargeHead,
+    pub target: Box<dyn Target>,
+    pub until: Instant,
+}
+
 pub(super) enum Read {
     Ask(Ask),
     Get(Get),
+    Pieces(GetPieces),
+}
+
+impl Read {
+    fn until(&self) -> Instant {
+        match self {
+            Self::Ask(Ask { until, .. })
+            | Self::Get(Get { until, .. })
+            | Self::Pieces(GetPieces { until, .. }) => *until,
+        }
+    }
 }
 
 pub(super) struct Put {
@@ -68,8 +97,16 @@ pub(super) struct Put {
     pub bytes: usize,
 }
 
+/// A large value, and what else is to be known of it, which takes a while to say.
+pub(super) struct PutLarge {
+    pub plan: Box<dyn FnOnce() -> Option<LargePlan> + Send>,
+    pub source: Box<dyn Source>,
+    pub bytes: usize,
+}
+
 pub(super) enum Write {
     Put(Put),
+    Large(PutLarge),
     Remove(Key),
 }
 
@@ -79,12 +116,14 @@ pub(super) enum Reads {
     Answered,
     Ask(Ask),
     Gets(Vec<Get>),
+    Pieces(GetPieces),
 }
 
 pub(super) enum Writes {
     None,
     Dropped,
     Puts(Vec<Put>),
+    Large(PutLarge),
     Removes(Vec<Key>),
 }
 
@@ -124,8 +163,13 @@ impl Queue {
 
     fn answer(&mut self, read: Read) {
         self.end_read(match read {
-            Read::Ask(Ask { ticket, .. }) => RemoteEvent::Asked { ticket, found: 0 },
-            Read::Get(Get { target, .. }) => RemoteEvent::Read { target, end: ReadEnd::Failed },
+            Read::Ask(Ask { ticket, question, keys, .. }) => {
+                let none = if question == Question::First { keys.len() } else { 0 };
+                RemoteEvent::Asked { ticket, found: none }
+            }
+            Read::Get(Get { target, .. }) | Read::Pieces(GetPieces { target, .. }) => {
+                RemoteEvent::Read { target, end: ReadEnd::Failed }
+            }
         });
     }
 
@@ -135,10 +179,7 @@ impl Queue {
             return Reads::None;
         }
         let before = self.reads.len();
-        while let Some(Read::Ask(Ask { until, .. }) | Read::Get(Get { until, .. })) =
-            self.reads.front()
-            && *until <= now
-        {
+        while self.reads.front().is_some_and(|read| read.until() <= now) {
             let read = self.reads.pop_front().expect("it was seen");
             self.stats.late += 1;
             self.answer(read);
@@ -161,6 +202,7 @@ impl Queue {
         while let Some(read) = self.reads.pop_front() {
             match read {
                 Read::Ask(ask) if batch.is_empty() => return Reads::Ask(ask),
+                Read::Pieces(pieces) if batch.is_empty() => return Reads::Pieces(pieces),
                 Read::Get(get)
                     if batch.is_empty()
                         || batch.len() < most && bytes + get.bytes <= BATCH_BYTES =>
@@ -201,6 +243,7 @@ impl Queue {
                 Write::Put(put) => {
                     removes.is_empty() && (puts.is_empty() || bytes + put.bytes <= BATCH_BYTES)
                 }
+                Write::Large(_) => puts.is_empty() && removes.is_empty(),
                 Write::Remove(_) => puts.is_empty(),
             };
             if !fits {
@@ -217,6 +260,10 @@ impl Queue {
                     bytes += put.bytes + HEAD_BYTES;
                     puts.push(put);
                 }
+                Write::Large(large) => {
+                    self.writing += 1;
+                    return Writes::Large(large);
+                }
                 Write::Remove(key) if removes.try_reserve(1).is_ok() => removes.push(key),
                 Write::Remove(_) => self.stats.failed += 1,
             }
@@ -231,8 +278,8 @@ impl Queue {
 
     pub fn drop_writes(&mut self) {
         for write in self.writes.drain(..) {
-            if let Write::Put(put) = write {
-                self.waiting_bytes -= put.bytes as u64;
+            if let Write::Put(Put { bytes, .. }) | Write::Large(PutLarge { bytes, .. }) = write {
+                self.waiting_bytes -= bytes as u64;
             }
         }
     }

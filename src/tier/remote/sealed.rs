@@ -6,6 +6,8 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// What the input of a key begins with, and its version.
 const KEY_MAGIC: [u8; 8] = *b"rkvkey01";
+/// What the input of a piece's key begins with.
+const PIECE_MAGIC: [u8; 8] = *b"rkvpce01";
 /// What a value begins with, and its version.
 const MAGIC: [u8; 8] = *b"rkvval01";
 /// Bytes before those of the page.
@@ -33,6 +35,26 @@ impl KeySpace {
         hash.update(digest.0);
         hash.finalize().into()
     }
+}
+
+impl KeySpace {
+    /// The key of a list that goes on after what a digest names.
+    pub fn key_after(&self, digest: &PageDigest, tokens: &[u32]) -> Key {
+        let mut hash = self.0.clone();
+        hash.update([255, 0, 0, 0, 0, 0, 0, 0]);
+        hash.update(digest.0);
+        tokens.iter().for_each(|token| hash.update(token.to_le_bytes()));
+        hash.finalize().into()
+    }
+}
+
+/// The key of a piece of a large value.
+pub(super) fn piece_key(head: &Key, id: &[u8; 16], index: usize) -> Key {
+    let mut hash = Sha256::new_with_prefix(PIECE_MAGIC);
+    hash.update(head);
+    hash.update(id);
+    hash.update((index as u64).to_le_bytes());
+    hash.finalize().into()
 }
 
 /// The checksum of a value under a key.

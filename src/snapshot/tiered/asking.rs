@@ -1,0 +1,131 @@
+//! What a store that caches share is asked, to find the longest state of a prompt there.
+use super::head::{HEAD, Head};
+use super::remote::Lowest;
+use crate::error::Error;
+use crate::memory::{OutOfMemory, TryGrow, try_box, try_zeros};
+use crate::snapshot::Namespace;
+use crate::tier::Key;
+use crate::tier::remote::Question;
+use crate::token::{PageDigest, TextDigester};
+use std::time::Instant;
+
+/// Tokens of a block.
+pub(super) const BLOCK: usize = 64;
+/// Marks that lead to no state, after which nothing more is asked.
+const ROUNDS: usize = 4;
+/// How far a question has come.
+pub(super) struct Asking {
+    pub(super) namespace: Namespace,
+    /// What was asked for.
+    pub(super) tokens: Vec<u32>,
+    /// What is after so many blocks.
+    pub(super) digests: Vec<PageDigest>,
+    /// Only more tokens are of use.
+    pub(super) least: usize,
+    pub(super) trims: bool,
+    pub(super) step: Step,
+    pub(super) rounds: usize,
+    /// When it goes on without the store.
+    pub(super) until: Instant,
+    /// Removals by then.
+    pub(super) removals: u64,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Step {
+    /// Which is the last block with a mark, of those up to one.
+    Marks { last: usize },
+    /// Which is the longest state that ends in a block.
+    Lengths { block: usize, longest: usize },
+    /// What is there.
+    Head { length: usize },
+    /// The state.
+    Body,
+}
+
+/// Digests after each number of whole blocks, none included.
+pub(super) fn block_digests(
+    namespace: &Namespace,
+    tokens: &[u32],
+) -> Result<Vec<PageDigest>, OutOfMemory> {
+    let mut digester = TextDigester::new(BLOCK, namespace.digest(), tokens);
+    digester.make(usize::MAX);
+    let made = digester.made();
+    let mut all = Vec::new();
+    all.try_reserve_exact(1 + made.len())?;
+    all.try_push(namespace.digest())?;
+    made.iter().for_each(|&digest| all.push(digest));
+    Ok(all)
+}
+
+impl Asking {
+    /// Whether a state is read: what that takes is counted until it has ended.
+    pub(super) fn is_reading(&self) -> bool {
+        matches!(self.step, Step::Body)
+    }
+
+    fn key(&self, lowest: &Lowest, length: usize) -> Key {
+        let block = length / BLOCK;
+        lowest.keys.key_after(&self.digests[block], &self.tokens[block * BLOCK..length])
+    }
+
+    /// The first block that is of use.
+    fn first_block(&self) -> usize {
+        (self.least + 1) / BLOCK
+    }
+
+    /// The shortest length in a block that is of use.
+    fn shortest(&self, block: usize) -> usize {
+        (block * BLOCK).max(self.least + 1)
+    }
+
+    /// Asks what its step says. False when there is nothing to ask.
+    pub(super) fn ask(&self, lowest: &Lowest, number: u64) -> Result<bool, Error> {
+        let mut keys = Vec::new();
+        match self.step {
+            Step::Marks { last } => {
+                for block in (self.first_block()..=last).rev() {
+                    keys.try_push(lowest.mark(&self.digests[block]))?;
+                }
+            }
+            Step::Lengths { block, longest } => {
+                for length in (self.shortest(block)..=longest).rev() {
+                    keys.try_push(self.key(lowest, length))?;
+                }
+            }
+            Step::Head { length } => {
+                let (key, bytes) = (self.key(lowest, length), try_zeros(HEAD)?.into_boxed_slice());
+                lowest.remote.get(key, try_box(Head { number, key, bytes })?)?;
+                return Ok(true);
+            }
+            Step::Body => {}
+        }
+        if keys.is_empty() {
+            return Ok(false);
+        }
+        lowest.remote.ask(Question::First, number, keys)?;
+        Ok(true)
+    }
+
+    /// The step after an answer; none when there is no more to ask.
+    pub(super) fn answered(&mut self, found: usize) -> Option<Step> {
+        match self.step {
+            Step::Marks { last } => {
+                let block = last.checked_sub(found).filter(|&at| at >= self.first_block())?;
+                let longest = self.tokens.len().min((block + 1) * BLOCK - 1);
+                Some(Step::Lengths { block, longest })
+            }
+            Step::Lengths { block, longest } => {
+                let length = longest.checked_sub(found);
+                if let Some(length) = length.filter(|&at| at >= self.shortest(block)) {
+                    return Some(Step::Head { length });
+                }
+                // States that others have, of other tokens.
+                self.rounds += 1;
+                let last = block.checked_sub(1).filter(|_| self.rounds < ROUNDS)?;
+                (last >= self.first_block()).then_some(Step::Marks { last })
+            }
+            Step::Head { .. } | Step::Body => None,
+        }
+    }
+}

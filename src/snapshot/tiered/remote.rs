@@ -1,0 +1,388 @@
+//! Below memory and the directory: a store that caches share, of which nobody knows what it has.
+//!
+//! A state is found there by the digest of its tokens, so a longest prefix has to be asked for:
+//! each block of tokens that a state ends in has a mark under the digest of all before it, so first
+//! it is asked which is the last block of a prompt with one, and then which of the lengths in that
+//! block. Marks say nothing else, so whoever writes one never takes away another one's.
+//!
+//! ```text
+//! fetch ─► asking: marks ─► lengths ─► head ─► pieces ─► an entry in memory, pinned
+//!                └────────────┴─────────┴────────┴─► the directory, or nothing
+//! ```
+use super::TieredSnapshots;
+use super::asking::{Asking, BLOCK, Step, block_digests};
+use super::fetch::{FreedStates, Load, LoadState, Waiting, rescue};
+use super::head::{Body, Head, PARTS, decode, encode};
+use super::lower::{Lower, Table};
+use super::note::Note;
+use super::value::{Loaded, Storable, Value, Writing};
+use crate::error::Error;
+use crate::memory::{Arc, try_box, try_to_vec};
+use crate::snapshot::{Namespace, count};
+use crate::tier::remote::{
+    KeySpace, LargeHead, LargePlan, ReadEnd, Remote, RemoteConfig, RemoteEvent,
+};
+use crate::tier::{Key, Source, Wake};
+use crate::token::PageDigest;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// Numbers of loads that are not those of a record have this bit.
+const NUMBERS: u64 = 1 << 63;
+
+/// The store, and what it is asked with.
+pub(super) struct Lowest {
+    pub(super) remote: Remote,
+    pub(super) keys: KeySpace,
+    /// Everything was removed: what others keep can't be told from that.
+    is_left: AtomicBool,
+}
+
+impl Lowest {
+    pub(super) fn new(config: RemoteConfig, wake: Wake) -> Result<Self, Error> {
+        // No page has no bytes: these keys are none of a paged cache.
+        let keys = KeySpace::new(&config.fingerprint, BLOCK, 0);
+        let remote = Remote::start(config, wake)?;
+        Ok(Self { remote, keys, is_left: AtomicBool::new(false) })
+    }
+
+    /// What was removed can't be taken out of a store that others fill.
+    pub(super) fn leave(&self) {
+        self.is_left.store(true, Relaxed);
+    }
+
+    fn is_open(&self) -> bool {
+        !self.is_left.load(Relaxed) && !self.remote.is_paused()
+    }
+
+    pub(super) fn mark(&self, digest: &PageDigest) -> Key {
+        self.keys.key(0, digest)
+    }
+
+    /// The key of a state. Making it takes a while; none without memory.
+    fn key(&self, namespace: &Namespace, tokens: &[u32]) -> Option<Key> {
+        let digests = block_digests(namespace, tokens).ok()?;
+        let last = tokens.len() / BLOCK;
+        Some(self.keys.key_after(&digests[last], &tokens[last * BLOCK..]))
+    }
+}
+
+impl Lower {
+    /// Whether a call has something to take in.
+    pub(super) fn has_events(&self) -> bool {
+        let answered = self.lowest.as_ref().is_some_and(|lowest| lowest.remote.has_events());
+        answered || self.link.store.has_events()
+    }
+
+    /// Whether nothing waits for the store that caches share, which it would take now.
+    pub(super) fn is_given(&self) -> bool {
+        let remote = self.lowest.as_ref().map(|lowest| &lowest.remote);
+        remote.is_none_or(|remote| remote.is_written() || remote.is_paused())
+    }
+
+    /// The key of a state in the store that caches share, if there is one.
+    pub(super) fn key(&self, namespace: &Namespace, tokens: &[u32]) -> Option<Key> {
+        self.lowest.as_ref()?.key(namespace, tokens)
+    }
+
+    /// A state is removed: what is on its way doesn't come, and what is there goes.
+    pub(super) fn forget(&self, table: &mut Table, key: Option<Key>) {
+        table.removals += 1;
+        if let (Some(lowest), Some(key)) = (&self.lowest, key) {
+            lowest.remote.remove(key);
+        }
+    }
+
+    /// All states are removed.
+    pub(super) fn leave(&self, table: &mut Table) {
+        table.removals += 1;
+        if let Some(lowest) = &self.lowest {
+            lowest.leave();
+        }
+    }
+
+    /// Gives a state to the store, if it wasn't given yet.
+    pub(super) fn offer<P: Source + 'static>(&self, table: &mut Table, state: &Arc<Storable<P>>) {
+        let Some(lowest) = self.lowest.as_ref().filter(|lowest| lowest.is_open()) else { return };
+        let note = &state.note;
+        let bytes = usize::try_from(note.bytes()).unwrap_or(usize::MAX);
+        if state.is_offered.load(Relaxed) || bytes == 0 {
+            return;
+        }
+        if !lowest.remote.has_room(bytes) || note.parts.len() > PARTS {
+            count(&mut table.counters.not_offered, 1);
+            return;
+        }
+        let (keys, about) = (lowest.keys.clone(), note.clone());
+        let plan = move || {
+            let Note { namespace, tokens, .. } = &*about;
+            let digests = block_digests(namespace, tokens).ok()?;
+            let last = tokens.len() / BLOCK;
+            let key = keys.key_after(&digests[last], &tokens[last * BLOCK..]);
+            Some(LargePlan { key, note: encode(&about)?, mark: keys.key(0, &digests[last]) })
+        };
+        let given = try_box(plan)
+            .and_then(|plan| lowest.remote.put_large(plan, try_box(Writing(state.clone()))?));
+        match given {
+            Ok(()) => state.is_offered.store(true, Relaxed),
+            Err(_) => count(&mut table.counters.not_offered, 1),
+        }
+    }
+
+    /// A question about tokens, for when the lock is held: making it takes a while.
+    pub(super) fn question(
+        &self,
+        namespace: &Namespace,
+        tokens: &[u32],
+        trims: bool,
+    ) -> Result<Option<Asking>, Error> {
+        if !self.lowest.as_ref().is_some_and(Lowest::is_open) || tokens.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Asking {
+            namespace: *namespace,
+            tokens: try_to_vec(tokens)?,
+            digests: block_digests(namespace, tokens)?,
+            least: 0,
+            trims,
+            step: Step::Marks { last: tokens.len() / BLOCK },
+            rounds: 0,
+            until: Instant::now(),
+            removals: 0,
+        }))
+    }
+
+    /// When a step of so many calls has taken too long.
+    fn end_of_step(&self, calls: u64) -> Instant {
+        let now = Instant::now();
+        let time = self.lowest.as_ref().map(|lowest| lowest.remote.timeout()).unwrap_or_default();
+        let calls = u32::try_from(calls).unwrap_or(u32::MAX);
+        time.checked_mul(calls).and_then(|time| now.checked_add(time)).unwrap_or(now)
+    }
+}
+
+impl<P: Source + 'static> TieredSnapshots<P> {
+    /// Asks the store for more tokens than there are here. The number of the load; who asks for the
+    /// same waits for the same answer. None when there is nothing to ask.
+    pub(super) fn ask(
+        &self,
+        lower: &Lower,
+        table: &mut Table,
+        (mut asking, least): (Asking, usize),
+    ) -> Result<Option<u64>, Error> {
+        let Some(lowest) = &lower.lowest else { return Ok(None) };
+        let is_same = |load: &Load| match &load.state {
+            LoadState::Asking(other) => {
+                other.least == least
+                    && other.trims == asking.trims
+                    && other.namespace == asking.namespace
+                    && other.tokens == asking.tokens
+                    && load.users > 0
+            }
+            _ => false,
+        };
+        let mut loads = table.loads.loads.iter();
+        if let Some((&number, _)) = loads.find(|(_, load)| is_same(load)) {
+            count(&mut table.counters.joined, 1);
+            return Ok(Some(number));
+        }
+        (asking.least, asking.removals) = (least, table.removals);
+        asking.until = lower.end_of_step(1);
+        let note = Note {
+            namespace: asking.namespace,
+            tokens: Vec::new(),
+            next_token: None,
+            is_trimmable: false,
+            parts: Vec::new(),
+        };
+        let note = Arc::new(note)?;
+        let number = table.next_number() | NUMBERS;
+        if !asking.ask(lowest, number)? {
+            return Ok(None);
+        }
+        let state = LoadState::Asking(try_box(asking)?);
+        table.loads.loads.insert(number, Load { note, users: 0, state });
+        Ok(Some(number))
+    }
+
+    /// Takes in what the store has answered.
+    pub(super) fn take_answers(
+        &self,
+        lower: &Lower,
+        table: &mut Table,
+        freed: &mut FreedStates<P>,
+    ) {
+        let Some(lowest) = lower.lowest.as_ref().filter(|lowest| lowest.remote.has_events()) else {
+            return;
+        };
+        let mut events = std::mem::take(&mut table.answers);
+        lowest.remote.poll(&mut events);
+        for event in events.drain(..) {
+            match event {
+                RemoteEvent::Asked { ticket, found } => {
+                    self.take_answer(lower, table, (ticket, found));
+                }
+                RemoteEvent::Read { target, end } => match target.into_any().downcast::<Head>() {
+                    Ok(head) => self.take_head(lower, table, (*head, end)),
+                    Err(other) => {
+                        if let Ok(body) = other.downcast::<Body>() {
+                            self.take_body(lower, table, (*body, end), freed);
+                        }
+                    }
+                },
+            }
+        }
+        table.answers = events;
+    }
+
+    fn take_answer(&self, lower: &Lower, table: &mut Table, (number, found): (u64, usize)) {
+        let (Some(lowest), Some(asking)) = (&lower.lowest, table.loads.asking(number)) else {
+            return;
+        };
+        let next = asking.answered(found);
+        let is_asked = next.is_some_and(|next| {
+            (asking.step, asking.until) = (next, lower.end_of_step(1));
+            asking.ask(lowest, number) == Ok(true)
+        });
+        if !is_asked {
+            self.go_without(lower, table, number);
+        }
+    }
+
+    fn take_head(&self, lower: &Lower, table: &mut Table, (head, end): (Head, ReadEnd)) {
+        let Head { number, key, bytes } = head;
+        if self.begin_body(lower, table, (number, key, &bytes), end) != Ok(true) {
+            self.go_without(lower, table, number);
+        }
+    }
+
+    /// Starts to read what a head names. False when that can't be had.
+    fn begin_body(
+        &self,
+        lower: &Lower,
+        table: &mut Table,
+        (number, key, bytes): (u64, Key, &[u8]),
+        end: ReadEnd,
+    ) -> Result<bool, Error> {
+        let (Some(lowest), Some(asking)) = (&lower.lowest, table.loads.asking(number)) else {
+            return Ok(false);
+        };
+        let Step::Head { length } = asking.step else { return Ok(false) };
+        if end != ReadEnd::Good {
+            return Ok(false);
+        }
+        let (id, about) = bytes.split_at(16);
+        let note = decode(about, &asking.namespace, &asking.tokens[..length]);
+        let note = note.map(Arc::new).transpose()?;
+        let Some(note) = note.filter(|note| note.bytes() > 0) else { return Ok(false) };
+        let bytes = note.bytes();
+        if table.loads.bytes.saturating_add(bytes) > self.memory.limits.bytes {
+            count(&mut table.counters.no_memory, 1);
+            return Ok(false);
+        }
+        let target = try_box(Body { number, state: Loaded::new(&note.parts)? })?;
+        let head = LargeHead { key, id: id.try_into().expect("so many bytes") };
+        lowest.remote.get_pieces(head, target)?;
+        let until = lower.end_of_step(1 + Remote::pieces(bytes));
+        let asking = table.loads.asking(number).expect("it was there");
+        (asking.step, asking.until) = (Step::Body, until);
+        table.loads.bytes += bytes;
+        table.loads.loads.get_mut(&number).expect("it was there").note = note;
+        count(&mut table.counters.loads, 1);
+        Ok(true)
+    }
+
+    fn take_body(
+        &self,
+        lower: &Lower,
+        table: &mut Table,
+        (body, end): (Body, ReadEnd),
+        freed: &mut FreedStates<P>,
+    ) {
+        let Body { number, state } = body;
+        let Some(load) = table.loads.loads.get(&number) else { return };
+        let (note, users) = (load.note.clone(), load.users);
+        table.loads.bytes -= note.bytes();
+        if users == 0 {
+            count(&mut table.counters.late, 1);
+            table.loads.loads.remove(&number);
+            return;
+        }
+        let removals = table.loads.asking(number).map(|asking| asking.removals);
+        let is_good = end == ReadEnd::Good && removals == Some(table.removals);
+        let pin = match is_good {
+            true => self.arrive_loaded(&note, 0, state, freed).ok().flatten(),
+            false => None,
+        };
+        let Some(pin) = pin else {
+            count(&mut table.counters.failed_loads, 1);
+            count(&mut table.counters.damaged, (end == ReadEnd::Damaged) as usize);
+            if let Some(asking) = table.loads.asking(number) {
+                asking.step = Step::Marks { last: 0 };
+            }
+            return self.go_without(lower, table, number);
+        };
+        count(&mut table.counters.loaded, 1);
+        count(&mut table.counters.from_remote, 1);
+        let Note { namespace, tokens, .. } = &*note;
+        table.loads.set_ready(number, pin, tokens.len());
+        let state = |value: &Value<P>| value.storable().cloned();
+        if let Some(state) = self.memory.exactly(namespace, tokens, state).flatten() {
+            state.is_offered.store(true, Relaxed);
+            // A restart finds it then.
+            if lower.policy.wants(0, false) && !lower.has(&state.note, state.record.load(Relaxed)) {
+                lower.write(table, &state);
+            }
+        }
+        rescue(lower, table, freed);
+    }
+
+    /// The store has nothing of use, or doesn't say: those who wait have what the directory has.
+    pub(super) fn go_without(&self, lower: &Lower, table: &mut Table, number: u64) {
+        let Some(asking) = table.loads.asking(number) else { return };
+        let is_reading = matches!(asking.step, Step::Body) && !asking.tokens.is_empty();
+        let tokens = std::mem::take(&mut asking.tokens);
+        let (namespace, trims) = (asking.namespace, asking.trims);
+        let in_memory = self.memory.longest(&namespace, &tokens, trims, |_| ());
+        let in_memory = in_memory.map_or(0, |(common, ())| common);
+        let below = lower.find_below(&namespace, &tokens, trims).ok().flatten();
+        let below = below.filter(|below| below.common > in_memory);
+        let started = below.and_then(|below| {
+            let (other, common) = (below.number, below.common);
+            let is_there = match table.loads.loads.get(&other) {
+                Some(load) => !matches!(load.state, LoadState::Failed),
+                None => {
+                    table.loads.try_reserve().is_ok()
+                        && self.start(lower, table, &namespace, below) == Ok(true)
+                }
+            };
+            is_there.then_some((other, common))
+        });
+        match started {
+            Some((other, common)) => {
+                table.loads.redirect(number, Waiting { number: other, common });
+            }
+            None if is_reading => {
+                // What it reads into is there until the read has ended.
+                let other = table.next_number() | NUMBERS;
+                let note = table.loads.loads.get(&number).map(|load| load.note.clone());
+                if let Some(note) = note.filter(|_| table.loads.try_reserve().is_ok()) {
+                    let failed = Load { note, users: 0, state: LoadState::Failed };
+                    table.loads.loads.insert(other, failed);
+                    table.loads.redirect(number, Waiting { number: other, common: 0 });
+                }
+            }
+            None => table.loads.fail(number),
+        }
+        if !is_reading {
+            table.loads.forget_unused(number);
+        }
+    }
+
+    /// Whether a load has waited for the store for too long.
+    pub(super) fn is_late(&self, table: &mut Table, number: u64) -> bool {
+        let asking = table.loads.asking(number);
+        asking.is_some_and(|asking| asking.until <= Instant::now())
+    }
+}

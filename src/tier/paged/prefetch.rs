@@ -1,0 +1,187 @@
+//! Bringing pages to host memory before anybody has begun with them.
+//!
+//! A prompt that waits for its turn, or a session that is expected: what the disk and the remote
+//! store have of it is read meanwhile. Fetches come first: while one waits for pages, nothing more
+//! is begun here. What was used since then does not leave host memory for it.
+use super::fetch::Deadline;
+use super::host::Need;
+use super::known::{Beyond, Fetchable};
+use super::loads::{Load, LoadPage, Loads, Origin, Stage};
+use super::table::Table;
+use super::work::PageTiers;
+use crate::error::{Error, text};
+use crate::index::Namespace;
+use crate::memory::OutOfMemory;
+use crate::token::{ListDigests, TokenList, position_count};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// A prefetch, and what there is of its prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefetched {
+    /// What to cancel it by; 0 when there is nothing to bring.
+    pub number: u64,
+    /// Positions that the device has, of whole pages.
+    pub cached_positions: usize,
+    /// What the tiers have beyond.
+    pub found: Fetchable,
+}
+
+impl Loads {
+    /// The first load to host memory of a number or a higher one.
+    fn prefetch_from(&self, number: u64) -> Option<u64> {
+        let mut loads = self.open.from(&number);
+        loads.find_map(|(&number, load)| load.sequence.is_none().then_some(number))
+    }
+
+    /// Pages that those bring, in all.
+    fn prefetched_pages(&self) -> usize {
+        let prefetches = self.open.iter().filter(|(_, load)| load.sequence.is_none());
+        prefetches.map(|(_, load)| load.pages.len()).sum()
+    }
+
+    /// Whether a fetch waits for pages that are still below host memory.
+    fn are_waiting(&self) -> bool {
+        self.open.iter().any(|(_, load)| {
+            let is_below = |at: usize| {
+                let stage = &load.pages[at].stage;
+                matches!(stage, Stage::Waiting | Stage::Reading | Stage::Fetching)
+            };
+            let mut wanted = load.window().take_while(|&at| at < load.limit);
+            load.sequence.is_some() && !load.is_ready && wanted.any(is_below)
+        })
+    }
+}
+
+impl PageTiers {
+    /// Starts to bring to host memory what the tiers have of a prompt beyond what the device has,
+    /// unless `looks_only` or there is nothing. Who begins with it finds what has come.
+    pub fn prefetch(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        deadline: Deadline,
+        looks_only: bool,
+    ) -> Result<Prefetched, Error> {
+        // Some token is always computed.
+        let pages = position_count(tokens)?.saturating_sub(1) / self.page_size;
+        let device = self.shared.on_device(namespace, tokens)?;
+        let beyond = Beyond {
+            first: device.pages,
+            last: device.last,
+            most: pages.saturating_sub(device.pages),
+            namespace: *namespace,
+            clear: device.clear,
+        };
+        let mut list = ListDigests::new(tokens, self.page_size, device.pages, None)?;
+        let is_late = deadline == Deadline::After(Duration::ZERO);
+        let may_ask = || self.may_ask(&self.shared.read(), namespace);
+        let asks = !looks_only && !is_late && may_ask();
+        let mut known = self.known(&beyond, (false, asks), |_, parent, into| {
+            let mut last = parent;
+            for (count, place) in into.iter_mut().enumerate() {
+                match list.next_after(last) {
+                    Some(digest) => (*place, last) = (digest, digest),
+                    None => return Ok(count),
+                }
+            }
+            Ok(into.len())
+        })?;
+        let (found, count) = (known.fetchable(self.page_size), known.names.len());
+        let cached_positions = device.pages * self.page_size;
+        let nothing = Prefetched { number: 0, cached_positions, found };
+        if count == 0 || looks_only || is_late {
+            return Ok(nothing);
+        }
+        let table = &mut *self.table();
+        // Of host memory, prefetches are about a half at most: the rest is for who has begun.
+        let most = self.slots.count().div_ceil(2);
+        let room = most.saturating_sub(table.loads.prefetched_pages());
+        if room == 0 {
+            table.counters.refused_prefetches += 1;
+            return Ok(nothing);
+        }
+        known.names.truncate(room);
+        let loads = &mut table.loads;
+        loads.open.try_reserve(1)?;
+        let mut pages = VecDeque::new();
+        pages.try_reserve_exact(known.names.len()).map_err(OutOfMemory::from)?;
+        for &name in &known.names {
+            pages.push_back(LoadPage { name, page: 0, stage: Stage::Waiting, from: Origin::Host });
+        }
+        let here = known.here.min(pages.len());
+        let remote = self.wanted((here, pages.len()), &beyond, known.before);
+        let mut load = Load::new(None, pages, here, remote);
+        load.deadline = deadline.end(load.begun);
+        load.need = Need::Prefetch { since: table.map.tick() };
+        loads.next += 1;
+        let number = loads.next;
+        loads.open.insert(number, load);
+        table.counters.prefetches += 1;
+        self.signal.notify();
+        let found = Fetchable { is_begun: true, ..found };
+        Ok(Prefetched { number, cached_positions, found })
+    }
+
+    /// Gives a prefetch up, unless it has ended. What it brought stays, and so does what is on its
+    /// way.
+    pub fn cancel_prefetch(&self, number: u64) -> Result<(), Error> {
+        let table = &mut *self.table();
+        if number == 0 || number > table.loads.next {
+            return Err(Error::argument(text!("prefetch {number} was never begun")));
+        }
+        if table.loads.prefetch_from(number) == Some(number) {
+            self.end_prefetch(table, number);
+        }
+        Ok(())
+    }
+
+    fn end_prefetch(&self, table: &mut Table, number: u64) {
+        let Some(load) = table.loads.end(number) else { return };
+        let is_there = |page: &&LoadPage| matches!(page.stage, Stage::Done);
+        for page in load.pages.iter().filter(is_there) {
+            match page.from {
+                Origin::Host => {}
+                Origin::Disk => table.counters.prefetched[0] += 1,
+                Origin::Remote => table.counters.prefetched[1] += 1,
+            }
+        }
+    }
+
+    /// Goes on with all of them. Whether anything came of it.
+    pub(super) fn advance_prefetches(&self) -> bool {
+        let (mut any, mut after) = (false, 0);
+        loop {
+            let gives_way = {
+                let table = &mut *self.table();
+                let Some(number) = table.loads.prefetch_from(after) else { return any };
+                after = number;
+                self.give_way(table, number)
+            };
+            if !gives_way {
+                any |= self.advance_load(after);
+            }
+            let table = &mut *self.table();
+            if table.loads.open.get(&after).is_some_and(Load::is_over) {
+                self.end_prefetch(table, after);
+            }
+            after += 1;
+        }
+    }
+
+    /// Whether nothing more is begun for a prefetch now.
+    fn give_way(&self, table: &mut Table, number: u64) -> bool {
+        let gives_way = table.loads.are_waiting();
+        let load = table.loads.open.get_mut(&number).expect("it is open");
+        let is_late = load.deadline.is_some_and(|deadline| deadline <= Instant::now());
+        if is_late {
+            load.expire();
+        } else if gives_way && load.is_asking() {
+            // Who waits may wait for the same.
+            self.end_waiting(table, number);
+        } else if gives_way {
+            self.wait_longer(table, number);
+        }
+        gives_way || is_late
+    }
+}
