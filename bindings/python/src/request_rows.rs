@@ -145,7 +145,15 @@ impl RequestRows {
         let page_size = cache.get().table.get().page_size as usize;
         let (rows, cache) = (PyDict::new(py).unbind(), cache.clone().unbind());
         let made = Inner {
-            cache, rows, page_size, blocks, empty, waiting, max_positions, watermark, publishes,
+            cache,
+            rows,
+            page_size,
+            blocks,
+            empty,
+            waiting,
+            max_positions,
+            watermark,
+            publishes,
             tells,
         };
         self.inner.set(made).map_err(|_| {
@@ -224,6 +232,8 @@ impl RequestRows {
         let computed = (before + num_new_computed_tokens).min(inner.max_positions);
         let end = (computed + num_new_tokens + num_lookahead_tokens).min(inner.max_positions);
         let token_count = number(request, intern!(py, "num_tokens"))?;
+        // Tokens that may be taken back, e.g. drafts, are not published.
+        let known = (computed + num_new_tokens).min(token_count);
         let mut fits = true;
         if full_sequence_must_fit || reserved_blocks > 0 || inner.watermark > 0 {
             let mut needed = end.div_ceil(inner.page_size) + reserved_blocks;
@@ -238,14 +248,14 @@ impl RequestRows {
                 }
             }
             fits = needed <= state.pages.len() + inner.available(py)?;
+        } else if end <= state.pages.len() * inner.page_size
+            && known < inner.unpublished_before(&state)
+        {
+            // It fills a page with a token that is not there yet, as an asynchronous scheduler does.
+            return Ok(Some(inner.empty.bind(py).clone()));
         }
-        // Tokens that may be taken back, e.g. drafts, are not published.
-        let known = (computed + num_new_tokens).min(token_count);
-        let held = if fits {
-            Self::extend(this, row, &mut state, request, end, known)?
-        } else {
-            None
-        };
+        let held =
+            if fits { Self::extend(this, row, &mut state, request, end, known)? } else { None };
         match held {
             Some(held) => inner.made(py, &state.pages[held..]).map(Some),
             None => {
