@@ -1,5 +1,5 @@
 //! The growing rows of an engine's requests, behind the calls that its scheduler makes in each step.
-use std::sync::OnceLock;
+use std::sync::{MutexGuard, OnceLock};
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -85,16 +85,15 @@ impl RequestRows {
         })
     }
 
-    /// Gives a row pages up to `end` and publishes what is computed. Where the new pages begin, or
-    /// nothing when there are too few.
-    fn extend(
-        this: &Bound<'_, Self>,
+    /// Gives a row pages up to `end` and publishes what is computed. The new pages as the engine's
+    /// object, or nothing when there are too few.
+    fn extend<'py>(
+        this: &Bound<'py, Self>,
         row: &GrowingRow,
-        state: &mut State,
-        request: &Bound<'_, PyAny>,
-        end: usize,
-        computed: usize,
-    ) -> PyResult<Option<usize>> {
+        mut state: MutexGuard<'_, State>,
+        request: &Bound<'py, PyAny>,
+        (end, computed): (usize, usize),
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = this.py();
         let inner = this.get().inner(py)?;
         let computed = if inner.publishes { computed } else { 0 };
@@ -106,12 +105,17 @@ impl RequestRows {
             Vec::new()
         };
         let before = state.published;
-        let held = row.grow(py, state, &added, end, computed)?;
+        let Some(held) = row.grow(py, &mut state, &added, end, computed)? else {
+            return Ok(None);
+        };
+        let fresh = inner.made(py, &state.pages[held..])?;
         if inner.tells && state.published > before {
             let told = (request, PyList::new(py, &state.pages)?, before, state.published);
+            // Who is told may ask for the row.
+            drop(state);
             this.call_method1(intern!(py, "published"), told)?;
         }
-        Ok(held)
+        Ok(Some(fresh))
     }
 }
 
@@ -254,17 +258,16 @@ impl RequestRows {
             // It fills a page with a token that is not there yet, as an asynchronous scheduler does.
             return Ok(Some(inner.empty.bind(py).clone()));
         }
-        let held =
-            if fits { Self::extend(this, row, &mut state, request, end, known)? } else { None };
-        match held {
-            Some(held) => inner.made(py, &state.pages[held..]).map(Some),
-            None => {
-                if num_new_computed_tokens > 0 {
-                    row.let_go(py, &mut state)?;
-                }
-                Ok(None)
-            }
+        let fresh = if fits {
+            Self::extend(this, row, state, request, (end, known))?
+        } else {
+            drop(state);
+            None
+        };
+        if fresh.is_none() && num_new_computed_tokens > 0 {
+            row.let_go(py, &mut *row.state(py)?)?;
         }
+        Ok(fresh)
     }
 
     /// Lets others find the full pages among the first tokens.
@@ -279,9 +282,9 @@ impl RequestRows {
             return Ok(());
         };
         let row = row.get();
-        let mut state = row.state(py)?;
+        let state = row.state(py)?;
         if num_computed_tokens >= inner.unpublished_before(&state) {
-            Self::extend(this, row, &mut state, request, 0, num_computed_tokens)?;
+            Self::extend(this, row, state, request, (0, num_computed_tokens))?;
         }
         Ok(())
     }
