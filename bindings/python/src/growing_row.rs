@@ -30,11 +30,11 @@ pub struct GrowingRow {
 }
 
 #[derive(Default)]
-struct State {
-    tokens: Vec<u32>,
-    pages: Vec<u32>,
+pub struct State {
+    pub tokens: Vec<u32>,
+    pub pages: Vec<u32>,
     /// Leading pages that were given to the cache.
-    published: usize,
+    pub published: usize,
     /// Of those, the ones that it did not take: private, and in no row.
     duplicates: Vec<u32>,
     /// Where the published pages end, and the lock on it.
@@ -43,6 +43,14 @@ struct State {
     /// What the last match found.
     found: Vec<u32>,
     found_node: u64,
+}
+
+/// The ids of a list of text.
+pub fn ids_of(tokens: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+    TokenArg::of(tokens, "tokens")?.to_vec().ok_or_else(|| {
+        let message = "tokens: a growing row takes text alone";
+        refused(tokens.py(), RKV_STATUS_UNSUPPORTED, message)
+    })
 }
 
 fn text(tokens: &[u32]) -> rkv_tokens {
@@ -61,11 +69,7 @@ impl Cache {
         space: Option<&Bound<'_, Namespace>>,
     ) -> PyResult<GrowingRow> {
         let py = this.py();
-        let given = TokenArg::of(tokens, "tokens")?;
-        let Some(tokens) = given.to_vec() else {
-            let message = "tokens: a growing row takes text alone";
-            return Err(refused(py, RKV_STATUS_UNSUPPORTED, message));
-        };
+        let tokens = ids_of(tokens)?;
         let table = this.get().table.get();
         if table.group_pools.len() > 1 {
             let message = "growing_row: one group of layers is needed";
@@ -82,7 +86,7 @@ impl Cache {
 
 impl GrowingRow {
     /// Waiting would hold up the interpreter, which whoever has the row may be waiting for.
-    fn state(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
+    pub fn state(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
         match self.state.try_lock() {
             Ok(state) => Ok(state),
             Err(TryLockError::Poisoned(state)) => Ok(state.into_inner()),
@@ -151,8 +155,91 @@ impl GrowingRow {
         Ok(())
     }
 
+    /// What `take` does.
+    pub fn begin(&self, py: Python<'_>, state: &mut State, page_count: usize) -> PyResult<()> {
+        if !state.pages.is_empty() {
+            return Err(refused(py, RKV_STATUS_INVALID_STATE, "the row has pages"));
+        }
+        if page_count > state.found.len() {
+            let message = format!("page_count: {page_count}, and {} were found", state.found.len());
+            return Err(refused(py, RKV_STATUS_INVALID_ARGUMENT, &message));
+        }
+        if page_count == 0 {
+            return Ok(());
+        }
+        let cache = self.cache.get().handle.get(py)?;
+        let mut lock = 0;
+        let whole = page_count == state.found.len();
+        // SAFETY: a live handle.
+        if !whole || unsafe { rkv_cache_lock(cache.raw(), state.found_node, &mut lock) } != 0 {
+            // Part of it, or nodes came and went since: find it again.
+            let before = state.found.clone();
+            lock = self.find(py, state, page_count * self.page_size, RKV_MATCH_LOCK)?;
+            if state.found != before[..page_count] {
+                if lock != 0 {
+                    // SAFETY: a live handle.
+                    check(py, unsafe { rkv_cache_unlock(cache.raw(), lock) })?;
+                }
+                let message = "the pages were evicted since they were found";
+                return Err(refused(py, RKV_STATUS_STALE_NODE, message));
+            }
+        }
+        state.pages.extend_from_slice(&state.found);
+        (state.published, state.node, state.lock) = (page_count, state.found_node, lock);
+        Ok(())
+    }
+
+    /// What `extend` does. Where the new pages begin, or nothing when there are too few.
+    pub fn grow(
+        &self,
+        py: Python<'_>,
+        state: &mut State,
+        added: &[u32],
+        positions: usize,
+        computed: usize,
+    ) -> PyResult<Option<usize>> {
+        let (known, held) = (state.tokens.len(), state.pages.len());
+        let wanted = positions.div_ceil(self.page_size).max(held);
+        let whole = computed / self.page_size;
+        if computed > known + added.len() || whole > wanted {
+            let message = format!(
+                "computed: {computed}, with {} tokens and {wanted} pages",
+                known + added.len()
+            );
+            return Err(refused(py, RKV_STATUS_INVALID_ARGUMENT, &message));
+        }
+        if wanted > held {
+            let table = self.cache.get().table.get().handle.get(py)?;
+            state.pages.resize(wanted, 0);
+            let into = Raw(state.pages[held..].as_mut_ptr());
+            let status = long(py, wanted - held > 16, || {
+                // SAFETY: a live handle, room for as many pages.
+                unsafe { rkv_page_table_allocate_pages(table.raw(), wanted - held, into.get()) }
+            });
+            if status != RKV_STATUS_OK {
+                state.pages.truncate(held);
+                let short = status == RKV_STATUS_OUT_OF_PAGES;
+                return if short { Ok(None) } else { check(py, status).map(|()| None) };
+            }
+        }
+        state.tokens.extend_from_slice(added);
+        if whole > state.published
+            && let Err(reason) = self.publish(py, state, whole)
+        {
+            state.tokens.truncate(known);
+            let fresh = state.pages.split_off(held);
+            let table = self.cache.get().table.get().handle.get(py)?;
+            // SAFETY: a live handle, pages that were allocated above.
+            let status =
+                unsafe { rkv_page_table_free_pages(table.raw(), fresh.as_ptr(), fresh.len()) };
+            debug_assert_eq!(status, RKV_STATUS_OK);
+            return Err(reason);
+        }
+        Ok(Some(held))
+    }
+
     /// Gives back everything but the tokens.
-    fn let_go(&self, py: Python<'_>, state: &mut State) -> PyResult<()> {
+    pub fn let_go(&self, py: Python<'_>, state: &mut State) -> PyResult<()> {
         let cache = self.cache.get().handle.get(py)?;
         let table = self.cache.get().table.get().handle.get(py)?;
         let mut private = std::mem::take(&mut state.pages).split_off(state.published);
@@ -209,38 +296,7 @@ impl GrowingRow {
     /// InvalidArgument for more than were found, InvalidState when it has pages, StaleNode when
     /// they were evicted since.
     fn take(&self, py: Python<'_>, page_count: usize) -> PyResult<()> {
-        let mut state = self.state(py)?;
-        let state = &mut *state;
-        if !state.pages.is_empty() {
-            return Err(refused(py, RKV_STATUS_INVALID_STATE, "the row has pages"));
-        }
-        if page_count > state.found.len() {
-            let message = format!("page_count: {page_count}, and {} were found", state.found.len());
-            return Err(refused(py, RKV_STATUS_INVALID_ARGUMENT, &message));
-        }
-        if page_count == 0 {
-            return Ok(());
-        }
-        let cache = self.cache.get().handle.get(py)?;
-        let mut lock = 0;
-        let whole = page_count == state.found.len();
-        // SAFETY: a live handle.
-        if !whole || unsafe { rkv_cache_lock(cache.raw(), state.found_node, &mut lock) } != 0 {
-            // Part of it, or nodes came and went since: find it again.
-            let before = state.found.clone();
-            lock = self.find(py, state, page_count * self.page_size, RKV_MATCH_LOCK)?;
-            if state.found != before[..page_count] {
-                if lock != 0 {
-                    // SAFETY: a live handle.
-                    check(py, unsafe { rkv_cache_unlock(cache.raw(), lock) })?;
-                }
-                let message = "the pages were evicted since they were found";
-                return Err(refused(py, RKV_STATUS_STALE_NODE, message));
-            }
-        }
-        state.pages.extend_from_slice(&state.found);
-        (state.published, state.node, state.lock) = (page_count, state.found_node, lock);
-        Ok(())
+        self.begin(py, &mut *self.state(py)?, page_count)
     }
 
     /// Adds tokens, gives the row pages for its first `positions`, and publishes the whole pages
@@ -258,52 +314,12 @@ impl GrowingRow {
         positions: usize,
         computed: usize,
     ) -> PyResult<Option<Bound<'py, PyList>>> {
-        let added = tokens.map(|it| TokenArg::of(it, "tokens")).transpose()?;
-        let added = added.as_ref().map_or(Some(Vec::new()), TokenArg::to_vec);
-        let Some(added) = added else {
-            let message = "tokens: a growing row takes text alone";
-            return Err(refused(py, RKV_STATUS_UNSUPPORTED, message));
-        };
+        let added = tokens.map(ids_of).transpose()?.unwrap_or_default();
         let mut state = self.state(py)?;
-        let state = &mut *state;
-        let (known, held) = (state.tokens.len(), state.pages.len());
-        let wanted = positions.div_ceil(self.page_size).max(held);
-        let whole = computed / self.page_size;
-        if computed > known + added.len() || whole > wanted {
-            let message = format!(
-                "computed: {computed}, with {} tokens and {wanted} pages",
-                known + added.len()
-            );
-            return Err(refused(py, RKV_STATUS_INVALID_ARGUMENT, &message));
+        match self.grow(py, &mut state, &added, positions, computed)? {
+            Some(held) => PyList::new(py, &state.pages[held..]).map(Some),
+            None => Ok(None),
         }
-        if wanted > held {
-            let table = self.cache.get().table.get().handle.get(py)?;
-            state.pages.resize(wanted, 0);
-            let into = Raw(state.pages[held..].as_mut_ptr());
-            let status = long(py, wanted - held > 16, || {
-                // SAFETY: a live handle, room for as many pages.
-                unsafe { rkv_page_table_allocate_pages(table.raw(), wanted - held, into.get()) }
-            });
-            if status != RKV_STATUS_OK {
-                state.pages.truncate(held);
-                let short = status == RKV_STATUS_OUT_OF_PAGES;
-                return if short { Ok(None) } else { check(py, status).map(|()| None) };
-            }
-        }
-        state.tokens.extend_from_slice(&added);
-        if whole > state.published
-            && let Err(reason) = self.publish(py, state, whole)
-        {
-            state.tokens.truncate(known);
-            let fresh = state.pages.split_off(held);
-            let table = self.cache.get().table.get().handle.get(py)?;
-            // SAFETY: a live handle, pages that were allocated above.
-            let status =
-                unsafe { rkv_page_table_free_pages(table.raw(), fresh.as_ptr(), fresh.len()) };
-            debug_assert_eq!(status, RKV_STATUS_OK);
-            return Err(reason);
-        }
-        PyList::new(py, &state.pages[held..]).map(Some)
     }
 
     /// Gives its pages back; what it published stays in the cache. The tokens stay: it can begin

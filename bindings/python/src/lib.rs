@@ -27,6 +27,7 @@ mod page_table;
 mod plan;
 mod plan_arrays;
 mod record;
+mod request_rows;
 mod runner;
 mod runner_memory;
 mod runner_step;
@@ -61,6 +62,7 @@ fn _radixkv(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<events::EventEncoder>()?;
     module.add_class::<sequence::Sequence>()?;
     module.add_class::<growing_row::GrowingRow>()?;
+    module.add_class::<request_rows::RequestRows>()?;
     module.add_class::<plan::Plan>()?;
     module.add_class::<runner::Runner>()?;
     module.add_class::<runner_memory::KvMemory>()?;

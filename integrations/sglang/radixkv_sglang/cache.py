@@ -76,6 +76,7 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
     def _open(self) -> None:
         # Page 0 is SGLang's place for what padding writes.
         page_count = self.token_to_kv_pool_allocator.size // self.page_size + 1
+        self._numbers.prepare(page_count)
         self._table = radixkv.PageTable(page_count, page_size=self.page_size, external=True)
         journal_bytes = self._events.journal_bytes(page_count) if self._events else 0
         self._cache = radixkv.Cache(self._table, whole_pages=True, journal_bytes=journal_bytes)
@@ -258,8 +259,8 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
     def _share(self, kv: "ReqKvInfo", start: int, end: int) -> None:
         """Frees pages of a request that the cache has already, and puts the cache's in its row."""
         pages = slice(start // self.page_size, end // self.page_size)
-        duplicates = self._numbers.indices(self._given[pages])
-        self.token_to_kv_pool_allocator.free_segment(duplicates, start_pos=start)
+        duplicates = self._numbers.tensor(self._given[pages])
+        self.token_to_kv_pool_allocator.free_page_ids(duplicates)
         published = self._numbers.indices(self._published[pages])
         self.req_to_token_pool.write((kv.req_pool_idx, slice(start, end)), published)
 
@@ -269,8 +270,7 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
                 # The last page may have begun only.
                 pages = self._given[: -(-(end - start) // self.page_size)]
                 self._numbers.read(self._rows.read(kv.req_pool_idx, start, end), pages)
-                page_ids = torch.from_numpy(pages.astype(np.int64)).to(self.device)
-                self.token_to_kv_pool_allocator.free_page_ids(page_ids)
+                self.token_to_kv_pool_allocator.free_page_ids(self._numbers.tensor(pages))
 
     # What the scheduler takes back when it lacks pages, and what it may count on.
 
@@ -281,8 +281,8 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         start_time = time.perf_counter()
         evicted = self._cache.evict(page_count, self._published)
         if evicted:
-            indices = self._numbers.indices(self._published[:evicted])
-            self.token_to_kv_pool_allocator.free_segment(indices, start_pos=0)
+            freed = self._numbers.tensor(self._published[:evicted])
+            self.token_to_kv_pool_allocator.free_page_ids(freed)
         token_count = evicted * self.page_size
         self.update_eviction_metrics(token_count, start_time)
         return EvictResult(num_tokens_evicted=token_count)

@@ -90,7 +90,7 @@ USED = {
     Req: "full_untruncated_fill_ids extra_key cache_salt kv lock last_node prefix_len",
     ReqKvInfo: "req_pool_idx cache_protected_len cache_inserted_len",
     ReqToTokenPool: "req_to_token write",
-    BaseTokenToKVPoolAllocator: "size page_size device free_segment",
+    BaseTokenToKVPoolAllocator: "size page_size device",
     PagedTokenToKVPoolAllocator: "free_page_ids",
     TokenToKVPoolAllocator: "free_page_ids",
 }

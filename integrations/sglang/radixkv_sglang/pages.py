@@ -40,14 +40,26 @@ class PageNumbers:
     def __init__(self, page_size: int, device: torch.device) -> None:
         self.page_size = page_size
         self.device = device
-        self._offsets = np.arange(page_size)
+        self.prepare(0)
+
+    def prepare(self, page_count: int) -> None:
+        """For pages below a number."""
+        # The indices of each page's tokens: 8 bytes each, and one call of NumPy instead of four.
+        token_count = page_count * self.page_size if self.page_size > 1 else 0
+        self._indices = np.arange(token_count).reshape(-1, self.page_size)
+
+    def tensor(self, pages: NDArray[np.uint32]) -> torch.Tensor:
+        """The page numbers, as a new tensor on the device."""
+        return self._on_device(pages.astype(np.int64))
 
     def indices(self, pages: NDArray[np.uint32]) -> torch.Tensor:
         """The token indices of whole pages, as a new tensor on the device."""
-        indices = pages.astype(np.int64)
-        if self.page_size > 1:
-            indices = (indices[:, None] * self.page_size + self._offsets).reshape(-1)
-        tensor = torch.from_numpy(indices)
+        if self.page_size == 1:
+            return self.tensor(pages)
+        return self._on_device(self._indices.take(pages, 0).reshape(-1))
+
+    def _on_device(self, numbers: NDArray[np.int64]) -> torch.Tensor:
+        tensor = torch.from_numpy(numbers)
         return tensor if self.device.type == "cpu" else tensor.to(self.device)
 
     def read(self, indices: NDArray[np.signedinteger], pages: NDArray[np.uint32]) -> None:

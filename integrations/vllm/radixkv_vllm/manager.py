@@ -7,8 +7,6 @@ tokens, its own stay private, and are free when it ends.
 """
 
 import logging
-import sys
-from collections.abc import Callable
 from typing import NamedTuple
 
 import radixkv
@@ -38,23 +36,12 @@ class Coordinator(NamedTuple):
     enable_partial_hash_hits: bool = False
 
 
-class Row:
-    """The pages of a request, and when they have to change."""
-
-    __slots__ = ("pages", "quiet_before", "unpublished_before")
-
-    def __init__(self, pages: radixkv.GrowingRow) -> None:
-        self.pages = pages
-        #: A step that ends before this position neither needs nor fills a page.
-        self.quiet_before = 0
-        #: What is computed before this position fills no page.
-        self.unpublished_before = sys.maxsize
-
-
-class KVCacheManager:
+class KVCacheManager(radixkv.RequestRows):
     """Stands where vLLM's class of that name stands, for one group of full attention.
 
-    The parameters are vLLM's, as far as they say something about such a model.
+    The parameters are vLLM's, as far as they say something about such a model. What its scheduler
+    calls for each request in each step is inherited, and compiled: `allocate_slots()`,
+    `cache_blocks()`, `get_blocks()`, `estimate_cached_tokens()`, `free()`.
     """
 
     def __init__(
@@ -75,7 +62,6 @@ class KVCacheManager:
         self.max_model_len = max_model_len
         self.enable_caching = enable_caching
         self.log_stats = log_stats
-        self.watermark_blocks = int(watermark * kv_cache_config.num_blocks)
         self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
         self.coordinator = Coordinator((Layers(size, spec),))
         self.empty_kv_cache_blocks = PageBlocks([])
@@ -90,9 +76,16 @@ class KVCacheManager:
             self.table, whole_pages=True, journal_bytes=ring if enable_kv_cache_events else 0
         )
         self._events = EventLog(self.cache, size, spec) if enable_kv_cache_events else None
-        self._rows: dict[str, Row] = {}
-        # Looked up once: a step calls these for each request.
-        self._row_of: Callable[[str], Row | None] = self._rows.get
+        super().__init__(
+            self.cache,
+            blocks=PageBlocks,
+            empty=self.empty_kv_cache_blocks,
+            waiting=(RequestStatus.WAITING, RequestStatus.PREEMPTED),
+            max_positions=max_model_len,
+            watermark=int(watermark * kv_cache_config.num_blocks),
+            publishes=enable_caching,
+            tells=enable_kv_cache_events,
+        )
 
     # Lookup
 
@@ -104,127 +97,36 @@ class KVCacheManager:
         has: how many tokens, and a third number that is for other models."""
         if not self.enable_caching or request.skip_reading_prefix_cache:
             return self.empty_kv_cache_blocks, 0, 0
-        row = self._row(request)
-        found = row.pages.match(request.num_tokens - 1)
+        found = self.begin_row(request).match(request.num_tokens - 1)
         if not found:
             return self.empty_kv_cache_blocks, 0, 0
         if self._events is not None:
             self._events.reused(request, len(found))
         return PageBlocks(found), len(found) * self.page_size, 0
 
-    def _row(self, request: Request) -> Row:
+    def begin_row(self, request: Request) -> radixkv.GrowingRow:
         """A request's row, made of its tokens when it has none yet or other tokens since."""
-        row = self._row_of(request.request_id)
-        if row is None or (
-            row.pages.token_count != request.num_tokens and not row.pages.page_count
-        ):
+        row = self.rows.get(request.request_id)
+        if row is None or (row.token_count != request.num_tokens and not row.page_count):
             limits.check_request(request)
-            tokens = request.all_token_ids[:]
-            row = Row(self.cache.growing_row(tokens, space=_namespace(request)))
-            self._rows[request.request_id] = row
+            # The prompt is a list; all tokens have to be copied to be one.
+            tokens = request.prompt_token_ids
+            if tokens is None or len(tokens) != request.num_tokens:
+                tokens = request.all_token_ids[:]
+            row = self.cache.growing_row(tokens, space=_namespace(request))
+            self.rows[request.request_id] = row
         return row
 
-    # Allocation
-
-    def allocate_slots(
-        self,
-        request: Request,
-        num_new_tokens: int,
-        num_new_computed_tokens: int = 0,
-        new_computed_blocks: PageBlocks | None = None,
-        num_lookahead_tokens: int = 0,
-        num_external_computed_tokens: int = 0,
-        delay_cache_blocks: bool = False,
-        num_encoder_tokens: int = 0,
-        full_sequence_must_fit: bool = False,
-        reserved_blocks: int = 0,
-        has_scheduled_reqs: bool = True,
-        skip_zeroing_group_ids: tuple[int, ...] = (),
-    ) -> PageBlocks | None:
-        """Pages for the tokens that a step computes: the new ones, or None when there are too few,
-        and then nothing has changed."""
-        row = self._row_of(request.request_id)
-        if row is not None and (
-            request.num_computed_tokens + num_new_tokens + num_lookahead_tokens < row.quiet_before
-        ):
-            return self.empty_kv_cache_blocks
-        if num_external_computed_tokens or delay_cache_blocks or num_encoder_tokens:
-            raise NotImplementedError("tokens that were computed elsewhere, or by an encoder")
-        if num_new_tokens == 0 and num_new_computed_tokens == 0:
-            raise ValueError("num_new_tokens: 0, with no computed tokens to take over")
-        if row is None or not row.quiet_before:
-            row = self._row(request)
-        pages, size = row.pages, self.page_size
-        if num_new_computed_tokens:
-            pages.take(num_new_computed_tokens // size)
-        computed = min(request.num_computed_tokens + num_new_computed_tokens, self.max_model_len)
-        end = min(computed + num_new_tokens + num_lookahead_tokens, self.max_model_len)
-        fits = True
-        if full_sequence_must_fit or reserved_blocks or self.watermark_blocks:
-            spare = 0
-            if has_scheduled_reqs and request.status in (
-                RequestStatus.WAITING,
-                RequestStatus.PREEMPTED,
-            ):
-                spare = self.watermark_blocks
-            held = pages.page_count
-            needed = -(-end // size) - held + reserved_blocks
-            if full_sequence_must_fit:
-                whole = min(request.num_tokens, self.max_model_len)
-                needed = max(needed, -(-whole // size) - held)
-            fits = needed + spare <= self._available()
-        # Tokens that may be taken back, e.g. drafts, are not published.
-        known = min(computed + num_new_tokens, request.num_tokens)
-        fresh = self._extend(row, request, end, known) if fits else None
-        if fresh is None:
-            if num_new_computed_tokens:
-                pages.release()
-            return None
-        return PageBlocks(fresh) if fresh else self.empty_kv_cache_blocks
-
-    def _available(self) -> int:
-        """Pages that are free, or free when they are asked for."""
-        stats = self.table.stats()
-        return stats.free_page_count + stats.reclaimable_page_count
-
-    # Publishing
-
-    def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
-        """Lets others find the full pages among the first tokens."""
-        row = self._row_of(request.request_id)
-        if row is not None and num_computed_tokens >= row.unpublished_before:
-            self._extend(row, request, 0, num_computed_tokens)
-
-    def _extend(self, row: Row, request: Request, end: int, computed: int) -> list[int] | None:
-        """Gives a row pages up to `end`, and publishes what is computed; the new pages, or None
-        when there are too few."""
-        pages, size = row.pages, self.page_size
-        before = pages.published_page_count if self._events is not None else 0
-        if not self.enable_caching:
-            computed = 0
-        known = pages.token_count
-        more = request.all_token_ids[known:computed] if computed > known else None
-        fresh = pages.extend(more, end, computed)
-        if fresh is None:
-            return None
+    def published(self, request: Request, pages: list[int], first: int, end: int) -> None:
+        """A call gave the pages [first, end) of a request to the cache."""
         if self._events is not None:
-            self._events.published(request, pages.pages, before, pages.published_page_count)
-        if self.enable_caching:
-            row.unpublished_before = (pages.published_page_count + 1) * size
-        row.quiet_before = min(pages.page_count * size + 1, row.unpublished_before)
-        return fresh
+            self._events.published(request, pages, first, end)
 
-    # The end of a request
-
-    def free(self, request: Request) -> None:
-        """Ends or preempts a request: what it published stays in the cache."""
-        row = self._rows.pop(request.request_id, None)
-        if row is not None:
-            row.pages.release()
+    # All requests
 
     def reset_prefix_cache(self) -> bool:
         """Forgets all prefixes, unless a request has pages: False then, and nothing has changed."""
-        held = self.usable_pages - self._available()
+        held = self.usable_pages - self.available_page_count
         if held:
             _logger.warning("The prefix cache is not reset: requests have %d pages", held)
             return False
@@ -240,7 +142,7 @@ class KVCacheManager:
     @property
     def usage(self) -> float:
         """The part of the pages that requests have."""
-        return 1.0 - self._available() / self.usable_pages
+        return 1.0 - self.available_page_count / self.usable_pages
 
     def make_prefix_cache_stats(self) -> PrefixCacheStats | None:
         """What was recorded since the last call; None without statistics."""
@@ -258,18 +160,9 @@ class KVCacheManager:
             preempted=request.num_preemptions > 0,
         )
 
-    def get_blocks(self, request_id: str) -> PageBlocks:
-        """All pages of a request."""
-        row = self._row_of(request_id)
-        return PageBlocks(row.pages.pages) if row is not None else self.empty_kv_cache_blocks
-
     def get_block_ids(self, request_id: str) -> tuple[list[int], ...]:
-        return (self.get_blocks(request_id).pages,)
-
-    def estimate_cached_tokens(self, request: Request) -> int:
-        """Tokens of a request that others find."""
-        row = self._row_of(request.request_id)
-        return row.pages.published_page_count * self.page_size if row is not None else 0
+        row = self.rows.get(request_id)
+        return (row.pages if row is not None else [],)
 
     def take_events(self) -> list["EventLog.Event"]:
         return self._events.take() if self._events is not None else []

@@ -4,7 +4,6 @@ Nothing is kept for it but the hash of each page: the answers are worked out fro
 requests' rows when a test asks.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
@@ -12,7 +11,7 @@ from vllm.v1.request import Request
 
 from radixkv_vllm import KVCacheManager, NotCovered
 from radixkv_vllm.blocks import PageBlocks
-from radixkv_vllm.manager import Coordinator, Row
+from radixkv_vllm.manager import Coordinator
 
 #: Parameters of vLLM's manager, and values with which they ask for nothing.
 OFF: dict[str, tuple[Any, ...]] = {
@@ -43,7 +42,7 @@ class Block:
 
     @property
     def ref_cnt(self) -> int:
-        return sum(self.block_id in row.pages.pages for row in self._manager.rows())
+        return sum(self.block_id in row.pages for row in self._manager.rows.values())
 
     @property
     def block_hash(self) -> Any:
@@ -82,7 +81,7 @@ class FreeQueue:
 
     @property
     def num_free_blocks(self) -> int:
-        return self._manager._available()
+        return self._manager.available_page_count
 
 
 class Pool:
@@ -102,7 +101,7 @@ class Pool:
         return events._queue if events is not None else []
 
     def get_num_free_blocks(self) -> int:
-        return self._manager._available()
+        return self._manager.available_page_count
 
     def get_usage(self) -> float:
         return self._manager.usage
@@ -120,14 +119,14 @@ class Layers:
     def req_to_blocks(self) -> dict[str, list[Block]]:
         blocks = self._manager.block_pool.blocks
         return {
-            name: [blocks[page] for page in row.pages.pages]
-            for name, row in self._manager._rows.items()
-            if row.pages.page_count
+            name: [blocks[page] for page in row.pages]
+            for name, row in self._manager.rows.items()
+            if row.page_count
         }
 
     @property
     def num_cached_block(self) -> dict[str, int]:
-        return {name: row.pages.published_page_count for name, row in self._manager._rows.items()}
+        return {name: row.published_page_count for name, row in self._manager.rows.items()}
 
 
 class GlassManager(KVCacheManager):
@@ -165,23 +164,25 @@ class GlassManager(KVCacheManager):
         self.coordinator = Coordinator((Layers(self),))  # type: ignore[arg-type]
         self.empty_kv_cache_blocks = Blocks(self, [])
 
-    def rows(self) -> Iterable[Row]:
-        return self._rows.values()
-
     def get_computed_blocks(self, request: Request) -> tuple[PageBlocks, int, int]:
         blocks, count, boundary = super().get_computed_blocks(request)
         return Blocks(self, blocks.pages), count, boundary
 
-    def allocate_slots(self, *args: Any, **kwargs: Any) -> PageBlocks | None:
-        blocks = super().allocate_slots(*args, **kwargs)
+    def allocate_slots(self, request: Request, *args: Any, **kwargs: Any) -> PageBlocks | None:
+        blocks = super().allocate_slots(request, *args, **kwargs)
+        self._look(request)
         return blocks and Blocks(self, blocks.pages)
+
+    def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
+        super().cache_blocks(request, num_computed_tokens)
+        self._look(request)
 
     def get_blocks(self, request_id: str) -> PageBlocks:
         return Blocks(self, super().get_blocks(request_id).pages)
 
-    def _extend(self, row: Row, request: Request, end: int, computed: int) -> list[int] | None:
-        fresh = super()._extend(row, request, end, computed)
-        published = row.pages.pages[: row.pages.published_page_count]
-        hashes = zip(published, request.block_hashes, strict=False)
-        self.hashes.update((page, make_block_hash_with_group_id(it, 0)) for page, it in hashes)
-        return fresh
+    def _look(self, request: Request) -> None:
+        """Keeps vLLM's hashes of the pages that are published."""
+        if (row := self.rows.get(request.request_id)) is not None:
+            published = row.pages[: row.published_page_count]
+            hashes = zip(published, request.block_hashes, strict=False)
+            self.hashes.update((page, make_block_hash_with_group_id(it, 0)) for page, it in hashes)

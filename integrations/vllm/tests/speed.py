@@ -6,7 +6,7 @@
 vLLM's cache and radixkv's get the same requests in one process, step by step in turn. Each call of
 the scheduler into its manager is timed, and summed for the request that it is for; what an empty
 call shows in the same way is taken off. All of it is done several times, and the least time of each
-request taken: what else runs on the machine only adds. Hits are compared request by request.
+call taken: what else runs on the machine only adds. Hits are compared request by request.
 """
 
 import argparse
@@ -37,43 +37,41 @@ _clock = time.perf_counter_ns
 
 
 class Watch:
-    """Nanoseconds in a manager's calls, by request and by call."""
+    """Nanoseconds of a manager's calls, in the order of the calls."""
 
     def __init__(self, manager: Any) -> None:
-        self.requests: dict[str, float] = defaultdict(float)
-        self.calls: dict[str, float] = defaultdict(float)
-        self.counts: Counter[str] = Counter()
+        self.spent: list[float] = []
+        #: The request and the name of each.
+        self.what: list[tuple[str, str]] = []
         self._empty = self._cost_of_nothing()
-        self.requests.clear()
-        self.calls.clear()
-        self.counts.clear()
+        self.spent.clear()
+        self.what.clear()
         for name in CALLS:
             setattr(manager, name, self._timed(name, getattr(manager, name)))
 
-    def _timed(self, name: str, call: Callable[..., Any], empty: float = 0.0) -> Callable[..., Any]:
-        empty = self._empty if name != "nothing" else 0.0
-        requests, calls, counts = self.requests, self.calls, self.counts
+    def _timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        spent, what = self.spent, self.what
 
         def timed(first: Any, *args: Any, **kwargs: Any) -> Any:
             start = _clock()
             done = call(first, *args, **kwargs)
-            spent = _clock() - start - empty
-            requests[first if type(first) is str else first.request_id] += spent
-            calls[name] += spent
-            counts[name] += 1
+            spent.append(_clock() - start)
+            what.append((first if type(first) is str else first.request_id, name))
             return done
 
         return timed
 
     def _cost_of_nothing(self) -> float:
-        self._empty = 0.0
-        timed, spent = self._timed("nothing", lambda first, second: None), []
+        timed, means = self._timed("nothing", lambda first, second: None), []
         for _ in range(7):
-            self.calls.clear()
+            self.spent.clear()
             for _ in range(5000):
                 timed("", 1)
-            spent.append(self.calls["nothing"] / 5000)
-        return min(spent)
+            means.append(sum(self.spent) / 5000)
+        return min(means)
+
+    def without_watching(self) -> Any:
+        return np.array(self.spent) - self._empty
 
 
 def total_of(owner: type, name: str) -> list[float]:
@@ -130,8 +128,19 @@ class Run:
         ours.table.check()
         self.evicted = ours.cache.stats().evicted_page_count
 
-    def spent(self, name: str, prompts: list[twins.Prompt]) -> Any:
-        return np.array([self.watches[name].requests[it.name] for it in prompts])
+
+def least(runs: list[Run], name: str) -> tuple[dict[str, float], dict[str, float], Counter[str]]:
+    """Of the cache of that name: the least times of its calls over the runs, summed by request and
+    by call, and how many calls there were."""
+    watches = [it.watches[name] for it in runs]
+    assert all(it.what == watches[0].what for it in watches), "the runs made other calls"
+    times = np.min([it.without_watching() for it in watches], 0)
+    requests: dict[str, float] = defaultdict(float)
+    calls: dict[str, float] = defaultdict(float)
+    for (request, call), time_ in zip(watches[0].what, times, strict=True):
+        requests[request] += time_
+        calls[call] += time_
+    return requests, calls, Counter(call for _, call in watches[0].what)
 
 
 def main() -> None:
@@ -153,7 +162,8 @@ def main() -> None:
 
     print("| µs per request | p50 | p99 | mean |")
     print("|---|--:|--:|--:|")
-    spent = {name: np.min([it.spent(name, prompts) for it in runs], 0) for name in twins.CLASSES}
+    times = {name: least(runs, name) for name in twins.CLASSES}
+    spent = {name: np.array([times[name][0][it.name] for it in prompts]) for name in times}
     for name in twins.CLASSES:
         print(f"| the cache's calls, {name} | {micros(spent[name])} |")
     p50, p99 = (
@@ -172,9 +182,8 @@ def main() -> None:
     print("| call | times a request | vLLM, µs | radixkv, µs |")
     print("|---|--:|--:|--:|")
     for call in CALLS:
-        least = [min(it.watches[name].calls[call] for it in runs) for name in twins.CLASSES]
-        cells = " | ".join(f"{it / count / 1000:.2f}" for it in least)
-        print(f"| {call} | {first.watches['vLLM'].counts[call] / count:.1f} | {cells} |")
+        cells = " | ".join(f"{times[name][1][call] / count / 1000:.2f}" for name in twins.CLASSES)
+        print(f"| {call} | {times['vLLM'][2][call] / count:.1f} | {cells} |")
 
     ours, theirs = first.hits["radixkv"], first.hits["vLLM"]
     more, fewer = (

@@ -8,6 +8,7 @@ The objects, each a context manager with a `close()`:
     Runner         attention over the rows, on the CPU or CUDA, and the KV memory
     SnapshotCache  opaque states by token list, in memory and on disk; stands alone
     GrowingRow     the pages of a request in an engine that never exchanges one
+    RequestRows    those of all its requests, behind the calls of its scheduler
     Journal        which pages came into a cache and left it, in order
     EventEncoder   the same as KV events, for routers
 
@@ -45,6 +46,7 @@ from ._radixkv import (
     Plan,
     PoolStats,
     PublishResult,
+    RequestRows,
     Runner,
     RunnerStats,
     Sequence,
@@ -171,6 +173,7 @@ __all__ = [
     "Poisoned",
     "PoolStats",
     "PublishResult",
+    "RequestRows",
     "Runner",
     "RunnerStats",
     "Sequence",

@@ -36,6 +36,7 @@ __all__ = [
     "Plan",
     "PoolStats",
     "PublishResult",
+    "RequestRows",
     "Runner",
     "RunnerStats",
     "Sequence",
@@ -602,6 +603,42 @@ class GrowingRow:
         self, tokens: _Ids | None, positions: int, computed: int
     ) -> list[int] | None: ...
     def release(self) -> None: ...
+
+class RequestRows:
+    rows: Final[dict[str, GrowingRow]]
+    available_page_count: Final[int]
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self: ...
+    def __init__(
+        self,
+        cache: Cache,
+        *,
+        blocks: Callable[[list[int]], Any],
+        empty: Any,
+        waiting: tuple[Any, ...],
+        max_positions: int,
+        watermark: int = 0,
+        publishes: bool = True,
+        tells: bool = False,
+    ) -> None: ...
+    def allocate_slots(
+        self,
+        request: Any,
+        num_new_tokens: int,
+        num_new_computed_tokens: int = 0,
+        new_computed_blocks: Any = None,
+        num_lookahead_tokens: int = 0,
+        num_external_computed_tokens: int = 0,
+        delay_cache_blocks: bool = False,
+        num_encoder_tokens: int = 0,
+        full_sequence_must_fit: bool = False,
+        reserved_blocks: int = 0,
+        has_scheduled_reqs: bool = True,
+        skip_zeroing_group_ids: Any = None,
+    ) -> Any: ...
+    def cache_blocks(self, request: Any, num_computed_tokens: int) -> None: ...
+    def get_blocks(self, request_id: str) -> Any: ...
+    def estimate_cached_tokens(self, request: Any) -> int: ...
+    def free(self, request: Any) -> None: ...
 
 @final
 class Plan:

@@ -18,7 +18,7 @@ METHODS = """match_prefix touch_prefix lock unlock inc_lock_ref dec_lock_ref pat
     evict evict_for_alloc evictable_size protected_size take_events finish""".split()
 
 #: Of RadixkvCache: between tensors and the arrays of the cache.
-CONVERSIONS = {"_numbers": ("indices", "read"), "_rows": ("read",)}
+CONVERSIONS = {"_numbers": ("indices", "tensor", "read"), "_rows": ("read",)}
 
 
 class Meter:

@@ -1,0 +1,146 @@
+"""The rows of an engine's requests, behind the calls that its scheduler makes in each step."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import PAGE_SIZE, ids
+
+import radixkv
+
+
+class Engine(radixkv.RequestRows):
+    """Blocks are lists of page numbers."""
+
+    def __init__(self, cache: radixkv.Cache, **options: Any) -> None:
+        self.cache = cache
+        self.began: list[str] = []
+        self.told: list[tuple[str, int, int]] = []
+        super().__init__(
+            cache, blocks=list, empty=[], waiting=("waiting",), max_positions=4000, **options
+        )
+
+    def begin_row(self, request: Any) -> radixkv.GrowingRow:
+        row = self.rows.get(request.request_id)
+        if row is None:
+            self.began.append(request.request_id)
+            row = self.cache.growing_row(request.all_token_ids)
+            self.rows[request.request_id] = row
+        return row
+
+    def published(self, request: Any, pages: list[int], first: int, end: int) -> None:
+        assert pages == self.get_blocks(request.request_id)
+        self.told.append((request.request_id, first, end))
+
+
+def asked(name: str, count: int, first: int = 1, status: str = "waiting") -> SimpleNamespace:
+    tokens = ids(count, first).tolist()
+    return SimpleNamespace(
+        request_id=name,
+        all_token_ids=tokens,
+        num_tokens=count,
+        num_computed_tokens=0,
+        status=status,
+    )
+
+
+def decoded(request: SimpleNamespace, token: int) -> None:
+    request.num_computed_tokens = request.num_tokens
+    request.all_token_ids.append(token)
+    request.num_tokens += 1
+
+
+def test_p02_a_step_that_needs_no_page_changes_nothing(cache: radixkv.Cache) -> None:
+    engine = Engine(cache)
+    request = asked("a", 20)
+    assert len(engine.allocate_slots(request, 20)) == 2
+    assert engine.began == ["a"]
+    decoded(request, 900)
+    before = cache.table.stats()
+    assert engine.allocate_slots(request, 1) == []
+    assert cache.table.stats().free_page_count == before.free_page_count
+    assert engine.estimate_cached_tokens(request) == PAGE_SIZE
+    for token in range(901, 913):  # 33 tokens: the last one needs a third page
+        decoded(request, token)
+        fresh = engine.allocate_slots(request, 1)
+        assert len(fresh) == (request.num_tokens == 33)
+    assert engine.get_blocks("a")[-1:] == fresh
+    assert engine.estimate_cached_tokens(request) == 2 * PAGE_SIZE
+    assert cache.probe(np.array(request.all_token_ids, np.uint32)) == 2 * PAGE_SIZE
+    engine.free(request)
+    assert engine.rows == {}
+    assert engine.get_blocks("a") == []
+    assert cache.table.stats().private_page_count == 0
+
+
+def test_a_page_is_published_when_its_last_token_is_there(cache: radixkv.Cache) -> None:
+    engine = Engine(cache, tells=True)
+    request = asked("a", 15)
+    engine.allocate_slots(request, 15)
+    # Scheduled before the token of the step before is known.
+    request.num_computed_tokens = 15
+    assert engine.allocate_slots(request, 1) == []
+    assert engine.told == []
+    request.all_token_ids.append(77)
+    request.num_tokens = 16
+    engine.cache_blocks(request, 15)
+    assert engine.told == []
+    engine.cache_blocks(request, 16)
+    assert engine.told == [("a", 0, 1)]
+    engine.free(request)
+
+
+def test_prefixes_are_taken_over_and_refusals_change_nothing(cache: radixkv.Cache) -> None:
+    engine = Engine(cache)
+    first = asked("a", 50)
+    engine.allocate_slots(first, 50)
+    second = asked("b", 60)
+    assert engine.begin_row(second).match(59) == engine.get_blocks("a")[:3]
+    free = engine.available_page_count
+    # The whole of it has to fit beside what others reserve.
+    gone = engine.allocate_slots(second, 12, 48, reserved_blocks=free)
+    assert gone is None
+    assert engine.available_page_count == free
+    engine.begin_row(second).match(59)
+    assert len(engine.allocate_slots(second, 12, 48)) == 1
+    assert engine.get_blocks("b")[:3] == engine.get_blocks("a")[:3]
+    assert engine.allocate_slots(asked("c", 4000, 5000), 4000) is not None
+    engine.free(second)
+    engine.free(first)
+
+
+def test_who_waits_leaves_pages_to_those_who_run(cache: radixkv.Cache) -> None:
+    pages = cache.table.stats().total_page_count
+    engine = Engine(cache, watermark=10)
+    long = (pages - 9) * PAGE_SIZE
+    assert engine.allocate_slots(asked("a", long), long) is None
+    assert engine.available_page_count == pages
+    alone = engine.allocate_slots(asked("a", long), long, has_scheduled_reqs=False)
+    assert len(alone) == pages - 9
+    running = asked("b", 9 * PAGE_SIZE, 9000, status="running")
+    assert len(engine.allocate_slots(running, 9 * PAGE_SIZE)) == 9
+    assert engine.allocate_slots(asked("c", 1, 20000, status="running"), 1) is None
+
+
+def test_without_publishing_nothing_is_found(cache: radixkv.Cache) -> None:
+    engine = Engine(cache, publishes=False)
+    request = asked("a", 40)
+    engine.allocate_slots(request, 40)
+    engine.cache_blocks(request, 40)
+    assert cache.probe(ids(40)) == 0
+    engine.free(request)
+    assert cache.stats().cached_page_count == 0
+
+
+def test_what_it_does_not_do_is_said(cache: radixkv.Cache) -> None:
+    engine = Engine(cache)
+    with pytest.raises(NotImplementedError, match="computed elsewhere"):
+        engine.allocate_slots(asked("a", 5), 5, num_external_computed_tokens=3)
+    with pytest.raises(ValueError, match="num_new_tokens: 0"):
+        engine.allocate_slots(asked("a", 5), 0)
+    with pytest.raises(radixkv.InvalidState, match="was called before"):
+        engine.__init__(cache)  # type: ignore[misc]
+    bare = radixkv.RequestRows.__new__(radixkv.RequestRows)
+    with pytest.raises(radixkv.InvalidState, match="was not called"):
+        bare.free(asked("a", 5))
