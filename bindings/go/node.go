@@ -50,7 +50,7 @@ type NodeID uint64
 type NodeInfo struct {
 	// Parent is 0 for a root.
 	Parent NodeID
-	// LockCount counts the locks on this node and below it.
+	// LockCount counts the locks on this node, and one for each child that is protected.
 	LockCount int
 	// PositionCount is that of the node's own segment; 0 for a root.
 	PositionCount int
