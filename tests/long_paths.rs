@@ -263,10 +263,10 @@ fn m06_portions_of_a_node_change_nothing() {
     }
 }
 
-/// X06: ids that look like the keys of other than text, on a path of which each node is a portion,
+/// K01: ids that look like the keys of other than text, on a path of which each node is a portion,
 /// find nothing of it.
 #[test]
-fn x06_ids_that_look_like_coordinates_find_nothing() {
+fn k01_ids_that_look_like_coordinates_find_nothing() {
     // What the index has for a coordinate's bin.
     let key = |bin: u32| (1 << 31) + bin;
     let ids: Vec<u32> = (0..12).collect();

@@ -1,4 +1,4 @@
-//! The growing rows of an engine's requests, behind the calls that its scheduler makes in each step.
+//! The growing rows of an engine's requests, behind the calls that its scheduler makes in a step.
 use std::sync::{MutexGuard, OnceLock};
 
 use pyo3::intern;
@@ -180,7 +180,7 @@ impl RequestRows {
     /// Pages for the tokens that a step computes: the new ones, or None when there are too few, and
     /// then nothing has changed. Publishes the whole pages among them.
     ///
-    /// Raises NotImplementedError for tokens that were computed elsewhere, ValueError for no tokens.
+    /// Raises NotImplementedError for tokens that were computed elsewhere, ValueError for none.
     #[pyo3(signature = (
         request, num_new_tokens, num_new_computed_tokens=0, new_computed_blocks=None,
         num_lookahead_tokens=0, num_external_computed_tokens=0, delay_cache_blocks=false,
@@ -255,7 +255,7 @@ impl RequestRows {
         } else if end <= state.pages.len() * inner.page_size
             && known < inner.unpublished_before(&state)
         {
-            // It fills a page with a token that is not there yet, as an asynchronous scheduler does.
+            // It fills a page with a token that is to come, as an asynchronous scheduler does.
             return Ok(Some(inner.empty.bind(py).clone()));
         }
         let fresh = if fits {
