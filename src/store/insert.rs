@@ -337,9 +337,12 @@ impl Turn<'_> {
     }
     fn descend_to_insert(&mut self, request: &InsertRequest<'_>) -> Result<Descent, Error> {
         let (index, page_size) = (&self.cache()?.index, self.table.page_size());
-        // Whoever goes on from a node names no other namespace.
+        // Whoever goes on from a node names no other namespace. To compare what leads to one that
+        // is not deep takes less than to walk there.
         let namespace = match request.from.map(|id| index.resolve(id)).transpose()? {
-            Some(node) if index.is_detached(node) => return Ok(Descent::default()),
+            Some(node) if index.is_detached(node) || !self.is_deep(node) => {
+                return Ok(Descent::NONE);
+            }
             Some(node) => index.namespace(node),
             None => *request.namespace,
         };

@@ -310,7 +310,7 @@ impl Turn<'_> {
 
     /// Whether more nodes than a portion has are above one.
     #[inline]
-    fn is_deep(&self, node: Node) -> bool {
+    pub(super) fn is_deep(&self, node: Node) -> bool {
         let (nodes, cache) = (self.path_portion(), self.state.cache.as_ref());
         let index = &cache.expect("it has the node").index;
         // Every node has a page.
