@@ -158,7 +158,7 @@ impl RadixIndex {
         keys: &'a [u32],
         nodes: usize,
     ) -> (Walk, &'a [u32], bool) {
-        // Nothing is fetched ahead: that would go down the whole path for each portion.
+        fetch_one(self, self.page_size, from, keys);
         let (mut number, mut rest, mut media) = (from, keys, false);
         let mut left = nodes;
         while left > 0
