@@ -110,20 +110,23 @@ def test_t01_branches_fetch_what_can_be_trimmed(tmp_path: Path) -> None:
 
 def test_t11_a_fetch_ends_with_its_object(tmp_path: Path) -> None:
     with opened(tmp_path) as cache:
-        put(cache, ids(4), 1)
+        # One each: of a state whose read has ended by then there is nothing to fetch.
+        first, second, third = (ids(4) + 10 * number for number in range(3))
+        for number, tokens in enumerate((first, second, third)):
+            put(cache, tokens, number)
         assert cache.detach()
         cache.clear()
         cache.attach(tmp_path / "states", 64 << 20)
-        with cache.fetch(ids(4)) or pytest.fail("nothing to fetch") as fetch:
+        with cache.fetch(first) or pytest.fail("nothing to fetch") as fetch:
             assert cache.tier_stats().ticket_count == 1
         with pytest.raises(radixkv.StaleTicket):
             fetch.cancel()
-        forgotten = cache.fetch(ids(4))
+        forgotten = cache.fetch(second)
         assert forgotten is not None
         del forgotten
         gc.collect()
         assert cache.tier_stats().ticket_count == 0
-        late = cache.fetch(ids(4))
+        late = cache.fetch(third)
         assert late is not None
         assert cache.detach()
         with pytest.raises(radixkv.StaleTicket):
