@@ -4648,8 +4648,8 @@ enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
  * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
- * O(tokens + nodes on the path); lock. With the block-hash index others have the lock while a long
- * prompt is hashed
+ * O(tokens + nodes on the path); lock, in slices where the path is long. With the block-hash index
+ * others have the lock while a long prompt is hashed
  * @par Thread safety
  * any thread
  */
@@ -4780,7 +4780,7 @@ enum rkv_status rkv_cache_probe_many(const struct rkv_cache *cache,
  * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing.
  * @par Cost
- * O(tokens + nodes on the path); lock
+ * O(tokens + nodes on the path); lock, in slices where the path is long
  * @par Thread safety
  * any thread
  */
@@ -4865,7 +4865,7 @@ enum rkv_status rkv_node_read_children(const struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be
  * numbered; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * O(nodes on the path); lock
+ * O(nodes on the path); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -4882,7 +4882,7 @@ enum rkv_status rkv_cache_lock(struct rkv_cache *cache,
  * @param lock the lock
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_LOCK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * O(nodes on the path, and pages of those that merge); lock; allocates nothing
+ * O(nodes on the path, and pages of those that merge); lock, in slices; needs no memory
  * @par Thread safety
  * any thread, not only the one that took the lock
  */
@@ -5583,7 +5583,7 @@ enum rkv_status rkv_sequence_fork(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * O(private pages of the row + nodes on the path), for those that give way too; lock
+ * O(private pages of the row + nodes on the path), for those that give way too; lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -5602,7 +5602,7 @@ enum rkv_status rkv_sequence_retain(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also for a live one;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * O(nodes on the path); lock
+ * O(nodes on the path); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -5754,7 +5754,7 @@ enum rkv_status rkv_sequence_checkpoint(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED without a STATE group:
  * it is not ended then; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * O(pages of the row + nodes on the path); lock, in slices; allocates nothing
+ * O(pages of the row + nodes on the path); lock, in slices; needs no memory
  * @par Thread safety
  * any thread
  */

@@ -15,13 +15,13 @@ use crate::token::{PageDigest, TextDigests, TokenList};
 /// Nodes of a portion, as a part of the pages of a slice: 256 of them take 20 microseconds when
 /// none is in a cache of the processor.
 const NODES: usize = 2;
+/// Times that a descent begins anew, after what it held was cleared.
+const TRIES: usize = 4;
+
 /// Nodes of a path that are passed before others are let in.
 pub(super) fn path_portion(slice: usize) -> usize {
     slice.div_ceil(NODES)
 }
-
-/// Times that a descent begins anew, after what it held was cleared.
-const TRIES: usize = 4;
 
 /// What a call holds that lets others in.
 #[derive(Debug, Clone, Copy)]
@@ -115,11 +115,7 @@ impl PrefixCache {
             return None;
         }
         descent.pages.try_reserve(walk.pages - done).ok()?;
-        descent.pages.resize(walk.pages, 0);
-        self.index.visit_path_from(walk.node, done, &mut |start, pages| {
-            let from = done.max(start);
-            descent.pages[from..start + pages.len()].copy_from_slice(&pages[from - start..]);
-        });
+        // Before the pages are: they end where what is held does.
         match descent.held {
             None => descent.held = Some((self.hold(walk.node)?, walk.node)),
             Some((at, above)) => {
@@ -129,6 +125,11 @@ impl PrefixCache {
                 descent.held = Some((at, walk.node));
             }
         }
+        descent.pages.resize(walk.pages, 0);
+        self.index.visit_path_from(walk.node, done, &mut |start, pages| {
+            let from = done.max(start);
+            descent.pages[from..start + pages.len()].copy_from_slice(&pages[from - start..]);
+        });
         descent.held()
     }
 
@@ -139,8 +140,7 @@ impl PrefixCache {
         Some(self.footholds.insert(node.into()))
     }
 
-    /// Goes on to hold what was kept from a portion to the next, top down, so many nodes below one
-    /// another.
+    /// Keeps and locks a node, and no more the one above it that a foothold is on.
     fn keep_down(&mut self, at: Option<u32>, node: Node) -> Option<u32> {
         self.footholds.try_reserve(1).ok()?;
         self.index.lock(node);
@@ -383,7 +383,7 @@ impl Turn<'_> {
     }
 
     /// Counts a retained sequence on the path to a node that it has locked, all but the last
-    /// portion. The foothold that keeps it `keep_no_more` ends, and so one that somebody else left.
+    /// portion. `end_keeping` ends the foothold that keeps it, before others are let in.
     pub(crate) fn keep_ahead(&mut self, node: Node) -> Result<Option<u32>, Error> {
         if !self.is_deep(node) {
             return Ok(None);
@@ -406,8 +406,8 @@ impl Turn<'_> {
             self.let_in()?;
         }
         self.parts()?.0.footholds.remove(base);
-        self.let_go(node);
-        self.cache()?;
+        // At once, so that what is kept is this cache's still.
+        self.state.let_go(node);
         Ok(kept)
     }
 

@@ -232,7 +232,7 @@ impl Given<'_> {
 /// twice; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing.
 /// @par Cost
-/// O(tokens + nodes on the path); lock
+/// O(tokens + nodes on the path); lock, in slices where the path is long
 /// @par Thread safety
 /// any thread
 #[must_use]

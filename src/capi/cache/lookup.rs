@@ -186,8 +186,8 @@ unsafe fn take_found(
 /// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
-/// O(tokens + nodes on the path); lock. With the block-hash index others have the lock while a long
-/// prompt is hashed
+/// O(tokens + nodes on the path); lock, in slices where the path is long. With the block-hash index
+/// others have the lock while a long prompt is hashed
 /// @par Thread safety
 /// any thread
 #[must_use]

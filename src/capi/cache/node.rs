@@ -165,7 +165,7 @@ pub type rkv_lock_id = u64;
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be
 /// numbered; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
-/// O(nodes on the path); lock
+/// O(nodes on the path); lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn rkv_cache_lock(
 /// @param lock the lock
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_LOCK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
-/// O(nodes on the path, and pages of those that merge); lock; allocates nothing
+/// O(nodes on the path, and pages of those that merge); lock, in slices; needs no memory
 /// @par Thread safety
 /// any thread, not only the one that took the lock
 #[must_use]

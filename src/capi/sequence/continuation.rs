@@ -235,7 +235,7 @@ pub unsafe extern "C" fn rkv_sequence_fork(
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
-/// O(private pages of the row + nodes on the path), for those that give way too; lock
+/// O(private pages of the row + nodes on the path), for those that give way too; lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -263,7 +263,7 @@ pub unsafe extern "C" fn rkv_sequence_retain(
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also for a live one;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
-/// O(nodes on the path); lock
+/// O(nodes on the path); lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -160,7 +160,7 @@ pub unsafe extern "C" fn rkv_sequence_checkpoint(
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED without a STATE group:
 /// it is not ended then; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
-/// O(pages of the row + nodes on the path); lock, in slices; allocates nothing
+/// O(pages of the row + nodes on the path); lock, in slices; needs no memory
 /// @par Thread safety
 /// any thread
 #[must_use]
