@@ -29,6 +29,16 @@ fn every_combination_with_heads_of_64() {
 }
 
 #[test]
+fn every_combination_with_heads_of_80() {
+    matrix::matrix(80);
+}
+
+#[test]
+fn every_combination_with_heads_of_112() {
+    matrix::matrix(112);
+}
+
+#[test]
 fn every_combination_with_heads_of_96() {
     matrix::matrix(96);
 }

@@ -1,7 +1,7 @@
 //! A tile: rows of some heads, from their queries to their results.
 use super::call::AppendPrefill;
 use super::element::{Element, Narrow, WidenAs};
-use super::kernel::Span;
+use super::kernel::{Span, padded};
 use super::schedule::{SEGMENT, Tile};
 use super::scratch::{Numbers, Scratch};
 use super::simd::{Simd, exp2_one};
@@ -22,12 +22,14 @@ impl<'a> Job<'a> {
         &self.call.batch.rows()[self.tile.row]
     }
 
+    /// Numbers of a head of queries and keys, as they are computed.
     pub(super) fn head_dim(&self) -> usize {
-        self.call.geometry.head_dim
+        padded(self.call.geometry.head_dim)
     }
 
+    /// The same of values and results.
     pub(super) fn v_head_dim(&self) -> usize {
-        self.call.geometry.v_head_dim
+        padded(self.call.geometry.v_head_dim)
     }
 
     /// The query of one of a head's rows, among those of the batch's row.
@@ -102,7 +104,7 @@ impl<'a> Job<'a> {
     /// # Safety
     /// The call's queries are readable.
     unsafe fn load_queries<S: Simd>(&self, simd: S, to: &mut Numbers) {
-        let (q, head_dim) = (self.call.q, self.head_dim());
+        let (q, head_dim, count) = (self.call.q, self.head_dim(), self.call.geometry.head_dim);
         let to = to.start(self.tile.height() * head_dim);
         for index in 0..self.tile.height() {
             let (position, head) = self.position_and_head(index);
@@ -110,7 +112,7 @@ impl<'a> Job<'a> {
             // SAFETY: the caller's contract; room was made.
             unsafe {
                 let from = q.address.add(at * q.dtype.bytes());
-                simd.run(WidenAs::new(q.dtype, from, to.add(index * head_dim), head_dim));
+                simd.run(WidenAs::new(q.dtype, from, to.add(index * head_dim), count));
             }
         }
     }
@@ -145,7 +147,8 @@ impl<'a> Job<'a> {
                 let at = position * out.position_stride + head * out.head_stride;
                 let to = out.address.add(at * out.dtype.bytes());
                 let from = state.out.add(row * head_dim);
-                simd.run(Narrow::new(out.dtype, from, factor, to, head_dim));
+                let count = call.geometry.v_head_dim;
+                simd.run(Narrow::new(out.dtype, from, factor, to, count));
                 if let Some(lse) = call.lse {
                     let lse = lse.add(position * call.geometry.query_heads + head);
                     let value = if empty { f32::NEG_INFINITY } else { most * LN_2 + sum.ln() };

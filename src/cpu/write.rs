@@ -1,6 +1,7 @@
 //! Writes K and V of new positions into their pages.
 use super::call::AppendPrefill;
 use super::element::WidenAs;
+use super::kernel::padded;
 use super::simd::{Isa, Simd, Vectorized, dispatch};
 use super::threads::Team;
 use crate::attention::{Dtype, Geometry, KvStrides, Tensor, e4m3_from_f32};
@@ -9,8 +10,8 @@ use std::ops::Range;
 /// Numbers that are written by one task: less is not worth waking a thread.
 const TASK_NUMBERS: usize = 1 << 15;
 
-/// Numbers that are converted at a time.
-const CHUNK: usize = 32;
+/// Numbers that are converted at a time: all that are written for fewer.
+const CHUNK: usize = padded(1);
 
 /// # Safety
 /// That of [`super::CpuBackend::append_prefill`].
@@ -115,7 +116,7 @@ unsafe fn write_positions<S: Simd>(
 }
 
 /// # Safety
-/// `from` is readable and `to` writable for `count` elements, a multiple of [`CHUNK`].
+/// `from` is readable and `to` writable for `count` elements.
 #[inline(always)]
 unsafe fn write_fp8<S: Simd>(
     simd: S,
@@ -130,11 +131,12 @@ unsafe fn write_fp8<S: Simd>(
         // SAFETY: the caller's contract.
         unsafe {
             let from = from.add(at * dtype.bytes());
-            WidenAs::new(dtype, from, numbers.as_mut_ptr(), CHUNK).run(simd);
+            let count = CHUNK.min(count - at);
+            WidenAs::new(dtype, from, numbers.as_mut_ptr(), count).run(simd);
             for (byte, number) in bytes.iter_mut().zip(numbers) {
                 *byte = e4m3_from_f32(number / scale);
             }
-            to.add(at).cast::<[u8; CHUNK]>().write_unaligned(bytes);
+            to.add(at).copy_from_nonoverlapping(bytes.as_ptr(), count);
         }
     }
 }

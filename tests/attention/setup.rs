@@ -63,7 +63,7 @@ pub const DTYPES: [(Dtype, Dtype); 6] = [
 /// Query heads and KV heads.
 pub const HEADS: [(usize, usize); 6] = [(1, 1), (3, 3), (4, 2), (6, 1), (8, 1), (10, 2)];
 
-pub const HEAD_DIMS: [usize; 4] = [64, 96, 128, 256];
+pub const HEAD_DIMS: [usize; 9] = [64, 80, 96, 112, 128, 192, 256, 512, 576];
 pub const PAGE_SIZES: [usize; 5] = [1, 3, 16, 64, 256];
 
 /// What a mask can be made of.
