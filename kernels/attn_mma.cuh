@@ -209,11 +209,13 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
                 // A transposed matrix gives a thread two keys of two neighbouring elements: one
                 // matrix makes the operands for the even and for the odd elements of 16.
                 RKV_UNROLL
-                for (int d = 0; d < S::kHeadDim / 32; d++) {
+                for (int d = 0; d < (S::kHeadDim + 31) / 32; d++) {
+                    // Of the last 16 elements, where there are no 32, all lanes load the same.
+                    const int pairs = S::kHeadDim - d * 32 < 32 ? 1 : 2;
                     uint32_t b[4];
-                    load_matrix4_transposed(b, row + d * 32);
+                    load_matrix4_transposed(b, row + d * 32 - (2 - pairs) * (lane >> 4) * 16);
                     RKV_UNROLL
-                    for (int i = 0; i < 2; i++) {
+                    for (int i = 0; i < pairs; i++) {
                         const uint32_t low = b[2 * i], high = b[2 * i + 1];
                         S::Q::multiply_add(o[4 * d + 2 * i], a,
                                            widen_e4m3<typename S::Q>(low << 8),

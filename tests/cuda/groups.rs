@@ -316,5 +316,5 @@ fn g14_what_kernels_cannot_do_is_refused_at_creation() {
     refused(GroupKind::Window { window: WINDOW, sinks: 1 }, |_| {}, "sinks");
     refused(GroupKind::Chunk { chunk: 64 }, |_| {}, "CHUNK");
     refused(window, |config| config.v_head_dim = 128, "v_head_dim 128");
-    refused(window, |config| (config.head_dim, config.v_head_dim) = (192, 192), "head_dim 192");
+    refused(window, |config| (config.head_dim, config.v_head_dim) = (72, 72), "head_dim 72");
 }
