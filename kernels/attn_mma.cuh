@@ -30,6 +30,13 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
           row_warp(S::kKeyWarps == 1 ? thread_index() >> 5 : 0),
           key_warp(S::kKeyWarps == 1 ? 0 : thread_index() >> 5), shared(shared_base()) {}
 
+    // What the keys of this head are to be multiplied with, where each head has a scale of its own.
+    RKV_DEVICE float k_scale_of_head() const {
+        const bool by_head =
+            S::kIsFp8 && args.k_scales != nullptr && !fault(Fault::kHeadScaleIgnored);
+        return by_head ? load_global(args.k_scales + head) : 1.0f;
+    }
+
     RKV_DEVICE void find_rows() {
         Rows::find(row_warp * 16);
         if (S::kRowWarps == 1) {
@@ -246,7 +253,9 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
         const int end = any.begin < any.end
                             ? (any.end + S::kTileKeys - 1) / S::kTileKeys
                             : first;
-        const float scale = S::kPlain || args.soft_cap_in == 0.0f ? args.scale_log2 : 1.0f;
+        const float k_scale = k_scale_of_head();
+        const float scale =
+            S::kPlain || args.soft_cap_in == 0.0f ? args.scale_log2 * k_scale : 1.0f;
         if (first < end) {
             start_queries();
             look_up(first);
@@ -281,7 +290,7 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
             float s[S::kWarpKeys / 8][4];
             multiply_keys(s, stage);
             Rows::cap_and_mask(s, tile * S::kTileKeys + key_warp * S::kWarpKeys,
-                               row_warp * 16, Rows::warp_all);
+                               row_warp * 16, Rows::warp_all, k_scale);
             float rescale[2];
             RKV_UNROLL
             for (int half = 0; half < 2; half++) {

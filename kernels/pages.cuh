@@ -39,7 +39,8 @@ RKV_DEVICE void kv_write(const KvWriteArguments &args) {
     const int queries = load_global(args.query_count);
     const Vector16 words = load_global(reinterpret_cast<const Vector16 *>(args.queries + query));
     const int position = static_cast<int>(words.x[0]), pages = static_cast<int>(words.x[1]);
-    if (!is_there(query, queries, position + 1)) {
+    const bool has_kv = static_cast<int>(words.x[2]) >= 0 || fault(Fault::kContextWritten);
+    if (!is_there(query, queries, position + 1) || !has_kv) {
         return;
     }
     const int page = load_global(args.pages + pages + page_of(position, args.kv));
@@ -52,8 +53,11 @@ RKV_DEVICE void kv_write(const KvWriteArguments &args) {
     };
     const Vector16 k = eight(args.k, args.k_position_stride, args.k_head_stride);
     const Vector16 v = eight(args.v, args.v_position_stride, args.v_head_stride);
-    store_eight<Q, Kv>(args.k_pages, at, k, args.k_scale);
-    store_eight<Q, Kv>(args.v_pages, at, v, args.v_scale);
+    auto scale_of = [&](const float *by_head, float of_all) {
+        return kBytes<Kv> == 1 && by_head != nullptr ? load_global(by_head + head) : of_all;
+    };
+    store_eight<Q, Kv>(args.k_pages, at, k, scale_of(args.k_scales, args.k_scale));
+    store_eight<Q, Kv>(args.v_pages, at, v, scale_of(args.v_scales, args.v_scale));
 }
 
 enum class Move { kCopy, kGather, kScatter };

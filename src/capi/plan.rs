@@ -1,13 +1,14 @@
 //! Plans: the rows of one step as arrays.
-use crate::attention::{Capacity, Region, TREE_POSITIONS_MAX};
+use crate::attention::{Capacity, Region, RowMask, TREE_POSITIONS_MAX};
 use crate::capi::ffi::{
     AbiElement, AbiStruct, GivenElements, Handle, Object, Opaque, at_most, check_fit, check_flags,
-    count_of, destroy, out, read_struct, rkv_status, slice, with, write_struct,
+    check_zero, count_of, destroy, out, read_struct, rkv_status, slice, with, write_struct,
 };
 use crate::capi::page_table::rkv_page_table;
 use crate::capi::sequence::rkv_sequence_id;
 use crate::capi::token::rkv_region;
 use crate::error::Error;
+use crate::error::text;
 use crate::group::GroupKind;
 use crate::ids::SequenceId;
 use crate::memory::{Arc, OutOfMemory};
@@ -65,11 +66,27 @@ pub struct rkv_plan_row {
     /// window or chunk is measured as if those that it sees came one behind another. NULL: each
     /// sees all new ones before it.
     pub tree_masks: *const u64,
+    /// RKV_MASK_CAUSAL, RKV_MASK_BIDIRECTIONAL or RKV_MASK_CONTEXT. The last two in a page table
+    /// without WINDOW and CHUNK groups, and without regions and tree masks.
+    pub mask: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 // SAFETY: integers and pointers, no padding.
 unsafe impl AbiElement for rkv_plan_row {
     const V1: usize = 40;
 }
+
+/// Mask of rkv_plan_row: a new position sees those before it and itself, and what regions and tree
+/// masks say.
+pub const RKV_MASK_CAUSAL: u32 = 0;
+/// Mask of rkv_plan_row: a new position sees all positions up to the last new one, those behind it
+/// too, as an encoder's do. In a capacity that is RKV_PLAN_REGIONS.
+pub const RKV_MASK_BIDIRECTIONAL: u32 = 1;
+/// Mask of rkv_plan_row: `count` queries that are no positions of the row see its first `start`,
+/// whose K and V are in the pages: cross attention, or a part of a context whose result
+/// rkv_runner_merge_states() merges with others. Nothing is written, whoever owns the pages.
+pub const RKV_MASK_CONTEXT: u32 = 2;
 
 /// Flag of rkv_plan_capacity: rows may have regions.
 pub const RKV_PLAN_REGIONS: u32 = 1;
@@ -124,7 +141,8 @@ pub struct rkv_plan_arrays {
     pub indices: *const i32,
     /// For each row, the positions in its last page: 1 to page_size.
     pub last_page_len: *const i32,
-    /// For each new position, where it lies: page * page_size + offset in the page.
+    /// For each new position, where it lies: page * page_size + offset in the page; -1 for a query
+    /// of a row with RKV_MASK_CONTEXT.
     pub slot_mapping: *const i64,
     /// Copies of all groups that were open when the plan was set: before the step is computed, the
     /// first positions of one page are copied to another one in every layer of the group, and of a
@@ -287,11 +305,22 @@ pub unsafe extern "C" fn rkv_plan_set(
                     row: row_of(&raw),
                     start: count_of(raw.start, "rows: start")?,
                     count: count_of(raw.count, "rows: count")?,
+                    mask: mask_of(&raw)?,
                     regions,
                     tree_masks: tree_masks(&raw)?,
                 })
             }))?)
         })
+    }
+}
+
+fn mask_of(raw: &rkv_plan_row) -> Result<RowMask, Error> {
+    check_zero(raw.reserved, "rows: reserved")?;
+    match raw.mask {
+        RKV_MASK_CAUSAL => Ok(RowMask::Causal),
+        RKV_MASK_BIDIRECTIONAL => Ok(RowMask::Bidirectional),
+        RKV_MASK_CONTEXT => Ok(RowMask::Context),
+        other => Err(Error::argument(text!("rows: mask {other} is unknown"))),
     }
 }
 

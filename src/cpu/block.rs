@@ -139,7 +139,7 @@ impl Job<'_> {
             let state = state.part(index * all + rows.start..index * all + rows.end, v_head_dim);
             let step = Step {
                 v_head_dim,
-                logit: self.logit::<E>(),
+                logit: self.logit::<E>(head),
                 spans,
                 shown,
                 queries: Queries {
@@ -176,7 +176,7 @@ impl Job<'_> {
         if mask.tree.is_empty() {
             return;
         }
-        let position = |at: usize| self.row().start + self.query(first + at);
+        let position = |at: usize| self.row().position(self.query(first + at));
         shown.extend((0..spans.len()).map(|at| mask.shown(position(at), block)));
         let sees_all = |(span, shown): (&Span, &u64)| span.bits() & !shown == 0;
         if spans.iter().zip(&*shown).all(sees_all) {
@@ -184,11 +184,11 @@ impl Job<'_> {
         }
     }
 
-    /// How scores become logits.
-    fn logit<E: Element>(&self) -> Logit {
+    /// How scores of a KV head become logits.
+    fn logit<E: Element>(&self, head: usize) -> Logit {
         let params = &self.call.params;
         let is_fp8 = E::BYTES == 1;
-        let factor = params.scale * E::FACTOR * if is_fp8 { params.k_scale } else { 1.0 };
+        let factor = params.scale * E::FACTOR * if is_fp8 { self.call.k_scale(head) } else { 1.0 };
         match params.soft_cap {
             Some(cap) => Logit { factor: factor / cap, cap: Some(cap * LOG2_E) },
             None => Logit { factor: factor * LOG2_E, cap: None },

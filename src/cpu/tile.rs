@@ -91,7 +91,7 @@ impl<'a> Job<'a> {
             let found = match (seen.last(), sinks.last()) {
                 (Some(&keys), last) if same => (keys, last.copied()),
                 _ => {
-                    let found = mask.seen(self.row().start + query);
+                    let found = mask.seen(self.row().position(query));
                     let span = |range: Range<usize>| Span { start: range.start, end: range.end };
                     (span(found.keys), (view.sinks > 0).then(|| span(found.sinks)))
                 }
@@ -123,15 +123,15 @@ impl<'a> Job<'a> {
     /// The call's outputs are writable; the state is of the rows from `first` on.
     pub(super) unsafe fn write<S: Simd, E: Element>(&self, simd: S, first: usize, state: State) {
         let (call, head_dim) = (self.call, self.v_head_dim());
-        let out = call.out;
+        let (out, group) = (call.out, call.geometry.group());
         let is_fp8 = E::BYTES == 1;
-        let scale = E::FACTOR * if is_fp8 { call.params.v_scale } else { 1.0 };
         for row in 0..state.rows {
             let (position, head) = self.position_and_head(first + row);
             // SAFETY: the caller's contract.
             unsafe {
                 let (mut most, mut sum) = (*state.most.add(row), *state.sum.add(row));
-                let mut factor = scale;
+                let of_head = if is_fp8 { call.v_scale(head / group) } else { 1.0 };
+                let mut factor = E::FACTOR * of_head;
                 if let Some(sinks) = call.sinks {
                     let sink = sinks[head] * LOG2_E;
                     if sink > most {

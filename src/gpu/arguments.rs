@@ -81,6 +81,8 @@ plain! {
         k: Address,
         v: Address,
         sinks: Address,
+        k_scales: Address,
+        v_scales: Address,
         items: Address,
         item_count: Address,
         queries: Address,
@@ -128,6 +130,8 @@ plain! {
         queries: Address,
         query_count: Address,
         pages: Address,
+        k_scales: Address,
+        v_scales: Address,
         k_position_stride: i64,
         k_head_stride: i64,
         v_position_stride: i64,
@@ -192,13 +196,13 @@ pub(super) struct HopperArguments {
     pub attention: AttentionArguments,
     pub box_positions: i32,
     pub position_first: u32,
-    pub reserved: [u32; 8],
+    pub reserved: [u32; 4],
 }
 // SAFETY: repr(C), and the constant below sees to it that there is no padding.
 unsafe impl Plain for HopperArguments {}
 const _: () = assert!(
     size_of::<HopperArguments>()
-        == 2 * size_of::<TensorMap>() + size_of::<AttentionArguments>() + 10 * size_of::<u32>()
+        == 2 * size_of::<TensorMap>() + size_of::<AttentionArguments>() + 6 * size_of::<u32>()
 );
 
 /// States that one launch merges.

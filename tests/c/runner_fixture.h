@@ -105,9 +105,13 @@ typedef struct visibility {
     size_t region_count;
     const uint64_t *tree; /* masks of the positions from `start` on, or NULL */
     size_t start;
+    uint32_t mask;
 } visibility;
 
 static inline bool sees(const visibility *v, size_t query, size_t key) {
+    if (v->mask != RKV_MASK_CAUSAL) {
+        return true; /* of the keys that there are */
+    }
     for (size_t i = 0; i < v->region_count; i++) {
         const rkv_region *region = &v->regions[i];
         if (region->start <= query && query < region->end && region->start <= key &&
@@ -250,12 +254,12 @@ static inline void check_tensors(const tensors *t, const chunk *chunks, size_t c
     for (size_t i = 0; i < chunk_count; i++) {
         const rkv_plan_row *row = &chunks[i].row;
         visibility v = {window, row->regions, row->region_count, row->tree_masks,
-                        (size_t)row->start};
+                        (size_t)row->start, row->mask};
+        size_t end = (size_t)(row->start + (row->mask == RKV_MASK_CONTEXT ? 0 : row->count));
         for (size_t j = 0; j < row->count; j++, at++) {
             for (size_t head = 0; head < QUERY_HEADS; head++) {
                 double out[HEAD_DIM], lse;
-                naive(out, &lse, layer, chunks[i].ids, (size_t)row->start + j, head,
-                      (size_t)(row->start + row->count), &v);
+                naive(out, &lse, layer, chunks[i].ids, (size_t)row->start + j, head, end, &v);
                 wrong += !(fabs(lse - (double)t->lse[at * QUERY_HEADS + head]) <= tolerance);
                 for (size_t d = 0; d < HEAD_DIM; d++) {
                     double got = (double)t->out[(at * QUERY_HEADS + head) * HEAD_DIM + d];

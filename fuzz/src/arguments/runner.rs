@@ -167,7 +167,9 @@ pub const APPEND_PREFILL: Call = |w, i, a| {
         v = tensor(i, a, positions, KV_HEADS, Access::Read);
     }
     let logits = vec![0.5f32; QUERY_HEADS];
+    let scales = values(i, QUERY_HEADS); // at least one for each KV head
     let args = rkv_runner_append_prefill_args {
+        struct_size: size_of::<rkv_runner_append_prefill_args>() as u32,
         layer: if i.rarely(8) { number(i) } else { i.below(LAYERS) as u32 },
         q,
         k: k.0,
@@ -190,7 +192,8 @@ pub const APPEND_PREFILL: Call = |w, i, a| {
         v_scale: factor(i),
         reserved: zero(i),
         stream: stream(i),
-        ..Sized32::sized()
+        k_scales: if i.rarely(4) { a.list(i, &scales).0 } else { ptr::null() },
+        v_scales: if i.rarely(4) { a.list(i, &scales).0 } else { ptr::null() },
     };
     let args = a.read(i, &args);
     let (plan, runner) = (any_plan(w, i), w.runner(i));
@@ -340,6 +343,8 @@ fn plan_row(world: &World, input: &mut Input<'_>, arena: &mut Arena) -> rkv_plan
         start: if input.rarely(8) { size(input) as u64 } else { input.below(14) as u64 },
         count,
         tree_masks: if masks.is_empty() { ptr::null() } else { arena.list(input, &masks).0 },
+        mask: if input.rarely(4) { input.below(4) as u32 } else { 0 },
+        reserved: zero(input),
     }
 }
 
