@@ -281,6 +281,25 @@
 #define RKV_CONTINUE_RUNNING 1
 
 /**
+ * Mask of rkv_plan_row: a new position sees those before it and itself, and what regions and tree
+ * masks say.
+ */
+#define RKV_MASK_CAUSAL 0
+
+/**
+ * Mask of rkv_plan_row: a new position sees all positions up to the last new one, those behind it
+ * too, as an encoder's do. In a capacity that is RKV_PLAN_REGIONS.
+ */
+#define RKV_MASK_BIDIRECTIONAL 1
+
+/**
+ * Mask of rkv_plan_row: `count` queries that are no positions of the row see its first `start`,
+ * whose K and V are in the pages: cross attention, or a part of a context whose result
+ * rkv_runner_merge_states() merges with others. Nothing is written, whoever owns the pages.
+ */
+#define RKV_MASK_CONTEXT 2
+
+/**
  * Flag of rkv_plan_capacity: rows may have regions.
  */
 #define RKV_PLAN_REGIONS 1
@@ -2049,6 +2068,15 @@ typedef struct rkv_plan_row {
      * sees all new ones before it.
      */
     const uint64_t *tree_masks;
+    /**
+     * RKV_MASK_CAUSAL, RKV_MASK_BIDIRECTIONAL or RKV_MASK_CONTEXT. The last two in a page table
+     * without WINDOW and CHUNK groups, and without regions and tree masks.
+     */
+    uint32_t mask;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
 } rkv_plan_row;
 
 /**
@@ -2117,7 +2145,8 @@ typedef struct rkv_plan_arrays {
      */
     const int32_t *last_page_len;
     /**
-     * For each new position, where it lies: page * page_size + offset in the page.
+     * For each new position, where it lies: page * page_size + offset in the page; -1 for a query
+     * of a row with RKV_MASK_CONTEXT.
      */
     const int64_t *slot_mapping;
     /**
@@ -2273,8 +2302,8 @@ typedef struct rkv_runner_config {
      */
     uint32_t kv_head_count;
     /**
-     * Elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also 192, 512 or 576. Default
-     * 128.
+     * Elements of a head of Q and K: 64, 80, 96, 112, 128, 192 or 256, on the CPU also 512 or 576.
+     * Default 128.
      */
     uint32_t head_dim;
     /**
@@ -2437,7 +2466,8 @@ typedef struct rkv_runner_append_prefill_args {
     float soft_cap;
     /**
      * Positions that a query sees, itself included; its own region and the sinks of a WINDOW
-     * group it sees whole. At most the group's own window, or chunk. 0: that; all of a FULL group.
+     * group it sees whole. At most the group's own window, or chunk; 0 where some row is not
+     * causal. 0: that; all of a FULL group.
      */
     uint32_t window;
     /**
@@ -2456,6 +2486,16 @@ typedef struct rkv_runner_append_prefill_args {
      * CUDA only: the CUstream to work on. NULL on the CPU.
      */
     void *stream;
+    /**
+     * FP8 only: a scale for each KV head, in place of k_scale: [kv_head_count], on CUDA on the
+     * device, where they may change from one launch of a graph to the next, with all that was
+     * stored by them. NULL: k_scale for all.
+     */
+    const float *k_scales;
+    /**
+     * The same of V: NULL if k_scales is, and with RKV_RUNNER_LATENT.
+     */
+    const float *v_scales;
 } rkv_runner_append_prefill_args;
 
 /**
@@ -6131,7 +6171,9 @@ enum rkv_status rkv_runner_prepare_plan(struct rkv_runner *runner,
  *
  * The query at position p of a row sees the positions 0 to p, or the last `window` of them, those
  * of the group's sinks, in a CHUNK group none before the chunk that p is in; and all of the region
- * that p is in; of the new positions of a row with tree masks those that its mask names. What lies
+ * that p is in; of the new positions of a row with tree masks those that its mask names. Rows that
+ * are not causal see what their mask says, see rkv_plan_row; of one with RKV_MASK_CONTEXT nothing
+ * is written, and its part of k and v is not read. What lies
  * in unused positions of a page, or where a row has no page, is never read into a result, NaN
  * included.
  *

@@ -160,8 +160,9 @@ layouts! {
         v_head_dim 84
     }
     rkv_runner_stats 24 { struct_size 0, thread_count 4, kv_bytes 8, page_bytes 16 }
-    rkv_plan_row 48 {
-        sequence 0, slot 8, region_count 12, regions 16, start 24, count 32, tree_masks 40
+    rkv_plan_row 56 {
+        sequence 0, slot 8, region_count 12, regions 16, start 24, count 32, tree_masks 40,
+        mask 48, reserved 52
     }
     rkv_plan_capacity 40 {
         struct_size 0, flags 4, row_count 8, position_count 16, row_position_count 24,
@@ -176,11 +177,12 @@ layouts! {
         struct_size 0, row_count 4, indptr 8, indices 16, last_page_len 24, slot_mapping 32,
         first_position 40, sink_page_count 48
     }
-    rkv_runner_append_prefill_args 152 {
+    rkv_runner_append_prefill_args 168 {
         struct_size 0, layer 4, q 8, k 16, v 24, out 32, lse 40, q_position_stride 48,
         q_head_stride 56, k_position_stride 64, k_head_stride 72, v_position_stride 80,
         v_head_stride 88, out_position_stride 96, out_head_stride 104, sinks 112, scale 120,
-        soft_cap 124, window 128, k_scale 132, v_scale 136, reserved 140, stream 144
+        soft_cap 124, window 128, k_scale 132, v_scale 136, reserved 140, stream 144,
+        k_scales 152, v_scales 160
     }
     rkv_runner_merge_states_args 56 {
         struct_size 0, state_count 4, position_count 8, outs 16, lses 24, out 32, lse 40,

@@ -119,6 +119,10 @@ type AppendPrefillArgs struct {
 	KScale float32
 	// VScale is for FP8 only: V is what is stored times this. 0: 1.
 	VScale float32
+	// KScales are for FP8 only: a scale for each KV head, in place of KScale. nil: KScale for all.
+	KScales []float32
+	// VScales are the same of V: nil if KScales is, and with RunnerLatent.
+	VScales []float32
 	// Stream is for CUDA only: the CUstream to work on. nil on the CPU.
 	Stream unsafe.Pointer
 }
@@ -214,6 +218,8 @@ func (r *Runner) AppendPrefill(plan *Plan, args AppendPrefillArgs) error {
 		k_scale:             C.float(args.KScale),
 		v_scale:             C.float(args.VScale),
 		stream:              args.Stream,
+		k_scales:            f32Pointer(args.KScales),
+		v_scales:            f32Pointer(args.VScales),
 	}))
 }
 
@@ -239,6 +245,12 @@ func (a *AppendPrefillArgs) check(positions int, s *shape) error {
 	}
 	if a.Sinks != nil && len(a.Sinks) < s.queryHeads {
 		return invalid("args.Sinks is shorter than QueryHeadCount")
+	}
+	if a.KScales != nil && len(a.KScales) < s.kvHeads {
+		return invalid("args.KScales is shorter than KVHeadCount")
+	}
+	if a.VScales != nil && len(a.VScales) < s.kvHeads {
+		return invalid("args.VScales is shorter than KVHeadCount")
 	}
 	return nil
 }

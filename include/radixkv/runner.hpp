@@ -39,6 +39,9 @@ struct AttentionParams {
     std::uint32_t window = 0;
     float k_scale = 0;
     float v_scale = 0;
+    /// Both empty, or one for each KV head; v_scales empty of a latent runner.
+    span<const float> k_scales;
+    span<const float> v_scales;
     /// Empty, or one for each query head.
     span<const float> sinks;
 };
@@ -201,6 +204,9 @@ private:
                 "lse: not [positions][query_head_count]");
         require(params.sinks.size() == 0 || params.sinks.size() == query_heads_,
                 "sinks: not [query_head_count]");
+        for (const auto* scales : {&params.k_scales, &params.v_scales})
+            require(scales->size() == 0 || scales->size() == kv_heads_,
+                    "k_scales, v_scales: not [kv_head_count]");
         auto args = sized<rkv_runner_append_prefill_args>();
         args.layer = layer;
         args.q = q.data();
@@ -214,6 +220,8 @@ private:
         args.window = params.window;
         args.k_scale = params.k_scale;
         args.v_scale = params.v_scale;
+        args.k_scales = params.k_scales.size() != 0 ? params.k_scales.data() : nullptr;
+        args.v_scales = params.v_scales.size() != 0 ? params.v_scales.data() : nullptr;
         append_prefill(plan, args);
     }
     static void require(bool condition, const char* otherwise) {

@@ -28,7 +28,7 @@ mod stream;
 
 pub use call::{AppendPrefill, MergeStates, NewKv, StepOfPlan};
 pub use images::Images;
-pub use shapes::HEAD_DIMS;
+pub use shapes::head_dims;
 pub use step::PlanOnDevice;
 pub use stream::Stream;
 
@@ -242,7 +242,7 @@ pub fn kernel_table() -> Vec<(String, usize, usize)> {
     let mut table = Vec::new();
     for dtype in [Dtype::Bf16, Dtype::F16] {
         for kv_dtype in [dtype, Dtype::Fp8E4m3] {
-            for head_dim in HEAD_DIMS {
+            for head_dim in head_dims() {
                 let hopper = shapes::hopper_shape(head_dim, kv_dtype);
                 for shape in shapes::shapes(head_dim, kv_dtype).chain(hopper) {
                     for plain in [false, true] {

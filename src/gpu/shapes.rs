@@ -39,7 +39,10 @@ const fn hopper(head_dim: usize, keys: usize) -> Shape {
 }
 
 /// Elements of a head for which there are kernels.
-pub const HEAD_DIMS: [usize; 7] = [64, 80, 96, 112, 128, 192, 256];
+pub fn head_dims() -> [usize; 7] {
+    [64, 80, 96, 112, 128, 192, 256]
+}
+
 const HEAD_DIM_NAMES: &str = "64, 80, 96, 112, 128, 192 or 256";
 
 /// By head dim, then by rows.

@@ -60,32 +60,52 @@ static void k21_contexts(void) {
     end_runner(&r);
 }
 
-/* Two halves of a context, merged, are the whole: what a context-parallel prefill does. */
+/* Two parts of a context in rows of their own, merged, are the whole: a context-parallel prefill. */
 static void k21_parts_of_a_context_merge(void) {
     runner_fixture r = new_runner(4, 64, 0);
     count_up(prompt, 80, 1);
-    rkv_sequence_info a = begin(&r.f, text(prompt, 40));
-    chunk whole = masked(a.sequence, prompt, 0, 40, RKV_MASK_CAUSAL);
-    step(&r, &whole, 1);
-    /* the last eight positions: their context, and what they see of themselves */
-    chunk last = masked(a.sequence, prompt, 32, 8, RKV_MASK_CAUSAL);
-    chunk context = masked(a.sequence, prompt, 32, 8, RKV_MASK_CONTEXT);
-    tensors want = new_tensors(&last, 1, 1), got = new_tensors(&context, 1, 1);
-    rkv_runner_append_prefill_args args = layer_args(&want, 1);
-    set_plan(&r, &last, 1);
+    rkv_sequence_info a = begin(&r.f, text(prompt, 16)), b = begin(&r.f, text(prompt + 50, 24));
+    const chunk of_a = masked(a.sequence, prompt, 0, 16, RKV_MASK_CAUSAL);
+    step(&r, &of_a, 1);
+    /* K and V of positions 16 to 40 into the second row, wherever that counts them */
+    const chunk second = masked(b.sequence, prompt, 16, 24, RKV_MASK_CAUSAL);
+    chunk there = second;
+    there.row.start = 0;
+    tensors t = new_tensors(&second, 1, 1);
+    rkv_runner_append_prefill_args args = layer_args(&t, 1);
+    set_plan(&r, &there, 1);
     CHECK_OK(rkv_runner_append_prefill(r.runner, r.plan, &args));
-    args = layer_args(&got, 1);
-    set_plan(&r, &context, 1);
-    CHECK_OK(rkv_runner_append_prefill(r.runner, r.plan, &args));
-    check_tensors(&got, &context, 1, 1, 0);
-    size_t larger = 0;
-    for (size_t i = 0; i < 8 * QUERY_HEADS; i++) {
-        larger += want.lse[i] > got.lse[i];
+    free_tensors(&t);
+    /* eight queries behind them see both */
+    tensors parts[2];
+    const chunk queries = masked(a.sequence, prompt, 40, 8, RKV_MASK_CONTEXT);
+    for (size_t i = 0; i < 2; i++) {
+        chunk part = queries;
+        part.row.sequence = i == 0 ? a.sequence : b.sequence;
+        part.row.start = i == 0 ? 16 : 24;
+        parts[i] = new_tensors(&queries, 1, 1);
+        args = layer_args(&parts[i], 1);
+        args.k = args.v = NULL;
+        set_plan(&r, &part, 1);
+        CHECK_OK(rkv_runner_append_prefill(r.runner, r.plan, &args));
     }
-    CHECK_EQ(larger, 8 * QUERY_HEADS);
-    free_tensors(&want);
-    free_tensors(&got);
+    const void *outs[] = {parts[0].out, parts[1].out};
+    const float *lses[] = {parts[0].lse, parts[1].lse};
+    rkv_runner_merge_states_args merge;
+    memset(&merge, 0, sizeof merge);
+    merge.struct_size = sizeof merge;
+    merge.state_count = 2;
+    merge.position_count = 8;
+    merge.outs = outs;
+    merge.lses = lses;
+    merge.out = parts[0].out;
+    merge.lse = parts[0].lse;
+    CHECK_OK(rkv_runner_merge_states(r.runner, &merge));
+    check_tensors(&parts[0], &queries, 1, 1, 0);
+    free_tensors(&parts[0]);
+    free_tensors(&parts[1]);
     release(&r.f, a.sequence);
+    release(&r.f, b.sequence);
     end_runner(&r);
 }
 
@@ -130,35 +150,10 @@ static void k21_masks_that_are_none(void) {
     end_runner(&r);
 }
 
-/* With a WINDOW group beside it no row may see everything. */
-static void k21_windows_are_causal(void) {
-    rkv_page_table_config config;
-    CHECK_OK(rkv_page_table_config_init(&config, sizeof config));
-    rkv_group_config groups[2];
-    memset(groups, 0, sizeof groups);
-    groups[0].kind = RKV_GROUP_FULL;
-    groups[1].kind = RKV_GROUP_WINDOW;
-    groups[1].window = 8;
-    config.page_size = 4;
-    config.page_count = 32;
-    config.slot_count = 4;
-    config.row_capacity = 16;
-    config.groups = groups;
-    config.group_count = 2;
-    config.group_size = sizeof groups[0];
-    rkv_page_table *table = NULL;
-    CHECK_OK(rkv_page_table_create(&config, &table));
-    rkv_plan *plan = NULL;
-    CHECK_OK(rkv_plan_create(table, &plan));
-    rkv_plan_destroy(plan);
-    rkv_page_table_release(table);
-}
-
 int main(void) {
     RUN(k21_bidirectional_rows);
     RUN(k21_contexts);
     RUN(k21_parts_of_a_context_merge);
     RUN(k21_masks_that_are_none);
-    RUN(k21_windows_are_causal);
     return check_result();
 }

@@ -3,7 +3,7 @@
 #[path = "ptx/mod.rs"]
 mod ptx;
 
-use radixkv::gpu::{HEAD_DIMS, kernel_table};
+use radixkv::gpu::{head_dims, kernel_table};
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write;
 use std::fs;
@@ -43,10 +43,10 @@ pub fn build() -> PathBuf {
         return library;
     }
     fs::create_dir_all(&folder).unwrap();
-    let dims = HEAD_DIMS.map(|dim| format!("-DRKV_HEAD_DIM={dim}"));
+    let dims = head_dims().map(|dim| format!("-DRKV_HEAD_DIM={dim}"));
     let mut sources: Vec<(PathBuf, Option<&String>)> =
         dims.iter().rev().map(|dim| (kernels.join("attn_mma.cu"), Some(dim))).collect();
-    let of_hopper = dims.iter().zip(HEAD_DIMS).filter(|(_, dim)| [64, 128, 256].contains(dim));
+    let of_hopper = dims.iter().zip(head_dims()).filter(|(_, dim)| [64, 128, 256].contains(dim));
     sources.extend(of_hopper.map(|(dim, _)| (kernels.join("attn_sm90.cu"), Some(dim))));
     sources.push((kernels.join("memory.cu"), None));
     if from_ptx {

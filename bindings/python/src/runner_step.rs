@@ -44,12 +44,14 @@ impl Runner {
     /// window: positions that a query sees, itself included, at most as many as in the group; 0: as
     ///     in the group, all of full attention.
     /// k_scale, v_scale: FP8 only: K is what is stored times this; 0: 1.
+    /// k_scales, v_scales: FP8 only: (kv_heads,) float32, a scale for each KV head in their place.
     /// stream: CUDA only: the number of the stream; None: torch's current one.
     ///
     /// Lets other Python threads run. Raises InvalidState when the plan has no rows or they changed
     /// since, ValueError and TypeError naming the tensor.
     #[pyo3(signature = (plan, layer, q, k, v, out, lse=None, *, sinks=None, scale=0.0,
-                        soft_cap=0.0, window=0, k_scale=0.0, v_scale=0.0, stream=None))]
+                        soft_cap=0.0, window=0, k_scale=0.0, v_scale=0.0, k_scales=None,
+                        v_scales=None, stream=None))]
     #[allow(clippy::too_many_arguments)]
     fn append_prefill(
         &self,
@@ -67,6 +69,8 @@ impl Runner {
         window: u32,
         k_scale: f32,
         v_scale: f32,
+        k_scales: Option<&Bound<'_, PyAny>>,
+        v_scales: Option<&Bound<'_, PyAny>>,
         stream: Option<usize>,
     ) -> PyResult<()> {
         let (runner, shape) = (self.handle.get(py)?, &self.shape);
@@ -79,6 +83,10 @@ impl Runner {
         let heads = shape.query_heads as usize;
         let lse = lse.map(|it| floats(self, it, "lse", 0, true)).transpose()?;
         let sinks = sinks.map(|it| floats(self, it, "sinks", heads, false)).transpose()?;
+        let scales = |it: Option<&Bound<'_, PyAny>>, name: &str| {
+            it.map(|it| floats(self, it, name, shape.kv_heads as usize, false)).transpose()
+        };
+        let (k_scales, v_scales) = (scales(k_scales, "k_scales")?, scales(v_scales, "v_scales")?);
         let tensor = |it: &Option<(Array, u64, u64)>| match it {
             Some((array, position, head)) => (array.data(), *position, *head),
             None => (null_mut(), 0, 0),
@@ -107,6 +115,8 @@ impl Runner {
             k_scale,
             v_scale,
             stream: stream_of(py, shape, stream)?,
+            k_scales: k_scales.as_ref().map_or(null(), |it| it.data()),
+            v_scales: v_scales.as_ref().map_or(null(), |it| it.data()),
             ..rkv_runner_append_prefill_args::sized()
         };
         // Rows of each tensor, to be compared with the step's when nobody can change that.

@@ -656,6 +656,7 @@ class Plan:
         slots: _Array | None = None,
         regions: list[Any] | None = None,
         tree_masks: list[Any] | None = None,
+        masks: _Array | None = None,
     ) -> None: ...
     def reserve(
         self,
@@ -746,6 +747,8 @@ class Runner:
         window: int = 0,
         k_scale: float = 0.0,
         v_scale: float = 0.0,
+        k_scales: _Array | None = None,
+        v_scales: _Array | None = None,
         stream: int | None = None,
     ) -> None: ...
     def prepare_plan(
