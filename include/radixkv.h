@@ -2383,6 +2383,24 @@ typedef struct rkv_runner_stats {
 } rkv_runner_stats;
 
 /**
+ * The new positions of a row of a plan that hold. An array element.
+ */
+typedef struct rkv_kept_branch {
+    /**
+     * The row's number in the plan, from 0 on.
+     */
+    uint32_t row;
+    /**
+     * Number of positions.
+     */
+    uint32_t position_count;
+    /**
+     * Which of the row's new positions hold, the first one being 0: ascending.
+     */
+    const uint32_t *positions;
+} rkv_kept_branch;
+
+/**
  * What one layer of a step reads and writes. Tensors are of the runner's dtype; strides are in
  * elements, and 0 means dense. On CUDA all pointers lead to memory of the device, and q, k, v and
  * out begin at multiples of 16 bytes, as does every head of them.
@@ -6098,6 +6116,40 @@ enum rkv_status rkv_runner_copy_pages(struct rkv_runner *runner,
                                       const struct rkv_page_copy *copies,
                                       size_t copy_count,
                                       size_t element_size);
+
+/**
+ * Moves K and V of those new positions that hold to the first new positions of their rows, in
+ * every layer of the runner: positions[i] to `start + i`. For drafts with tree masks, once it is
+ * known which branch holds: what it computed is where a row without branches would have it, and
+ * need not be computed again. Each runner that computed the plan does it for its own layers.
+ *
+ * Then the sequence forgets the draft and goes on with what holds: rkv_sequence_truncate() to the
+ * last position before its branches, and rkv_sequence_append() of the tokens of the branch. Their
+ * pages stay the row's, and all of them count as computed.
+ *
+ * @param runner the runner
+ * @param plan the plan, computed in every layer, and its rows as they were then
+ * @param branches branch_count branches, in the order of the plan's rows, of a row at most one
+ * @param branch_count how many
+ * @param element_size sizeof(rkv_kept_branch)
+ * @param stream CUDA: the CUstream to work on, which is not being captured. NULL on the CPU
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the branch; RKV_STATUS_INVALID_STATE
+ * when the rows changed since the plan was set; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
+ * device's, nothing was moved.
+ * @par Cost
+ * O(rows), shared lock; O(bytes moved), without
+ * @par Thread safety
+ * any thread; nobody computes the same rows, or releases them, meanwhile
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_keep_branches(struct rkv_runner *runner,
+                                         const struct rkv_plan *plan,
+                                         const struct rkv_kept_branch *branches,
+                                         size_t branch_count,
+                                         size_t element_size,
+                                         void *stream);
 
 /**
  * Makes room on the device for every step that was given to rkv_plan_reserve(), so that calls may

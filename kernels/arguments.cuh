@@ -187,6 +187,27 @@ struct PageCopyArguments {
     int32_t layer_count;
 };
 
+// K and V of a position that go to another place.
+struct PositionMove {
+    uint32_t source_page;
+    uint32_t source_position; // of the page
+    uint32_t target_page;
+    uint32_t target_position;
+};
+
+// Strides and sizes in bytes.
+struct PositionMoveArguments {
+    const Layer *layers;
+    const PositionMove *moves;
+    int64_t page_stride;
+    int64_t position_stride;
+    int64_t head_stride;
+    int32_t kv_heads;
+    int32_t row_bytes; // of one head of one position
+    int32_t move_count;
+    int32_t reserved;
+};
+
 // Changed entries of the page rows on the device: runs of values.
 struct MirrorRun {
     int32_t target; // first entry

@@ -96,6 +96,29 @@ RKV_DEVICE void move_pages(const PageCopyArguments &args) {
     }
 }
 
+// Positions to other places, in every layer. A thread has the same 16 bytes of all of them, and
+// moves them in order: what one move overwrites, those before have read.
+// Grid: pieces of 16 bytes of a position, layers, K and V.
+RKV_DEVICE void move_positions(const PositionMoveArguments &args) {
+    const int chunks = args.row_bytes / 16;
+    const int piece = block_x() * kCopyThreads + thread_index();
+    if (piece >= args.kv_heads * chunks) {
+        return;
+    }
+    const uint64_t *layer = reinterpret_cast<const uint64_t *>(args.layers + block_y());
+    uint8_t *pages = reinterpret_cast<uint8_t *>(load_global(layer + block_z()));
+    pages += piece / chunks * args.head_stride + piece % chunks * 16;
+    auto place = [&](uint32_t page, uint32_t position) {
+        return reinterpret_cast<Vector16 *>(pages + page * args.page_stride +
+                                            position * args.position_stride);
+    };
+    for (int i = 0; i < args.move_count; i++) {
+        const Vector16 move = load_global(reinterpret_cast<const Vector16 *>(args.moves + i));
+        store_global(place(move.x[2], move.x[3]),
+                     load_global(static_cast<const Vector16 *>(place(move.x[0], move.x[1]))));
+    }
+}
+
 // Brings the page rows on the device up to date: a block for each run of changed entries.
 RKV_DEVICE void update_mirror(const MirrorArguments &args) {
     const Vector16 run = load_global(reinterpret_cast<const Vector16 *>(args.runs + block_x()));

@@ -184,6 +184,7 @@ layouts! {
         soft_cap 124, window 128, k_scale 132, v_scale 136, reserved 140, stream 144,
         k_scales 152, v_scales 160
     }
+    rkv_kept_branch 16 { row 0, position_count 4, positions 8 }
     rkv_runner_merge_states_args 56 {
         struct_size 0, state_count 4, position_count 8, outs 16, lses 24, out 32, lse 40,
         stream 48

@@ -112,6 +112,12 @@ func TestHalfTensors(t *testing.T) {
 	args.KScales, args.VScales = []float32{0.5, 0.5}, []float32{0.25, 0.25}
 	must(t, b.runner.AppendPrefill(b.plan, args))
 	equalSlices(t, "results", out, fill(5*queryWidth, half))
+	keep := []radixkv.KeptBranch{{Positions: []uint32{0, 2, 4}}}
+	must(t, b.runner.KeepBranches(b.plan, keep, nil))
+	keep[0].Positions[2] = 5
+	names(t, b.runner.KeepBranches(b.plan, keep, nil), radixkv.InvalidArgument, "positions")
+	keep[0].Row = -1
+	names(t, b.runner.KeepBranches(b.plan, keep, nil), radixkv.InvalidArgument, "Row")
 	args.VScales = nil
 	names(t, b.runner.AppendPrefill(b.plan, args), radixkv.InvalidArgument, "args.v_scales")
 	args.VScales = []float32{1}

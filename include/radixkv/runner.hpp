@@ -131,6 +131,13 @@ public:
         check(rkv_runner_prepare_plan(get(), plan.get(), flags, stream));
     }
 
+    /// rkv_runner_keep_branches(), after the plan was computed in every layer.
+    void keep_branches(const Plan& plan, span<const rkv_kept_branch> branches,
+                       void* stream = nullptr) {
+        check(rkv_runner_keep_branches(get(), plan.get(), branches.data(), branches.size(),
+                                       sizeof(rkv_kept_branch), stream));
+    }
+
     /// rkv_runner_append_prefill() of anything that C can say: strides, half-precision types of
     /// the engine's own. Begin with sized<rkv_runner_append_prefill_args>().
     void append_prefill(const Plan& plan, const rkv_runner_append_prefill_args& args) {

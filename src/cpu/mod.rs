@@ -33,7 +33,7 @@ use schedule::Schedule;
 use scratch::{Desk, Kept};
 use threads::Team;
 
-use crate::attention::{Dtype, Geometry, KvLayer, PageCopy};
+use crate::attention::{Dtype, Geometry, KvLayer, PageCopy, PositionMove};
 use crate::error::Error;
 use crate::memory::OutOfMemory;
 
@@ -163,6 +163,21 @@ impl CpuBackend {
     ) {
         // SAFETY: the caller's contract.
         unsafe { copy::copy_pages(layers, geometry, copies) }
+    }
+
+    /// Moves positions to other places, in every layer, one after another.
+    ///
+    /// # Safety
+    /// The places lie in the memory of every layer, and nobody uses them meanwhile; no move is from
+    /// a place to itself.
+    pub unsafe fn move_positions(
+        &self,
+        layers: &[KvLayer<*mut u8>],
+        geometry: &Geometry,
+        moves: &[PositionMove],
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe { copy::move_positions(layers, geometry, moves) }
     }
 
     /// Copies a page of every layer to packed memory, or from there.

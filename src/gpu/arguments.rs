@@ -166,6 +166,23 @@ plain! {
         page_size: i32,
         layer_count: i32,
     }
+    struct PositionMove {
+        source_page: u32,
+        source_position: u32,
+        target_page: u32,
+        target_position: u32,
+    }
+    struct PositionMoveArguments {
+        layers: Address,
+        moves: Address,
+        page_stride: i64,
+        position_stride: i64,
+        head_stride: i64,
+        kv_heads: i32,
+        row_bytes: i32,
+        move_count: i32,
+        reserved: i32,
+    }
     struct MirrorRun {
         target: i32,
         source: i32,
@@ -248,6 +265,8 @@ pub(super) fn sizes() -> Vec<(&'static str, usize)> {
         ("PageCopy", size_of::<PageCopy>()),
         ("Layer", size_of::<Layer>()),
         ("PageCopyArguments", size_of::<PageCopyArguments>()),
+        ("PositionMove", size_of::<PositionMove>()),
+        ("PositionMoveArguments", size_of::<PositionMoveArguments>()),
         ("MirrorRun", size_of::<MirrorRun>()),
         ("MirrorArguments", size_of::<MirrorArguments>()),
         ("HopperArguments", size_of::<HopperArguments>()),

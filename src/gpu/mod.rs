@@ -88,13 +88,14 @@ pub struct CudaBackend {
 }
 
 /// Kernels besides attention, for these formats.
-fn helper_names(dtype: Dtype, kv_dtype: Dtype) -> [String; 5] {
+fn helper_names(dtype: Dtype, kv_dtype: Dtype) -> [String; 6] {
     let (q, kv) = (shapes::dtype_name(dtype), shapes::kv_name(kv_dtype));
     [
         format!("rkv_kv_write_{q}_{kv}"),
         format!("rkv_merge_partials_{q}"),
         format!("rkv_merge_states_{q}"),
         "rkv_page_copy".to_owned(),
+        "rkv_move_positions".to_owned(),
         "rkv_update_mirror".to_owned(),
     ]
 }

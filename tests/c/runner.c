@@ -7,18 +7,6 @@
 static uint32_t prompt[ROW_LIMIT];
 
 /* Computes a whole prompt in chunks of a size, from what the cache has on; checks each result. */
-static rkv_sequence_info prefill(const runner_fixture *r, const uint32_t *ids, size_t count,
-                                  size_t chunk_size) {
-    rkv_sequence_info state = begin(&r->f, text(ids, count));
-    for (size_t at = (size_t)state.cached_position_count; at < count; at += chunk_size) {
-        size_t size = count - at < chunk_size ? count - at : chunk_size;
-        chunk next = chunk_of(state.sequence, ids, at, size);
-        step(r, &next, 1);
-        publish(&r->f, state.sequence, at + size);
-    }
-    return query(&r->f, state.sequence);
-}
-
 /* Cuts between cached and new, at page sizes where they are inside a page or not. */
 static void k20_append_prefill_equals_full_prefill(void) {
     const uint32_t page_sizes[] = {1, 3, 16};

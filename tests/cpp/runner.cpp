@@ -316,6 +316,10 @@ void takes_halves() {
     params.v_scales = v_scales;
     runner.append_prefill(plan, 1, q, kv, kv, out, {}, params);
     for (const std::uint16_t value : out) CHECK_EQ(value, half);
+    const std::uint32_t holds[] = {0, 2, 4};
+    runner.keep_branches(plan, {rkv_kept_branch{0, 3, holds}});
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
+                 runner.keep_branches(plan, {rkv_kept_branch{1, 3, holds}}));
     const Floats one_too_many(kv_heads + 1, 0.5F);
     params.k_scales = one_too_many;
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,

@@ -9,7 +9,7 @@ use super::numbers::{decode, encode, normal, round};
 use fastrand::Rng;
 use radixkv::attention::reference::Problem;
 use radixkv::attention::{
-    Batch, Dtype, Geometry, KvLayer, KvLayout, KvStrides, PageCopy, Params, Region,
+    Batch, Dtype, Geometry, KvLayer, KvLayout, KvStrides, PageCopy, Params, PositionMove, Region,
 };
 use radixkv::error::Error;
 use radixkv::gpu::{CudaBackend, CudaConfig, PlanOnDevice, StepOfPlan, Stream};
@@ -441,6 +441,22 @@ impl World {
         unsafe {
             let stream = Stream::new(self.stream.0.cast());
             self.backend.copy_pages(&[self.layer()], copies, stream).unwrap();
+        }
+        self.stream.synchronize();
+    }
+
+    /// The bytes of a head at a place.
+    pub fn place_of_head(&self, page: u32, offset: u32, head: usize) -> std::ops::Range<usize> {
+        let at = self.place(page, offset as usize, head);
+        at..at + self.setup.geometry.head_dim * self.setup.kv_dtype.bytes()
+    }
+
+    /// Moves positions on the device.
+    pub fn move_positions(&mut self, moves: &[PositionMove]) {
+        // SAFETY: places of this world.
+        unsafe {
+            let stream = Stream::new(self.stream.0.cast());
+            self.backend.move_positions(&[self.layer()], moves, stream).unwrap();
         }
         self.stream.synchronize();
     }

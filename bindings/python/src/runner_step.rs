@@ -172,6 +172,49 @@ impl Runner {
         check(py, status)
     }
 
+    /// Moves K and V of those new positions that hold to the first new positions of their rows, in
+    /// every layer of the runner: for drafts with tree masks, once it is known which branch holds.
+    /// Then `Sequence.truncate()` to the last position before the branches, and `append()` of the
+    /// tokens of the branch.
+    ///
+    /// branches: a list of (row, positions): the row's number in the plan, in its order, and an
+    ///     array of 32-bit integers, ascending, which of its new positions hold, the first being 0.
+    #[pyo3(signature = (plan, branches, *, stream=None))]
+    fn keep_branches(
+        &self,
+        py: Python<'_>,
+        plan: &Bound<'_, Plan>,
+        branches: Vec<(u32, Bound<'_, PyAny>)>,
+        stream: Option<usize>,
+    ) -> PyResult<()> {
+        let runner = self.handle.get(py)?;
+        let (turn, plan) = (&plan.get().turn, plan.get().handle.get(py)?);
+        let mut kept = Vec::new();
+        for (at, (_, positions)) in branches.iter().enumerate() {
+            kept.push(Array::integers(positions, &format!("branches[{at}]"), 4, false)?);
+        }
+        let list: Vec<_> = branches
+            .iter()
+            .zip(&kept)
+            .map(|((row, _), positions)| rkv_kept_branch {
+                row: *row,
+                position_count: positions.count as u32,
+                positions: positions.data(),
+            })
+            .collect();
+        let (on, from) = (Raw(stream_of(py, &self.shape, stream)?), Raw(list.as_ptr()));
+        let (count, size) = (list.len(), size_of::<rkv_kept_branch>());
+        let status = long(py, true, || {
+            let _turn = turn.read().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: live handles, `count` branches whose arrays are kept.
+            unsafe {
+                let (runner, plan) = (runner.raw(), plan.raw());
+                rkv_runner_keep_branches(runner, plan, from.get(), count, size, on.get())
+            }
+        });
+        check(py, status)
+    }
+
     /// Makes room on the device for every step that was given to `Plan.reserve()`, so that calls
     /// may be captured into a graph. Raises InvalidState without `Plan.reserve()`.
     fn reserve_plan(&self, py: Python<'_>, plan: &Bound<'_, Plan>) -> PyResult<()> {

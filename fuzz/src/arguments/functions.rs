@@ -406,6 +406,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_plan_view_group", runner::PLAN_VIEW_GROUP),
     ("rkv_runner_reserve_plan", runner::RESERVE_PLAN),
     ("rkv_runner_prepare_plan", runner::PREPARE_PLAN),
+    ("rkv_runner_keep_branches", runner::KEEP_BRANCHES),
     ("rkv_runner_append_prefill", runner::APPEND_PREFILL),
     ("rkv_runner_merge_states", runner::MERGE_STATES),
     ("rkv_spatial_decode", runner::SPATIAL_DECODE),

@@ -150,6 +150,19 @@ pub const PREPARE_PLAN: Call = |w, i, _| {
     unchanged_on_failure(w, || unsafe { rkv_runner_prepare_plan(runner, plan, flags, stream) })
 };
 
+pub const KEEP_BRANCHES: Call = |w, i, a| {
+    let positions: Vec<u32> = (0..i.below(5)).map(|_| i.below(12) as u32).collect();
+    let branch = rkv_kept_branch {
+        row: i.below(3) as u32,
+        position_count: positions.len() as u32,
+        positions: a.list(i, &positions).0,
+    };
+    let (list, count) = a.list(i, &[branch]);
+    let (runner, plan, stream) = (w.runner(i), any_plan(w, i), stream(i));
+    let size = size_of::<rkv_kept_branch>();
+    unsafe { rkv_runner_keep_branches(runner, plan, list, count, size, stream) }.into()
+};
+
 pub const PLAN_VIEW: Call = |w, i, a| unsafe { rkv_plan_view(w.plan(i), a.write(i)) }.into();
 
 pub const PLAN_VIEW_GROUP: Call = |w, i, a| {

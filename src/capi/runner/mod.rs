@@ -1,9 +1,11 @@
 //! The runner: KV memory and the backend that computes over the rows of a page table.
 mod kv;
+mod branch;
 mod compute;
 mod threads;
 mod tier;
 
+pub use branch::*;
 pub use compute::*;
 pub use kv::*;
 pub use threads::*;

@@ -754,6 +754,9 @@ class Runner:
     def prepare_plan(
         self, plan: Plan, *, keep_copies_open: bool = False, stream: int | None = None
     ) -> None: ...
+    def keep_branches(
+        self, plan: Plan, branches: list[tuple[int, _Array]], *, stream: int | None = None
+    ) -> None: ...
     def reserve_plan(self, plan: Plan) -> None: ...
     def merge_states(
         self,
