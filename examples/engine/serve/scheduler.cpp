@@ -219,21 +219,27 @@ void Scheduler::add_draft(StepRow& row) {
     if (spec.searches() || kv_.has_states() || (spec.retain && !spec.stop.empty())) return;
     // The last token is drawn, not computed.
     const std::size_t most = std::min(config_.speculate, spec.max_tokens - generated - 1);
-    row.draft = prompt_lookup(row.branch->tokens, most);
+    row.draft = prompt_lookup(row.branch->tokens, most, config_.speculate_branches);
     if (row.draft.empty()) return;
     blamed_ = row.request->number;
     try {
-        row.branch->sequence.append(row.draft);
+        row.branch->sequence.append(row.draft.tokens);
     } catch (const rkv::OutOfPages&) {
-        row.draft.clear();
+        row.draft = {};
     }
     metrics_.drafted_tokens += row.draft.size();
 }
 
-void Scheduler::settle_draft(const StepRow& row, std::size_t accepted) {
+void Scheduler::settle_draft(const StepRow& row, const std::vector<std::size_t>& accepted) {
     if (row.draft.empty()) return;
-    metrics_.accepted_tokens += accepted;
-    row.branch->sequence.truncate(row.start + row.count + accepted);
+    metrics_.accepted_tokens += accepted.size();
+    const std::size_t before = row.start + row.count;
+    if (row.draft.is_chain()) return row.branch->sequence.truncate(before + accepted.size());
+    // The pages stay the sequence's, so there are some for what is appended again.
+    row.branch->sequence.truncate(before);
+    std::vector<std::uint32_t> tokens;
+    for (const std::size_t at : accepted) tokens.push_back(row.draft.tokens[at]);
+    if (!tokens.empty()) row.branch->sequence.append(tokens);
 }
 
 /// The pages of all that is known. False when there are none.
