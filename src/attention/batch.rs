@@ -283,8 +283,8 @@ impl Batch {
         }
     }
 
-    /// For each new position its place in KV memory: page * page_size + offset in the page; -1 for a
-    /// query that is no position of its row.
+    /// For each new position its place in KV memory: page * page_size + offset in the page; -1 for
+    /// a query that is no position of its row.
     pub fn slot_mapping(&self) -> &[i64] {
         &self.slot_mapping
     }

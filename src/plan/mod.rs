@@ -43,8 +43,8 @@ pub struct PlanRow<'a> {
     pub start: usize,
     /// How many.
     pub count: usize,
-    /// Which keys they see. Of a context `start` is how many there are, and `count` are queries that
-    /// are no positions of it.
+    /// Which keys they see. Of a context `start` is how many there are, and `count` are queries
+    /// that are no positions of it.
     pub mask: RowMask,
     /// Positions of the row that attend to each other in both directions, ascending and disjoint.
     pub regions: &'a [Region],

@@ -178,7 +178,7 @@ impl Runner {
         }
     }
 
-    /// The scales of heads, of keys and of values; both NULL where there are none, or nothing is fp8.
+    /// The scales of heads, of keys and of values; both NULL where there are none, or no fp8.
     fn head_scales(&self, step: &LayerStep) -> Result<[*const f32; 2], Error> {
         let LayerStep { k_scales, v_scales, .. } = *step;
         check_f32(k_scales, &"k_scales")?;

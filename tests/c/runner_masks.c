@@ -60,7 +60,8 @@ static void k21_contexts(void) {
     end_runner(&r);
 }
 
-/* Two parts of a context in rows of their own, merged, are the whole: a context-parallel prefill. */
+/* Two parts of a context in rows of their own, merged, are the whole: as in a context-parallel
+ * prefill. */
 static void k21_parts_of_a_context_merge(void) {
     runner_fixture r = new_runner(4, 64, 0);
     count_up(prompt, 80, 1);

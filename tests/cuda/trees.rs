@@ -92,7 +92,7 @@ fn k21_a_branch_is_moved_in_order() {
         let mut setup = Setup::new(head_dim, page_size).heads(8, 4).dtypes(dtypes.0, dtypes.1);
         (setup.layout, setup.padding, setup.pages) = (layout, 16, 120 / page_size + 8);
         let mut world = World::new(setup, 1);
-        world.fill(0, 61);
+        world.fill(0, 63);
         let before = [&world.k, &world.v].map(|memory| memory.read());
         let place = |world: &World, at: usize| {
             (world.sequences[0].pages[at / page_size], (at % page_size) as u32)
