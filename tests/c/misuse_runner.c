@@ -347,8 +347,7 @@ static void m01_append_prefill(void) {
                     rkv_runner_append_prefill(r.runner, r.plan, p), "args");
     const char *words[] = {"layer", "q", "k", "v", "out", "k", "q", "out", "lse", "sinks",
                            "scale", "scale", "soft_cap", "k_scale", "v_scale", "reserved",
-                           "stream", "q", "k", "v", "out", "q", "out overlaps", "out overlaps",
-                           "v_scales is NULL", "k_scales is NULL", "k_scales", "v_scales"};
+                           "stream", "q", "k", "v", "out", "q", "out overlaps", "out overlaps"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         args = good;
         switch (i) {
@@ -375,17 +374,7 @@ static void m01_append_prefill(void) {
         case 20: args.out_head_stride = HEAD_DIM / 2; break;
         case 21: args.q_head_stride = UINT64_C(1) << 62; break;
         case 22: args.out = t.q; break;
-        case 23: args.out = t.v; break;
-        case 24: args.k_scales = t.lse; break;
-        case 25: args.v_scales = t.lse; break;
-        case 26:
-            args.k_scales = (const float *)(const void *)((const char *)t.lse + 1);
-            args.v_scales = t.lse;
-            break;
-        default:
-            args.k_scales = t.lse;
-            args.v_scales = (const float *)(const void *)((const char *)t.lse + 2);
-            break;
+        default: args.out = t.v; break;
         }
         BAD(&r.f, rkv_runner_append_prefill(r.runner, r.plan, &args), words[i]);
     }

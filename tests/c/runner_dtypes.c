@@ -306,9 +306,51 @@ static void k26_d12_logit_consistency(void) {
     }
 }
 
+/* Scales of heads come for K and V, or for neither, and on the CPU they are looked at. */
+static void k22_scales_of_heads_that_are_none(void) {
+    runner_fixture r = new_runner(4, 16, 0);
+    rkv_runner_config config = small_runner();
+    config.dtype = RKV_DTYPE_BF16;
+    config.kv_dtype = RKV_DTYPE_FP8_E4M3;
+    rkv_runner *runner = NULL;
+    CHECK_OK(rkv_runner_create(r.f.table, &config, &runner));
+    uint32_t ids[4];
+    count_up(ids, 4, 1);
+    rkv_sequence_info state = begin(&r.f, text(ids, 4));
+    const chunk whole = chunk_of(state.sequence, ids, 0, 4);
+    set_plan(&r, &whole, 1);
+    tensors t = new_tensors(&whole, 1, 0);
+    const float good[] = {1, 2, 3}, negative[] = {1, -2}, none[] = {(float)NAN, 1};
+    const float *odd = (const float *)(const void *)((const char *)good + 1);
+    const struct {
+        const float *k, *v;
+        const char *words;
+    } bad[] = {{good, NULL, "args.v_scales is NULL"}, {NULL, good, "args.k_scales is NULL"},
+               {odd, good, "k_scales"},               {good, odd, "v_scales"},
+               {negative, good, "k_scales[1]"},       {good, none, "v_scales[0]"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        rkv_runner_append_prefill_args args = layer_args(&t, 0);
+        args.k_scales = bad[i].k;
+        args.v_scales = bad[i].v;
+        CHECK_STATUS(rkv_runner_append_prefill(runner, r.plan, &args),
+                     RKV_STATUS_INVALID_ARGUMENT);
+        CHECK(message_names(bad[i].words));
+    }
+    /* without fp8 they are not read, as k_scale is not */
+    rkv_runner_append_prefill_args args = layer_args(&t, 0);
+    args.k_scales = args.v_scales = negative;
+    CHECK_OK(rkv_runner_append_prefill(r.runner, r.plan, &args));
+    check_tensors(&t, &whole, 1, 0, 0);
+    free_tensors(&t);
+    rkv_runner_destroy(runner);
+    release(&r.f, state.sequence);
+    end_runner(&r);
+}
+
 int main(void) {
     RUN(k20_sixteen_bits);
     RUN(k22_fp8_keys_and_values);
+    RUN(k22_scales_of_heads_that_are_none);
     RUN(k26_d12_logit_consistency);
     return check_result();
 }

@@ -310,28 +310,6 @@ void takes_halves() {
     params.v_scale = 0.25F;
     runner.append_prefill(plan, 1, q, kv, kv, out, {}, params);
     for (const std::uint16_t value : out) CHECK_EQ(value, half);
-    const Floats k_scales(kv_heads, 0.5F), v_scales(kv_heads, 0.25F);
-    params.k_scale = params.v_scale = 9;  // not read
-    params.k_scales = k_scales;
-    params.v_scales = v_scales;
-    runner.append_prefill(plan, 1, q, kv, kv, out, {}, params);
-    for (const std::uint16_t value : out) CHECK_EQ(value, half);
-    const std::uint32_t holds[] = {0, 2, 4};
-    runner.keep_branches(plan, {rkv_kept_branch{0, 3, holds}});
-    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
-                 runner.keep_branches(plan, {rkv_kept_branch{1, 3, holds}}));
-    const Floats one_too_many(kv_heads + 1, 0.5F);
-    params.k_scales = one_too_many;
-    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
-                 runner.append_prefill(plan, 1, q, kv, kv, out, {}, params));
-    params.k_scales = k_scales;
-    // Queries over what is there by now, none of whose K and V are read.
-    plan.set({rkv::plan_row(sequence, 5, 3, {}, {}, RKV_MASK_CONTEXT)});
-    std::vector<std::uint16_t> few(3 * query_heads * dim, half);
-    std::vector<std::uint16_t> found(few.size());
-    runner.append_prefill(plan, 1, few, {}, {}, found, {}, params);
-    for (const std::uint16_t value : found) CHECK_EQ(value, half);
-    plan.set({rkv::plan_row(sequence, 0, 5)});
     // A sink with as much weight as the single key takes half of the result.
     const Floats logits(query_heads, 0.25F * dim / 8);
     params.sinks = logits;
