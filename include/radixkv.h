@@ -4235,7 +4235,7 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_page_table_check(const struct rkv_pag
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the position that the row has no page
  * for; RKV_STATUS_POISONED
  * @par Cost
- * O(positions); shared lock
+ * O(positions); shared lock, in portions
  * @par Thread safety
  * any thread
  */
@@ -4260,7 +4260,7 @@ enum rkv_status rkv_page_table_read_slot_mapping(const struct rkv_page_table *ta
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
- * O(pages of the rows); shared lock
+ * O(pages of the rows); shared lock, in portions of whole rows
  * @par Thread safety
  * any thread
  */
@@ -4361,7 +4361,7 @@ enum rkv_status rkv_page_table_allocate_slot(struct rkv_page_table *table,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT when the slot is not in use;
  * RKV_STATUS_INVALID_STATE when a sequence owns it; RKV_STATUS_POISONED
  * @par Cost
- * O(pages of the row); lock
+ * O(pages of the row); lock, in slices: meanwhile the row is shorter already
  * @par Thread safety
  * any thread
  */
@@ -4423,10 +4423,10 @@ enum rkv_status rkv_page_table_free_pages(struct rkv_page_table *table,
  * @param pages page_count pages
  * @param page_count how many
  * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot, or another
+ * thread made the row longer during the call; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
- * O(pages); lock
+ * O(pages); lock, in slices: meanwhile the row has the first of them already
  * @par Thread safety
  * any thread
  */
@@ -5838,7 +5838,7 @@ RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
  * still to copy a row's state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan
  * is as before.
  * @par Cost
- * O(positions + pages of the rows in all groups); shared lock
+ * O(positions + pages of the rows in all groups); shared lock, in portions of whole rows
  * @par Thread safety
  * any thread; waits for calls that compute the plan
  */

@@ -54,6 +54,16 @@ impl BatchArrays {
         i32::try_from(self.indices.len().saturating_add(pages)).is_ok()
     }
 
+    /// Adds a row of so many positions, of which `pages` has all.
+    pub fn try_push(&mut self, positions: usize, pages: &[u32]) -> Result<(), Error> {
+        if !self.may_have(pages.len()) {
+            return Err(Error::argument("rows: the batch has 2^31 pages"));
+        }
+        self.reserve(1, pages.len())?;
+        self.push(positions, pages);
+        Ok(())
+    }
+
     /// Adds a row of so many positions, of which `pages` has all. There is room for it, and numbers
     /// suffice.
     pub fn push(&mut self, positions: usize, pages: &[u32]) {
@@ -93,26 +103,15 @@ impl BatchArrays {
 }
 
 impl PageTable {
-    /// The arrays for a batch.
-    pub fn batch(&self, rows: &[BatchRow]) -> Result<BatchArrays, Error> {
-        let mut made = BatchArrays::new(self.page_size())?;
-        made.reserve(rows.len(), 0)?;
-        for (at, asked) in rows.iter().enumerate() {
-            let row = self.row(asked.slot)?;
-            let pages = asked.positions.div_ceil(self.page_size());
-            if pages > row.len() {
-                return Err(Error::argument(text!(
-                    "rows[{at}].position_count {} is beyond the row's {} positions",
-                    asked.positions,
-                    row.len() * self.page_size()
-                )));
-            }
-            if !made.may_have(pages) {
-                return Err(Error::argument("rows: the batch has 2^31 pages"));
-            }
-            made.reserve(1, pages)?;
-            made.push(asked.positions, row);
-        }
-        Ok(made)
+    /// The pages of a row that count in a batch, in which it has this place.
+    pub fn batch_row(&self, at: usize, asked: &BatchRow) -> Result<&[u32], Error> {
+        let row = self.row(asked.slot)?;
+        row.get(..asked.positions.div_ceil(self.page_size())).ok_or_else(|| {
+            Error::argument(text!(
+                "rows[{at}].position_count {} is beyond the row's {} positions",
+                asked.positions,
+                row.len() * self.page_size()
+            ))
+        })
     }
 }

@@ -27,6 +27,7 @@ mod inspect;
 mod journal;
 mod locks;
 mod long_path;
+mod long_read;
 mod lookup;
 mod lower;
 mod page_table;

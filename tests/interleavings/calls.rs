@@ -16,7 +16,7 @@ pub struct Long {
     pub slot: fn(&World) -> Option<u32>,
 }
 
-pub const LONG: [Long; 17] = [
+pub const LONG: [Long; 19] = [
     Long {
         name: "append again and again",
         call: |world| {
@@ -46,6 +46,19 @@ pub const LONG: [Long; 17] = [
     Long {
         name: "reserve",
         call: |world| world.shared.reserve_row(world.row, 30),
+        slot: |world| Some(world.row),
+    },
+    Long {
+        name: "map",
+        call: |world| {
+            let len = world.shared.read().row_from(world.row, 0).map_or(0, <[u32]>::len);
+            world.shared.turn().map(world.row, len, &world.to_map)
+        },
+        slot: |world| Some(world.row),
+    },
+    Long {
+        name: "erase",
+        call: |world| world.shared.turn().erase(world.row),
         slot: |world| Some(world.row),
     },
     Long { name: "begin", call: |world| begin(&world.shared, 6, 36), slot: |_| None },
@@ -163,20 +176,20 @@ pub const SECOND: [Second; 35] = [
     ("release the child", |world| drop(world.shared.turn().release(world.child))),
     ("drop the retained", |world| drop(world.shared.turn().drop_retained(world.retained))),
     ("drop any retained", |world| drop(world.shared.drop_retained(PAGES as usize))),
-    ("erase", |world| drop(world.shared.write().erase(world.row))),
+    ("erase", |world| drop(world.shared.turn().erase(world.row))),
     ("erase, and another takes the slot", |world| {
-        drop(world.shared.write().erase(world.row));
+        drop(world.shared.turn().erase(world.row));
         let slot = world.shared.write().allocate_slot();
         drop(slot.and_then(|slot| world.shared.reserve_row(slot, 3)));
     }),
     ("erase, and a sequence takes the slot", |world| {
-        drop(world.shared.write().erase(world.row));
+        drop(world.shared.turn().erase(world.row));
         drop(begin(&world.shared, 8, 4));
     }),
     ("map into the row", |world| {
-        let mut state = world.shared.write();
-        let len = state.row_from(world.row, 0).map_or(0, <[u32]>::len);
-        drop(state.map(world.row, len, &world.loose[..1]));
+        let mut turn = world.shared.turn();
+        let len = turn.row_from(world.row, 0).map_or(0, <[u32]>::len);
+        drop(turn.map(world.row, len, &world.loose[..1]));
     }),
     ("reserve the row", |world| drop(world.shared.reserve_row(world.row, 16))),
     ("allocate", |world| drop(world.shared.allocate_pages(4))),
