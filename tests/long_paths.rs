@@ -14,6 +14,7 @@ const SLOTS: u32 = 6;
 
 /// A cache, and what there is of it; the same things in the same order in both.
 struct World {
+    index: IndexKind,
     shared: Shared,
     running: Vec<SequenceId>,
     retained: Vec<SequenceId>,
@@ -65,7 +66,7 @@ impl World {
         };
         let shared = Shared::with_slices(config, slice, None).unwrap();
         shared.attach_cache(CacheConfig { index, ..CacheConfig::default() }).unwrap();
-        Self { shared, running: Vec::new(), retained: Vec::new(), locks: Vec::new() }
+        Self { index, shared, running: Vec::new(), retained: Vec::new(), locks: Vec::new() }
     }
 
     /// The deepest node of a prompt.
@@ -122,6 +123,14 @@ impl World {
         };
         let mut published = pages.clone();
         let mut turn = self.shared.turn();
+        // A page that is new is a portion of the block-hash index, and a moment of its own.
+        let portions = if self.index == IndexKind::BlockHash { from_page + 1..count } else { 0..0 };
+        let mut claimed = 0;
+        for count in portions {
+            let tokens = TokenList::text(&ids[..count * PAGE_SIZE]);
+            let part = InsertRequest { tokens, lock: false, ..request };
+            claimed += turn.insert(part, |_, done, _| done.claimed).unwrap_or(0);
+        }
         let done = turn.insert(request, |state, done, known| {
             let end = done.pages;
             state.visit_path(done.node, known, |start, part| {
@@ -144,7 +153,7 @@ impl World {
             .collect();
         turn.free_pages(0, &ours)?;
         self.locks.extend(done.lock);
-        Ok(format!("{} {} {}", done.pages, done.claimed, done.duplicates))
+        Ok(format!("{} {} {}", done.pages, claimed + done.claimed, done.duplicates))
     }
 
     /// Makes the call that the generator names.

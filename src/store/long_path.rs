@@ -114,23 +114,37 @@ impl PrefixCache {
             descent.walk = is_all.then_some((walk, keys.len()));
             return None;
         }
-        descent.pages.try_reserve(walk.pages - done).ok()?;
+        self.hold_down(walk.node, walk.pages, descent)?;
+        descent.held()
+    }
+
+    /// Moves the foothold of a descent down to a node that ends with so many pages. Nothing,
+    /// without memory.
+    pub(super) fn hold_down(
+        &mut self,
+        node: Node,
+        pages: usize,
+        descent: &mut Descent,
+    ) -> Option<()> {
+        let done = descent.pages.len();
+        descent.pages.try_reserve(pages - done).ok()?;
         // Before the pages are: they end where what is held does.
         match descent.held {
-            None => descent.held = Some((self.hold(walk.node)?, walk.node)),
+            None => descent.held = Some((self.hold(node)?, node)),
             Some((at, above)) => {
-                self.index.lock(walk.node);
+                self.index.lock(node);
                 self.index.unlock(above);
-                self.footholds[at] = walk.node.into();
-                descent.held = Some((at, walk.node));
+                self.footholds[at] = node.into();
+                descent.held = Some((at, node));
             }
         }
-        descent.pages.resize(walk.pages, 0);
-        self.index.visit_path_from(walk.node, done, &mut |start, pages| {
+        descent.walk = None;
+        descent.pages.resize(pages, 0);
+        self.index.visit_path_from(node, done, &mut |start, some| {
             let from = done.max(start);
-            descent.pages[from..start + pages.len()].copy_from_slice(&pages[from - start..]);
+            descent.pages[from..start + some.len()].copy_from_slice(&some[from - start..]);
         });
-        descent.held()
+        Some(())
     }
 
     /// Locks a node while others are let in. Nothing, without memory.
@@ -239,7 +253,7 @@ impl Turn<'_> {
     }
 
     /// Lets waiting threads in; refused when the cache went meanwhile, and all that was held in it.
-    fn let_in(&mut self) -> Result<(), Error> {
+    pub(super) fn let_in(&mut self) -> Result<(), Error> {
         let gone = self.caches_gone;
         self.let_waiting_in();
         if self.caches_gone == gone { Ok(()) } else { Err(super::no_cache()) }
