@@ -125,7 +125,10 @@ impl Turn<'_> {
         let (descent, digests) = self.descend(namespace, tokens)?;
         let found = self.state.find_behind(namespace, tokens, (&descent, &digests));
         let done = match found {
-            Ok(found) => then(self.state(), found, descent.pages()),
+            Ok(found) => {
+                let known = descent.pages().len().min(found.pages());
+                then(self.state(), found, &descent.pages()[..known])
+            }
             Err(error) => Err(error.into()),
         };
         self.ascend(descent, done.is_ok());

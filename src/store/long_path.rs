@@ -81,10 +81,7 @@ impl PrefixCache {
     #[inline]
     fn may_be_long(&self, tokens: TokenList<'_>, nodes: usize) -> bool {
         // Every node has a page.
-        tokens.ids.len() / self.page_size() > nodes
-            && self.index.node_count() > nodes
-            && tokens.items.is_empty()
-            && self.groups.is_none()
+        tokens.leading_text().len() / self.page_size() > nodes && self.index.node_count() > nodes
     }
 
     /// Goes so many nodes further down, to one that ends with the first `last` pages at most.
@@ -211,7 +208,7 @@ impl Turn<'_> {
         let (mut descent, mut tries) = (Descent::default(), 1);
         loop {
             let cache = self.state.cache.as_mut().ok_or_else(super::no_cache)?;
-            let asked = (namespace, tokens.ids, digests);
+            let asked = (namespace, tokens.leading_text(), digests);
             let Some(held) = cache.step_down(asked, (nodes, last), &mut descent) else {
                 return Ok(descent);
             };

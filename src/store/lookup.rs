@@ -246,7 +246,7 @@ impl PrefixCache {
     ) -> Found {
         match self.groups {
             None => self.find_spine(namespace, query, walk_keys),
-            Some(_) => self.find_for_groups(namespace, query),
+            Some(_) => self.find_for_groups(namespace, query, &walk_keys),
         }
     }
 
@@ -301,11 +301,15 @@ impl PrefixCache {
     /// locked with the page after the whole ones, that page is a node of its own.
     #[inline]
     pub fn take(&mut self, found: &Found, with: WithPartial) -> Result<Matched, Error> {
-        let pages = found.pages();
+        let (pages, index) = (found.pages(), self.index.as_mut());
+        // What is held may lie behind what groups can reuse. It is known, and marked with the rest.
+        let known = found.held.filter(|&held| index.end_page(held) > pages);
+        if let Some(held) = known {
+            index.touch(held, known);
+        }
         let Some(walk) = found.walk else {
             return Ok(Matched { node: None, pages, tokens: 0, positions: 0, partial: None });
         };
-        let index = self.index.as_mut();
         let mut partial = match with {
             WithPartial::No => None,
             _ => found.partial_node(&walk, index),
@@ -323,7 +327,7 @@ impl PrefixCache {
             }
             _ => Some(index.end_node_at(walk.node, pages)?),
         };
-        if let Some(node) = node {
+        if let Some(node) = node.filter(|_| known.is_none()) {
             index.touch(node, found.held);
         }
         let partial = partial.map(|node| Partial {
