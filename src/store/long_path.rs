@@ -84,6 +84,22 @@ impl PrefixCache {
         tokens.leading_text().len() / self.page_size() > nodes && self.index.node_count() > nodes
     }
 
+    /// The whole way down a list's path. None when others should not wait for that.
+    pub(super) fn descend_shortly(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        slice: usize,
+    ) -> Option<Descent> {
+        let nodes = path_portion(slice);
+        let root = self.index.find_root(namespace).filter(|_| self.may_be_long(tokens, nodes));
+        let Some(root) = root else { return Some(Descent::NONE) };
+        let keys = tokens.leading_text();
+        let (walk, goes_on) = self.index.walk_some(root, self.keys(keys), nodes);
+        let is_all = !walk.media && tokens.items.is_empty();
+        (!goes_on).then(|| Descent { walk: is_all.then_some((walk, keys.len())), ..Descent::NONE })
+    }
+
     /// Goes so many nodes further down, to one that ends with the first `last` pages at most.
     /// Returns it, unless the rest of the path is short.
     fn step_down(

@@ -472,15 +472,25 @@ impl Shared {
     ) -> Result<R, Error> {
         let state = self.read();
         let cache = state.cache()?;
-        if !cache.digests_many(tokens, self.slice) {
-            return cache.find(namespace, tokens).map(|found| look(&state, found));
+        if cache.digests_many(tokens, self.slice) {
+            let page_size = cache.sharing.page_size;
+            drop(state);
+            let digests = self.digest_ahead(namespace, tokens, page_size);
+            let state = self.read();
+            let found = state.find_behind(namespace, tokens, (&Descent::NONE, &digests));
+            return found.map(|found| look(&state, found));
         }
-        let page_size = cache.sharing.page_size;
-        drop(state);
-        let digests = self.digest_ahead(namespace, tokens, page_size);
-        let (state, whole) = (self.read(), Descent::default());
-        let found = state.find_behind(namespace, tokens, (&whole, &digests));
-        found.map(|found| look(&state, found))
+        match cache.descend_shortly(namespace, tokens, self.slice) {
+            Some(descent) => {
+                let found = state.find_behind(namespace, tokens, (&descent, &[]));
+                found.map(|found| look(&state, found))
+            }
+            None => {
+                drop(state);
+                let mut turn = self.turn();
+                turn.find_long(namespace, tokens, |state, found, _| Ok(look(state, found)), false)
+            }
+        }
     }
 
     /// None when that doesn't work: for images, when the index changes too fast or can't do it, or
