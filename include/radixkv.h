@@ -1384,7 +1384,7 @@ typedef struct rkv_cache_insert_result {
      */
     uint32_t reserved;
     /**
-     * Node that ends where the whole pages of the tokens end; 0 when there is no whole page.
+     * Node that ends where the published pages end; 0 when there is no whole page.
      */
     rkv_node_id node;
     /**
@@ -1409,6 +1409,11 @@ typedef struct rkv_cache_insert_result {
      * Pages of other groups that were not claimed because another page is published there.
      */
     uint64_t duplicate_group_page_count;
+    /**
+     * Whole pages of the tokens that are published: all, unless memory ran out before the end of
+     * a long list. The pages behind them are the caller's as before.
+     */
+    uint64_t page_count;
 } rkv_cache_insert_result;
 
 /**
@@ -4293,7 +4298,7 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_page_table_check(const struct rkv_pag
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the position that the row has no page
  * for; RKV_STATUS_POISONED
  * @par Cost
- * O(positions); shared lock
+ * O(positions); shared lock, in portions
  * @par Thread safety
  * any thread
  */
@@ -4318,7 +4323,7 @@ enum rkv_status rkv_page_table_read_slot_mapping(const struct rkv_page_table *ta
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
- * O(pages of the rows); shared lock
+ * O(pages of the rows); shared lock, in portions of whole rows
  * @par Thread safety
  * any thread
  */
@@ -4419,7 +4424,7 @@ enum rkv_status rkv_page_table_allocate_slot(struct rkv_page_table *table,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT when the slot is not in use;
  * RKV_STATUS_INVALID_STATE when a sequence owns it; RKV_STATUS_POISONED
  * @par Cost
- * O(pages of the row); lock
+ * O(pages of the row); lock, in slices: meanwhile the row is shorter already
  * @par Thread safety
  * any thread
  */
@@ -4481,10 +4486,10 @@ enum rkv_status rkv_page_table_free_pages(struct rkv_page_table *table,
  * @param pages page_count pages
  * @param page_count how many
  * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot, or another
+ * thread made the row longer during the call; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
- * O(pages); lock
+ * O(pages); lock, in slices: meanwhile the row has the first of them already
  * @par Thread safety
  * any thread
  */
@@ -4836,9 +4841,11 @@ enum rkv_status rkv_cache_probe_many(const struct rkv_cache *cache,
  * @param out_result receives what was done; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
  * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing.
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing. A long list is
+ * checked as a whole and published in portions; when memory runs out after the first, the call
+ * succeeds and out_result->page_count says how far it came.
  * @par Cost
- * O(tokens + nodes on the path); lock, in slices where the path is long
+ * O(tokens + nodes on the path); lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -5896,7 +5903,7 @@ RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
  * still to copy a row's state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan
  * is as before.
  * @par Cost
- * O(positions + pages of the rows in all groups); shared lock
+ * O(positions + pages of the rows in all groups); shared lock, in portions of whole rows
  * @par Thread safety
  * any thread; waits for calls that compute the plan
  */

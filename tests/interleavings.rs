@@ -15,6 +15,7 @@ mod interleavings {
     pub mod fork;
     mod lookup;
     mod publish;
+    mod read;
     pub mod settings;
 }
 
@@ -77,6 +78,8 @@ struct World {
     /// Rows of the caller's.
     row: u32,
     loose: Vec<u32>,
+    /// Pages for the row.
+    to_map: Vec<u32>,
     locked: LockId,
 }
 
@@ -123,6 +126,7 @@ impl World {
         let row = shared.write().allocate_slot().unwrap();
         shared.reserve_row(row, 5).unwrap();
         let loose = shared.allocate_pages(3).unwrap();
+        let to_map = shared.allocate_pages(3).unwrap();
         let found = {
             let state = shared.read();
             let ids = tokens(20, 8);
@@ -133,7 +137,7 @@ impl World {
             state.take_match(found, true).unwrap().1.unwrap()
         };
         YIELDS.set(0);
-        Self { shared, fresh, short, published, child, retained, row, loose, locked }
+        Self { shared, fresh, short, published, child, retained, row, loose, to_map, locked }
     }
 
     fn check(&self, what: &str) {
@@ -280,7 +284,7 @@ fn m06_reserve_of_a_row_whose_slot_is_a_sequences_now() {
     NEXT.set(Some((
         3,
         Box::new(move |shared| {
-            shared.write().erase(row).unwrap();
+            shared.turn().erase(row).unwrap();
             let ids = tokens(8, 8);
             let begun = shared.begin(&Namespace::default(), TokenList::text(&ids), 0).unwrap();
             assert_eq!(begun.slot, row);

@@ -41,7 +41,7 @@ impl PageTable {
 
     /// The arrays that paged attention kernels take, for a batch of rows.
     pub fn batch(&self, rows: &[BatchRow]) -> Result<BatchArrays, Error> {
-        call(&self.shared, |shared| shared.read().batch(rows))
+        call(&self.shared, |shared| shared.batch(rows))
     }
 
     /// Takes private pages, evicting when the pool is short. All or none.

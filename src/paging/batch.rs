@@ -4,7 +4,7 @@
 //! pages of row i, and `last_page_len[i]` of the positions of its last page count.
 use super::table::PageTable;
 use crate::error::{Error, text};
-use crate::memory::OutOfMemory;
+use crate::memory::{OutOfMemory, try_filled};
 
 /// One row of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -49,9 +49,27 @@ impl BatchArrays {
         Ok(())
     }
 
+    /// Makes room for so many pages before there is any, and writes to it, so that the system has
+    /// given all of it.
+    pub fn touch(&mut self, pages: usize) -> Result<(), OutOfMemory> {
+        self.indices = try_filled(1, pages)?;
+        self.indices.clear();
+        Ok(())
+    }
+
     /// Whether numbers suffice for so many more pages.
     pub fn may_have(&self, pages: usize) -> bool {
         i32::try_from(self.indices.len().saturating_add(pages)).is_ok()
+    }
+
+    /// Adds a row of so many positions, of which `pages` has all.
+    pub fn try_push(&mut self, positions: usize, pages: &[u32]) -> Result<(), Error> {
+        if !self.may_have(pages.len()) {
+            return Err(Error::argument("rows: the batch has 2^31 pages"));
+        }
+        self.reserve(1, pages.len())?;
+        self.push(positions, pages);
+        Ok(())
     }
 
     /// Adds a row of so many positions, of which `pages` has all. There is room for it, and numbers
@@ -93,26 +111,15 @@ impl BatchArrays {
 }
 
 impl PageTable {
-    /// The arrays for a batch.
-    pub fn batch(&self, rows: &[BatchRow]) -> Result<BatchArrays, Error> {
-        let mut made = BatchArrays::new(self.page_size())?;
-        made.reserve(rows.len(), 0)?;
-        for (at, asked) in rows.iter().enumerate() {
-            let row = self.row(asked.slot)?;
-            let pages = asked.positions.div_ceil(self.page_size());
-            if pages > row.len() {
-                return Err(Error::argument(text!(
-                    "rows[{at}].position_count {} is beyond the row's {} positions",
-                    asked.positions,
-                    row.len() * self.page_size()
-                )));
-            }
-            if !made.may_have(pages) {
-                return Err(Error::argument("rows: the batch has 2^31 pages"));
-            }
-            made.reserve(1, pages)?;
-            made.push(asked.positions, row);
-        }
-        Ok(made)
+    /// The pages of a row that count in a batch, in which it has this place.
+    pub fn batch_row(&self, at: usize, asked: &BatchRow) -> Result<&[u32], Error> {
+        let row = self.row(asked.slot)?;
+        row.get(..asked.positions.div_ceil(self.page_size())).ok_or_else(|| {
+            Error::argument(text!(
+                "rows[{at}].position_count {} is beyond the row's {} positions",
+                asked.positions,
+                row.len() * self.page_size()
+            ))
+        })
     }
 }

@@ -11,7 +11,7 @@ mod table;
 pub use batch::{BatchArrays, BatchRow};
 pub use config::{MorePools, PageTableConfig};
 pub use pool::{Claimed, PagePool, RowOwner};
-pub use table::{PageTable, RowId};
+pub use table::{PageTable, Part, RowId, check_positions};
 
 /// Positions to copy from a page of the cache or of a parent to a private one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

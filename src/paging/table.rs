@@ -34,6 +34,22 @@ pub struct RowId {
     uses: u64,
 }
 
+/// The end of a list of pages, whose beginning is dealt with.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// The list as far as it is looked at.
+    pub list: &'a [u32],
+    /// The place where the part begins.
+    pub first: usize,
+}
+
+impl<'a> Part<'a> {
+    /// Its pages.
+    pub fn pages(&self) -> &'a [u32] {
+        &self.list[self.first..]
+    }
+}
+
 /// The pool and the rows.
 #[derive(Debug)]
 pub struct PageTable {
@@ -272,8 +288,13 @@ impl PageTable {
         Ok(())
     }
 
-    /// Appends pages to a caller's row, all or none.
-    pub fn map(&mut self, slot: u32, first_index: usize, pages: &[u32]) -> Result<(), Error> {
+    /// Whether so many pages may be appended to a caller's row at a place.
+    pub fn check_more_pages(
+        &self,
+        slot: u32,
+        first_index: usize,
+        count: usize,
+    ) -> Result<(), Error> {
         self.check_callers_row(slot)?;
         let len = self.rows[slot as usize].pages.len();
         if first_index != len {
@@ -281,13 +302,19 @@ impl PageTable {
                 "first_index {first_index} is not the row's length {len}: rows are mapped in order"
             )));
         }
-        if pages.len() > self.row_page_limit - len {
+        if count > self.row_page_limit - len {
             return Err(Error::argument(text!(
-                "page_count {}: the row would be longer than {} pages",
-                pages.len(),
+                "page_count {count}: the row would be longer than {} pages",
                 self.row_page_limit
             )));
         }
+        Ok(())
+    }
+
+    /// Appends pages to a caller's row, all or none.
+    pub fn map(&mut self, slot: u32, first_index: usize, part: Part<'_>) -> Result<(), Error> {
+        let pages = part.pages();
+        self.check_more_pages(slot, first_index, pages.len())?;
         for (at, &page) in pages.iter().enumerate() {
             let what = match self.pool.state(page) {
                 Some(PageState::Cached) => continue,
@@ -304,14 +331,22 @@ impl PageTable {
                 ) => "private, but not the caller's",
             };
             pages[..at].iter().for_each(|&page| self.pool.set_loose(page));
+            let at = part.first + at;
             return Err(Error::argument(text!("pages[{at}] {page} is {what}")));
         }
-        if let Err(refused) = self.reserve_row(slot, len + pages.len()) {
+        if let Err(refused) = self.reserve_row(slot, first_index + pages.len()) {
             pages.iter().for_each(|&page| self.pool.set_loose(page));
             return Err(refused.into());
         }
         self.rows[slot as usize].pages.extend_from_slice(pages);
         Ok(())
+    }
+
+    /// Takes the pages of a caller's row from an index on out of it; they are the caller's again.
+    pub fn unmap(&mut self, slot: u32, len: usize) {
+        let row = &mut self.rows[slot as usize];
+        row.version += 1;
+        row.pages.drain(len..).for_each(|page| self.pool.set_loose(page));
     }
 
     /// Makes room for so many pages in a row, without which none is added.
@@ -363,7 +398,7 @@ impl PageTable {
     }
 
     /// Puts the private pages at the end of a row back, down to `len` pages.
-    fn shorten(&mut self, slot: u32, len: usize) {
+    pub fn shorten(&mut self, slot: u32, len: usize) {
         let row = &mut self.rows[slot as usize];
         row.version += (row.pages.len() > len) as u64;
         while row.pages.len() > len {
@@ -416,13 +451,7 @@ impl PageTable {
         mut write: impl FnMut(usize, i64),
     ) -> Result<(), Error> {
         let row = self.row(slot)?;
-        let capacity = (row.len() * self.page_size) as u64;
-        if let Some(at) = positions.iter().position(|&position| position >= capacity) {
-            return Err(Error::argument(text!(
-                "positions[{at}] {} is beyond the row's {capacity} positions",
-                positions[at]
-            )));
-        }
+        check_positions(positions, row.len() * self.page_size)?;
         for (at, &position) in positions.iter().enumerate() {
             let position = position as usize;
             let page = row[position / self.page_size] as i64;
@@ -437,5 +466,16 @@ impl PageTable {
             return refused();
         }
         Error::argument(text!("slot {slot} is not in use"))
+    }
+}
+
+/// Refuses positions that a row of so many has not.
+pub fn check_positions(positions: &[u64], capacity: usize) -> Result<(), Error> {
+    match positions.iter().position(|&position| position >= capacity as u64) {
+        None => Ok(()),
+        Some(at) => Err(Error::argument(text!(
+            "positions[{at}] {} is beyond the row's {capacity} positions",
+            positions[at]
+        ))),
     }
 }

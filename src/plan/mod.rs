@@ -279,9 +279,12 @@ impl Steps {
         let step = &mut self.spare;
         step.clear();
         step.number = self.number;
-        let state = shared.read();
+        let (mut state, mut copied) = (shared.read(), 0);
         let has_groups = state.has_groups();
         for (at, row) in rows.enumerate() {
+            if copied > shared.read_portion() {
+                (state, copied) = (shared.read_on(state), 0);
+            }
             let wrong = |error: Error| error.within(&text!("rows[{at}]"));
             let row: PlanRow<'_> = row?;
             let pages = step::pages_of(&state, &row).map_err(wrong)?;
@@ -291,6 +294,7 @@ impl Steps {
                 return Err(Error::argument(text!("rows[{at}] is in the batch already")));
             }
             step.push(&row, &pages)?;
+            copied += pages.pages.len();
             if has_groups {
                 step.push_groups(&row, &state).map_err(wrong)?;
             }

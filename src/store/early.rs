@@ -16,6 +16,8 @@ use crate::paging::RowOwner;
 pub(crate) struct EarlyPages {
     pub(super) pool: usize,
     pub(super) pages: Vec<u32>,
+    /// So many of the first are where they belong already.
+    placed: usize,
 }
 
 /// What a call still needs, looked at again each time that others were let in.
@@ -31,6 +33,12 @@ pub(crate) trait Claim<T> {
     /// Makes the room that `finish` needs, so that it can't fail any more and pages may be evicted
     /// for it before. False when that can't be known.
     fn make_room(&mut self, state: &mut State, missing: usize) -> Result<bool, Error>;
+
+    /// Puts some pages where they belong, when there are as many as are missing or nearly so. False
+    /// where all go there in the end.
+    fn place(&mut self, _: &mut State, _pages: &[u32]) -> Result<bool, Error> {
+        Ok(false)
+    }
 
     /// Does what the pages are for. `early` has some of them, the others are free; what is left in
     /// it goes back to the pool. Changes nothing when it fails.
@@ -66,7 +74,7 @@ impl State {
     /// Pages of a pool that are on their way.
     pub(super) fn early_of(&self, pool: usize) -> impl Iterator<Item = u32> {
         let lists = self.early.iter().filter(move |list| list.pool == pool);
-        lists.flat_map(|list| list.pages.iter().copied())
+        lists.flat_map(|list| list.pages[list.placed..].iter().copied())
     }
 
     fn open_list(&mut self, pool: usize, room: usize) -> Result<u32, Error> {
@@ -75,7 +83,7 @@ impl State {
         pages.try_reserve_exact(room).map_err(|error| no_room(error.into()))?;
         self.early.try_reserve(1).map_err(no_room)?;
         self.early_bytes += pages.capacity() * size_of::<u32>();
-        Ok(self.early.insert(EarlyPages { pool, pages }))
+        Ok(self.early.insert(EarlyPages { pool, pages, placed: 0 }))
     }
 
     fn close_list(&mut self, list: u32) {
@@ -109,17 +117,59 @@ impl Turn<'_> {
             missing = claim.missing(self, 0)?;
         }
         let list = self.open_list(0, missing)?;
-        let done = match self.take_early(&claim, list) {
+        let taken = self.take_early(&claim, list);
+        let done = match taken.and_then(|missing| self.place_early(&mut claim, list, missing)) {
             Ok(missing) => {
-                let mut early = std::mem::take(&mut self.early[list].pages);
-                let done = claim.finish(self, missing, &mut early);
-                self.early[list].pages = early;
-                done
+                self.with_early(list, |state, early| claim.finish(state, missing, early))
             }
             Err(error) => Err(error),
         };
         self.give_back(list);
         done
+    }
+
+    /// Lends the pages of a list to a step that changes the state too.
+    fn with_early<R>(&mut self, list: u32, step: impl FnOnce(&mut State, &mut Vec<u32>) -> R) -> R {
+        let mut early = std::mem::take(&mut self.early[list].pages);
+        let done = step(self, &mut early);
+        self.early[list].pages = early;
+        done
+    }
+
+    /// Puts early pages where they belong until a slice is left; returns how many are missing.
+    fn place_early<T, C: Claim<T>>(
+        &mut self,
+        claim: &mut C,
+        list: u32,
+        missing: usize,
+    ) -> Result<usize, Error> {
+        let left = self.place_slices(claim, list, missing);
+        let EarlyPages { pages, placed, .. } = &mut self.early[list];
+        pages.drain(..std::mem::take(placed));
+        left
+    }
+
+    fn place_slices<T, C: Claim<T>>(
+        &mut self,
+        claim: &mut C,
+        list: u32,
+        mut missing: usize,
+    ) -> Result<usize, Error> {
+        let slice = self.shared.slice;
+        loop {
+            let EarlyPages { pages, placed, .. } = &self.early[list];
+            let some = *placed..*placed + slice;
+            if some.end >= pages.len()
+                || missing <= slice
+                || !self
+                    .with_early(list, |state, early| claim.place(state, &early[some.clone()]))?
+            {
+                return Ok(missing);
+            }
+            self.early[list].placed = some.end;
+            self.let_others_in();
+            missing = claim.missing(self, self.early[list].pages.len() - some.end)?;
+        }
     }
 
     /// Takes pages until at most a slice is missing; returns how many are missing in all.
@@ -177,7 +227,7 @@ impl Turn<'_> {
         }
         let pages = self.table.take_private(slot, shared);
         self.early_bytes += pages.capacity() * size_of::<u32>();
-        Some(self.early.insert(EarlyPages { pool: 0, pages }))
+        Some(self.early.insert(EarlyPages { pool: 0, pages, placed: 0 }))
     }
 
     /// Puts loose pages of a pool back, all or none; many in slices. First all of them are taken
@@ -212,7 +262,7 @@ impl Turn<'_> {
         loop {
             let slice = self.shared.slice;
             let State { early, table, .. } = self.state();
-            let EarlyPages { pool, pages } = &mut early[list];
+            let EarlyPages { pool, pages, .. } = &mut early[list];
             let left = pages.len().saturating_sub(slice);
             table.pool_at_mut(*pool).hand_over(&pages[left..], None);
             pages.truncate(left);
@@ -227,7 +277,7 @@ impl Turn<'_> {
     pub(crate) fn give_back(&mut self, list: u32) {
         loop {
             for _ in 0..self.shared.slice {
-                let EarlyPages { pool, pages } = &mut self.early[list];
+                let EarlyPages { pool, pages, .. } = &mut self.early[list];
                 let (pool, Some(page)) = (*pool, pages.pop()) else {
                     return self.close_list(list);
                 };

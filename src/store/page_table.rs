@@ -1,8 +1,10 @@
 //! Pages and rows of callers that keep their own books.
 use super::early::Claim;
-use super::{Shared, State};
+use super::{Shared, State, Turn};
 use crate::error::{Error, text};
-use crate::paging::{BatchArrays, BatchRow, RowId, RowOwner};
+use crate::paging::{Part, RowId, RowOwner};
+use std::cmp::Ordering;
+use std::ops::Range;
 
 /// Pages for the caller.
 struct Allocate {
@@ -14,12 +16,20 @@ impl Claim<Vec<u32>> for Allocate {
     const OWNER: Option<RowOwner> = None;
 
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
-        state.check_room(self.count.saturating_sub(early), 0)?;
-        Ok(self.count)
+        let missing = self.count - self.pages.len();
+        state.check_room(missing.saturating_sub(early), 0)?;
+        Ok(missing)
     }
 
     fn make_room(&mut self, _: &mut State, missing: usize) -> Result<bool, Error> {
         self.pages.try_reserve_exact(missing).map_err(|_| Error::memory("a list of pages"))?;
+        Ok(true)
+    }
+
+    fn place(&mut self, state: &mut State, pages: &[u32]) -> Result<bool, Error> {
+        self.make_room(state, self.count - self.pages.len())?;
+        state.table.pool.hand_over(pages, None);
+        self.pages.extend_from_slice(pages);
         Ok(true)
     }
 
@@ -33,7 +43,7 @@ impl Claim<Vec<u32>> for Allocate {
         let mut pages = self.pages;
         state.table.pool.hand_over(early, None);
         pages.append(early);
-        let more = missing - pages.len();
+        let more = self.count - pages.len();
         state.free_up(more);
         state.table.pool.take_loose(more, &mut pages);
         Ok(pages)
@@ -50,17 +60,21 @@ impl Claim<()> for Reserve {
     const OWNER: Option<RowOwner> = Some(RowOwner::Caller);
 
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
-        let slot = self.row.slot;
-        if state.table.check_callers_row(slot)? != self.row {
-            return Err(Error::state("the row was erased during the call"));
-        }
-        let missing = self.pages.saturating_sub(state.table.row(slot)?.len());
+        state.check_same_row(self.row)?;
+        let missing = self.pages.saturating_sub(state.table.row(self.row.slot)?.len());
         state.check_room(missing.saturating_sub(early), 0)?;
         Ok(missing)
     }
 
     fn make_room(&mut self, state: &mut State, missing: usize) -> Result<bool, Error> {
         state.make_room_in_row(self.row.slot, missing).map(|()| true)
+    }
+
+    fn place(&mut self, state: &mut State, pages: &[u32]) -> Result<bool, Error> {
+        let slot = self.row.slot;
+        state.make_room_in_row(slot, self.pages - state.table.row(slot)?.len())?;
+        state.table.extend_taken(slot, pages);
+        Ok(true)
     }
 
     fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
@@ -82,18 +96,25 @@ impl State {
         self.table.take_slot(RowOwner::Caller)
     }
 
-    /// Empties a caller's row and gives the slot back.
-    pub fn erase(&mut self, slot: u32) -> Result<(), Error> {
-        self.table.erase(slot)
+    /// Whether a row is there still.
+    fn is_row(&self, row: RowId) -> bool {
+        self.table.check_callers_row(row.slot) == Ok(row)
     }
 
-    /// Appends pages to a caller's row.
-    pub fn map(&mut self, slot: u32, first_index: usize, pages: &[u32]) -> Result<(), Error> {
+    /// Refuses to go on with a row that another thread erased.
+    fn check_same_row(&self, row: RowId) -> Result<(), Error> {
+        let is_same = self.is_row(row);
+        if is_same { Ok(()) } else { Err(Error::state("the row was erased during the call")) }
+    }
+
+    /// Appends a part of a list of pages to a caller's row, the first of which it has at a place.
+    fn map(&mut self, slot: u32, first_index: usize, pages: Part<'_>) -> Result<(), Error> {
         let leaves = |&page: &u32| self.leaving.is_some() && self.table.pool.is_cached(page);
-        if let Some(at) = pages.iter().position(leaves) {
+        if let Some(at) = pages.pages().iter().position(leaves) {
             return Err(Error::argument(text!(
-                "pages[{at}] {} belongs to a cache that is being destroyed",
-                pages[at]
+                "pages[{}] {} belongs to a cache that is being destroyed",
+                pages.first + at,
+                pages.pages()[at]
             )));
         }
         self.table.map(slot, first_index, pages)
@@ -124,20 +145,82 @@ impl State {
             Error::argument(text!("first_index {first_index} is beyond the row's {}", row.len()))
         })
     }
+}
 
-    /// KV positions of row positions.
-    pub fn slot_mapping(
-        &self,
-        slot: u32,
-        positions: &[u64],
-        write: impl FnMut(usize, i64),
-    ) -> Result<(), Error> {
-        self.table.slot_mapping(slot, positions, write)
+impl Turn<'_> {
+    /// Empties a caller's row and gives the slot back; a long row is cut shorter before.
+    pub fn erase(&mut self, slot: u32) -> Result<(), Error> {
+        let (slice, row) = (self.shared.slice, self.table.check_callers_row(slot)?);
+        while let left @ 1.. = self.table.row(slot)?.len().saturating_sub(slice) {
+            self.table.shorten(slot, left);
+            self.let_waiting_in();
+            self.check_same_row(row)?;
+        }
+        self.table.erase(slot)
     }
 
-    /// The arrays for a batch.
-    pub fn batch(&self, rows: &[BatchRow]) -> Result<BatchArrays, Error> {
-        self.table.batch(rows)
+    /// Appends pages to a caller's row, all or none: many in slices.
+    pub fn map(&mut self, slot: u32, first_index: usize, pages: &[u32]) -> Result<(), Error> {
+        let row = self.table.check_callers_row(slot)?;
+        if pages.len() > self.shared.slice {
+            self.table.check_more_pages(slot, first_index, pages.len())?;
+            self.state().make_room_in_row(slot, pages.len())?;
+        }
+        let mut done = 0;
+        loop {
+            let len = pages.len().min(done + self.shared.slice);
+            let part = Part { list: &pages[..len], first: done };
+            if let Err(error) = self.state().map(slot, first_index + done, part) {
+                self.unmap(row, first_index..first_index + done);
+                return Err(error);
+            }
+            if len == pages.len() {
+                return Ok(());
+            }
+            done = len;
+            self.let_waiting_in();
+            let row_pages = self.table.row(slot).ok().filter(|_| self.is_row(row));
+            match row_pages.map_or(0, <[u32]>::len).cmp(&(first_index + done)) {
+                Ordering::Equal => {}
+                // The row was erased, or its cache destroyed, as if after this call.
+                Ordering::Less => {
+                    self.free_rest(&pages[done..]);
+                    return Ok(());
+                }
+                Ordering::Greater => {
+                    return Err(Error::state(text!(
+                        "another thread extended the row during the call: it has what comes before \
+                         pages[{done}]"
+                    )));
+                }
+            }
+        }
+    }
+
+    /// Takes pages that a call mapped out of the row again.
+    #[cold]
+    fn unmap(&mut self, row: RowId, mapped: Range<usize>) {
+        let mut end = mapped.end;
+        while end > mapped.start
+            && self.is_row(row)
+            && self.table.row(row.slot).is_ok_and(|pages| pages.len() == end)
+        {
+            end = mapped.start.max(end.saturating_sub(self.shared.slice));
+            self.table.unmap(row.slot, end);
+            self.let_waiting_in();
+        }
+    }
+
+    /// Puts pages back to the pool that were to be mapped; those of the cache stay.
+    #[cold]
+    fn free_rest(&mut self, pages: &[u32]) {
+        for some in pages.chunks(self.shared.slice) {
+            let pool = &mut self.table.pool;
+            some.iter().for_each(|&page| {
+                let _ = pool.free_loose(&[page]);
+            });
+            self.let_waiting_in();
+        }
     }
 }
 

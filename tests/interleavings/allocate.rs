@@ -73,9 +73,9 @@ fn m06_pages_that_are_freed_are_in_nobodys_hands() {
                     let free = shared.turn().free_pages(0, &withdrawn[..1]);
                     assert!(matches!(free, Err(Error::Argument(_))), "{free:?}");
                     let slot = shared.write().allocate_slot().unwrap();
-                    let mapped = shared.write().map(slot, 0, &own[..1]);
+                    let mapped = shared.turn().map(slot, 0, &own[..1]);
                     assert!(matches!(mapped, Err(Error::Argument(_))), "{mapped:?}");
-                    shared.write().erase(slot).unwrap();
+                    shared.turn().erase(slot).unwrap();
                 }),
             )));
             let before = world.shared.read().page_table_stats().private;
@@ -98,5 +98,46 @@ fn m06_pages_that_are_freed_are_in_nobodys_hands() {
                 break;
             }
         }
+    }
+}
+
+/// A list of pages for a row, of which the last is given twice: none is mapped, and all are the
+/// caller's still, whoever gets in meanwhile.
+#[test]
+fn m06_a_list_that_is_mapped_in_slices_is_mapped_whole_or_not_at_all() {
+    let world = World::new(IndexKind::Radix);
+    let pages = world.shared.allocate_pages(5).unwrap();
+    let list = [&pages[..], &pages[1..2]].concat();
+    for at in 0.. {
+        NEXT.set(Some((at, Box::new(|shared: &Shared| drop(shared.allocate_pages(1).unwrap())))));
+        let before = world.shared.read().row_from(world.row, 0).unwrap().to_vec();
+        let wrong = world.shared.turn().map(world.row, before.len(), &list).unwrap_err();
+        let came = NEXT.take().is_none();
+        assert!(format!("{wrong:?}").contains("pages[5]"), "{wrong:?}");
+        assert_eq!(world.shared.read().row_from(world.row, 0).unwrap(), before);
+        world.check("afterwards");
+        if !came {
+            assert!(at > 5, "others got in {at} times");
+            break;
+        }
+    }
+    // They are the caller's: they can be freed.
+    world.shared.turn().free_pages(0, &pages).unwrap();
+}
+
+/// A row that is erased while pages are mapped into it takes them all along, as it would after.
+#[test]
+fn m06_a_row_erased_while_it_is_mapped_takes_all_pages_along() {
+    for at in 0..3 {
+        let world = World::new(IndexKind::Radix);
+        let (row, free) = (world.row, world.shared.read().page_table_stats().free);
+        let before = world.shared.read().row_from(row, 0).unwrap().len();
+        let pages = world.shared.allocate_pages(4).unwrap();
+        NEXT.set(Some((at, Box::new(move |shared: &Shared| shared.turn().erase(row).unwrap()))));
+        world.shared.turn().map(row, before, &pages).unwrap();
+        assert!(NEXT.take().is_none(), "others got in after page {at}");
+        assert_eq!(world.shared.read().page_table_stats().free, free + before);
+        assert!(matches!(world.shared.turn().erase(row), Err(Error::Argument(_))));
+        world.check("afterwards");
     }
 }

@@ -2,7 +2,7 @@
 use super::clear::clear;
 use super::follow::follow;
 use super::fork::{fork, other_drafts};
-use crate::{PAGES, SLOTS, World, tokens};
+use crate::{PAGE_SIZE, PAGES, SLOTS, World, tokens};
 use radixkv::error::Error;
 use radixkv::index::Namespace;
 use radixkv::sequence::{Continuation, Room};
@@ -16,7 +16,7 @@ pub struct Long {
     pub slot: fn(&World) -> Option<u32>,
 }
 
-pub const LONG: [Long; 17] = [
+pub const LONG: [Long; 20] = [
     Long {
         name: "append again and again",
         call: |world| {
@@ -48,6 +48,20 @@ pub const LONG: [Long; 17] = [
         call: |world| world.shared.reserve_row(world.row, 30),
         slot: |world| Some(world.row),
     },
+    Long {
+        name: "map",
+        call: |world| {
+            let len = world.shared.read().row_from(world.row, 0).map_or(0, <[u32]>::len);
+            world.shared.turn().map(world.row, len, &world.to_map)
+        },
+        slot: |world| Some(world.row),
+    },
+    Long {
+        name: "erase",
+        call: |world| world.shared.turn().erase(world.row),
+        slot: |world| Some(world.row),
+    },
+    Long { name: "insert", call: |world| insert(&world.shared, 13, 18), slot: |_| None },
     Long { name: "begin", call: |world| begin(&world.shared, 6, 36), slot: |_| None },
     Long { name: "begin with a hit", call: |world| begin(&world.shared, 2, 30), slot: |_| None },
     Long { name: "fork", call: fork, slot: |_| None },
@@ -120,10 +134,61 @@ pub fn begin(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
     shared.begin(&Namespace::default(), TokenList::text(&ids), 0).map(drop)
 }
 
+/// Publishes so many pages of the caller's in one call, and frees those that were there.
+pub fn insert(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
+    let pages = shared.allocate_pages(count as usize)?;
+    let ids = tokens(family, count * PAGE_SIZE);
+    let request = InsertRequest {
+        groups: &[],
+        namespace: &Namespace::default(),
+        tokens: TokenList::text(&ids),
+        pages: &pages,
+        from: None,
+        from_token: 0,
+        from_page: 0,
+        lock: true,
+    };
+    let mut turn = shared.turn();
+    let inserted = turn.insert(request, |state, done, known| {
+        let mut published = vec![0; pages.len()];
+        published[..known.len()].copy_from_slice(known);
+        let into = |start: usize, part: &[u32]| {
+            published[start..start + part.len()].copy_from_slice(part);
+        };
+        state.visit_path(done.node, known, into).unwrap();
+        assert_eq!(done.pages, pages.len());
+        let claimed = published.iter().zip(&pages).filter(|(theirs, ours)| theirs == ours);
+        assert_eq!((claimed.count(), pages.len()), (done.claimed, done.claimed + done.duplicates));
+        (published, done.lock.expect("it was asked for"))
+    });
+    let ours = |published: &[u32]| {
+        let ours = pages.iter().zip(published).filter(|(ours, theirs)| ours != theirs);
+        ours.map(|(&ours, _)| ours).collect::<Vec<_>>()
+    };
+    match inserted {
+        Ok((published, lock)) => {
+            turn.free_pages(0, &ours(&published))?;
+            // Nobody else knows it; without its cache it is gone.
+            let ended = turn.unlock(lock);
+            assert!(ended.is_ok() || turn.cache_stats().is_err(), "{ended:?}");
+            Ok(())
+        }
+        Err(error) if turn.cache_stats().is_err() => {
+            // What it had taken went with the cache.
+            pages.iter().for_each(|page| drop(turn.free_pages(0, &[*page])));
+            Err(error)
+        }
+        Err(error) => {
+            turn.free_pages(0, &pages)?;
+            Err(error)
+        }
+    }
+}
+
 /// What somebody else does meanwhile. It may be refused.
 pub type Second = (&'static str, fn(&World));
 
-pub const SECOND: [Second; 35] = [
+pub const SECOND: [Second; 37] = [
     ("release", |world| drop(world.shared.turn().release(world.fresh))),
     ("release, and another takes the slot", |world| {
         drop(world.shared.turn().release(world.fresh));
@@ -163,20 +228,20 @@ pub const SECOND: [Second; 35] = [
     ("release the child", |world| drop(world.shared.turn().release(world.child))),
     ("drop the retained", |world| drop(world.shared.turn().drop_retained(world.retained))),
     ("drop any retained", |world| drop(world.shared.drop_retained(PAGES as usize))),
-    ("erase", |world| drop(world.shared.write().erase(world.row))),
+    ("erase", |world| drop(world.shared.turn().erase(world.row))),
     ("erase, and another takes the slot", |world| {
-        drop(world.shared.write().erase(world.row));
+        drop(world.shared.turn().erase(world.row));
         let slot = world.shared.write().allocate_slot();
         drop(slot.and_then(|slot| world.shared.reserve_row(slot, 3)));
     }),
     ("erase, and a sequence takes the slot", |world| {
-        drop(world.shared.write().erase(world.row));
+        drop(world.shared.turn().erase(world.row));
         drop(begin(&world.shared, 8, 4));
     }),
     ("map into the row", |world| {
-        let mut state = world.shared.write();
-        let len = state.row_from(world.row, 0).map_or(0, <[u32]>::len);
-        drop(state.map(world.row, len, &world.loose[..1]));
+        let mut turn = world.shared.turn();
+        let len = turn.row_from(world.row, 0).map_or(0, <[u32]>::len);
+        drop(turn.map(world.row, len, &world.loose[..1]));
     }),
     ("reserve the row", |world| drop(world.shared.reserve_row(world.row, 16))),
     ("allocate", |world| drop(world.shared.allocate_pages(4))),
@@ -196,6 +261,8 @@ pub const SECOND: [Second; 35] = [
         drop(world.shared.write().publish(world.fresh, 4));
         drop(world.shared.turn().checkpoint(world.fresh));
     }),
+    ("insert the same", |world| drop(insert(&world.shared, 13, 3))),
+    ("insert a longer one", |world| drop(insert(&world.shared, 13, 20))),
     ("clear", |world| drop(clear(world))),
     // Not the page that is mapped into a row: who maps what the cache owns has to lock it.
     ("insert and unlock", |world| {

@@ -24,9 +24,10 @@ fn destroy(setting: Setting, second: Second, at: usize) -> bool {
         assert_eq!(shared.attach_cache(CacheConfig::default()), Err(Error::Busy));
         let left = (1..PAGES).find(|&page| shared.read().contains_page(page));
         if let Some(page) = left {
-            let mut state = shared.write();
-            let len = state.row_from(own.row, 0).map_or(0, <[u32]>::len);
-            let refused = state.map(own.row, len, &[page]);
+            let mut turn = shared.turn();
+            let len = turn.row_from(own.row, 0).map_or(0, <[u32]>::len);
+            let refused = turn.map(own.row, len, &[page]);
+            drop(turn);
             assert!(matches!(refused, Err(Error::Argument(_))), "{refused:?}");
         }
         (second.1)(&own);

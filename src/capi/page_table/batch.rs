@@ -54,7 +54,7 @@ unsafe impl AbiStruct for rkv_page_table_batch_arrays {
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the position that the row has no page
 /// for; RKV_STATUS_POISONED
 /// @par Cost
-/// O(positions); shared lock
+/// O(positions); shared lock, in portions
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn rkv_page_table_read_slot_mapping(
         with(table, |shared| {
             let positions = slice(positions, count, "positions")?;
             let into = out_slice(out_mapping, count, count, "out_mapping")?;
-            shared.read().slot_mapping(slot, positions, |at, value| {
+            shared.slot_mapping(slot, positions, |at, value| {
                 into[at].write(value);
             })?;
             Ok(())
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn rkv_page_table_read_slot_mapping(
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
-/// O(pages of the rows); shared lock
+/// O(pages of the rows); shared lock, in portions of whole rows
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn rkv_page_table_read_batch(
                     slot: row.slot,
                     positions: row.position_count as usize,
                 }))?;
-            let made = shared.read().batch(&rows)?;
+            let made = shared.batch(&rows)?;
             let indices = bytemuck::cast_slice(made.indices());
             let capacity = arrays.indices_capacity;
             let names = ["arrays.indices", "out_index_count"];

@@ -40,7 +40,7 @@ pub unsafe extern "C" fn rkv_page_table_allocate_slot(
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT when the slot is not in use;
 /// RKV_STATUS_INVALID_STATE when a sequence owns it; RKV_STATUS_POISONED
 /// @par Cost
-/// O(pages of the row); lock
+/// O(pages of the row); lock, in slices: meanwhile the row is shorter already
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn rkv_page_table_free_slot(
     slot: u32,
 ) -> rkv_status {
     // SAFETY: the caller's contract on table.
-    unsafe { with(table, |shared| Ok(shared.write().erase(slot)?)) }
+    unsafe { with(table, |shared| Ok(shared.turn().erase(slot)?)) }
 }
 
 /// Allocates pages that are in no row yet, evicting from the cache when the pool is short. All or
@@ -111,10 +111,10 @@ pub unsafe extern "C" fn rkv_page_table_free_pages(
 /// @param pages page_count pages
 /// @param page_count how many
 /// @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool;
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot;
-/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot, or another
+/// thread made the row longer during the call; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
-/// O(pages); lock
+/// O(pages); lock, in slices: meanwhile the row has the first of them already
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn rkv_page_table_map(
     unsafe {
         with(table, |shared| {
             let pages = slice(pages, page_count, "pages")?;
-            Ok(shared.write().map(slot, first_index, pages)?)
+            Ok(shared.turn().map(slot, first_index, pages)?)
         })
     }
 }

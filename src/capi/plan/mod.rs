@@ -219,7 +219,7 @@ pub unsafe extern "C" fn rkv_plan_destroy(plan: *mut rkv_plan) {
 /// still to copy a row's state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan
 /// is as before.
 /// @par Cost
-/// O(positions + pages of the rows in all groups); shared lock
+/// O(positions + pages of the rows in all groups); shared lock, in portions of whole rows
 /// @par Thread safety
 /// any thread; waits for calls that compute the plan
 #[must_use]
