@@ -281,25 +281,6 @@
 #define RKV_CONTINUE_RUNNING 1
 
 /**
- * Mask of rkv_plan_row: a new position sees those before it and itself, and what regions and tree
- * masks say.
- */
-#define RKV_MASK_CAUSAL 0
-
-/**
- * Mask of rkv_plan_row: a new position sees all positions up to the last new one, those behind it
- * too, as an encoder's do. In a capacity that is RKV_PLAN_REGIONS.
- */
-#define RKV_MASK_BIDIRECTIONAL 1
-
-/**
- * Mask of rkv_plan_row: `count` queries that are no positions of the row see its first `start`,
- * whose K and V are in the pages: cross attention, or a part of a context whose result
- * rkv_runner_merge_states() merges with others. Nothing is written, whoever owns the pages.
- */
-#define RKV_MASK_CONTEXT 2
-
-/**
  * Flag of rkv_plan_capacity: rows may have regions.
  */
 #define RKV_PLAN_REGIONS 1
@@ -319,6 +300,25 @@
  * Flag of rkv_plan_view_group(): only pages that new positions are in or attend to.
  */
 #define RKV_PLAN_COMPACT 1
+
+/**
+ * Mask of rkv_plan_row: a new position sees those before it and itself, and what regions and tree
+ * masks say.
+ */
+#define RKV_MASK_CAUSAL 0
+
+/**
+ * Mask of rkv_plan_row: a new position sees all positions up to the last new one, those behind it
+ * too, as an encoder's do. In a capacity that is RKV_PLAN_REGIONS.
+ */
+#define RKV_MASK_BIDIRECTIONAL 1
+
+/**
+ * Mask of rkv_plan_row: `count` queries that are no positions of the row see its first `start`,
+ * whose K and V are in the pages: cross attention, or a part of a context whose result
+ * rkv_runner_merge_states() merges with others. Nothing is written, whoever owns the pages.
+ */
+#define RKV_MASK_CONTEXT 2
 
 /**
  * Backend of rkv_runner_config: the processor.

@@ -112,7 +112,7 @@ impl Shape {
         }
         let in_registers = self.head_dim <= 128;
         // An odd number of pieces of 16 bytes.
-        let row = |bytes: usize| 16 * (self.head_dim * bytes / 16 | 1);
+        let row = |bytes: usize| 16 * ((self.head_dim * bytes / 16) | 1);
         let query = self.rows * row(2);
         // fp8 that row warps share is widened into a tile of its own.
         let (stage, wide) = match (kv_bytes, self.key_warps) {
