@@ -64,11 +64,12 @@ static void b11_what_is_drafted_in_branches() {
     const Tokens text{1, 2, 3, 7, 5, 0, 1, 2, 3, 8, 0, 1, 2, 3, 7, 6, 4, 2, 3, 6, 1, 2, 3};
     const engine::Draft two = engine::prompt_lookup(text, 2, 2);
     CHECK(two.tokens == Tokens({7, 6, 8, 0}));
-    CHECK(two.parents == std::vector<std::size_t>({engine::Draft::root, 0, engine::Draft::root, 2}));
+    const std::size_t root = engine::Draft::root;
+    CHECK(two.parents == std::vector<std::size_t>({root, 0, root, 2}));
     // The third begins as the first does; the fourth is found by two tokens.
     const engine::Draft all = engine::prompt_lookup(text, 2, 9);
     CHECK(all.tokens == Tokens({7, 6, 8, 0, 5, 6, 1}));
-    CHECK(!all.is_chain() && all.child(0, 5) == 4 && all.child(engine::Draft::root, 6) == 5);
+    CHECK(!all.is_chain() && all.child(0, 5) == 4 && all.child(root, 6) == 5);
     std::vector<std::uint64_t> masks;
     CHECK(all.depths(masks) == std::vector<std::size_t>({0, 1, 2, 1, 2, 2, 1, 2}));
     CHECK(masks == std::vector<std::uint64_t>({0, 1, 3, 1, 9, 3, 1, 65}));
@@ -125,7 +126,8 @@ static void b11_branches_change_no_output() {
             for (std::size_t i = 0; i < heard.size(); ++i)
                 CHECK(heard[i]->sequences == expected[i]->sequences);
             const engine::Metrics& metrics = core.core().metrics();
-            std::printf("        %zu branches: %llu drafted, %llu accepted, %llu kept, %llu steps\n",
+            std::printf("        %zu branches: %llu drafted, %llu accepted, %llu kept, "
+                        "%llu steps\n",
                         branches, static_cast<unsigned long long>(metrics.drafted_tokens),
                         static_cast<unsigned long long>(metrics.accepted_tokens),
                         static_cast<unsigned long long>(metrics.kept_branches),

@@ -274,7 +274,10 @@ void Core::settle_drafts(const std::vector<StepRow>& rows, const float* logits) 
         branches.begin(), branches.end(), [](const rkv_kept_branch& branch) {
             return branch.positions[branch.position_count - 1] >= branch.position_count;
         });
-    for (std::size_t i = 0; i < rows.size(); ++i) scheduler_.settle_draft(rows[i], accepted_[i]);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        if (!rows[i].draft.empty()) scheduler_.settle_draft(rows[i], accepted_[i]);
+        metrics_.accepted_tokens += accepted_[i].size();
+    }
 }
 
 /// A token is drawn after a row, and one after each token of its draft that was drawn.

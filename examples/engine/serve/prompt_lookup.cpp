@@ -37,6 +37,12 @@ std::size_t Draft::child(std::size_t parent, std::uint32_t token) const {
     return root;
 }
 
+std::vector<std::uint32_t> Draft::path(const std::vector<std::size_t>& numbers) const {
+    std::vector<std::uint32_t> path;
+    for (const std::size_t at : numbers) path.push_back(tokens[at]);
+    return path;
+}
+
 bool Draft::is_chain() const {
     for (std::size_t i = 0; i < size(); ++i)
         if (parents[i] != i - 1) return false;

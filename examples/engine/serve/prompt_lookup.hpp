@@ -22,6 +22,8 @@ struct Draft {
     [[nodiscard]] std::size_t size() const noexcept { return tokens.size(); }
     /// The one that follows another, or root when there is none.
     [[nodiscard]] std::size_t child(std::size_t parent, std::uint32_t token) const;
+    /// The tokens of these numbers.
+    [[nodiscard]] std::vector<std::uint32_t> path(const std::vector<std::size_t>& numbers) const;
     /// Whether each follows the one before it.
     [[nodiscard]] bool is_chain() const;
     /// For each token, and the one before all of them first, how many of those it follows; and in

@@ -231,15 +231,9 @@ void Scheduler::add_draft(StepRow& row) {
 }
 
 void Scheduler::settle_draft(const StepRow& row, const std::vector<std::size_t>& accepted) {
-    if (row.draft.empty()) return;
-    metrics_.accepted_tokens += accepted.size();
-    const std::size_t before = row.start + row.count;
-    if (row.draft.is_chain()) return row.branch->sequence.truncate(before + accepted.size());
     // The pages stay the sequence's, so there are some for what is appended again.
-    row.branch->sequence.truncate(before);
-    std::vector<std::uint32_t> tokens;
-    for (const std::size_t at : accepted) tokens.push_back(row.draft.tokens[at]);
-    if (!tokens.empty()) row.branch->sequence.append(tokens);
+    row.branch->sequence.truncate(row.start + row.count);
+    if (!accepted.empty()) row.branch->sequence.append(row.draft.path(accepted));
 }
 
 /// The pages of all that is known. False when there are none.
