@@ -40,7 +40,7 @@ static void k21_a_branch_is_kept(void) {
     for (uint32_t page_size = 1; page_size <= 16; page_size *= 2) {
         runner_fixture r = new_runner(page_size, 80 / page_size + 20, 0);
         count_up(prompt, ROW_LIMIT, 1);
-        rkv_sequence_info state = prefill(&r, prompt, PROMPT, PROMPT);
+        rkv_sequence_info state = compute_prompt(&r, prompt, PROMPT, PROMPT);
         for (size_t i = 0; i < DRAFT; i++) {
             append(&r.f, state.sequence, token(i));
         }
@@ -79,7 +79,7 @@ static void k21_a_branch_is_kept(void) {
 static void k21_branches_that_are_none(void) {
     runner_fixture r = new_runner(4, 64, 0);
     count_up(prompt, ROW_LIMIT, 1);
-    rkv_sequence_info state = prefill(&r, prompt, PROMPT, PROMPT);
+    rkv_sequence_info state = compute_prompt(&r, prompt, PROMPT, PROMPT);
     for (size_t i = 0; i < DRAFT; i++) {
         append(&r.f, state.sequence, token(i));
     }

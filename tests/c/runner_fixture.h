@@ -284,8 +284,8 @@ static inline void step(const runner_fixture *r, const chunk *chunks, size_t chu
 }
 
 /* Computes and publishes a prompt, as far as the cache doesn't have it, in chunks. */
-static inline rkv_sequence_info prefill(const runner_fixture *r, const uint32_t *ids, size_t count,
-                                         size_t chunk_size) {
+static inline rkv_sequence_info compute_prompt(const runner_fixture *r, const uint32_t *ids,
+                                               size_t count, size_t chunk_size) {
     rkv_sequence_info state = begin(&r->f, text(ids, count));
     for (size_t at = (size_t)state.cached_position_count; at < count; at += chunk_size) {
         size_t size = count - at < chunk_size ? count - at : chunk_size;
