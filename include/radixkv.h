@@ -443,6 +443,12 @@
 #define RKV_TIERS_AGREE 1
 
 /**
+ * Flag of rkv_tier_config and of rkv_snapshot_tier_config: the directory is read and written by
+ * threads that wait for it, worker_count for either, also where the system has io_uring.
+ */
+#define RKV_TIERS_THREADS 2
+
+/**
  * Flag of rkv_fetch_end: the deadline, or remote_timeout_ms, came before everything had.
  */
 #define RKV_FETCH_END_LATE 1
@@ -2955,7 +2961,7 @@ typedef struct rkv_tier_config {
      */
     uint32_t struct_size;
     /**
-     * 0 or RKV_TIERS_AGREE.
+     * 0, or of RKV_TIERS_AGREE and RKV_TIERS_THREADS some.
      */
     uint32_t flags;
     /**
@@ -2994,8 +3000,9 @@ typedef struct rkv_tier_config {
      */
     uint32_t store_after_uses;
     /**
-     * Threads that read the disk, and as many that write, 1 to 64; the same for the remote store.
-     * Default 8.
+     * Requests that are under way to the disk at once, of 2 MiB, as many to read as to write,
+     * 1 to 64: by one thread each with io_uring, by so many threads without it. The same of calls
+     * to the remote store, by threads. Default 8.
      */
     uint32_t worker_count;
     /**
@@ -3407,6 +3414,10 @@ typedef struct rkv_tier_stats {
      * Pages that prefetches brought to host memory from the remote store.
      */
     uint64_t prefetched_remote_page_count;
+    /**
+     * 1 when the directory is read and written by io_uring, 0 when threads wait for it.
+     */
+    uint64_t is_ring;
 } rkv_tier_stats;
 
 /**
@@ -3715,7 +3726,7 @@ typedef struct rkv_snapshot_tier_config {
      */
     uint32_t struct_size;
     /**
-     * Zero.
+     * 0 or RKV_TIERS_THREADS.
      */
     uint32_t flags;
     /**
@@ -3740,7 +3751,8 @@ typedef struct rkv_snapshot_tier_config {
      */
     uint32_t write_after_matches;
     /**
-     * Threads that read, and as many that write, 1 to 64. Default 8.
+     * Requests that are under way to the disk at once, of 2 MiB, as many to read as to write,
+     * 1 to 64: by one thread each with io_uring, by so many threads without it. Default 8.
      */
     uint32_t worker_count;
     /**
@@ -3941,6 +3953,10 @@ typedef struct rkv_snapshot_tier_stats {
      * The remote store.
      */
     struct rkv_remote_totals remote;
+    /**
+     * 1 when the directory is read and written by io_uring, 0 when threads wait for it.
+     */
+    uint64_t is_ring;
 } rkv_snapshot_tier_stats;
 
 
@@ -6459,6 +6475,29 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_detach_tiers(struct rkv_cache *cache,
                                        uint64_t timeout_ms);
+
+/**
+ * Gives up pages of host memory and of the directory until no more bytes than these are in use;
+ * ends of prefixes go before beginnings, what was used longest ago first. They may grow again, up
+ * to what the config said. Slots that copies, reads and writes have are given back when those have
+ * ended. The host's memory for slots stays the cache's; the directory's data file becomes shorter
+ * when the removals are committed and its end is free.
+ *
+ * @param cache the cache
+ * @param host_bytes of host memory, at most; UINT64_MAX leaves it as it is
+ * @param disk_bytes of the directory, at most; UINT64_MAX leaves it as it is
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when the cache has no tiers;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages that go), others are let in after each; allocates nothing; never waits for the disk
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_shrink_tiers(struct rkv_cache *cache,
+                                       uint64_t host_bytes,
+                                       uint64_t disk_bytes);
 
 /**
  * Gives copies to carry out, loads first, and the fetches that have ended: for once in each step

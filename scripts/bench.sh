@@ -5,6 +5,8 @@
 #   scripts/bench.sh                        all workloads, as a table
 #   scripts/bench.sh w4 --page 16           one workload: w1 to w7, probe, rows, forks, machine
 #   scripts/bench.sh w1 --journal 4194304   the same with a journal of so many bytes
+#   scripts/bench.sh w1 --journal 4194304 --tiers
+#                                           with host memory below the pages, and an engine's calls
 #   scripts/bench.sh --json                 the same numbers as JSON
 #   scripts/bench.sh --docs                 measures all and rewrites the table of the documentation
 #   scripts/bench.sh block-hash             W1 to W6 and probe with the block-hash index
@@ -189,8 +191,10 @@ tier)
                     (name == "read" ? $7 : $48) * 1.024 / 1000 }'
         }
         for _ in 1 2 3; do
-            rm -rf "$folder/store"
-            "$build/tier-bench" "$folder/store" disk "$states" "$mib"
+            for how in threads ring; do
+                rm -rf "$folder/store"
+                "$build/tier-bench" "$folder/store" disk "$states" "$mib" "$how"
+            done
             fio read "$folder/store/data" --rw=read
             fio write "$folder/fio" --rw=write --end_fsync=1 --fallocate=posix
             rm -f "$folder/fio"

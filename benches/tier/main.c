@@ -41,11 +41,15 @@ static rkv_snapshot_cache *new_cache(uint64_t entry_limit)
     return cache;
 }
 
+/* Zero, or RKV_TIERS_THREADS. */
+static uint32_t how;
+
 static void attach(rkv_snapshot_cache *cache, const char *directory, uint64_t byte_limit)
 {
     rkv_snapshot_tier_config config;
     CHECK(rkv_snapshot_tier_config_init(&config, sizeof config));
     config.directory = directory;
+    config.flags = how;
     config.byte_limit = byte_limit;
     config.waiting_byte_limit = UINT64_MAX;
     CHECK(rkv_snapshot_cache_attach(cache, &config));
@@ -188,9 +192,10 @@ static void measure_disk(const char *directory, uint32_t count, uint64_t bytes)
     double first = bring(cache, 0, 1, state);
     double rest = bring(cache, 1, count - 1, state);
     double megabytes = (double)count * (double)bytes / 1e6;
-    printf("%u states of %" PRIu64 " MiB: written and committed at %.0f MB/s, read at %.0f MB/s; "
-           "restart to the first state %.0f ms, of which %.0f to open\n",
-           count, bytes / MIB, megabytes / written,
+    printf("%s: %u states of %" PRIu64 " MiB: written and committed at %.0f MB/s, "
+           "read at %.0f MB/s; restart to the first state %.0f ms, of which %.0f to open\n",
+           stats_of(cache).is_ring ? "io_uring" : "threads", count, bytes / MIB,
+           megabytes / written,
            megabytes * (count - 1) / count / rest, (opened + first) * 1e3, opened * 1e3);
     rkv_snapshot_cache_destroy(cache);
     free(state);
@@ -200,11 +205,13 @@ int main(int argument_count, char **arguments)
 {
     if (argument_count == 4 && strcmp(arguments[2], "open") == 0) {
         measure_opening(arguments[1], (uint32_t)strtoul(arguments[3], NULL, 10));
-    } else if (argument_count == 5 && strcmp(arguments[2], "disk") == 0) {
+    } else if (argument_count == 6 && strcmp(arguments[2], "disk") == 0) {
+        how = strcmp(arguments[5], "threads") == 0 ? RKV_TIERS_THREADS : 0;
         uint32_t count = (uint32_t)strtoul(arguments[3], NULL, 10);
         measure_disk(arguments[1], count, strtoull(arguments[4], NULL, 10) * MIB);
     } else {
-        fprintf(stderr, "usage: tier-bench DIRECTORY open RECORDS | disk STATES MIB\n");
+        fprintf(stderr, "usage: tier-bench DIRECTORY open RECORDS"
+                        " | disk STATES MIB ring|threads\n");
         return 2;
     }
     return 0;

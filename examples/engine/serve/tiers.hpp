@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,9 @@ public:
     /// Whether pages of a sequence are on their way.
     [[nodiscard]] bool fetch(rkv::Sequence& sequence);
     /// Brings what there is of a prompt to host memory, before it begins. Returns what to cancel it
-    /// by, or 0.
-    [[nodiscard]] rkv_prefetch_id prefetch(const std::vector<std::uint32_t>& prompt,
-                                           const rkv::Namespace& name_space);
+    /// by, 0 when there is nothing to bring, and nothing when there is no room for it now.
+    [[nodiscard]] std::optional<rkv_prefetch_id> prefetch(
+        const std::vector<std::uint32_t>& prompt, const rkv::Namespace& name_space);
     void cancel_prefetch(rkv_prefetch_id prefetch);
     /// Copies what is to be copied; whether there was anything. What was fetched is in ended().
     bool step();
