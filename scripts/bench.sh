@@ -19,6 +19,7 @@
 #   scripts/bench.sh snapshot --count --directory
 #                                           the same over a directory that gets what leaves memory
 #   scripts/bench.sh snapshot --trees       the same entries in an index of page size 1
+#   scripts/bench.sh tier host              pages to host memory and back, beside memcpy
 #   scripts/bench.sh tier open [RECORDS]    how long a directory of so many snapshots takes to open
 #   scripts/bench.sh tier disk [STATES MIB] what of the disk's speed it reaches, beside fio
 #                                           (TMPDIR says on which disk)
@@ -181,6 +182,7 @@ tier)
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
     case ${2:-} in
+    host) "$build/tier-bench" "$folder" host ;;
     open) "$build/tier-bench" "$folder/store" open "${3:-1000000}" ;;
     disk)
         states=${3:-16} mib=${4:-128}
@@ -200,7 +202,7 @@ tier)
             rm -f "$folder/fio"
         done
         ;;
-    *) echo "scripts/bench.sh tier open | disk" >&2; exit 2 ;;
+    *) echo "scripts/bench.sh tier host | open | disk" >&2; exit 2 ;;
     esac
     ;;
 longest | heap)

@@ -119,7 +119,8 @@ void fixture_open(struct fixture *fixture, uint32_t page_size, size_t token_capa
         CHECK(rkv_tier_config_init(&tiers, sizeof tiers));
         tiers.page_bytes = TIER_PAGE_BYTES;
         tiers.host_bytes = (uint64_t)config.page_count * TIER_PAGE_BYTES;
-        /* What is counted is the owner of what the device has: nothing is copied until pages get short. */
+        /* What is counted is the owner of what the device has: nothing is copied until pages get
+         * short. */
         tiers.store_after_uses = UINT32_MAX;
         CHECK(rkv_cache_attach_tiers(fixture->cache, &tiers));
     }

@@ -3,7 +3,6 @@
 #include "serve/prompt_lookup.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <utility>
 
@@ -13,7 +12,6 @@ namespace {
 
 /// Requests that wait, so many of them, have their prompts brought nearer.
 constexpr std::size_t prefetch_depth = 8;
-constexpr std::chrono::milliseconds prefetch_pause{20};
 
 template <class Requests> auto place_of(Requests& requests, std::uint64_t number) {
     return std::lower_bound(
@@ -192,15 +190,9 @@ void Scheduler::prefetch_waiting() {
         if (request->began || !request->publishes) continue;
         if (++count > prefetch_depth) return;
         if (request->prefetched) continue;
-        if (Clock::now() < next_prefetch_) return;
         blamed_ = request->number;
         const auto begun = tiers->prefetch(request->spec.prompt, request->name_space);
-        if (!begun) {
-            // Those that are open end soon, and then there is room; asking costs the prompt's
-            // digests.
-            next_prefetch_ = Clock::now() + prefetch_pause;
-            return;
-        }
+        if (!begun) return;
         request->prefetch = *begun;
         request->prefetched = true;
     }

@@ -91,8 +91,6 @@ private:
     std::vector<std::unique_ptr<Request>> requests_;
     std::vector<StepRow> rows_;
     std::uint64_t blamed_ = 0;
-    /// Not before then is a prefetch asked for that was refused.
-    Clock::time_point next_prefetch_{};
     /// For calls over many sequences, kept from step to step.
     std::vector<rkv_sequence_append_item> added_;
     std::vector<Branch*> extended_;

@@ -31,13 +31,15 @@ fn sized<T: Copy>() -> T {
 pub struct Store(*mut rkv_net_store);
 
 impl Store {
-    pub fn new(url: &str, endpoint: Option<&str>, prefix: &str) -> Self {
+    pub fn new(url: &str, endpoint: Option<&str>, prefix: &str, ca_file: Option<&str>) -> Self {
         let [url, prefix] = [url, prefix].map(|text| CString::new(text).unwrap());
-        let endpoint = endpoint.map(|text| CString::new(text).unwrap());
+        let [endpoint, ca_file] =
+            [endpoint, ca_file].map(|text| text.map(|text| CString::new(text).unwrap()));
         let mut config: rkv_net_store_config = sized();
         config.url = url.as_ptr();
         config.prefix = prefix.as_ptr();
         config.endpoint = endpoint.as_ref().map_or(null(), |text| text.as_ptr());
+        config.ca_file = ca_file.as_ref().map_or(null(), |text| text.as_ptr());
         let mut made = null_mut();
         // SAFETY: everything is there during the call.
         let status = unsafe { rkv_net_store_create(&config, &mut made) };
