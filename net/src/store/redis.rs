@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 
+/// What one begins with.
+const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
+
 /// Some connections, made when they are needed, and anew when they broke.
 #[derive(Debug)]
 struct Connections {
@@ -100,6 +103,10 @@ impl Redis {
             Some(file) => {
                 let root = std::fs::read(file)
                     .map_err(|error| Failure::argument(format!("config.ca_file: {error}")))?;
+                if !root.windows(CERTIFICATE.len()).any(|at| at == CERTIFICATE) {
+                    let text = format!("config.ca_file: {file} has no certificate in PEM");
+                    return Err(Failure::argument(text));
+                }
                 let roots = TlsCertificates { client_tls: None, root_cert: Some(root) };
                 Client::build_with_tls(config.url.as_str(), roots)
             }

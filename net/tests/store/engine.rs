@@ -11,14 +11,14 @@ pub const PAGE_BYTES: usize = 32 << 10;
 const PAGES: usize = 96;
 
 #[track_caller]
-fn ok(status: rkv_status) {
+pub fn ok(status: rkv_status) {
     let mut text = [0u8; 512];
     // SAFETY: so many bytes are there.
     unsafe { rkv_last_error_message(text.as_mut_ptr().cast(), text.len()) };
     assert_eq!(status, rkv_status::Ok, "{}", String::from_utf8_lossy(&text));
 }
 
-fn sized<T: Copy>() -> T {
+pub fn sized<T: Copy>() -> T {
     // SAFETY: structs of the header are integers and pointers; the first field is the size.
     unsafe {
         let mut made: T = std::mem::zeroed();
@@ -47,7 +47,7 @@ impl Store {
         Self(made)
     }
 
-    fn remote(&self) -> rkv_remote_store {
+    pub fn remote(&self) -> rkv_remote_store {
         let mut made: rkv_remote_store = sized();
         // SAFETY: both libraries have the same struct under this name, as the header says.
         let status = unsafe { rkv_net_store_describe(self.0, (&raw mut made).cast()) };

@@ -2,6 +2,7 @@
 //! full of garbage. Each request checks every byte that it did not compute.
 mod engine;
 mod servers;
+mod snapshots;
 
 use engine::{Engine, PAGE_BYTES, Ran, Store, prompt};
 use servers::{Server, http, redis, redis_over_tls, s3};
