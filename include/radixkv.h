@@ -1371,7 +1371,7 @@ typedef struct rkv_cache_insert_result {
      */
     uint32_t reserved;
     /**
-     * Node that ends where the whole pages of the tokens end; 0 when there is no whole page.
+     * Node that ends where the published pages end; 0 when there is no whole page.
      */
     rkv_node_id node;
     /**
@@ -1396,6 +1396,11 @@ typedef struct rkv_cache_insert_result {
      * Pages of other groups that were not claimed because another page is published there.
      */
     uint64_t duplicate_group_page_count;
+    /**
+     * Whole pages of the tokens that are published: all, unless memory ran out before the end of
+     * a long list. The pages behind them are the caller's as before.
+     */
+    uint64_t page_count;
 } rkv_cache_insert_result;
 
 /**
@@ -4794,9 +4799,11 @@ enum rkv_status rkv_cache_probe_many(const struct rkv_cache *cache,
  * @param out_result receives what was done; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
  * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing.
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing. A long list is
+ * checked as a whole and published in portions; when memory runs out after the first, the call
+ * succeeds and out_result->page_count says how far it came.
  * @par Cost
- * O(tokens + nodes on the path); lock, in slices where the path is long
+ * O(tokens + nodes on the path); lock, in slices
  * @par Thread safety
  * any thread
  */

@@ -115,9 +115,9 @@ layouts! {
         struct_size 0, flags 4, space 8, tokens 16, pages 24, page_count 32, from_node 40,
         from_token_index 48, from_page_index 56, groups 64, group_count 72, group_size 80
     }
-    rkv_cache_insert_result 56 {
+    rkv_cache_insert_result 64 {
         struct_size 0, reserved 4, node 8, claimed_page_count 16, duplicate_page_count 24, lock 32,
-        claimed_group_page_count 40, duplicate_group_page_count 48
+        claimed_group_page_count 40, duplicate_group_page_count 48, page_count 56
     }
     rkv_node_info 64 {
         struct_size 0, lock_count 4, parent 8, position_count 16, page_count 24, end_position 32,

@@ -9,6 +9,8 @@
 mod failing;
 #[path = "model/mod.rs"]
 mod model;
+#[path = "out_of_memory/long_inserts.rs"]
+mod long_inserts;
 #[path = "out_of_memory/batches.rs"]
 mod batches;
 

@@ -75,9 +75,25 @@ static void look_at_row(const struct house *house, const rkv_sequence_info *stat
     free(indices);
 }
 
+/* A prompt that the caller computed, published in one call; and once more, when all is there. */
+static void insert(const struct house *house, uint32_t *ids, uint32_t length, uint32_t *pages)
+{
+    size_t count = length / house->page_size;
+    ids[0] = FRESH + 1;
+    rkv_tokens tokens = text(ids, length);
+    rkv_cache_insert_args args = {
+        .struct_size = sizeof args, .tokens = &tokens, .pages = pages, .page_count = count};
+    rkv_cache_insert_result result = {.struct_size = sizeof result};
+    TIME(rkv_page_table_allocate_pages, house->table, count, pages);
+    TIME(rkv_cache_insert, house->cache, &args, NULL, &result);
+    REQUIRE(result.claimed_page_count == count);
+    TIME(rkv_cache_insert, house->cache, &args, NULL, &result);
+    REQUIRE(result.claimed_page_count == 0);
+}
+
 /*
  * One prompt of 131,072 positions: computed in one piece and token by token, retained, continued,
- * matched to its middle, and evicted a little at a time and at once.
+ * matched to its middle, evicted a little at a time and at once, and inserted in one call.
  */
 void world_long(uint32_t page_size, uint32_t index)
 {
@@ -140,6 +156,7 @@ void world_long(uint32_t page_size, uint32_t index)
     evict(&house, SIZE_MAX);
     situation_many(false);
     request(&house, NULL, &prompt);
+    insert(&house, ids, length, pages);
     house_close(&house);
     free(ids);
     free(pages);

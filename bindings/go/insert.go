@@ -127,7 +127,7 @@ type InsertArgs struct {
 
 // InsertResult says what Insert did.
 type InsertResult struct {
-	// Node ends where the whole pages of the tokens end; 0 when there is no whole page.
+	// Node ends where the published pages end; 0 when there is no whole page.
 	Node NodeID
 	// ClaimedPageCount counts the pages that the cache owns from now on.
 	ClaimedPageCount int
@@ -140,6 +140,9 @@ type InsertResult struct {
 	DuplicateGroupPageCount int
 	// Lock protects the prefix up to Node, if it was asked for; 0 when there is no whole page.
 	Lock LockID
+	// PageCount counts the whole pages of the tokens that are published: all, unless memory ran out
+	// before the end of a long list. The pages behind them are the caller's as before.
+	PageCount int
 }
 
 // Insert publishes the whole pages of a prefix. Pages for which the cache has none yet must be
@@ -178,5 +181,6 @@ func (c *Cache) Insert(args InsertArgs, published []uint32) (InsertResult, error
 		ClaimedGroupPageCount:   int(made.result.claimed_group_page_count),
 		DuplicateGroupPageCount: int(made.result.duplicate_group_page_count),
 		Lock:                    LockID(made.result.lock),
+		PageCount:               int(made.result.page_count),
 	}, asError(made.failure)
 }

@@ -112,6 +112,14 @@ impl Handles {
         is_named.then_some(slot.at)
     }
 
+    /// Puts a handle on something else; the number of what it was on. None when there is no such
+    /// handle.
+    pub fn move_to(&mut self, handle: HandleId, on: u32) -> Option<u32> {
+        self.get(handle)?;
+        let slot = self.slot(handle.slot())?;
+        Some(std::mem::replace(&mut slot.at, on))
+    }
+
     /// Ends a handle; the number of what it was on. None when there is no such handle.
     pub fn release(&mut self, handle: HandleId) -> Option<u32> {
         let (at, block) = (handle.slot(), self.block.block);

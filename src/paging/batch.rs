@@ -4,7 +4,7 @@
 //! pages of row i, and `last_page_len[i]` of the positions of its last page count.
 use super::table::PageTable;
 use crate::error::{Error, text};
-use crate::memory::OutOfMemory;
+use crate::memory::{OutOfMemory, try_filled};
 
 /// One row of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +46,14 @@ impl BatchArrays {
         self.indices.try_reserve(pages)?;
         self.indptr.try_reserve(rows)?;
         self.last_page_len.try_reserve(rows)?;
+        Ok(())
+    }
+
+    /// Makes room for so many pages before there is any, and writes to it, so that the system has
+    /// given all of it.
+    pub fn touch(&mut self, pages: usize) -> Result<(), OutOfMemory> {
+        self.indices = try_filled(1, pages)?;
+        self.indices.clear();
         Ok(())
     }
 

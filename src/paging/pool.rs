@@ -325,6 +325,12 @@ impl PagePool {
         Ok(before)
     }
 
+    /// Whether the index may get a page from a caller.
+    pub fn may_claim(&self, page: u32) -> bool {
+        use PageState::{Loose, Mapped, Outside};
+        matches!(self.state(page), Some(Loose | Mapped | Outside))
+    }
+
     /// Why a page of the caller's list can't be claimed.
     #[cold]
     pub fn not_to_claim(&self, name: &str, at: usize, page: u32) -> Error {

@@ -1,10 +1,11 @@
 //! Publishing pages that a caller holds.
 use super::group_insert::{ComingPages, GroupRow, HangResult};
-use super::{Descent, PrefixCache, State, Turn};
+use super::{Descent, PrefixCache};
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::{LockId, NodeId};
 use crate::index::{Namespace, Node, Walk};
+use crate::memory::try_zeros;
 use crate::paging::PageTable;
 use crate::token::{Keys, Query, TokenList, position_count, with_query};
 
@@ -29,6 +30,24 @@ pub struct InsertRequest<'a> {
     pub groups: &'a [GroupRow<'a>],
 }
 
+impl InsertResult {
+    /// What was done, and then more, behind it.
+    pub(super) fn and(self, more: Self) -> Self {
+        let (claimed, duplicates) =
+            (self.claimed + more.claimed, self.duplicates + more.duplicates);
+        Self { node: more.node, pages: more.pages, claimed, duplicates, ..self }
+    }
+}
+
+/// Where an insert begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Start {
+    /// At the root, or at the node that the request names.
+    AsAsked,
+    /// At what its descent holds, where the part before it ended.
+    Held,
+}
+
 /// What an insert did.
 #[derive(Debug, Clone, Copy)]
 pub struct InsertResult {
@@ -49,11 +68,12 @@ pub struct InsertResult {
 impl PrefixCache {
     /// Publishes the whole pages of a prefix, down whose path a descent may have come. Checks
     /// everything before it changes anything.
-    pub fn insert(
+    pub(super) fn insert(
         &mut self,
         table: &mut PageTable,
-        request: InsertRequest<'_>,
+        request: &InsertRequest<'_>,
         descent: &Descent,
+        start: Start,
     ) -> Result<InsertResult, Error> {
         // Before images become as many keys as they have positions.
         let pages = position_count(request.tokens)? / self.sharing.page_size;
@@ -68,8 +88,17 @@ impl PrefixCache {
         }
         let held = self.images.hold_all(request.tokens.items)?;
         let done = with_query(request.tokens, &held, |query| {
-            query.check_text(0)?;
-            let mut done = self.insert_query(table, &request, query, descent)?;
+            let from = match start {
+                Start::AsAsked => {
+                    query.check_text(0)?;
+                    self.insert_start(request, query, descent)?
+                }
+                Start::Held => {
+                    query.check_text(request.from_page * self.page_size())?;
+                    descent.held()
+                }
+            };
+            let mut done = self.insert_query(table, request, query, (from, descent))?;
             let locked = done.node.filter(|_| request.lock);
             done.lock = locked.map(|node| self.lock_node(node));
             Ok(done)
@@ -83,10 +112,9 @@ impl PrefixCache {
         table: &mut PageTable,
         request: &InsertRequest<'_>,
         query: Query<'_>,
-        descent: &Descent,
+        (from, descent): (Option<Node>, &Descent),
     ) -> Result<InsertResult, Error> {
         let pages = query.keys.len() / self.sharing.page_size;
-        let from = self.insert_start(request, query, descent)?;
         if pages <= request.from_page {
             let node = from.filter(|_| pages > 0);
             let hung = HangResult::default();
@@ -94,14 +122,7 @@ impl PrefixCache {
         }
         let start = request.from_page * self.sharing.page_size;
         let keys = &query.keys[start..pages * self.sharing.page_size];
-        let known = from.or_else(|| self.index.find_root(request.namespace));
-        let walk = known.map(|node| {
-            if descent.pages().len() < request.from_page {
-                return self.index.walk(node, self.keys(keys));
-            }
-            // What is held lies behind the node to go on from, if there is one.
-            descent.walk(self, node, &query.keys[..pages * self.sharing.page_size])
-        });
+        let walk = self.walk_to_insert(request, query, (from, descent));
         let existing = walk.map_or(0, |walk| walk.pages).max(request.from_page);
         let new = &request.pages[existing..pages];
         self.reserve_journal()?;
@@ -155,6 +176,53 @@ impl PrefixCache {
         self.counters.inserted_pages += claimed as u64;
         self.counters.duplicate_pages += duplicates as u64;
         Ok(InsertResult { node: Some(end), pages, claimed, duplicates, lock: None, hung })
+    }
+
+    /// How far the whole pages of a request are there. None: there is not even a root.
+    fn walk_to_insert(
+        &self,
+        request: &InsertRequest<'_>,
+        query: Query<'_>,
+        (from, descent): (Option<Node>, &Descent),
+    ) -> Option<Walk> {
+        let whole = query.keys.len() / self.page_size() * self.page_size();
+        let known = from.or_else(|| self.index.find_root(request.namespace));
+        known.map(|node| {
+            if descent.pages().len() < request.from_page {
+                let start = request.from_page * self.page_size();
+                return self.index.walk(node, self.keys(&query.keys[start..whole]));
+            }
+            // What is held lies behind the node to go on from, if there is one.
+            descent.walk(self, node, &query.keys[..whole])
+        })
+    }
+
+    /// Refuses text of which an insert would be refused whatever the pages are. Returns how many
+    /// pages are there, and what is given for those of an external pool, by page.
+    pub(super) fn check_insert(
+        &mut self,
+        table: &mut PageTable,
+        request: &InsertRequest<'_>,
+        descent: &Descent,
+    ) -> Result<(usize, Vec<bool>), Error> {
+        if request.lock {
+            self.reserve_lock(0)?;
+        }
+        let mut given = try_zeros(table.pool.total() + 1)?;
+        let existing = with_query(request.tokens, &[], |query| {
+            query.check_text(0)?;
+            let from = self.insert_start(request, query, descent)?;
+            let walk = self.walk_to_insert(request, query, (from, descent));
+            let existing = walk.map_or(0, |walk| walk.pages).max(request.from_page);
+            if let Some(walk) = walk.filter(|_| table.pool.is_external()) {
+                self.check_duplicates(table, request, (walk.node, existing), descent.pages())?;
+                self.visit_duplicates(request, (walk.node, existing), descent.pages(), |at| {
+                    given[request.pages[at] as usize] = true;
+                });
+            }
+            Ok(existing)
+        });
+        Ok((existing?, given))
     }
 
     /// Hangs the pages of groups, and drops the states of the path of which there are too many now.
@@ -303,51 +371,5 @@ impl PrefixCache {
             return Err(Error::argument("args.tokens does not begin with args.from_node's prefix"));
         }
         Ok(Some(node))
-    }
-}
-
-impl Turn<'_> {
-    /// Publishes pages that a caller holds. `then` gets what was done, and the pages of the path
-    /// that are known, before others can change anything.
-    pub fn insert<R>(
-        &mut self,
-        request: InsertRequest<'_>,
-        then: impl FnOnce(&mut State, InsertResult, &[u32]) -> R,
-    ) -> Result<R, Error> {
-        if self.is_long(request.tokens) {
-            return self.insert_long(request, then);
-        }
-        let (cache, table) = self.parts()?;
-        let done = cache.insert(table, request, &Descent::NONE)?;
-        Ok(then(self.state(), done, &[]))
-    }
-
-    #[cold]
-    fn insert_long<R>(
-        &mut self,
-        request: InsertRequest<'_>,
-        then: impl FnOnce(&mut State, InsertResult, &[u32]) -> R,
-    ) -> Result<R, Error> {
-        let descent = self.descend_to_insert(&request)?;
-        let (cache, table) = self.parts()?;
-        let done = cache.insert(table, request, &descent);
-        let done = done.map(|done| then(self.state(), done, descent.pages()));
-        self.ascend(descent, false);
-        done
-    }
-    fn descend_to_insert(&mut self, request: &InsertRequest<'_>) -> Result<Descent, Error> {
-        let (index, page_size) = (&self.cache()?.index, self.table.page_size());
-        // Whoever goes on from a node names no other namespace. To compare what leads to one that
-        // is not deep takes less than to walk there.
-        let namespace = match request.from.map(|id| index.resolve(id)).transpose()? {
-            Some(node) if index.is_detached(node) || !self.is_deep(node) => {
-                return Ok(Descent::NONE);
-            }
-            Some(node) => index.namespace(node),
-            None => *request.namespace,
-        };
-        let whole = request.tokens.ids.len() / page_size * page_size;
-        let tokens = TokenList { ids: &request.tokens.ids[..whole], ..request.tokens };
-        Ok(self.descend(&namespace, tokens)?.0)
     }
 }

@@ -48,6 +48,16 @@ impl PrefixCache {
         Ok(self.lock_node(node))
     }
 
+    /// Moves a lock to a node below the one that it is on, in a cache of one group. One that ended
+    /// stays so.
+    pub fn move_lock_down(&mut self, lock: LockId, node: Node) {
+        debug_assert!(self.groups.is_none(), "a hold would name the pages of groups");
+        if let Some(above) = self.locks.move_to(lock, node.0) {
+            self.index.lock(node);
+            self.index.unlock(Node(above));
+        }
+    }
+
     /// Ends a lock, but for that on its node: it is for the caller to undo.
     pub fn end_lock(&mut self, lock: LockId) -> Result<Node, Error> {
         let on = self.locks.release(lock).ok_or(Error::StaleLock(lock.0))?;

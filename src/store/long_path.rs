@@ -81,10 +81,23 @@ impl PrefixCache {
     #[inline]
     fn may_be_long(&self, tokens: TokenList<'_>, nodes: usize) -> bool {
         // Every node has a page.
-        tokens.ids.len() / self.page_size() > nodes
-            && self.index.node_count() > nodes
-            && tokens.items.is_empty()
-            && self.groups.is_none()
+        tokens.leading_text().len() / self.page_size() > nodes && self.index.node_count() > nodes
+    }
+
+    /// The whole way down a list's path. None when others should not wait for that.
+    pub(super) fn descend_shortly(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        slice: usize,
+    ) -> Option<Descent> {
+        let nodes = path_portion(slice);
+        let root = self.index.find_root(namespace).filter(|_| self.may_be_long(tokens, nodes));
+        let Some(root) = root else { return Some(Descent::NONE) };
+        let keys = tokens.leading_text();
+        let (walk, goes_on) = self.index.walk_some(root, self.keys(keys), nodes);
+        let is_all = !walk.media && tokens.items.is_empty();
+        (!goes_on).then(|| Descent { walk: is_all.then_some((walk, keys.len())), ..Descent::NONE })
     }
 
     /// Goes so many nodes further down, to one that ends with the first `last` pages at most.
@@ -114,23 +127,37 @@ impl PrefixCache {
             descent.walk = is_all.then_some((walk, keys.len()));
             return None;
         }
-        descent.pages.try_reserve(walk.pages - done).ok()?;
+        self.hold_down(walk.node, walk.pages, descent)?;
+        descent.held()
+    }
+
+    /// Moves the foothold of a descent down to a node that ends with so many pages. Nothing,
+    /// without memory.
+    pub(super) fn hold_down(
+        &mut self,
+        node: Node,
+        pages: usize,
+        descent: &mut Descent,
+    ) -> Option<()> {
+        let done = descent.pages.len();
+        descent.pages.try_reserve(pages - done).ok()?;
         // Before the pages are: they end where what is held does.
         match descent.held {
-            None => descent.held = Some((self.hold(walk.node)?, walk.node)),
+            None => descent.held = Some((self.hold(node)?, node)),
             Some((at, above)) => {
-                self.index.lock(walk.node);
+                self.index.lock(node);
                 self.index.unlock(above);
-                self.footholds[at] = walk.node.into();
-                descent.held = Some((at, walk.node));
+                self.footholds[at] = node.into();
+                descent.held = Some((at, node));
             }
         }
-        descent.pages.resize(walk.pages, 0);
-        self.index.visit_path_from(walk.node, done, &mut |start, pages| {
+        descent.walk = None;
+        descent.pages.resize(pages, 0);
+        self.index.visit_path_from(node, done, &mut |start, some| {
             let from = done.max(start);
-            descent.pages[from..start + pages.len()].copy_from_slice(&pages[from - start..]);
+            descent.pages[from..start + some.len()].copy_from_slice(&some[from - start..]);
         });
-        descent.held()
+        Some(())
     }
 
     /// Locks a node while others are let in. Nothing, without memory.
@@ -197,7 +224,7 @@ impl Turn<'_> {
         let (mut descent, mut tries) = (Descent::default(), 1);
         loop {
             let cache = self.state.cache.as_mut().ok_or_else(super::no_cache)?;
-            let asked = (namespace, tokens.ids, digests);
+            let asked = (namespace, tokens.leading_text(), digests);
             let Some(held) = cache.step_down(asked, (nodes, last), &mut descent) else {
                 return Ok(descent);
             };
@@ -239,7 +266,7 @@ impl Turn<'_> {
     }
 
     /// Lets waiting threads in; refused when the cache went meanwhile, and all that was held in it.
-    fn let_in(&mut self) -> Result<(), Error> {
+    pub(super) fn let_in(&mut self) -> Result<(), Error> {
         let gone = self.caches_gone;
         self.let_waiting_in();
         if self.caches_gone == gone { Ok(()) } else { Err(super::no_cache()) }

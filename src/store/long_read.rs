@@ -73,6 +73,12 @@ impl Shared {
             pages += state.table.batch_row(at, row)?.len();
         }
         let mut made = BatchArrays::new(state.table.page_size())?;
+        if pages > self.read_portion() {
+            // New memory takes the system longer than to copy to it.
+            drop(state);
+            made.touch(pages)?;
+            state = self.read();
+        }
         made.reserve(rows.len(), pages)?;
         let mut copied = 0;
         for (at, row) in rows.iter().enumerate() {

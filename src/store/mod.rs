@@ -26,6 +26,7 @@ mod insert;
 mod inspect;
 mod journal;
 mod locks;
+mod long_insert;
 mod long_path;
 mod long_read;
 mod lookup;

@@ -138,7 +138,8 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_cache_match_result), 96);
     CHECK_EQ(offsetof(rkv_cache_match_result, known_position_count), 64);
     CHECK_EQ(offsetof(rkv_cache_match_result, page_count), 48);
-    CHECK_EQ(sizeof(rkv_cache_insert_result), 56);
+    CHECK_EQ(sizeof(rkv_cache_insert_result), 64);
+    CHECK_EQ(offsetof(rkv_cache_insert_result, page_count), 56);
     CHECK_EQ(offsetof(rkv_cache_insert_result, claimed_group_page_count), 40);
     CHECK_EQ(sizeof(rkv_group_cost), 16);
     CHECK_EQ(sizeof(rkv_group_depths), 40);

@@ -2,7 +2,7 @@
 use super::clear::clear;
 use super::follow::follow;
 use super::fork::{fork, other_drafts};
-use crate::{PAGES, SLOTS, World, tokens};
+use crate::{PAGE_SIZE, PAGES, SLOTS, World, tokens};
 use radixkv::error::Error;
 use radixkv::index::Namespace;
 use radixkv::sequence::{Continuation, Room};
@@ -16,7 +16,7 @@ pub struct Long {
     pub slot: fn(&World) -> Option<u32>,
 }
 
-pub const LONG: [Long; 19] = [
+pub const LONG: [Long; 20] = [
     Long {
         name: "append again and again",
         call: |world| {
@@ -61,6 +61,7 @@ pub const LONG: [Long; 19] = [
         call: |world| world.shared.turn().erase(world.row),
         slot: |world| Some(world.row),
     },
+    Long { name: "insert", call: |world| insert(&world.shared, 13, 18), slot: |_| None },
     Long { name: "begin", call: |world| begin(&world.shared, 6, 36), slot: |_| None },
     Long { name: "begin with a hit", call: |world| begin(&world.shared, 2, 30), slot: |_| None },
     Long { name: "fork", call: fork, slot: |_| None },
@@ -133,10 +134,61 @@ pub fn begin(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
     shared.begin(&Namespace::default(), TokenList::text(&ids), 0).map(drop)
 }
 
+/// Publishes so many pages of the caller's in one call, and frees those that were there.
+pub fn insert(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
+    let pages = shared.allocate_pages(count as usize)?;
+    let ids = tokens(family, count * PAGE_SIZE);
+    let request = InsertRequest {
+        groups: &[],
+        namespace: &Namespace::default(),
+        tokens: TokenList::text(&ids),
+        pages: &pages,
+        from: None,
+        from_token: 0,
+        from_page: 0,
+        lock: true,
+    };
+    let mut turn = shared.turn();
+    let inserted = turn.insert(request, |state, done, known| {
+        let mut published = vec![0; pages.len()];
+        published[..known.len()].copy_from_slice(known);
+        let into = |start: usize, part: &[u32]| {
+            published[start..start + part.len()].copy_from_slice(part);
+        };
+        state.visit_path(done.node, known, into).unwrap();
+        assert_eq!(done.pages, pages.len());
+        let claimed = published.iter().zip(&pages).filter(|(theirs, ours)| theirs == ours);
+        assert_eq!((claimed.count(), pages.len()), (done.claimed, done.claimed + done.duplicates));
+        (published, done.lock.expect("it was asked for"))
+    });
+    let ours = |published: &[u32]| {
+        let ours = pages.iter().zip(published).filter(|(ours, theirs)| ours != theirs);
+        ours.map(|(&ours, _)| ours).collect::<Vec<_>>()
+    };
+    match inserted {
+        Ok((published, lock)) => {
+            turn.free_pages(0, &ours(&published))?;
+            // Nobody else knows it; without its cache it is gone.
+            let ended = turn.unlock(lock);
+            assert!(ended.is_ok() || turn.cache_stats().is_err(), "{ended:?}");
+            Ok(())
+        }
+        Err(error) if turn.cache_stats().is_err() => {
+            // What it had taken went with the cache.
+            pages.iter().for_each(|page| drop(turn.free_pages(0, &[*page])));
+            Err(error)
+        }
+        Err(error) => {
+            turn.free_pages(0, &pages)?;
+            Err(error)
+        }
+    }
+}
+
 /// What somebody else does meanwhile. It may be refused.
 pub type Second = (&'static str, fn(&World));
 
-pub const SECOND: [Second; 35] = [
+pub const SECOND: [Second; 37] = [
     ("release", |world| drop(world.shared.turn().release(world.fresh))),
     ("release, and another takes the slot", |world| {
         drop(world.shared.turn().release(world.fresh));
@@ -209,6 +261,8 @@ pub const SECOND: [Second; 35] = [
         drop(world.shared.write().publish(world.fresh, 4));
         drop(world.shared.turn().checkpoint(world.fresh));
     }),
+    ("insert the same", |world| drop(insert(&world.shared, 13, 3))),
+    ("insert a longer one", |world| drop(insert(&world.shared, 13, 20))),
     ("clear", |world| drop(clear(world))),
     // Not the page that is mapped into a row: who maps what the cache owns has to lock it.
     ("insert and unlock", |world| {

@@ -200,6 +200,8 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         given = self._given[last.length // self.page_size : length // self.page_size]
         self._numbers.read(self._rows.read(kv.req_pool_idx, last.length, length), given)
         done = self._insert(tokens, length, space, last)
+        # Less, when memory ran out.
+        length = done.page_count * self.page_size
         if done.duplicate_page_count:
             known = length - done.claimed_page_count * self.page_size
             self._share(kv, known - done.duplicate_page_count * self.page_size, known)
@@ -221,6 +223,7 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         self._numbers.read(params.value[:length].cpu().numpy(), given)
         done = self._insert(key.token_ids, length, space, self.root_node)
         self._cache.unlock(done.lock)
+        length = done.page_count * self.page_size
         known = length - done.claimed_page_count * self.page_size
         prefix = CachedPrefix(done.node, length, key.token_ids, space)
         return InsertResult(prefix_len=known, last_device_node=prefix)

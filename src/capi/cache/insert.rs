@@ -62,7 +62,7 @@ pub struct rkv_cache_insert_result {
     pub struct_size: u32,
     /// Zero.
     pub reserved: u32,
-    /// Node that ends where the whole pages of the tokens end; 0 when there is no whole page.
+    /// Node that ends where the published pages end; 0 when there is no whole page.
     pub node: rkv_node_id,
     /// Pages that the cache owns from now on.
     pub claimed_page_count: u64,
@@ -76,6 +76,9 @@ pub struct rkv_cache_insert_result {
     pub claimed_group_page_count: u64,
     /// Pages of other groups that were not claimed because another page is published there.
     pub duplicate_group_page_count: u64,
+    /// Whole pages of the tokens that are published: all, unless memory ran out before the end of
+    /// a long list. The pages behind them are the caller's as before.
+    pub page_count: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_cache_insert_result {
@@ -189,6 +192,7 @@ impl Given<'_> {
                 lock: inserted.lock.map_or(0, |lock| lock.0),
                 claimed_group_page_count: inserted.hung.claimed as u64,
                 duplicate_group_page_count: inserted.hung.duplicates as u64,
+                page_count: inserted.pages as u64,
             };
             // SAFETY: the caller's contract.
             unsafe { write_struct(out_result, &made) }
@@ -230,9 +234,11 @@ impl Given<'_> {
 /// @param out_result receives what was done; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
 /// twice; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
-/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing.
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing. A long list is
+/// checked as a whole and published in portions; when memory runs out after the first, the call
+/// succeeds and out_result->page_count says how far it came.
 /// @par Cost
-/// O(tokens + nodes on the path); lock, in slices where the path is long
+/// O(tokens + nodes on the path); lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -117,6 +117,7 @@ class InsertResult:
     lock: Final[int]
     claimed_group_page_count: Final[int]
     duplicate_group_page_count: Final[int]
+    page_count: Final[int]
 
 @final
 class ClearResult:

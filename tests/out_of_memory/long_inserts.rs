@@ -1,0 +1,114 @@
+//! A long list that is inserted in portions, of which a later one lacks memory.
+use super::failing::{Failure, failing};
+use radixkv::error::Error;
+use radixkv::index::{IndexKind, Namespace};
+use radixkv::paging::PageTableConfig;
+use radixkv::store::{CacheConfig, InsertRequest, InsertResult, Shared};
+use radixkv::token::TokenList;
+
+const PAGE_SIZE: u32 = 2;
+/// Some portions of either index, when a slice is a page.
+const COUNT: u32 = 70;
+
+fn insert(shared: &Shared, ids: &[u32], pages: &[u32]) -> Result<InsertResult, Error> {
+    let request = InsertRequest {
+        groups: &[],
+        namespace: &Namespace::default(),
+        tokens: TokenList::text(ids),
+        pages,
+        from: None,
+        from_token: 0,
+        from_page: 0,
+        lock: true,
+    };
+    shared.turn().insert(request, |_, done, _| done)
+}
+
+fn check(shared: &Shared) {
+    let state = shared.read();
+    state.audit().unwrap();
+    state.check().unwrap();
+}
+
+#[test]
+fn m05_a_long_insert_says_how_far_it_came() {
+    for index in [IndexKind::Radix, IndexKind::BlockHash] {
+        let (mut refused, mut short) = (0, 0);
+        for at in 0.. {
+            let config = PageTableConfig {
+                page_size: PAGE_SIZE,
+                page_count: COUNT + 2,
+                slot_count: 2,
+                ..PageTableConfig::default()
+            };
+            let shared = Shared::with_slices(config, 1, None).unwrap();
+            shared.attach_cache(CacheConfig { index, ..CacheConfig::default() }).unwrap();
+            let pages = shared.allocate_pages(COUNT as usize).unwrap();
+            let ids: Vec<u32> = (0..COUNT * PAGE_SIZE).collect();
+            let before = shared.read().page_table_stats();
+            let failure = if at % 2 == 0 { Failure::From(at / 2) } else { Failure::Once(at / 2) };
+            let (done, failed) = failing(failure, || insert(&shared, &ids, &pages));
+            check(&shared);
+            let stats = shared.read().page_table_stats();
+            let Ok(done) = done else {
+                // Nothing changed: all pages are the caller's.
+                assert!(failed > 0, "{index:?} at {at}: {done:?}");
+                assert_eq!((stats.cached, stats.private), (before.cached, before.private));
+                shared.turn().free_pages(0, &pages).unwrap();
+                refused += 1;
+                continue;
+            };
+            assert_eq!((done.pages, stats.cached), (done.claimed, done.claimed));
+            // Those behind are the caller's still; the others are locked, and stay.
+            shared.turn().free_pages(0, &pages[done.pages..]).unwrap();
+            shared.evict(COUNT as usize, |_, _| {}).unwrap();
+            assert_eq!(shared.read().page_table_stats().cached, done.claimed);
+            let found = shared.read().find(&Namespace::default(), TokenList::text(&ids)).unwrap();
+            assert_eq!(found.pages(), done.pages);
+            shared.turn().unlock(done.lock.unwrap()).unwrap();
+            shared.evict(COUNT as usize, |_, _| {}).unwrap();
+            let stats = shared.read().page_table_stats();
+            assert_eq!((stats.cached, stats.free), (0, COUNT as usize + 1));
+            check(&shared);
+            short += usize::from(done.pages < COUNT as usize);
+            if failed == 0 {
+                assert_eq!(done.pages, COUNT as usize);
+                break;
+            }
+        }
+        assert!(refused > 2 && short > 2, "{index:?}: {refused} refused, {short} short");
+    }
+}
+
+/// What a later portion would be refused for is refused before the first.
+#[test]
+fn m05_a_long_insert_that_is_wrong_at_its_end_changes_nothing() {
+    for index in [IndexKind::Radix, IndexKind::BlockHash] {
+        let config = PageTableConfig {
+            page_size: PAGE_SIZE,
+            page_count: COUNT + 2,
+            slot_count: 2,
+            ..PageTableConfig::default()
+        };
+        let shared = Shared::with_slices(config, 1, None).unwrap();
+        shared.attach_cache(CacheConfig { index, ..CacheConfig::default() }).unwrap();
+        let pages = shared.allocate_pages(COUNT as usize).unwrap();
+        let ids: Vec<u32> = (0..COUNT * PAGE_SIZE).collect();
+        let wrong = |ids: &[u32], pages: &[u32], named: &str| {
+            let refused = insert(&shared, ids, pages).unwrap_err();
+            assert!(format!("{refused}").contains(named), "{refused}");
+            let stats = shared.read().page_table_stats();
+            assert_eq!((stats.cached, stats.private), (0, COUNT as usize));
+            check(&shared);
+        };
+        let mut given = pages.clone();
+        for bad in [0, pages[3], COUNT + 1, COUNT + 50] {
+            *given.last_mut().unwrap() = bad;
+            wrong(&ids, &given, &format!("args.pages[{}] {bad}", COUNT - 1));
+        }
+        let mut keys = ids.clone();
+        *keys.last_mut().unwrap() = 1 << 31;
+        wrong(&keys, &pages, &format!("ids[{}]", COUNT * PAGE_SIZE - 1));
+        wrong(&ids, &pages[1..], "args.page_count");
+    }
+}
