@@ -7,7 +7,6 @@
 
 mod arc;
 mod boxed;
-mod large;
 mod ordered_map;
 mod seed;
 mod slab;
@@ -16,7 +15,6 @@ pub mod treap;
 
 pub use arc::Arc;
 pub use boxed::{try_box, try_box_with};
-pub use large::try_large_zeros;
 pub use ordered_map::OrderedMap;
 pub use seed::{choose_seed, seed};
 pub use slab::Slab;

@@ -1,6 +1,6 @@
 //! What memory has for a token list: a caller's state, or a copy of one that was read.
 use super::note::Note;
-use crate::memory::{Arc, OutOfMemory, TryGrow, try_large_zeros};
+use crate::memory::{Arc, OutOfMemory, TryGrow, try_zeros};
 use crate::tier::{Source, Target};
 use std::any::Any;
 use std::sync::OnceLock;
@@ -131,7 +131,7 @@ impl Loaded {
         parts.try_reserve_exact(sizes.len())?;
         for &size in sizes {
             let bytes = usize::try_from(size).map_err(|_| OutOfMemory)?;
-            parts.try_push(Part { words: try_large_zeros(bytes.div_ceil(16))?, bytes })?;
+            parts.try_push(Part { words: try_zeros(bytes.div_ceil(16))?, bytes })?;
         }
         Ok(Self { parts })
     }
