@@ -3420,7 +3420,7 @@ typedef struct rkv_tier_stats {
      */
     uint64_t prefetched_remote_page_count;
     /**
-     * 1 when the directory is read and written by io_uring, 0 when threads wait for it.
+     * 1 when the directory is written by io_uring, 0 when threads wait for it.
      */
     uint64_t is_ring;
 } rkv_tier_stats;
@@ -3959,7 +3959,7 @@ typedef struct rkv_snapshot_tier_stats {
      */
     struct rkv_remote_totals remote;
     /**
-     * 1 when the directory is read and written by io_uring, 0 when threads wait for it.
+     * 1 when the directory is written by io_uring, 0 when threads wait for it.
      */
     uint64_t is_ring;
 } rkv_snapshot_tier_stats;

@@ -401,7 +401,7 @@ type SnapshotTierStats struct {
 	ReadNS uint64
 	// Remote are the counters of the store that caches share.
 	Remote RemoteTotals
-	// IsRing: the directory is read and written by io_uring.
+	// IsRing: the directory is written by io_uring.
 	IsRing bool
 }
 

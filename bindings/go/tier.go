@@ -121,8 +121,8 @@ type TierFlags uint32
 const (
 	// TiersAgree: nothing that was fetched is used before [Sequence.Agree].
 	TiersAgree TierFlags = C.RKV_TIERS_AGREE
-	// TiersThreads: the directory is read and written by threads that wait for it, also where the
-	// system has io_uring.
+	// TiersThreads: the directory is written by threads that wait for it, also where the system has
+	// io_uring.
 	TiersThreads TierFlags = C.RKV_TIERS_THREADS
 )
 

@@ -89,7 +89,7 @@ type TierStats struct {
 	PrefetchedDiskPageCount   uint64
 	PrefetchedRemotePageCount uint64
 
-	// IsRing: the directory is read and written by io_uring.
+	// IsRing: the directory is written by io_uring.
 	IsRing bool
 }
 

@@ -119,7 +119,10 @@ fn are_shared(mut place: Place) {
     let store = place.store();
     let first = Snapshots::new(&store);
     (1..4).for_each(|family| first.insert(family));
-    first.until("written", |stats| stats.remote.written_bytes >= 3 * BYTES as u64);
+    // A state is found by what is written last.
+    first.until("written", |stats| {
+        stats.remote.written_bytes >= 3 * BYTES as u64 && stats.remote.waiting_page_count == 0
+    });
     drop(first);
     let second = Snapshots::new(&store);
     for family in 1..4 {

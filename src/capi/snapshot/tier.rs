@@ -49,7 +49,7 @@ pub struct rkv_snapshot_tier_config {
     /// UINT32_MAX when it leaves memory. Default 0.
     pub write_after_matches: u32,
     /// Requests that are under way to the disk at once, of 2 MiB, as many to read as to write,
-    /// 1 to 64: by one thread each with io_uring, by so many threads without it. Default 8.
+    /// 1 to 64: by so many threads, but writes by one where there is io_uring. Default 8.
     pub worker_count: u32,
     /// Bytes of snapshots that wait to be written, at most; a snapshot that would exceed it is
     /// tried again later, if it is still in memory. Default 4 GiB.

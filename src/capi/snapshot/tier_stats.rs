@@ -71,7 +71,7 @@ pub struct rkv_snapshot_tier_stats {
     pub read_ns: u64,
     /// The remote store.
     pub remote: rkv_remote_totals,
-    /// 1 when the directory is read and written by io_uring, 0 when threads wait for it.
+    /// 1 when the directory is written by io_uring, 0 when threads wait for it.
     pub is_ring: u64,
 }
 // SAFETY: plain integers, no padding.

@@ -18,8 +18,8 @@ use std::time::Duration;
 /// that compute one model together.
 pub const RKV_TIERS_AGREE: u32 = 1;
 
-/// Flag of rkv_tier_config and of rkv_snapshot_tier_config: the directory is read and written by
-/// threads that wait for it, worker_count for either, also where the system has io_uring.
+/// Flag of rkv_tier_config and of rkv_snapshot_tier_config: the directory is written by threads
+/// that wait for it, worker_count of them, also where the system has io_uring.
 pub const RKV_TIERS_THREADS: u32 = 2;
 
 /// What lies below the pages of a cache: host memory, a directory, and a remote store. Fill with
@@ -53,7 +53,7 @@ pub struct rkv_tier_config {
     /// 0.
     pub store_after_uses: u32,
     /// Requests that are under way to the disk at once, of 2 MiB, as many to read as to write,
-    /// 1 to 64: by one thread each with io_uring, by so many threads without it. The same of calls
+    /// 1 to 64: by so many threads, but writes by one where there is io_uring. The same of calls
     /// to the remote store, by threads. Default 8.
     pub worker_count: u32,
     /// Milliseconds from a write to its commit, at most, while the disk keeps up. 1 to 60000.

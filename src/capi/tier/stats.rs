@@ -200,7 +200,7 @@ pub struct rkv_tier_stats {
     pub prefetched_disk_page_count: u64,
     /// Pages that prefetches brought to host memory from the remote store.
     pub prefetched_remote_page_count: u64,
-    /// 1 when the directory is read and written by io_uring, 0 when threads wait for it.
+    /// 1 when the directory is written by io_uring, 0 when threads wait for it.
     pub is_ring: u64,
 }
 // SAFETY: plain integers, no padding.

@@ -51,10 +51,13 @@ const NOTE_MAX: usize = 64 << 20;
 /// By what requests are carried out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Io {
-    /// io_uring, one thread for reads and one for writes, or threads that wait where the system
-    /// has none or refuses it.
+    /// Writes by io_uring, or as with threads where the system has none or refuses it. Reads by
+    /// threads: what is done with a piece that came, its checksum and a copy to memory that is
+    /// touched for the first time, takes more than the request, and by several threads at once.
     #[default]
     Auto,
+    /// Both by io_uring, if it is to be had: one thread for either.
+    Ring,
     /// Threads that wait for the disk.
     Threads,
 }
@@ -104,8 +107,8 @@ impl DiskConfig {
 
 /// What threads share.
 struct Shared {
-    /// Of the rings that read and write, where those do.
-    wakers: Option<[Waker; 2]>,
+    /// Of the ring that reads and of the one that writes, where those do.
+    wakers: [Option<Waker>; 2],
     state: Mutex<State>,
     has_reads: Condvar,
     has_writes: Condvar,
@@ -219,7 +222,7 @@ impl LowerStore for DiskStore {
         let is_listening = std::mem::take(&mut state.writes_listen);
         drop(guard);
         match &shared.wakers {
-            Some([_, ring]) if is_listening => ring.wake(),
+            [_, Some(ring)] if is_listening => ring.wake(),
             _ => _ = shared.has_writes.notify_all(),
         }
         Ok(())
@@ -259,7 +262,7 @@ impl LowerStore for DiskStore {
         let is_listening = std::mem::take(&mut state.reads_listen);
         drop(guard);
         match &self.shared.wakers {
-            Some([ring, _]) if is_listening => ring.wake(),
+            [Some(ring), _] if is_listening => ring.wake(),
             _ => _ = self.shared.has_reads.notify_all(),
         }
         Ok(ticket)
@@ -370,7 +373,7 @@ impl LowerStore for DiskStore {
 
     fn stats(&self) -> StoreStats {
         let state = self.shared.state.lock();
-        let is_ring = self.shared.wakers.is_some();
+        let is_ring = self.shared.wakers[1].is_some();
         StoreStats { bytes: state.cost, capacity: self.shared.capacity, is_ring, ..state.stats }
     }
 }

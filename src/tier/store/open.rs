@@ -169,11 +169,17 @@ fn state_of(rows: Vec<Kept>, space: Space, damaged: u64) -> Result<(State, Vec<R
     Ok((state, found))
 }
 
-/// One to read with and one to write with, if the system lets us have them.
-fn rings(config: &DiskConfig, data: &Data) -> Option<[Ring; 2]> {
-    let file = data.file.descriptor().filter(|_| config.io == Io::Auto)?;
-    let ring = || Ring::new(file, config.workers.max(1), PIECE as usize).ok();
-    Some([ring()?, ring()?])
+/// One to read with and one to write with, where they are wanted and the system lets us.
+fn rings(config: &DiskConfig, data: &Data) -> [Option<Ring>; 2] {
+    let [reads, writes] = match config.io {
+        Io::Auto => [false, true],
+        Io::Ring => [true; 2],
+        Io::Threads => [false; 2],
+    };
+    [reads, writes].map(|wanted| {
+        let file = data.file.descriptor().filter(|_| wanted)?;
+        Ring::new(file, config.workers.max(1), PIECE as usize).ok()
+    })
 }
 
 fn start(
@@ -184,8 +190,8 @@ fn start(
     data: Data,
     state: State,
 ) -> Result<DiskStore, Cause> {
-    let rings = rings(&config, &data);
-    let wakers = rings.as_ref().map(|rings| rings.each_ref().map(Ring::waker));
+    let [reading, writing] = rings(&config, &data);
+    let wakers = [&reading, &writing].map(|ring| ring.as_ref().map(Ring::waker));
     let shared = Arc::new(Shared {
         wakers,
         state: Mutex::new(state),
@@ -207,29 +213,34 @@ fn start(
     let mut store = DiskStore { shared, workers: Vec::new(), committer: None };
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
     let workers = config.workers.max(1);
-    if let Some([reading, writing]) = rings {
-        // Without a ring later, one of each goes on alone.
+    let [readers, writers] =
+        [&reading, &writing].map(|ring| if ring.is_some() { 0 } else { workers });
+    // When the system refuses a ring later, its thread goes on without.
+    if let Some(ring) = reading {
         let (shared, buffer) = (store.shared.clone(), Buffer::new()?);
-        let read = move || {
-            if !shared.carry::<Reading>(reading, workers) {
+        let run = move || {
+            if !shared.carry::<Reading>(ring, workers) {
                 shared.read_pieces(buffer);
             }
         };
-        store.workers.push(thread("rkv-read").spawn(read)?);
+        store.workers.push(thread("rkv-read").spawn(run)?);
+    }
+    if let Some(ring) = writing {
         let (shared, buffer) = (store.shared.clone(), Buffer::new()?);
-        let write = move || {
-            if !shared.carry::<Writing>(writing, workers) {
+        let run = move || {
+            if !shared.carry::<Writing>(ring, workers) {
                 shared.write_pieces(buffer);
             }
         };
-        store.workers.push(thread("rkv-write").spawn(write)?);
-    } else {
-        for _ in 0..workers {
-            let (shared, buffer) = (store.shared.clone(), Buffer::new()?);
-            store.workers.push(thread("rkv-read").spawn(move || shared.read_pieces(buffer))?);
-            let (shared, buffer) = (store.shared.clone(), Buffer::new()?);
-            store.workers.push(thread("rkv-write").spawn(move || shared.write_pieces(buffer))?);
-        }
+        store.workers.push(thread("rkv-write").spawn(run)?);
+    }
+    for _ in 0..readers {
+        let (shared, buffer) = (store.shared.clone(), Buffer::new()?);
+        store.workers.push(thread("rkv-read").spawn(move || shared.read_pieces(buffer))?);
+    }
+    for _ in 0..writers {
+        let (shared, buffer) = (store.shared.clone(), Buffer::new()?);
+        store.workers.push(thread("rkv-write").spawn(move || shared.write_pieces(buffer))?);
     }
     let (shared, committer) =
         (store.shared.clone(), Committer { records: Some(records), failures: 0 });
