@@ -443,8 +443,8 @@
 #define RKV_TIERS_AGREE 1
 
 /**
- * Flag of rkv_tier_config and of rkv_snapshot_tier_config: the directory is read and written by
- * threads that wait for it, worker_count for either, also where the system has io_uring.
+ * Flag of rkv_tier_config and of rkv_snapshot_tier_config: the directory is written by threads
+ * that wait for it, worker_count of them, also where the system has io_uring.
  */
 #define RKV_TIERS_THREADS 2
 
@@ -3006,7 +3006,7 @@ typedef struct rkv_tier_config {
     uint32_t store_after_uses;
     /**
      * Requests that are under way to the disk at once, of 2 MiB, as many to read as to write,
-     * 1 to 64: by one thread each with io_uring, by so many threads without it. The same of calls
+     * 1 to 64: by so many threads, but writes by one where there is io_uring. The same of calls
      * to the remote store, by threads. Default 8.
      */
     uint32_t worker_count;
@@ -3757,7 +3757,7 @@ typedef struct rkv_snapshot_tier_config {
     uint32_t write_after_matches;
     /**
      * Requests that are under way to the disk at once, of 2 MiB, as many to read as to write,
-     * 1 to 64: by one thread each with io_uring, by so many threads without it. Default 8.
+     * 1 to 64: by so many threads, but writes by one where there is io_uring. Default 8.
      */
     uint32_t worker_count;
     /**

@@ -79,6 +79,15 @@ class _Stats(ctypes.Structure):
 
 
 class _StoreConfig(ctypes.Structure):
+    struct_size: int
+    flags: int
+    url: bytes | None
+    prefix: bytes | None
+    endpoint: bytes | None
+    ttl_s: int
+    connection_count: int
+    reserved: int
+    ca_file: bytes | None
     _fields_ = [
         ("struct_size", ctypes.c_uint32),
         ("flags", ctypes.c_uint32),
@@ -93,6 +102,13 @@ class _StoreConfig(ctypes.Structure):
 
 
 class _RemoteStore(ctypes.Structure):
+    struct_size: int
+    reserved: int
+    user_data: int | None
+    has: int | None
+    get: int | None
+    put: int | None
+    remove: int | None
     _fields_ = [
         ("struct_size", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
