@@ -28,9 +28,9 @@ fn milliseconds(timeout: f64) -> PyResult<u64> {
 
 #[pymethods]
 impl SnapshotCache {
-    /// Puts a directory below memory, a store that caches share, or both: snapshots with `parts` are
-    /// written to them from now on, and those that are in the directory already are found at once.
-    /// Attach before the first insert.
+    /// Puts a directory below memory, a store that caches share, or both: snapshots with `parts`
+    /// are written to them from now on, and those that are in the directory already are found at
+    /// once. Attach before the first insert.
     ///
     /// directory: made if it isn't there; this cache's alone until `detach()`.
     /// byte_limit: bytes of data in it, at most; least recently used snapshots go.

@@ -14,7 +14,8 @@ const BYTES: usize = (5 << 20) + 3;
 struct Snapshots(*mut rkv_snapshot_cache);
 
 fn state_of(family: u32) -> Vec<u8> {
-    (0..BYTES as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8 ^ family as u8).collect()
+    let byte = |at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8 ^ family as u8;
+    (0..BYTES as u32).map(byte).collect()
 }
 
 /// A state goes with its box.
@@ -98,8 +99,7 @@ impl Snapshots {
         }
         if found.pin != 0 {
             // SAFETY: the same.
-            let state =
-                unsafe { std::slice::from_raw_parts(found.data.cast::<u8>(), BYTES) };
+            let state = unsafe { std::slice::from_raw_parts(found.data.cast::<u8>(), BYTES) };
             assert!(found.size_bytes == BYTES as u64 && state == state_of(family));
             // SAFETY: nobody looks at it any more.
             ok(unsafe { rkv_snapshot_cache_release(self.0, found.pin) });
