@@ -63,7 +63,7 @@ std::string tier_rows(const BenchReport& report) {
         cells.back() = format("%.1f", time.seconds * 1e3);
         if (report.runs.size() == 2)
             cells.push_back(format("%.3f", time.seconds / report.tiers.front().seconds));
-        text += table_row("TTFT alone, " + time.from + ", ms", cells);
+        text += table_row("TTFT, " + time.from + ", ms", cells);
     }
     return text;
 }
