@@ -228,7 +228,7 @@ static void m01_tiers(void) {
     config = good;                                                                                \
     config.field = value;                                                                         \
     BAD(f, rkv_cache_attach_tiers(f->cache, &config), word)
-    WRONG(flags, 2, "flags");
+    WRONG(flags, 4, "flags");
     WRONG(page_bytes, 0, "page_bytes");
     WRONG(host_bytes, BYTES - 1, "host_bytes");
     WRONG(host_bytes, UINT64_MAX, "host_bytes");
