@@ -477,6 +477,12 @@
 #define RKV_TIERS_AGREE 1
 
 /**
+ * Flag of rkv_tier_config and of rkv_snapshot_tier_config: the directory is written by threads
+ * that wait for it, worker_count of them, also where the system has io_uring.
+ */
+#define RKV_TIERS_THREADS 2
+
+/**
  * Flag of rkv_fetch_end: the deadline, or remote_timeout_ms, came before everything had.
  */
 #define RKV_FETCH_END_LATE 1
@@ -3059,7 +3065,7 @@ typedef struct rkv_tier_config {
      */
     uint32_t struct_size;
     /**
-     * 0 or RKV_TIERS_AGREE.
+     * 0, or of RKV_TIERS_AGREE and RKV_TIERS_THREADS some.
      */
     uint32_t flags;
     /**
@@ -3098,8 +3104,9 @@ typedef struct rkv_tier_config {
      */
     uint32_t store_after_uses;
     /**
-     * Threads that read the disk, and as many that write, 1 to 64; the same for the remote store.
-     * Default 8.
+     * Requests that are under way to the disk at once, of 2 MiB, as many to read as to write,
+     * 1 to 64: by so many threads, but writes by one where there is io_uring. The same of calls
+     * to the remote store, by threads. Default 8.
      */
     uint32_t worker_count;
     /**
@@ -3511,6 +3518,10 @@ typedef struct rkv_tier_stats {
      * Pages that prefetches brought to host memory from the remote store.
      */
     uint64_t prefetched_remote_page_count;
+    /**
+     * 1 when the directory is written by io_uring, 0 when threads wait for it.
+     */
+    uint64_t is_ring;
 } rkv_tier_stats;
 
 /**
@@ -3819,7 +3830,7 @@ typedef struct rkv_snapshot_tier_config {
      */
     uint32_t struct_size;
     /**
-     * Zero.
+     * 0 or RKV_TIERS_THREADS.
      */
     uint32_t flags;
     /**
@@ -3844,7 +3855,8 @@ typedef struct rkv_snapshot_tier_config {
      */
     uint32_t write_after_matches;
     /**
-     * Threads that read, and as many that write, 1 to 64. Default 8.
+     * Requests that are under way to the disk at once, of 2 MiB, as many to read as to write,
+     * 1 to 64: by so many threads, but writes by one where there is io_uring. Default 8.
      */
     uint32_t worker_count;
     /**
@@ -4045,6 +4057,10 @@ typedef struct rkv_snapshot_tier_stats {
      * The remote store.
      */
     struct rkv_remote_totals remote;
+    /**
+     * 1 when the directory is written by io_uring, 0 when threads wait for it.
+     */
+    uint64_t is_ring;
 } rkv_snapshot_tier_stats;
 
 
@@ -6640,6 +6656,29 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_detach_tiers(struct rkv_cache *cache,
                                        uint64_t timeout_ms);
+
+/**
+ * Gives up pages of host memory and of the directory until no more bytes than these are in use;
+ * ends of prefixes go before beginnings, what was used longest ago first. They may grow again, up
+ * to what the config said. Slots that copies, reads and writes have are given back when those have
+ * ended. The host's memory for slots stays the cache's; the directory's data file becomes shorter
+ * when the removals are committed and its end is free.
+ *
+ * @param cache the cache
+ * @param host_bytes of host memory, at most; UINT64_MAX leaves it as it is
+ * @param disk_bytes of the directory, at most; UINT64_MAX leaves it as it is
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when the cache has no tiers;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages that go), others are let in after each; allocates nothing; never waits for the disk
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_shrink_tiers(struct rkv_cache *cache,
+                                       uint64_t host_bytes,
+                                       uint64_t disk_bytes);
 
 /**
  * Gives copies to carry out, loads first, and the fetches that have ended: for once in each step

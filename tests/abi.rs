@@ -264,7 +264,7 @@ layouts! {
         late_fetch_count 120, call_count 128, slow_call_count 136, call_ns 144,
         longest_call_ns 152, pause_count 160, is_paused 168
     }
-    rkv_tier_stats 512 {
+    rkv_tier_stats 520 {
         struct_size 0, is_read_only 4, host 8, disk 72, open_fetch_count 136, open_job_count 144,
         copied_page_count 152, index_bytes 160, followed_number 168, fetch_count 176,
         joined_count 184, complete_count 192, shortened_count 200, late_count 208,
@@ -272,7 +272,7 @@ layouts! {
         throttled_page_count 248, lost_record_count 256, cleared_page_count 264,
         waiting_write_count 272, unusable_page_count 280, longest_commit_ns 288, remote 296,
         open_prefetch_count 472, prefetch_count 480, refused_prefetch_count 488,
-        prefetched_disk_page_count 496, prefetched_remote_page_count 504
+        prefetched_disk_page_count 496, prefetched_remote_page_count 504, is_ring 512
     }
     rkv_snapshot_cache_config 24 { struct_size 0, flags 4, entry_limit 8, byte_limit 16 }
     rkv_snapshot_cache_stats 160 {
@@ -303,14 +303,14 @@ layouts! {
     rkv_snapshot_cache_fetch_result 40 {
         struct_size 0, reserved 4, ticket 8, token_count 16, common_token_count 24, size_bytes 32
     }
-    rkv_snapshot_tier_stats 408 {
+    rkv_snapshot_tier_stats 416 {
         struct_size 0, is_read_only 4, entry_count 8, used_bytes 16, byte_limit 24,
         writing_count 32, waiting_bytes 40, loading_bytes 48, ticket_count 56, index_bytes 64,
         write_count 72, written_bytes 80, failed_write_count 88, no_space_count 96, full_count 104,
         throttled_count 112, unfit_count 120, load_count 128, loaded_count 136, read_bytes 144,
         joined_count 152, failed_load_count 160, damaged_count 168, late_count 176,
         no_memory_count 184, unusable_count 192, commit_count 200, longest_commit_ns 208,
-        write_ns 216, read_ns 224, remote 232
+        write_ns 216, read_ns 224, remote 232, is_ring 408
     }
 }
 

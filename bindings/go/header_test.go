@@ -59,6 +59,7 @@ var goValues = map[string]int64{
 	"RKV_EVENTS_NAME_LIMIT":    radixkv.EventsNameLimit,
 
 	"RKV_TIERS_AGREE":     int64(radixkv.TiersAgree),
+	"RKV_TIERS_THREADS":   int64(radixkv.TiersThreads),
 	"RKV_FETCH_LOOK_ONLY": int64(radixkv.FetchLookOnly),
 	"RKV_FETCH_END_LATE":  int64(radixkv.FetchEndLate),
 	"RKV_COPY_LOAD":       int64(radixkv.CopyLoad),

@@ -58,8 +58,8 @@ std::unique_ptr<Request> Scheduler::remove(std::uint64_t number) {
     std::unique_ptr<Request> request = std::move(*place);
     requests_.erase(place);
     for (const auto& branch : request->branches) branch->release_pages();
-    if (Tiers* tiers = kv_.tiers(); tiers != nullptr && request->prefetch != 0)
-        tiers->cancel_prefetch(request->prefetch);
+    if (Tiers* tiers = kv_.tiers(); tiers != nullptr && request->prefetch.value_or(0) != 0)
+        tiers->cancel_prefetch(*request->prefetch);
     return request;
 }
 
@@ -189,10 +189,10 @@ void Scheduler::prefetch_waiting() {
     for (const auto& request : requests_) {
         if (request->began || !request->publishes) continue;
         if (++count > prefetch_depth) return;
-        if (request->prefetched) continue;
+        if (request->prefetch) continue;
         blamed_ = request->number;
         request->prefetch = tiers->prefetch(request->spec.prompt, request->name_space);
-        request->prefetched = true;
+        if (!request->prefetch) return;
     }
 }
 

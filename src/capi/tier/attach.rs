@@ -8,7 +8,7 @@ use crate::error::{Error, text};
 use crate::memory::{Arc, Slots, try_box};
 use crate::store::Shared;
 use crate::tier::paged::{HostMemory, PagePolicy, PageTiers, TierConfig};
-use crate::tier::{DiskConfig, DiskStore, LowerStore, Record, Wake};
+use crate::tier::{DiskConfig, DiskStore, Io, LowerStore, Record, Wake};
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::NonNull;
@@ -18,6 +18,10 @@ use std::time::Duration;
 /// that compute one model together.
 pub const RKV_TIERS_AGREE: u32 = 1;
 
+/// Flag of rkv_tier_config and of rkv_snapshot_tier_config: the directory is written by threads
+/// that wait for it, worker_count of them, also where the system has io_uring.
+pub const RKV_TIERS_THREADS: u32 = 2;
+
 /// What lies below the pages of a cache: host memory, a directory, and a remote store. Fill with
 /// rkv_tier_config_init(), then change fields.
 #[repr(C)]
@@ -25,7 +29,7 @@ pub const RKV_TIERS_AGREE: u32 = 1;
 pub struct rkv_tier_config {
     /// sizeof(rkv_tier_config).
     pub struct_size: u32,
-    /// 0 or RKV_TIERS_AGREE.
+    /// 0, or of RKV_TIERS_AGREE and RKV_TIERS_THREADS some.
     pub flags: u32,
     /// Bytes of a page in all layers together: what a copy moves. No default.
     pub page_bytes: u64,
@@ -48,8 +52,9 @@ pub struct rkv_tier_config {
     /// asked for what follows it, 255 at most, UINT32_MAX when it is about to be evicted. Default
     /// 0.
     pub store_after_uses: u32,
-    /// Threads that read the disk, and as many that write, 1 to 64; the same for the remote store.
-    /// Default 8.
+    /// Requests that are under way to the disk at once, of 2 MiB, as many to read as to write,
+    /// 1 to 64: by so many threads, but writes by one where there is io_uring. The same of calls
+    /// to the remote store, by threads. Default 8.
     pub worker_count: u32,
     /// Milliseconds from a write to its commit, at most, while the disk keeps up. 1 to 60000.
     /// Default 250.
@@ -171,7 +176,7 @@ pub unsafe extern "C" fn rkv_cache_attach_tiers(
 /// The memory that the config names can be used as its text says.
 unsafe fn host_of(raw: &rkv_tier_config) -> Result<HostMemory, Fail> {
     let refuse = |text| Err(Error::argument(text).into());
-    check_flags(raw.flags, RKV_TIERS_AGREE, "config.flags")?;
+    check_flags(raw.flags, RKV_TIERS_AGREE | RKV_TIERS_THREADS, "config.flags")?;
     if raw.page_bytes == 0 || usize::try_from(raw.page_bytes).is_err() {
         return refuse(text!("config.page_bytes is {}", raw.page_bytes));
     }
@@ -236,12 +241,18 @@ unsafe fn disk_of(raw: &rkv_tier_config, wake: Wake) -> Result<Disk, Fail> {
         commit_interval: Duration::from_millis(raw.commit_interval_ms.into()),
         // What is written is in host memory, which is bounded.
         waiting_bytes: raw.host_bytes,
+        io: io_of(raw.flags),
         wake: Some(wake),
         ..DiskConfig::new(directory, raw.disk_bytes, raw.fingerprint)
     };
     let opened = DiskStore::open(config);
     let (store, records) = opened.map_err(|error| Error::Storage(text!("{error}")))?;
     Ok(Some((try_box(store)?, records)))
+}
+
+/// How requests go to the disk.
+pub(in crate::capi) fn io_of(flags: u32) -> Io {
+    if flags & RKV_TIERS_THREADS == 0 { Io::Auto } else { Io::Threads }
 }
 
 /// The tiers that a cache has.
@@ -287,6 +298,37 @@ pub unsafe extern "C" fn rkv_cache_detach_tiers(
                 return Ok(());
             }
             Err(Fail::pending("the time was over before everything was written"))
+        })
+    }
+}
+
+/// Gives up pages of host memory and of the directory until no more bytes than these are in use;
+/// ends of prefixes go before beginnings, what was used longest ago first. They may grow again, up
+/// to what the config said. Slots that copies, reads and writes have are given back when those have
+/// ended. The host's memory for slots stays the cache's; the directory's data file becomes shorter
+/// when the removals are committed and its end is free.
+///
+/// @param cache the cache
+/// @param host_bytes of host memory, at most; UINT64_MAX leaves it as it is
+/// @param disk_bytes of the directory, at most; UINT64_MAX leaves it as it is
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when the cache has no tiers;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages that go), others are let in after each; allocates nothing; never waits for the disk
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_shrink_tiers(
+    cache: *mut rkv_cache,
+    host_bytes: u64,
+    disk_bytes: u64,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe {
+        with(cache, |shared| {
+            tiers_of(shared)?.shrink_to(host_bytes, disk_bytes);
+            Ok(())
         })
     }
 }

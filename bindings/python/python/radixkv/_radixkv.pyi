@@ -288,6 +288,7 @@ class SnapshotTierStats:
     longest_commit_ns: Final[int]
     write_ns: Final[int]
     read_ns: Final[int]
+    is_ring: Final[int]
 
 @final
 class TokenItem:
@@ -807,8 +808,8 @@ class SnapshotCache:
     def check(self) -> None: ...
     def attach(
         self,
-        directory: _Path,
-        byte_limit: int,
+        directory: _Path | None = None,
+        byte_limit: int = 0,
         *,
         fingerprint: bytes | None = None,
         write_after_matches: int | None = 0,
@@ -816,6 +817,8 @@ class SnapshotCache:
         waiting_byte_limit: int | None = None,
         commit_interval_ms: int = 250,
         event_fd: int | None = None,
+        remote: int | None = None,
+        remote_timeout_ms: int = 0,
     ) -> None: ...
     def detach(self, timeout: float = 60.0) -> bool: ...
     def flush(self, timeout: float = 60.0) -> bool: ...
