@@ -29,7 +29,7 @@ impl Deadline {
 
 impl PageTiers {
     /// Where what the device has of a sequence ends, and whether the remote store may be asked.
-    fn beyond(&self, id: SequenceId, in_row: bool) -> Result<(Beyond, bool), Error> {
+    pub(super) fn beyond(&self, id: SequenceId, in_row: bool) -> Result<(Beyond, bool), Error> {
         let state = self.shared.read();
         let (first, most) = state.fetchable_pages(id, in_row)?;
         let (last, namespace) = (state.last_shared(id)?, state.namespace_of(id)?);
@@ -46,6 +46,9 @@ impl PageTiers {
         deadline: Deadline,
         looks_only: bool,
     ) -> Result<Fetchable, Error> {
+        if self.groups.are_several() {
+            return self.fetch_groups(id, deadline, looks_only);
+        }
         let host_only = deadline == Deadline::After(Duration::ZERO);
         let (beyond, may_ask) = self.beyond(id, !looks_only)?;
         let asks = may_ask && !host_only && !looks_only;
@@ -72,8 +75,9 @@ impl PageTiers {
         if own.is_empty() {
             return Ok(Fetchable::default());
         }
-        for (&name, page) in known.names.iter().zip(own) {
-            pages.push_back(LoadPage { name, page, stage: Stage::Waiting, from: Origin::Host });
+        for ((&name, page), place) in known.names.iter().zip(own).zip(beyond.first..) {
+            let (stage, from) = (Stage::Waiting, Origin::Host);
+            pages.push_back(LoadPage { name, page, place, stage, from });
         }
         // An earlier one of the same sequence is over: it would be loading else.
         loads.next += 1;

@@ -62,7 +62,7 @@ impl Known {
 
 impl PageTiers {
     /// The digest before the first page that could be fetched, if that is known.
-    fn parent(&self, table: &Table, beyond: &Beyond) -> Option<PageDigest> {
+    pub(super) fn parent(&self, table: &Table, beyond: &Beyond) -> Option<PageDigest> {
         match beyond.last {
             Some((page, since)) if table.knows(since) => {
                 table.pages.get(page).map(|page| page.digest)

@@ -95,7 +95,7 @@ impl PageTiers {
         }
         let table = &mut *self.table();
         // Of host memory, prefetches are about a half at most: the rest is for who has begun.
-        let most = self.slots.count().div_ceil(2);
+        let most = self.pools[0].slots.count().div_ceil(2);
         let room = most.saturating_sub(table.loads.prefetched_pages());
         if room == 0 {
             table.counters.refused_prefetches += 1;
@@ -106,8 +106,9 @@ impl PageTiers {
         loads.open.try_reserve(1)?;
         let mut pages = VecDeque::new();
         pages.try_reserve_exact(known.names.len()).map_err(OutOfMemory::from)?;
-        for &name in &known.names {
-            pages.push_back(LoadPage { name, page: 0, stage: Stage::Waiting, from: Origin::Host });
+        for (&name, place) in known.names.iter().zip(device.pages..) {
+            let (stage, from) = (Stage::Waiting, Origin::Host);
+            pages.push_back(LoadPage { name, page: 0, place, stage, from });
         }
         let here = known.here.min(pages.len());
         let remote = self.wanted((here, pages.len()), &beyond, known.before);
