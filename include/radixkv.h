@@ -2503,7 +2503,7 @@ typedef struct rkv_runner_merge_states_args {
 } rkv_runner_merge_states_args;
 
 /**
- * A copy of one page that the engine carries out, in all layers.
+ * A copy of one page that the engine carries out, in all layers of its group.
  */
 typedef struct rkv_copy_job {
     /**
@@ -2515,7 +2515,7 @@ typedef struct rkv_copy_job {
      */
     void *host;
     /**
-     * Bytes of it: page_bytes of the config.
+     * Bytes of it: page_bytes of the config, or of the group's pool.
      */
     uint64_t byte_count;
     /**
@@ -2523,13 +2523,21 @@ typedef struct rkv_copy_job {
      */
     rkv_sequence_id sequence;
     /**
-     * The page of the device.
+     * The page of the device, in the group's pool.
      */
     uint32_t page;
     /**
      * RKV_COPY_LOAD or RKV_COPY_STORE.
      */
     uint32_t direction;
+    /**
+     * The group of layers whose page it is; 0 with one group.
+     */
+    uint32_t group;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
 } rkv_copy_job;
 
 /**
@@ -2951,6 +2959,24 @@ typedef struct rkv_remote_store {
 } rkv_remote_store;
 
 /**
+ * The pages of a pool, and the host memory that they have.
+ */
+typedef struct rkv_tier_pool_config {
+    /**
+     * Bytes of a page in all layers of a group together: what a copy moves.
+     */
+    uint64_t page_bytes;
+    /**
+     * Bytes of host memory, at most: as many slots of page_bytes as fit.
+     */
+    uint64_t host_bytes;
+    /**
+     * Where those are, as in rkv_tier_config; NULL for memory that the library takes.
+     */
+    void *host_memory;
+} rkv_tier_pool_config;
+
+/**
  * What lies below the pages of a cache: host memory, a directory, and a remote store. Fill with
  * rkv_tier_config_init(), then change fields.
  */
@@ -2964,7 +2990,8 @@ typedef struct rkv_tier_config {
      */
     uint32_t flags;
     /**
-     * Bytes of a page in all layers together: what a copy moves. No default.
+     * Bytes of a page in all layers together, or with several groups in all layers of a group:
+     * what a copy moves. No default.
      */
     uint64_t page_bytes;
     /**
@@ -3027,6 +3054,19 @@ typedef struct rkv_tier_config {
      * Zero.
      */
     uint32_t reserved;
+    /**
+     * Of a page table with several pools: the pages of each, in order. page_bytes, host_bytes and
+     * host_memory are 0 and NULL then. It is copied. Default NULL: one pool, of which those tell.
+     */
+    const struct rkv_tier_pool_config *pools;
+    /**
+     * Number of pools. Default 0.
+     */
+    size_t pool_count;
+    /**
+     * sizeof(rkv_tier_pool_config); not read without pools.
+     */
+    size_t pool_size;
 } rkv_tier_config;
 
 /**
@@ -6434,8 +6474,8 @@ enum rkv_status rkv_tier_config_init(struct rkv_tier_config *config,
  * @param cache a cache with a journal
  * @param config what to attach
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE
- * when the cache has tiers, or no journal; RKV_STATUS_UNSUPPORTED with several groups of layers or
- * an external pool; RKV_STATUS_STORAGE when the directory cannot be used: another process or cache
+ * when the cache has tiers, or no journal; RKV_STATUS_UNSUPPORTED with an external pool, or for
+ * RKV_TIERS_AGREE with several groups of layers; RKV_STATUS_STORAGE when the directory cannot be used: another process or cache
  * has it, it was made by another version or for another fingerprint, or the system refuses;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost

@@ -3,7 +3,9 @@ use super::group_world::{GroupWorld, Setup};
 use super::memory_store::MemoryStore;
 use super::world::PAGE_SIZE;
 use radixkv::group::{GroupConfig, GroupKind};
-use radixkv::tier::paged::PagePolicy;
+use radixkv::index::Namespace;
+use radixkv::tier::paged::{Deadline, PagePolicy};
+use radixkv::token::TokenList;
 
 pub const FULL: GroupConfig = GroupConfig { kind: GroupKind::Full, pool: 0, draft_states: 0 };
 
@@ -101,7 +103,7 @@ fn t16_a_copy_that_fails_lowers_the_depth() {
         world.run(&tokens, &[4, 10]);
         world.evict_all();
         let info = world.begin(&Default::default(), &tokens).unwrap();
-        assert!(world.fetch(info.id, radixkv::tier::paged::Deadline::Never).is_begun);
+        assert!(world.fetch(info.id, Deadline::Never).is_begun);
         for at in 0..13 {
             while world.copies.is_empty() {
                 while world.tiers.work() {}
@@ -128,7 +130,7 @@ fn t16_two_requests_share_what_is_brought_but_the_state() {
     world.evict_all();
     let ids = [0, 1].map(|_| {
         let info = world.begin(&Default::default(), &tokens).unwrap();
-        assert!(world.fetch(info.id, radixkv::tier::paged::Deadline::Never).is_begun);
+        assert!(world.fetch(info.id, Deadline::Never).is_begun);
         info.id
     });
     world.settle();
@@ -160,5 +162,48 @@ fn t16_another_layout_finds_nothing() {
     assert_eq!(world.tiers.stats().counters.unusable, 11);
     assert_eq!(world.run(&prompt(1, 41), &[]), (0, 0));
     assert_eq!(PAGE_SIZE, 4);
+    world.end();
+}
+
+/// T18: what a prefetch brings to host memory is what a fetch needs.
+#[test]
+fn t16_t18_a_prefetch_brings_all_groups_to_host_memory() {
+    let store = MemoryStore::new(1 << 20, 1 << 10);
+    let mut world = GroupWorld::new(hybrid(Some(store)));
+    let tokens = prompt(1, 41);
+    world.run(&tokens, &[10]);
+    let mut world = world.restarted();
+    while world.tiers.work() {}
+    let list = TokenList::text(&tokens);
+    let begun = world.tiers.prefetch(&Namespace::default(), list, Deadline::Never, false).unwrap();
+    assert_eq!((begun.found.positions, begun.found.host_positions), (40, 0));
+    world.settle();
+    assert_eq!(world.tiers.stats().host.pages, 10 + 2 + 1);
+    let info = world.begin(&Namespace::default(), &tokens).unwrap();
+    let at_once = Deadline::After(std::time::Duration::ZERO);
+    assert_eq!(world.fetch(info.id, at_once).host_positions, 40);
+    world.settle();
+    assert_eq!(world.requests[&info.id].computed, 40);
+    world.compute(info.id, tokens.len());
+    world.end();
+}
+
+/// T11: what is not in host memory is not waited for; what came late is not used.
+#[test]
+fn t16_t11_no_time_is_host_memory_alone() {
+    let store = MemoryStore::new(1 << 20, 1 << 10);
+    let mut world = GroupWorld::new(hybrid(Some(store)));
+    let tokens = prompt(1, 41);
+    world.run(&tokens, &[5, 10]);
+    let mut world = world.restarted();
+    while world.tiers.work() {}
+    for deadline in [std::time::Duration::ZERO, std::time::Duration::from_nanos(1)] {
+        let info = world.begin(&Namespace::default(), &tokens).unwrap();
+        world.fetch(info.id, Deadline::After(deadline));
+        world.settle();
+        assert_eq!(world.requests[&info.id].computed, 0);
+        world.release(info.id);
+    }
+    assert_eq!(world.tiers.stats().counters.late, 1);
     world.end();
 }

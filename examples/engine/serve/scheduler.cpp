@@ -107,6 +107,7 @@ bool Scheduler::take_fetched() {
                 const auto positions = static_cast<std::size_t>(end.position_count);
                 const std::size_t more = positions - std::min(positions, branch->computed);
                 branch->fetches = false;
+                kv_.carry_out_copies(branch->sequence);
                 branch->computed = positions;
                 branch->published_pages = positions / kv_.cache().page_size();
                 request->cached_tokens += more;
@@ -355,7 +356,6 @@ bool Scheduler::begin(Request& request, Branch& branch) {
                 throw;
         }
     }
-    kv_.carry_out_copies(branch.sequence);
     branch.sequence_tokens = branch.tokens.size();
     const std::uint64_t in_pages = state.page_count * kv_.cache().page_size();
     branch.allocated = std::min(static_cast<std::size_t>(in_pages), branch.sequence_tokens);
@@ -367,6 +367,8 @@ bool Scheduler::begin(Request& request, Branch& branch) {
         if (tiers->looks_good(branch.sequence) && allocate_all(branch))
             branch.fetches = tiers->fetch(branch.sequence);
     }
+    // What is fetched takes the place of what would be copied.
+    if (!branch.fetches) kv_.carry_out_copies(branch.sequence);
     return true;
 }
 

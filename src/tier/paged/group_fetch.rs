@@ -3,7 +3,7 @@
 //! is tried, with what has come.
 use super::fetch::Deadline;
 use super::group_plan::{GroupPlan, GroupSet, Place, only};
-use super::known::{Beyond, Fetchable};
+use super::known::{Beyond, Fetchable, Known};
 use super::loads::{Load, LoadPage, Origin, Stage};
 use super::map::{Level, Name};
 use super::poll::Fetched;
@@ -170,6 +170,34 @@ impl PageTiers {
         table.map.tick();
         self.signal.notify();
         Ok(Fetchable { is_begun: true, ..found })
+    }
+
+    /// What the tiers have of a prompt that nobody has begun with: the pages that take a sequence
+    /// farthest. What the device has beyond where it can be reused is not counted on.
+    pub(super) fn known_of_groups(
+        &self,
+        beyond: &Beyond,
+        digest: impl FnMut(usize, PageDigest, &mut [PageDigest]) -> Result<usize, Error>,
+    ) -> Result<Known, Error> {
+        let mut plan = self.group_plan(beyond, &[], digest)?;
+        let anywhere = |_: usize| true;
+        let at_once = plan.reach(Place::at_once, anywhere);
+        plan.target = plan.reach(Place::anywhere, anywhere);
+        let positions = |end: usize| (end - plan.first) * self.page_size;
+        let found = Fetchable {
+            positions: positions(plan.target),
+            host_positions: positions(at_once),
+            ..Fetchable::default()
+        };
+        let (mut names, mut is_good) = (Vec::new(), true);
+        plan.visit_missing(|group, _, digest| {
+            is_good &= names.try_push(Name { digest, group: group as u8 }).is_ok();
+        });
+        if !is_good {
+            return Err(OutOfMemory.into());
+        }
+        let here = names.len();
+        Ok(Known { names, in_host: 0, here, before: None, of_groups: Some(found) })
     }
 
     /// What is to be brought for a plan. None when a page of the sequence can't be filled.
