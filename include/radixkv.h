@@ -6235,8 +6235,8 @@ enum rkv_status rkv_runner_merge_states(struct rkv_runner *runner,
  * Dense memory is copied as it lies, so the fingerprint of the tiers has to say the layout, and
  * the number formats.
  *
- * @param runner the runner of all layers
- * @param jobs copies of the cache over the runner's page table
+ * @param runner the runner of all layers, or of those of a group
+ * @param jobs copies of the cache over the runner's page table, of its group
  * @param count how many
  * @param element_size sizeof(rkv_copy_job)
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy, and nothing was copied;

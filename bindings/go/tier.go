@@ -313,11 +313,13 @@ func (c *Cache) AttachTiers(config TierConfig) error {
 	if count > 0 {
 		pools = (*C.rkv_tier_pool_config)(C.calloc(C.size_t(count), C.sizeof_rkv_tier_pool_config))
 		defer C.free(unsafe.Pointer(pools))
-		for i, pool := range unsafe.Slice(pools, count) {
-			pool.page_bytes = C.uint64_t(config.Pools[i].PageBytes)
-			pool.host_bytes = C.uint64_t(config.Pools[i].HostBytes)
-			pool.host_memory = config.Pools[i].HostMemory
-			unsafe.Slice(pools, count)[i] = pool
+		made := unsafe.Slice(pools, count)
+		for i, pool := range config.Pools {
+			made[i] = C.rkv_tier_pool_config{
+				page_bytes:  C.uint64_t(pool.PageBytes),
+				host_bytes:  C.uint64_t(pool.HostBytes),
+				host_memory: pool.HostMemory,
+			}
 		}
 	}
 	return asError(C.rkvgo_cache_attach_tiers(raw, given, config.Remote.c(), pools, C.size_t(count)))

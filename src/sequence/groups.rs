@@ -32,7 +32,7 @@ impl State {
     /// The copies that a sequence waits for: of the spine, and of the other groups.
     pub fn open_copies(&self, id: SequenceId) -> Result<(Option<PageCopy>, &[GroupCopy]), Error> {
         let sequence = self.sequence(id)?;
-        sequence.check_loaded()?;
+        sequence.check_groups_loaded()?;
         Ok((sequence.copy, sequence.groups.copies()))
     }
 
@@ -78,7 +78,7 @@ impl State {
                 sequence.positions
             )));
         }
-        sequence.check_loaded()?;
+        sequence.check_groups_loaded()?;
         if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
             return Err(Error::state("a copy is not confirmed yet"));
         }

@@ -208,7 +208,7 @@ impl State {
     /// Says that the copy is done.
     pub fn confirm_copies(&mut self, id: SequenceId) -> Result<(), Error> {
         let sequence = self.sequence(id)?;
-        sequence.check_loaded()?;
+        sequence.check_groups_loaded()?;
         if sequence.copy.is_none() && sequence.groups.copies().is_empty() {
             return Err(Error::state("no copy is open"));
         }
