@@ -56,6 +56,14 @@ fn prompt(rng: &mut Rng) -> Vec<u32> {
     ids
 }
 
+/// What ids stand for: those of an end may be coordinates, after which there is more.
+fn items(ids: &[u32]) -> Vec<Item> {
+    let coords = ids.iter().enumerate().filter(|(_, id)| (102..200).contains(*id));
+    coords
+        .map(|(at, id)| Item { token_index: at, kind: TokenKind::Coord { bin: id % 5 } })
+        .collect()
+}
+
 impl World {
     fn new(index: IndexKind, pages: u32, slice: usize) -> Self {
         let config = PageTableConfig {
@@ -72,14 +80,16 @@ impl World {
     /// The deepest node of a prompt.
     fn node(&self, ids: &[u32]) -> Result<Option<NodeId>, Error> {
         let mut state = self.shared.write();
-        let found = state.find(&Namespace::default(), TokenList::text(ids))?;
+        let list = TokenList { ids, items: &items(ids) };
+        let found = state.find(&Namespace::default(), list)?;
         let (matched, _) = state.take_match(found, false)?;
         let id = state.node_id(matched.node)?;
         Ok((id > 0).then_some(NodeId(id)))
     }
 
     fn begin(&mut self, ids: &[u32]) -> Result<String, Error> {
-        let info = self.shared.begin(&Namespace::default(), TokenList::text(ids), 0)?;
+        let list = TokenList { ids, items: &items(ids) };
+        let info = self.shared.begin(&Namespace::default(), list, 0)?;
         self.running.push(info.id);
         Ok(format!("{} {} {}", info.cached_positions, info.shared_pages, info.pages))
     }
@@ -98,7 +108,8 @@ impl World {
             assert_eq!(pages[0], pages[1]);
             Ok::<_, Error>((lock, format!("{} {}", matched.positions, matched.pages)))
         };
-        let list = TokenList::text(ids);
+        let items = items(ids);
+        let list = TokenList { ids, items: &items };
         let (lock, told) = self.shared.turn().lookup(&Namespace::default(), list, take)?;
         self.locks.extend(lock);
         Ok(told)
@@ -111,10 +122,11 @@ impl World {
             Some(node) => self.shared.read().node_info(node)?.end_position / PAGE_SIZE,
             None => 0,
         };
+        let items = items(ids);
         let request = InsertRequest {
             groups: &[],
             namespace: &Namespace::default(),
-            tokens: TokenList::text(ids),
+            tokens: TokenList { ids, items: &items },
             pages: &pages,
             from,
             from_token: from_page * PAGE_SIZE,
@@ -127,7 +139,9 @@ impl World {
         let portions = if self.index == IndexKind::BlockHash { from_page + 1..count } else { 0..0 };
         let mut claimed = 0;
         for count in portions {
-            let tokens = TokenList::text(&ids[..count * PAGE_SIZE]);
+            let ids = &ids[..count * PAGE_SIZE];
+            let before = items.partition_point(|item| item.token_index < ids.len());
+            let tokens = TokenList { ids, items: &items[..before] };
             let part = InsertRequest { tokens, lock: false, ..request };
             claimed += turn.insert(part, |_, done, _| done.claimed).unwrap_or(0);
         }

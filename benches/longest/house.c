@@ -6,6 +6,7 @@
 #include <string.h>
 
 uint64_t house_journal_bytes;
+uint32_t house_window;
 
 struct house house_open(uint32_t page_size, uint32_t page_count, uint32_t slot_count,
                         uint32_t index, uint32_t retained)
@@ -17,6 +18,13 @@ struct house house_open(uint32_t page_size, uint32_t page_count, uint32_t slot_c
     config.page_size = page_size;
     config.page_count = page_count + 1;
     config.slot_count = slot_count;
+    const rkv_group_config groups[] = {
+        {.kind = RKV_GROUP_FULL}, {.kind = RKV_GROUP_WINDOW, .window = house_window}};
+    if (house_window > 0) {
+        config.groups = groups;
+        config.group_count = 2;
+        config.group_size = sizeof *groups;
+    }
     TIME(rkv_page_table_create, &config, &house.table);
     CHECK(rkv_cache_config_init(&cache_config, sizeof cache_config));
     cache_config.index = index;

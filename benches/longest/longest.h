@@ -102,6 +102,7 @@ void world_path(uint32_t page_size, uint32_t index);
 void world_namespaces(uint32_t page_size, uint32_t index);
 void world_images(uint32_t page_size, uint32_t index);
 void world_long(uint32_t page_size, uint32_t index);
+void world_path_of_groups(uint32_t page_size, uint32_t index);
 void world_slots(uint32_t page_size, uint32_t index);
 void world_retained(uint32_t page_size, uint32_t index);
 void world_pages(uint32_t page_size, uint32_t index);
@@ -119,6 +120,8 @@ struct house {
 };
 /* The journal that the next caches get. */
 extern uint64_t house_journal_bytes;
+/* Positions of a sliding window in a group of layers beside the first; 0 for none. */
+extern uint32_t house_window;
 /* Creates both, timed; the reader starts. `retained` of 0 takes the default. */
 struct house house_open(uint32_t page_size, uint32_t page_count, uint32_t slot_count,
                         uint32_t index, uint32_t retained);

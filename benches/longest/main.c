@@ -27,6 +27,7 @@ static const struct {
     {"siblings", world_siblings, 16, RKV_INDEX_BLOCK_HASH},
     {"path", world_path, 16, RKV_INDEX_RADIX},
     {"path", world_path, 1, RKV_INDEX_RADIX},
+    {"window", world_path_of_groups, 16, RKV_INDEX_RADIX},
     {"namespaces", world_namespaces, 16, RKV_INDEX_RADIX},
     {"namespaces", world_namespaces, 16, RKV_INDEX_BLOCK_HASH},
     {"images", world_images, 16, RKV_INDEX_RADIX},

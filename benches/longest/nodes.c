@@ -182,6 +182,42 @@ void world_path(uint32_t page_size, uint32_t index)
     free(pages);
 }
 
+/* The same path, where layers with a sliding window have pages as well. */
+void world_path_of_groups(uint32_t page_size, uint32_t index)
+{
+    uint32_t depth = sizes.depth, *ids = allocate((depth + 1) * page_size, sizeof *ids);
+    size_t found;
+    tokens_fill(SEED + 4, 0, ids, (depth + 1) * page_size);
+    situation("10^4 nodes on a path, a window beside, page 16");
+    house_window = 1024;
+    struct house house = house_open(page_size, 6 * depth, 64, index, 0);
+    house_window = 0;
+    /* A node ends where the next prompt parts. */
+    for (uint32_t i = 0; i < depth; i++) {
+        for (unsigned branch = 0; branch < 2; branch++) {
+            uint32_t *first = &ids[i * page_size], kept = *first;
+            *first = branch == 0 ? FRESH : kept;
+            rkv_tokens tokens = text(ids, (i + 1) * page_size);
+            request(&house, NULL, &tokens);
+            *first = kept;
+        }
+    }
+    uint32_t *pages = allocate(depth, sizeof *pages);
+    for (unsigned i = 0; i < 20; i++) {
+        rkv_tokens tokens = text(ids, (depth - i) * page_size);
+        rkv_cache_match_result hit = match(&house, &tokens, pages, depth);
+        REQUIRE(hit.page_count > depth / 2);
+        TIME(rkv_cache_probe, house.cache, NULL, &tokens, NULL, &found);
+        on_node(&house, hit.node);
+        request(&house, NULL, &tokens);
+    }
+    house_looks(&house, LOOKS);
+    evict_much(&house, depth);
+    house_close(&house);
+    free(ids);
+    free(pages);
+}
+
 /* One prompt in each namespace, and all of them forgotten again. */
 void world_namespaces(uint32_t page_size, uint32_t index)
 {

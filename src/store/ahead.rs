@@ -122,13 +122,27 @@ impl Turn<'_> {
         tokens: TokenList<'_>,
         then: impl FnOnce(&mut State, Found, &[u32]) -> Result<R, E>,
     ) -> Result<R, E> {
+        self.find_long(namespace, tokens, then, true)
+    }
+
+    /// The same, and whether what is found counts as used.
+    pub(super) fn find_long<R, E: From<Error>>(
+        &mut self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        then: impl FnOnce(&mut State, Found, &[u32]) -> Result<R, E>,
+        is_used: bool,
+    ) -> Result<R, E> {
         let (descent, digests) = self.descend(namespace, tokens)?;
         let found = self.state.find_behind(namespace, tokens, (&descent, &digests));
         let done = match found {
-            Ok(found) => then(self.state(), found, descent.pages()),
+            Ok(found) => {
+                let known = descent.pages().len().min(found.pages());
+                then(self.state(), found, &descent.pages()[..known])
+            }
             Err(error) => Err(error.into()),
         };
-        self.ascend(descent, done.is_ok());
+        self.ascend(descent, is_used && done.is_ok());
         done
     }
 }

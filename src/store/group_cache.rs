@@ -321,9 +321,14 @@ impl PrefixCache {
 
     /// How far a query can be reused by every group.
     #[inline(never)]
-    pub(super) fn find_for_groups(&self, namespace: &Namespace, query: Query<'_>) -> Found {
+    pub(super) fn find_for_groups(
+        &self,
+        namespace: &Namespace,
+        query: Query<'_>,
+        walk_keys: &dyn Fn(&dyn PrefixIndex, Node, Keys<'_>) -> Walk,
+    ) -> Found {
         let groups = self.groups.as_deref().expect("there are several groups");
-        let found = self.find_spine(namespace, query, |index, root, keys| index.walk(root, keys));
+        let found = self.find_spine(namespace, query, walk_keys);
         self.limit_to_groups(groups, found, query)
     }
 

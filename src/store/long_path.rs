@@ -81,10 +81,23 @@ impl PrefixCache {
     #[inline]
     fn may_be_long(&self, tokens: TokenList<'_>, nodes: usize) -> bool {
         // Every node has a page.
-        tokens.ids.len() / self.page_size() > nodes
-            && self.index.node_count() > nodes
-            && tokens.items.is_empty()
-            && self.groups.is_none()
+        tokens.leading_text().len() / self.page_size() > nodes && self.index.node_count() > nodes
+    }
+
+    /// The whole way down a list's path. None when others should not wait for that.
+    pub(super) fn descend_shortly(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        slice: usize,
+    ) -> Option<Descent> {
+        let nodes = path_portion(slice);
+        let root = self.index.find_root(namespace).filter(|_| self.may_be_long(tokens, nodes));
+        let Some(root) = root else { return Some(Descent::NONE) };
+        let keys = tokens.leading_text();
+        let (walk, goes_on) = self.index.walk_some(root, self.keys(keys), nodes);
+        let is_all = !walk.media && tokens.items.is_empty();
+        (!goes_on).then(|| Descent { walk: is_all.then_some((walk, keys.len())), ..Descent::NONE })
     }
 
     /// Goes so many nodes further down, to one that ends with the first `last` pages at most.
@@ -211,7 +224,7 @@ impl Turn<'_> {
         let (mut descent, mut tries) = (Descent::default(), 1);
         loop {
             let cache = self.state.cache.as_mut().ok_or_else(super::no_cache)?;
-            let asked = (namespace, tokens.ids, digests);
+            let asked = (namespace, tokens.leading_text(), digests);
             let Some(held) = cache.step_down(asked, (nodes, last), &mut descent) else {
                 return Ok(descent);
             };

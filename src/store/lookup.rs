@@ -246,7 +246,7 @@ impl PrefixCache {
     ) -> Found {
         match self.groups {
             None => self.find_spine(namespace, query, walk_keys),
-            Some(_) => self.find_for_groups(namespace, query),
+            Some(_) => self.find_for_groups(namespace, query, &walk_keys),
         }
     }
 
@@ -301,11 +301,15 @@ impl PrefixCache {
     /// locked with the page after the whole ones, that page is a node of its own.
     #[inline]
     pub fn take(&mut self, found: &Found, with: WithPartial) -> Result<Matched, Error> {
-        let pages = found.pages();
+        let (pages, index) = (found.pages(), self.index.as_mut());
+        // What is held may lie behind what groups can reuse. It is known, and marked with the rest.
+        let known = found.held.filter(|&held| index.end_page(held) > pages);
+        if let Some(held) = known {
+            index.touch(held, known);
+        }
         let Some(walk) = found.walk else {
             return Ok(Matched { node: None, pages, tokens: 0, positions: 0, partial: None });
         };
-        let index = self.index.as_mut();
         let mut partial = match with {
             WithPartial::No => None,
             _ => found.partial_node(&walk, index),
@@ -323,7 +327,7 @@ impl PrefixCache {
             }
             _ => Some(index.end_node_at(walk.node, pages)?),
         };
-        if let Some(node) = node {
+        if let Some(node) = node.filter(|_| known.is_none()) {
             index.touch(node, found.held);
         }
         let partial = partial.map(|node| Partial {
@@ -468,15 +472,25 @@ impl Shared {
     ) -> Result<R, Error> {
         let state = self.read();
         let cache = state.cache()?;
-        if !cache.digests_many(tokens, self.slice) {
-            return cache.find(namespace, tokens).map(|found| look(&state, found));
+        if cache.digests_many(tokens, self.slice) {
+            let page_size = cache.sharing.page_size;
+            drop(state);
+            let digests = self.digest_ahead(namespace, tokens, page_size);
+            let state = self.read();
+            let found = state.find_behind(namespace, tokens, (&Descent::NONE, &digests));
+            return found.map(|found| look(&state, found));
         }
-        let page_size = cache.sharing.page_size;
-        drop(state);
-        let digests = self.digest_ahead(namespace, tokens, page_size);
-        let (state, whole) = (self.read(), Descent::default());
-        let found = state.find_behind(namespace, tokens, (&whole, &digests));
-        found.map(|found| look(&state, found))
+        match cache.descend_shortly(namespace, tokens, self.slice) {
+            Some(descent) => {
+                let found = state.find_behind(namespace, tokens, (&descent, &[]));
+                found.map(|found| look(&state, found))
+            }
+            None => {
+                drop(state);
+                let mut turn = self.turn();
+                turn.find_long(namespace, tokens, |state, found, _| Ok(look(state, found)), false)
+            }
+        }
     }
 
     /// None when that doesn't work: for images, when the index changes too fast or can't do it, or

@@ -22,6 +22,10 @@ def _seat(of: scheduler.Scheduler) -> None:
         enable_kv_cache_events=of.enable_kv_cache_events,
         watermark=of.scheduler_config.watermark,
     )
+    if not of.enable_kv_cache_events:
+        # The engine asks this, after its scheduler is made, whether to hash every block of every
+        # request. Hashes find prefixes in vLLM's cache, and name blocks in events.
+        of.cache_config.enable_prefix_caching = False
 
 
 class SyncScheduler(scheduler.Scheduler):

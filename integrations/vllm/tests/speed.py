@@ -33,6 +33,9 @@ CALLS = [
     "get_computed_blocks",
     "record_prefix_cache_stats",
 ]
+#: What vLLM does for its cache as a request comes in and with each token: not a call of the
+#: scheduler, and not made where radixkv needs none.
+HASHING = "hashing of blocks"
 _clock = time.perf_counter_ns
 
 
@@ -47,9 +50,9 @@ class Watch:
         self.spent.clear()
         self.what.clear()
         for name in CALLS:
-            setattr(manager, name, self._timed(name, getattr(manager, name)))
+            setattr(manager, name, self.timed(name, getattr(manager, name)))
 
-    def _timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         spent, what = self.spent, self.what
 
         def timed(first: Any, *args: Any, **kwargs: Any) -> Any:
@@ -62,7 +65,7 @@ class Watch:
         return timed
 
     def _cost_of_nothing(self) -> float:
-        timed, means = self._timed("nothing", lambda first, second: None), []
+        timed, means = self.timed("nothing", lambda first, second: None), []
         for _ in range(7):
             self.spent.clear()
             for _ in range(5000):
@@ -98,17 +101,13 @@ class Run:
     """All requests once, through both caches."""
 
     def __init__(self, model: str, blocks: int, prompts: list[twins.Prompt]) -> None:
-        hasher = twins.start_hashing()
-        self.hashing = 0.0
-
-        def timed_hasher(request: Any) -> list[Any]:
-            start = _clock()
-            done = hasher(request)
-            self.hashing += _clock() - start
-            return done
-
         schedulers = {name: twins.make(name, model, blocks) for name in twins.CLASSES}
         self.watches = {name: Watch(it.kv_cache_manager) for name, it in schedulers.items()}
+        hashers = {
+            name: hasher and self.watches[name].timed(HASHING, hasher)
+            for name, it in schedulers.items()
+            for hasher in [twins.hasher_of(it)]
+        }
         self.hits: dict[str, dict[str, int]] = {name: {} for name in schedulers}
         waiting, turn = prompts[::-1], list(schedulers)
         gc.collect()
@@ -117,8 +116,7 @@ class Run:
             for _ in range(min(2, len(waiting))):
                 prompt = waiting.pop()
                 for name, scheduler in schedulers.items():
-                    kept = timed_hasher if name == "vLLM" else hasher
-                    scheduler.add_request(twins.request_of(prompt, kept))
+                    scheduler.add_request(twins.request_of(prompt, hashers[name]))
             turn.reverse()
             for name in turn:
                 for request, count in twins.step(schedulers[name]).items():
@@ -129,16 +127,20 @@ class Run:
         self.evicted = ours.cache.stats().evicted_page_count
 
 
-def least(runs: list[Run], name: str) -> tuple[dict[str, float], dict[str, float], Counter[str]]:
-    """Of the cache of that name: the least times of its calls over the runs, summed by request and
-    by call, and how many calls there were."""
+def least(
+    runs: list[Run], name: str
+) -> tuple[dict[str, dict[str, float]], dict[str, float], Counter[str]]:
+    """Of the cache of that name: the least times of its calls over the runs, summed by request (of
+    calls, and of hashing) and by call, and how many calls there were."""
     watches = [it.watches[name] for it in runs]
     assert all(it.what == watches[0].what for it in watches), "the runs made other calls"
     times = np.min([it.without_watching() for it in watches], 0)
-    requests: dict[str, float] = defaultdict(float)
+    requests: dict[str, dict[str, float]] = {
+        kind: defaultdict(float) for kind in ("calls", HASHING)
+    }
     calls: dict[str, float] = defaultdict(float)
     for (request, call), time_ in zip(watches[0].what, times, strict=True):
-        requests[request] += time_
+        requests[HASHING if call == HASHING else "calls"][request] += time_
         calls[call] += time_
     return requests, calls, Counter(call for _, call in watches[0].what)
 
@@ -163,25 +165,29 @@ def main() -> None:
     print("| µs per request | p50 | p99 | mean |")
     print("|---|--:|--:|--:|")
     times = {name: least(runs, name) for name in twins.CLASSES}
-    spent = {name: np.array([times[name][0][it.name] for it in prompts]) for name in times}
-    for name in twins.CLASSES:
-        print(f"| the cache's calls, {name} | {micros(spent[name])} |")
-    p50, p99 = (
-        np.percentile(spent["radixkv"], at) / np.percentile(spent["vLLM"], at) for at in (50, 99)
-    )
-    mean = spent["radixkv"].mean() / spent["vLLM"].mean()
-    print(f"| radixkv / vLLM | {p50:.3f} | {p99:.3f} | {mean:.3f} |")
+    spent = {
+        name: {kind: np.array([by[it.name] for it in prompts]) for kind, by in found[0].items()}
+        for name, found in times.items()
+    }
+    theirs_, ours_ = spent["vLLM"], spent["radixkv"]["calls"]
+    assert not spent["radixkv"][HASHING].any(), "the engine hashes what nobody reads"
+    print(f"| the cache's calls, vLLM | {micros(theirs_['calls'])} |")
+    print(f"| {HASHING}, vLLM | {micros(theirs_[HASHING])} |")
+    print(f"| the cache's calls, radixkv, which needs no hashes | {micros(ours_)} |")
+    whole = theirs_["calls"] + theirs_[HASHING]
+    for what, other in (("", whole), (", calls alone", theirs_["calls"])):
+        p50, p99 = (np.percentile(ours_, at) / np.percentile(other, at) for at in (50, 99))
+        mean = ours_.mean() / other.mean()
+        print(f"| radixkv / vLLM{what} | {p50:.3f} | {p99:.3f} | {mean:.3f} |")
     for name in twins.CLASSES:
         each = lists[name][0] / count / len(runs) / 1000
         print(f"| besides: lists of block numbers, {name} | | | {each:.1f} |")
-    each = min(it.hashing for it in runs) / count / 1000
-    print(f"| besides: hashing of blocks, which vLLM does in both | | | {each:.1f} |")
     converted = np.min([_conversions(prompts) for _ in runs], 0)
     print(f"| of radixkv's calls: the prompt's list of tokens | {micros(converted)} |\n")
 
     print("| call | times a request | vLLM, µs | radixkv, µs |")
     print("|---|--:|--:|--:|")
-    for call in CALLS:
+    for call in [*CALLS, HASHING]:
         cells = " | ".join(f"{times[name][1][call] / count / 1000:.2f}" for name in twins.CLASSES)
         print(f"| {call} | {times['vLLM'][2][call] / count:.1f} | {cells} |")
 

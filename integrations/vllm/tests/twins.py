@@ -107,7 +107,12 @@ def start_hashing() -> Callable[[Request], list[Any]]:
     return hasher
 
 
-def request_of(prompt: Prompt, hasher: Callable[[Request], list[Any]]) -> Request:
+def hasher_of(scheduler: Any) -> Callable[[Request], list[Any]] | None:
+    """The same where vLLM's engine would make one: it asks for this once its scheduler is there."""
+    return start_hashing() if scheduler.cache_config.enable_prefix_caching else None
+
+
+def request_of(prompt: Prompt, hasher: Callable[[Request], list[Any]] | None) -> Request:
     params = SamplingParams(max_tokens=prompt.output_count, temperature=0, ignore_eos=True)
     return Request(
         request_id=prompt.name,
