@@ -5252,8 +5252,8 @@ enum rkv_status rkv_sequence_read_info(const struct rkv_cache *cache,
  * @param capacity room in copies; one for each group is enough
  * @param element_size sizeof(rkv_page_copy); not read with capacity 0
  * @param out_count receives the number of copies, also on RKV_STATUS_BUFFER_TOO_SMALL
- * @return RKV_STATUS_OK, also when there are none; RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK, also when there are none; RKV_STATUS_PENDING with several groups while a
+ * fetch of the sequence is open; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(1); shared lock
  * @par Thread safety
@@ -5274,7 +5274,8 @@ enum rkv_status rkv_sequence_read_copies(const struct rkv_cache *cache,
  *
  * @param cache the cache
  * @param sequence the sequence
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when no copy is open; RKV_STATUS_STALE_SEQUENCE;
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when no copy is open; RKV_STATUS_PENDING with
+ * several groups while a fetch of the sequence is open; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(nodes on the path); lock
@@ -5560,7 +5561,8 @@ enum rkv_status rkv_sequence_release_many(struct rkv_cache *cache,
  * @param out_state receives the sequence; set its struct_size first. inherited_position_count is 0
  * when it began with all_tokens instead
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE when the parent is neither live nor retained
- * and all_tokens is NULL; RKV_STATUS_PENDING when it is live and RKV_CONTINUE_RUNNING is not set;
+ * and all_tokens is NULL; RKV_STATUS_PENDING when it is live and RKV_CONTINUE_RUNNING is not set,
+ * or with several groups while a fetch of it is open;
  * RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
  * RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_UNSUPPORTED with an external pool;
  * RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the parent's, naming the field;
@@ -5596,7 +5598,8 @@ enum rkv_status rkv_sequence_continue(struct rkv_cache *cache,
  * @param element_size sizeof(rkv_sequence_fork_child)
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
  * rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
- * RKV_STATUS_INVALID_STATE when the parent waits for copies of groups itself;
+ * RKV_STATUS_INVALID_STATE when the parent waits for copies of groups itself; RKV_STATUS_PENDING
+ * with several groups while a fetch of it is open;
  * RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
@@ -5776,7 +5779,8 @@ enum rkv_status rkv_sequence_read_published(const struct rkv_cache *cache,
  * checkpoints already, and nothing is to be confirmed then
  * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(): nothing has changed;
  * RKV_STATUS_INVALID_STATE when a copy is open, or for positions that are not published or end
- * inside a page; RKV_STATUS_UNSUPPORTED without a STATE group; RKV_STATUS_STALE_SEQUENCE;
+ * inside a page; RKV_STATUS_PENDING while a fetch of the sequence is open; RKV_STATUS_UNSUPPORTED
+ * without a STATE group; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(groups + evictions); lock, in slices
@@ -5821,6 +5825,7 @@ enum rkv_status rkv_sequence_donate(struct rkv_cache *cache,
  * @param computed_position_count positions whose KV is enqueued: who gets a page that leaves must
  * come behind that on the same stream. Draft tokens that may be taken back don't count
  * @return RKV_STATUS_OK, also with one group; RKV_STATUS_INVALID_STATE when a copy is open;
+ * RKV_STATUS_PENDING with several groups while a fetch of the sequence is open;
  * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(pages that leave); lock; allocates nothing
@@ -6572,6 +6577,12 @@ enum rkv_status rkv_cache_complete(struct rkv_cache *cache,
  * is for a sequence that has computed nothing beyond what it has published, and that has carried
  * out no copy that begin named: that copy is given up, its page is fetched whole.
  *
+ * With several groups of layers it brings what the farthest end needs that every group can go on
+ * from: of a window its last pages, of states one, into the sequence's own. All of that or, when
+ * something can't be had, what the next end before needs. Copies that begin named stay as they are
+ * until it has come, and can neither be read nor confirmed meanwhile; if none comes, they are to
+ * be carried out.
+ *
  * What came is published when every byte has arrived and its checksum holds: the sequence's
  * cached_position_count grows, and others find it. Where somebody published the same meanwhile,
  * the row maps that. A second sequence with the same prefix waits for the first one's copies
@@ -6589,8 +6600,8 @@ enum rkv_status rkv_cache_complete(struct rkv_cache *cache,
  * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_POISONED
  * @par Cost
- * O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; with a
- * remote store O(pages that the device doesn't have). Lock for a moment; never waits for the disk
+ * O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; with
+ * several groups O(pages that the device or the tiers have + 1) * groups; with a remote store O(pages that the device doesn't have). Lock for a moment; never waits for the disk
  * or the store. Nothing when the device has the whole pages of the prompt
  * @par Thread safety
  * any thread

@@ -40,7 +40,8 @@ std::vector<TierPages> Kv::tier_pages(const ModelConfig& model) {
     for (std::uint32_t group = 0; group < runners_.size(); ++group) {
         const std::uint64_t count = table_.pool_stats(group).total_page_count;
         if (runners_[group]) {
-            pages.push_back({runners_[group]->stats().page_bytes, count, &*runners_[group], nullptr});
+            rkv::Runner& runner = *runners_[group];
+            pages.push_back({runner.stats().page_bytes, count, &runner, nullptr});
         } else {
             const std::uint64_t bytes = state_bytes(model, groups_.list()[group]);
             pages.push_back({bytes, count, nullptr, &*states_});

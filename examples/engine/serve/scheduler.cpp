@@ -362,12 +362,10 @@ bool Scheduler::begin(Request& request, Branch& branch) {
     branch.computed = static_cast<std::size_t>(state.cached_token_count);
     branch.published_pages = branch.computed / kv_.cache().page_size();
     if (!request.began) count_begin(request, state);
-    if (Tiers* tiers = kv_.tiers(); tiers != nullptr && request.publishes) {
-        // The pages of the whole prompt are there from now on: what comes goes into them.
-        if (tiers->looks_good(branch.sequence) && allocate_all(branch))
-            branch.fetches = tiers->fetch(branch.sequence);
-    }
-    // What is fetched takes the place of what would be copied.
+    // The pages of the whole prompt are there from now on: what comes goes into them.
+    if (Tiers* tiers = kv_.tiers(); tiers != nullptr && request.publishes &&
+                                    tiers->looks_good(branch.sequence) && allocate_all(branch))
+        branch.fetches = tiers->fetch(branch.sequence);
     if (!branch.fetches) kv_.carry_out_copies(branch.sequence);
     return true;
 }

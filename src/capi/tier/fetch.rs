@@ -73,7 +73,8 @@ unsafe impl AbiStruct for rkv_sequence_fetch_result {
 /// RKV_STATUS_POISONED
 /// @par Cost
 /// O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; with
-/// several groups O(pages that the device or the tiers have + 1) * groups; with a remote store O(pages that the device doesn't have). Lock for a moment; never waits for the disk
+/// several groups O(pages that the device or the tiers have + 1) * groups; with a remote store
+/// O(pages that the device doesn't have). Lock for a moment; never waits for the disk
 /// or the store. Nothing when the device has the whole pages of the prompt
 /// @par Thread safety
 /// any thread

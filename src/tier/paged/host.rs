@@ -19,7 +19,8 @@ pub(super) enum Need {
 }
 
 impl PageTiers {
-    /// A slot for a page of a pool; another page of that goes for it if need be: one with nothing after it, the least
+    /// A slot for a page of a pool; another page of that goes for it if need be: one with nothing
+    /// after it, the least
     /// recently used first, but none that is being read or written.
     /// What the disk is about to have room for goes only for a fetch.
     pub(super) fn take_slot(&self, table: &mut Table, pool: usize, need: Need) -> Option<Slot> {

@@ -171,10 +171,9 @@ impl PageTiers {
         wake: DiskWake,
     ) -> Result<std::sync::Arc<Self>, Error> {
         let (groups, page_size, device_pages, clear) = {
-            let mut state = shared.write();
+            let state = shared.read();
             // Without a journal nobody knows what pages hold.
             state.journal_pages()?;
-            state.reserve_copied()?;
             let page_size = state.page_table_stats().page_size;
             (state.groups(), page_size, state.pool_pages()?, state.latest_clear())
         };
@@ -190,6 +189,7 @@ impl PageTiers {
                 config.pools.len()
             )));
         }
+        shared.write().reserve_copied()?;
         let mut pools = Vec::new();
         for (at, pool) in config.pools.into_iter().enumerate() {
             pools.try_push(Pool::new(pool, at)?)?;
