@@ -119,6 +119,21 @@
 #define RKV_FEATURE_CUDA 4
 
 /**
+ * For rkv_reserve_index_memory(): ordinary pages.
+ */
+#define RKV_HUGE_PAGES_OFF 0
+
+/**
+ * For rkv_reserve_index_memory(): huge pages, as far as the system has any.
+ */
+#define RKV_HUGE_PAGES_TRY 1
+
+/**
+ * For rkv_reserve_index_memory(): huge pages only.
+ */
+#define RKV_HUGE_PAGES_REQUIRE 2
+
+/**
  * Level of rkv_set_log_callback(): nothing.
  */
 #define RKV_LOG_OFF 0
@@ -671,6 +686,32 @@ typedef struct rkv_shortage {
      */
     uint64_t retained_page_count;
 } rkv_shortage;
+
+/**
+ * The memory that rkv_reserve_index_memory() got.
+ */
+typedef struct rkv_index_memory_stats {
+    /**
+     * sizeof(rkv_index_memory_stats).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Bytes that were reserved; 0 without a reserve.
+     */
+    uint64_t reserved_bytes;
+    /**
+     * Of those, the bytes that lay on huge pages when they were reserved.
+     */
+    uint64_t huge_page_bytes;
+    /**
+     * Bytes that indexes use of the reserve.
+     */
+    uint64_t used_bytes;
+} rkv_index_memory_stats;
 
 /**
  * Receives a log message. `message` is NUL-terminated and valid only during the call. Called from
@@ -4067,6 +4108,45 @@ RKV_API size_t rkv_last_error_message(char *buffer, size_t capacity);
  * any thread; reads only the calling thread's numbers
  */
 RKV_API RKV_MUST_CHECK enum rkv_status rkv_last_shortage(struct rkv_shortage *out_shortage);
+
+/**
+ * Gets memory from the system, for the indexes of all caches of this process: once, when the
+ * engine starts, before its caches are created. All of it is touched now and kept to the end of
+ * the process, so that no later call waits for it. What finds no room in it comes from malloc(),
+ * as all does without a reserve.
+ *
+ * Lookups in large trees read memory here and there, so huge pages make them quicker. A node of
+ * the radix tree takes some 200 bytes, and 4 for each token and page.
+ *
+ * @param byte_count bytes, rounded up to 2 MiB
+ * @param huge_pages RKV_HUGE_PAGES_OFF, RKV_HUGE_PAGES_TRY or RKV_HUGE_PAGES_REQUIRE. Pages that
+ * an administrator has set aside are taken first, then transparent ones
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when there is a
+ * reserve already; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_UNSUPPORTED when huge pages are required
+ * and the system has not so many, or doesn't say so in /proc/self/smaps: then nothing is reserved
+ * @par Cost
+ * O(bytes), some 0.1 to 1 ms for a MiB; no lock of any cache
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_reserve_index_memory(uint64_t byte_count,
+                                         uint32_t huge_pages);
+
+/**
+ * What is reserved for indexes, and how much of it they use.
+ *
+ * @param out_stats receives it; set its struct_size first
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT
+ * @par Cost
+ * O(1); a lock of its own, which indexes take to allocate
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_read_index_memory_stats(struct rkv_index_memory_stats *out_stats);
 
 /**
  * Sets where the library logs to, for the whole process. When it returns, the earlier callback is

@@ -115,6 +115,9 @@ layouts! {
         struct_size 0, flags 4, space 8, tokens 16, pages 24, page_count 32, from_node 40,
         from_token_index 48, from_page_index 56, groups 64, group_count 72, group_size 80
     }
+    rkv_index_memory_stats 32 {
+        struct_size 0, reserved 4, reserved_bytes 8, huge_page_bytes 16, used_bytes 24
+    }
     rkv_cache_insert_result 64 {
         struct_size 0, reserved 4, node 8, claimed_page_count 16, duplicate_page_count 24, lock 32,
         claimed_group_page_count 40, duplicate_group_page_count 48, page_count 56

@@ -34,6 +34,7 @@ struct options {
     uint32_t page_size;     /* 0 for 16, 1 and 64 */
     uint32_t index;         /* RKV_INDEX_RADIX, for which the targets are, or another */
     uint64_t journal_bytes; /* of the caches; 0 for no journal */
+    uint64_t reserve_mib;   /* memory for indexes that is reserved beforehand */
     unsigned run_count;     /* 0 for the workload's own number */
     uint32_t leaf_limit;    /* largest W6 tree */
     bool json;

@@ -27,7 +27,7 @@ static void usage(void)
     fprintf(stderr,
             "usage: index-bench [w1|w2|w3|w4|w5|w6|w7|probe|rows|forks|machine]\n"
             "                   [--index radix|block-hash] [--page N] [--runs N] [--leaves N]\n"
-            "                   [--journal BYTES] [--json] [--brief] [--count]\n"
+            "                   [--journal BYTES] [--reserve MIB] [--json] [--brief] [--count]\n"
             "                   [--operation TEXT]\n");
     exit(2);
 }
@@ -64,6 +64,8 @@ static void parse(int argument_count, char **arguments)
             options.leaf_limit = (uint32_t)strtoul(arguments[++i], NULL, 10);
         } else if (strcmp(argument, "--journal") == 0 && has_value) {
             options.journal_bytes = strtoull(arguments[++i], NULL, 10);
+        } else if (strcmp(argument, "--reserve") == 0 && has_value) {
+            options.reserve_mib = strtoull(arguments[++i], NULL, 10);
         } else if (strcmp(argument, "--operation") == 0 && has_value) {
             options.operation = arguments[++i];
         } else if (argument[0] != '-' && options.workload == NULL) {
@@ -72,6 +74,21 @@ static void parse(int argument_count, char **arguments)
             usage();
         }
     }
+}
+
+/* Memory for the indexes of a workload, on huge pages if there are any. */
+static void reserve(void)
+{
+    if (options.reserve_mib == 0) {
+        return;
+    }
+    rkv_index_memory_stats stats = {.struct_size = sizeof stats};
+    REQUIRE(rkv_reserve_index_memory(options.reserve_mib << 20, RKV_HUGE_PAGES_TRY) ==
+            RKV_STATUS_OK);
+    REQUIRE(rkv_read_index_memory_stats(&stats) == RKV_STATUS_OK);
+    fprintf(stderr, "reserved %llu MiB, %llu of them on huge pages\n",
+            (unsigned long long)stats.reserved_bytes >> 20,
+            (unsigned long long)stats.huge_page_bytes >> 20);
 }
 
 static void run_in_child(struct report *report, int workload, uint32_t page_size)
@@ -84,6 +101,7 @@ static void run_in_child(struct report *report, int workload, uint32_t page_size
     if (child == 0) {
         close(ends[0]);
         rows_to(ends[1]);
+        reserve();
         WORKLOADS[workload].run(page_size);
         exit(0);
     }

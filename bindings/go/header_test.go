@@ -67,6 +67,10 @@ var goValues = map[string]int64{
 	"RKV_REMOTE_DONE":     int64(radixkv.RemoteDone),
 	"RKV_REMOTE_MISSING":  int64(radixkv.RemoteMissing),
 
+	"RKV_HUGE_PAGES_OFF":     int64(radixkv.HugePagesOff),
+	"RKV_HUGE_PAGES_TRY":     int64(radixkv.HugePagesTry),
+	"RKV_HUGE_PAGES_REQUIRE": int64(radixkv.HugePagesRequire),
+
 	"RKV_LOG_OFF":   int64(radixkv.LogOff),
 	"RKV_LOG_ERROR": int64(radixkv.LogError),
 

@@ -1,6 +1,6 @@
 /**
  * @file library.hpp
- * @brief The loaded library: version, features, log.
+ * @brief The loaded library: version, features, log, memory for indexes.
  */
 
 #ifndef RADIXKV_LIBRARY_HPP
@@ -48,6 +48,19 @@ template <class F> void set_log_callback(std::uint32_t, const F&&) = delete;
 
 /// rkv_set_log_callback() with no callback: silence.
 inline void clear_log_callback() noexcept { rkv_set_log_callback(RKV_LOG_OFF, nullptr, nullptr); }
+
+/// rkv_reserve_index_memory(): memory for the indexes of all caches, once, before they are made.
+inline void reserve_index_memory(std::uint64_t byte_count,
+                                 std::uint32_t huge_pages = RKV_HUGE_PAGES_TRY) {
+    check(rkv_reserve_index_memory(byte_count, huge_pages));
+}
+
+/// rkv_read_index_memory_stats().
+[[nodiscard]] inline rkv_index_memory_stats index_memory_stats() {
+    auto stats = sized<rkv_index_memory_stats>();
+    check(rkv_read_index_memory_stats(&stats));
+    return stats;
+}
 
 }  // namespace rkv
 

@@ -1,7 +1,7 @@
 //! Arrays of fixed room, and links that lead readers to them.
 use super::garbage::{Garbage, Retired};
 use super::{Reader, nobody_reads};
-use crate::memory::OutOfMemory;
+use crate::memory::{OutOfMemory, put_reserved, take_reserved};
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, alloc, dealloc, fence};
 use std::alloc::Layout;
 use std::marker::PhantomData;
@@ -75,7 +75,9 @@ unsafe fn release<T>(memory: NonNull<()>) {
         let (len, capacity) = ((*header.as_ptr()).len, (*header.as_ptr()).capacity);
         let all = std::ptr::slice_from_raw_parts_mut(items::<T>(header).as_ptr(), len as usize);
         all.drop_in_place();
-        dealloc(header.as_ptr().cast(), layout_of::<T>(capacity as usize));
+        if !put_reserved(header.cast()) {
+            dealloc(header.as_ptr().cast(), layout_of::<T>(capacity as usize));
+        }
     }
 }
 
@@ -86,7 +88,8 @@ impl<T: Send + Sync> Array<T> {
         let layout = layout::<T>(capacity).ok_or(OutOfMemory)?;
         // SAFETY: the layout has a size, and what is written fits.
         unsafe {
-            let header = NonNull::new(alloc(layout).cast::<Header>()).ok_or(OutOfMemory)?;
+            let memory = take_reserved(layout.size()).or_else(|| NonNull::new(alloc(layout)));
+            let header = memory.ok_or(OutOfMemory)?.cast::<Header>();
             let (references, visible) = (AtomicU32::new(1), AtomicU32::new(0));
             header.write(Header { references, visible, len: 0, capacity: room });
             Ok(Self(header, PhantomData))

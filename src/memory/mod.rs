@@ -7,15 +7,19 @@
 
 mod arc;
 mod boxed;
+mod huge;
 mod ordered_map;
+mod reserve;
 mod seed;
 mod slab;
 mod slots;
 pub mod treap;
 
 pub use arc::Arc;
-pub use boxed::{try_box, try_box_with};
+pub use boxed::{IndexBox, try_box, try_box_with};
+pub use huge::Pages;
 pub use ordered_map::OrderedMap;
+pub use reserve::{Refused, ReserveStats, put_reserved, reserve, reserve_stats, take_reserved};
 pub use seed::{choose_seed, seed};
 pub use slab::Slab;
 pub use slots::{Slot, Slots};

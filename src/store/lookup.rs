@@ -1,11 +1,10 @@
-//! Lookups: how far a prefix is cached, and where it may be cut. With the lock, or without.
+//! Lookups: how far a prefix is cached, and where it may be cut.
 use super::group_cache::Depths;
-use super::{Descent, PrefixCache, Shared, State};
+use super::{Descent, PrefixCache, State};
 use crate::error::Error;
-use crate::grace::Reader;
 use crate::ids::LockId;
-use crate::index::{Ask, Namespace, Node, Partial, PrefixIndex, Probe, Reach, Walk};
-use crate::token::{Keys, PageDigest, Query, TokenList, with_imageless_query, with_known_query};
+use crate::index::{Ask, Namespace, Node, Partial, PrefixIndex, Reach, Walk};
+use crate::token::{Keys, PageDigest, Query, TokenList, with_known_query};
 
 /// How far a token list is cached. Finding it changes nothing.
 #[derive(Debug, Clone, Copy)]
@@ -148,7 +147,7 @@ pub(crate) struct Sharing {
 impl Sharing {
     /// How many positions of a query may be reused, by an index that `reach` walks through. No text
     /// id that the query doesn't have is ever taken for a match.
-    fn positions(
+    pub(super) fn positions(
         self,
         query: Query<'_>,
         mut reach: impl FnMut(&[u32]) -> Option<Reach>,
@@ -175,43 +174,7 @@ impl Sharing {
     }
 }
 
-/// Looks up without a lock.
-#[derive(Debug)]
-pub struct Prober {
-    index: Box<dyn Probe>,
-    sharing: Sharing,
-}
-
-impl Prober {
-    /// Reads what probes are about to.
-    fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>, reader: &Reader) {
-        self.index.fetch(asks, reader);
-    }
-
-    /// Tokens and positions of a list that are cached. None: whoever asks must take the lock.
-    pub fn probe(
-        &self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-        reader: &Reader,
-    ) -> Result<Option<(usize, usize)>, Error> {
-        with_imageless_query(tokens, |query| {
-            let reach = |keys: &[u32]| self.index.reach(namespace, keys, reader);
-            let positions = self.sharing.positions(query, reach);
-            Ok(positions.map(|positions| (query.tokens_before(positions), positions)))
-        })
-        .map(Option::flatten)
-    }
-}
-
 impl PrefixCache {
-    /// What looks up without a lock, if the index can.
-    pub fn prober(&self) -> Result<Option<Prober>, Error> {
-        // What groups have is seen under the lock alone.
-        let index = if self.groups.is_some() { None } else { self.index.prober()? };
-        Ok(index.map(|index| Prober { index, sharing: self.sharing }))
-    }
-
     /// How far a token list is cached.
     #[inline(always)]
     pub fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
@@ -434,76 +397,5 @@ impl State {
         }
         self.cache()?.index.visit_path_from(node, known.len(), &mut segment);
         Ok(())
-    }
-}
-
-impl Shared {
-    /// Reads what these probes are about to, side by side, without a lock.
-    pub(crate) fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>) {
-        let Some(reader) = Reader::enter() else { return };
-        if let Some(prober) = self.prober.read(&reader).first() {
-            prober.fetch(asks, &reader);
-        }
-    }
-
-    /// How many tokens and positions of a list are cached.
-    pub fn probe(
-        &self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-    ) -> Result<(usize, usize), Error> {
-        if let Some(found) = self.probe_without_lock(namespace, tokens)? {
-            return Ok(found);
-        }
-        let found = self.find(namespace, tokens)?;
-        Ok((found.tokens(), found.positions()))
-    }
-
-    fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
-        self.find_and(namespace, tokens, |_, found| found)
-    }
-
-    /// Finds how far a list is cached, and looks at that while it is so.
-    pub(super) fn find_and<R>(
-        &self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-        look: impl FnOnce(&State, Found) -> R,
-    ) -> Result<R, Error> {
-        let state = self.read();
-        let cache = state.cache()?;
-        if cache.digests_many(tokens, self.slice) {
-            let page_size = cache.sharing.page_size;
-            drop(state);
-            let digests = self.digest_ahead(namespace, tokens, page_size);
-            let state = self.read();
-            let found = state.find_behind(namespace, tokens, (&Descent::NONE, &digests));
-            return found.map(|found| look(&state, found));
-        }
-        match cache.descend_shortly(namespace, tokens, self.slice) {
-            Some(descent) => {
-                let found = state.find_behind(namespace, tokens, (&descent, &[]));
-                found.map(|found| look(&state, found))
-            }
-            None => {
-                drop(state);
-                let mut turn = self.turn();
-                turn.find_long(namespace, tokens, |state, found, _| Ok(look(state, found)), false)
-            }
-        }
-    }
-
-    /// None when that doesn't work: for images, when the index changes too fast or can't do it, or
-    /// when there are more readers than places.
-    fn probe_without_lock(
-        &self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-    ) -> Result<Option<(usize, usize)>, Error> {
-        let Some(reader) = Reader::enter() else {
-            return Ok(None);
-        };
-        let prober = self.prober.read(&reader).first();
-        prober.map_or(Ok(None), |prober| prober.probe(namespace, tokens, &reader))
     }
 }

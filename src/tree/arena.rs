@@ -4,13 +4,13 @@ use super::child_table::NODE_LIMIT;
 use super::node::{Held, NONE, State, TreeNode};
 use crate::ids::GENERATION_LIMIT;
 use crate::memory::treap::{self, Ranks, Side};
-use crate::memory::{OutOfMemory, TryGrow, try_collect};
+use crate::memory::{IndexBox, OutOfMemory, TryGrow};
 
 /// Nodes of a chunk; a power of two, so that indexing one needs no check. Small, so that a small
 /// index takes little and opening one is quick.
 const CHUNK: usize = 64;
 
-type Chunk<H> = Box<[TreeNode<H>; CHUNK]>;
+type Chunk<H> = IndexBox<[TreeNode<H>; CHUNK]>;
 
 /// Nodes by number. Grows chunk by chunk: no node ever moves.
 #[derive(Debug)]
@@ -95,8 +95,7 @@ impl<H: Held> Arena<H> {
             self.chunks.try_reserve(1)?;
             let generation = self.first_generation;
             let node = |_| TreeNode { generation, ..TreeNode::new() };
-            let nodes = try_collect((0..CHUNK).map(node))?.into_boxed_slice();
-            let chunk = nodes.try_into().expect("a chunk has CHUNK nodes");
+            let chunk = IndexBox::try_new(|| std::array::from_fn(node))?;
             self.chunks.try_push(chunk)?;
         }
         Ok(())

@@ -198,6 +198,10 @@ static void m01_statistics_and_shortage(void) {
     CHECK_STATUS(rkv_page_table_allocate_pages(f.table, 9, pages), RKV_STATUS_OUT_OF_PAGES);
     OUTPUT_SIZES(&f, rkv_shortage, p, rkv_last_shortage(p), "out_shortage");
     GOOD_BIGGER_OUTPUT(rkv_shortage, p, rkv_last_shortage(p));
+    OUTPUT_SIZES(&f, rkv_index_memory_stats, p, rkv_read_index_memory_stats(p), "out_stats");
+    GOOD_BIGGER_OUTPUT(rkv_index_memory_stats, p, rkv_read_index_memory_stats(p));
+    BAD(&f, rkv_reserve_index_memory(0, RKV_HUGE_PAGES_TRY), "byte_count");
+    BAD(&f, rkv_reserve_index_memory(1, 3), "huge_pages");
     BAD(&f, rkv_page_table_check(NULL), "table");
     end_fixture(&f);
 }

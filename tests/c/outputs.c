@@ -204,6 +204,7 @@ static void m09_cache(void) {
     shortage.struct_size = sizeof shortage;
     CHECK_STATUS(rkv_page_table_allocate_pages(bare, 8, &page), RKV_STATUS_OUT_OF_PAGES);
     BAD_STRUCT(&w, rkv_shortage, p, rkv_last_shortage(p), "out_shortage");
+    BAD_STRUCT(&w, rkv_index_memory_stats, p, rkv_read_index_memory_stats(p), "out_stats");
     CHECK_OK(rkv_last_shortage(&shortage));
     CHECK_EQ(shortage.needed_page_count, 8);
     rkv_page_table_destroy(bare);

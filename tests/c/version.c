@@ -141,6 +141,7 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_cache_insert_result), 64);
     CHECK_EQ(offsetof(rkv_cache_insert_result, page_count), 56);
     CHECK_EQ(offsetof(rkv_cache_insert_result, claimed_group_page_count), 40);
+    CHECK_EQ(sizeof(rkv_index_memory_stats), 32);
     CHECK_EQ(sizeof(rkv_group_cost), 16);
     CHECK_EQ(sizeof(rkv_group_depths), 40);
     CHECK_EQ(sizeof(rkv_locked_page), 8);

@@ -7,6 +7,7 @@ use crate::header::{Field, Header, Struct};
 /// A struct, and the class that shows one.
 const CLASSES: &[(&str, &str)] = &[
     ("rkv_shortage", "Shortage"),
+    ("rkv_index_memory_stats", "IndexMemoryStats"),
     ("rkv_page_table_stats", "PageTableStats"),
     ("rkv_pool_stats", "PoolStats"),
     ("rkv_cache_match_result", "Match"),

@@ -19,6 +19,7 @@ mod events;
 mod groups;
 mod growing_row;
 mod handle;
+mod index_memory;
 mod journal;
 mod lock;
 mod log;
@@ -50,6 +51,8 @@ fn _radixkv(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(status::features, module)?)?;
     module.add_function(wrap_pyfunction!(log::set_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_message, module)?)?;
+    module.add_function(wrap_pyfunction!(index_memory::reserve_index_memory, module)?)?;
+    module.add_function(wrap_pyfunction!(index_memory::index_memory_stats, module)?)?;
     module.add_function(wrap_pyfunction!(tokens::image_digest, module)?)?;
     module.add_function(wrap_pyfunction!(runner_memory::runner_supports, module)?)?;
     module.add_class::<tokens::TokenItem>()?;

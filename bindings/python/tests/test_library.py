@@ -45,6 +45,35 @@ def test_p01_numbers_are_those_of_the_header() -> None:
     assert radixkv.features() & radixkv.FEATURE_RADIX_INDEX
 
 
+RESERVES = """
+import radixkv
+assert radixkv.index_memory_stats().reserved_bytes == 0
+for wrong in (lambda: radixkv.reserve_index_memory(1, huge_pages="all"),
+              lambda: radixkv.reserve_index_memory(0)):
+    try:
+        wrong()
+    except ValueError:
+        continue
+    raise AssertionError("not refused")
+radixkv.reserve_index_memory(1 << 20)
+stats = radixkv.index_memory_stats()
+assert (stats.reserved_bytes, stats.used_bytes) == (1 << 21, 0), stats
+assert stats.huge_page_bytes in (0, 1 << 21), stats
+with radixkv.PageTable(64) as table, radixkv.Cache(table):
+    assert radixkv.index_memory_stats().used_bytes > 0
+try:
+    radixkv.reserve_index_memory(1 << 20, huge_pages="off")
+except radixkv.InvalidState:
+    print("done")
+"""
+
+
+def test_index_memory_is_reserved_once() -> None:
+    """For a process, so in one of its own."""
+    done = subprocess.run([sys.executable, "-c", RESERVES], capture_output=True, text=True)
+    assert done.stdout == "done\n", done.stderr
+
+
 C_PROGRAM = r"""
 #include <radixkv.h>
 /* What an extension of an engine does: works on a cache that Python made. */

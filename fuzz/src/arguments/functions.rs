@@ -37,6 +37,15 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     }),
     // SAFETY, here and below: each pointer is NULL, misaligned, or leads to what is stated.
     ("rkv_last_shortage", |_, i, a| unsafe { rkv_last_shortage(a.write(i)) }.into()),
+    ("rkv_reserve_index_memory", |_, i, _| {
+        // Of a size that a machine has; after the first that succeeds all are refused.
+        let some = u64::from(number(i));
+        let bytes = if i.flag() { u64::MAX - some } else { some % (1 << 24) };
+        rkv_reserve_index_memory(bytes, number(i) % 5).into()
+    }),
+    ("rkv_read_index_memory_stats", |_, i, a| {
+        unsafe { rkv_read_index_memory_stats(a.write(i)) }.into()
+    }),
     ("rkv_set_log_callback", |_, i, _| {
         unsafe extern "C-unwind" fn silent(_: u32, _: *const c_char, _: *mut c_void) {}
         let user_data = ptr::without_provenance_mut(size(i));

@@ -1,13 +1,15 @@
 //! The library as a whole: which release this is, what it was built with, what went wrong last in a
-//! thread, and where it logs to.
+//! thread, where it logs to, and what memory it has for indexes.
 use crate::capi::ffi::{
     guard, last_shortage, rkv_shortage, rkv_status, with_last_error, write_struct,
 };
 use crate::error::Error;
 use std::ffi::c_char;
 
+mod index_memory;
 mod log;
 
+pub use index_memory::*;
 pub use log::*;
 
 /// Major version of the release that this header came with.

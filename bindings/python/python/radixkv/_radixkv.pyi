@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence as _List
 from os import PathLike
 
-from typing import Any, Final, Protocol, Self, final
+from typing import Any, Final, Literal, Protocol, Self, final
 
 from typing_extensions import Buffer, CapsuleType, TypeAlias
 
@@ -23,6 +23,7 @@ __all__ = [
     "Group",
     "GroupDepths",
     "GrowingRow",
+    "IndexMemoryStats",
     "InsertResult",
     "JournalResult",
     "KvMemory",
@@ -52,7 +53,9 @@ __all__ = [
     "features",
     "image_digest",
     "layouts",
+    "index_memory_stats",
     "log_message",
+    "reserve_index_memory",
     "runner_supports",
     "set_log",
     "version",
@@ -143,6 +146,12 @@ class NodeInfo:
     child_count: Final[int]
     last_access: Final[int]
     hit_count: Final[int]
+
+@final
+class IndexMemoryStats:
+    reserved_bytes: Final[int]
+    huge_page_bytes: Final[int]
+    used_bytes: Final[int]
 
 @final
 class CacheStats:
@@ -840,6 +849,10 @@ def abi_version() -> int: ...
 def features() -> int: ...
 def set_log(receiver: Callable[[int, str], object] | None, level: int = 1) -> None: ...
 def log_message(level: int, message: str) -> None: ...
+def reserve_index_memory(
+    byte_count: int, *, huge_pages: Literal["off", "try", "require"] = "try"
+) -> None: ...
+def index_memory_stats() -> IndexMemoryStats: ...
 def image_digest(data: _Array) -> bytes: ...
 def runner_supports(
     page_size: int,
