@@ -2608,7 +2608,7 @@ typedef struct rkv_runner_merge_states_args {
 } rkv_runner_merge_states_args;
 
 /**
- * A copy of one page that the engine carries out, in all layers.
+ * A copy of one page that the engine carries out, in all layers of its group.
  */
 typedef struct rkv_copy_job {
     /**
@@ -2620,7 +2620,7 @@ typedef struct rkv_copy_job {
      */
     void *host;
     /**
-     * Bytes of it: page_bytes of the config.
+     * Bytes of it: page_bytes of the config, or of the group's pool.
      */
     uint64_t byte_count;
     /**
@@ -2628,13 +2628,21 @@ typedef struct rkv_copy_job {
      */
     rkv_sequence_id sequence;
     /**
-     * The page of the device.
+     * The page of the device, in the group's pool.
      */
     uint32_t page;
     /**
      * RKV_COPY_LOAD or RKV_COPY_STORE.
      */
     uint32_t direction;
+    /**
+     * The group of layers whose page it is; 0 with one group.
+     */
+    uint32_t group;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
 } rkv_copy_job;
 
 /**
@@ -3056,6 +3064,24 @@ typedef struct rkv_remote_store {
 } rkv_remote_store;
 
 /**
+ * The pages of a pool, and the host memory that they have.
+ */
+typedef struct rkv_tier_pool_config {
+    /**
+     * Bytes of a page in all layers of a group together: what a copy moves.
+     */
+    uint64_t page_bytes;
+    /**
+     * Bytes of host memory, at most: as many slots of page_bytes as fit.
+     */
+    uint64_t host_bytes;
+    /**
+     * Where those are, as in rkv_tier_config; NULL for memory that the library takes.
+     */
+    void *host_memory;
+} rkv_tier_pool_config;
+
+/**
  * What lies below the pages of a cache: host memory, a directory, and a remote store. Fill with
  * rkv_tier_config_init(), then change fields.
  */
@@ -3069,7 +3095,8 @@ typedef struct rkv_tier_config {
      */
     uint32_t flags;
     /**
-     * Bytes of a page in all layers together: what a copy moves. No default.
+     * Bytes of a page in all layers together, or with several groups in all layers of a group:
+     * what a copy moves. No default.
      */
     uint64_t page_bytes;
     /**
@@ -3133,6 +3160,19 @@ typedef struct rkv_tier_config {
      * Zero.
      */
     uint32_t reserved;
+    /**
+     * Of a page table with several pools: the pages of each, in order. page_bytes, host_bytes and
+     * host_memory are 0 and NULL then. It is copied. Default NULL: one pool, of which those tell.
+     */
+    const struct rkv_tier_pool_config *pools;
+    /**
+     * Number of pools. Default 0.
+     */
+    size_t pool_count;
+    /**
+     * sizeof(rkv_tier_pool_config); not read without pools.
+     */
+    size_t pool_size;
 } rkv_tier_config;
 
 /**
@@ -5366,8 +5406,8 @@ enum rkv_status rkv_sequence_read_info(const struct rkv_cache *cache,
  * @param capacity room in copies; one for each group is enough
  * @param element_size sizeof(rkv_page_copy); not read with capacity 0
  * @param out_count receives the number of copies, also on RKV_STATUS_BUFFER_TOO_SMALL
- * @return RKV_STATUS_OK, also when there are none; RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK, also when there are none; RKV_STATUS_PENDING with several groups while a
+ * fetch of the sequence is open; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(1); shared lock
  * @par Thread safety
@@ -5388,7 +5428,8 @@ enum rkv_status rkv_sequence_read_copies(const struct rkv_cache *cache,
  *
  * @param cache the cache
  * @param sequence the sequence
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when no copy is open; RKV_STATUS_STALE_SEQUENCE;
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when no copy is open; RKV_STATUS_PENDING with
+ * several groups while a fetch of the sequence is open; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(nodes on the path); lock
@@ -5674,7 +5715,8 @@ enum rkv_status rkv_sequence_release_many(struct rkv_cache *cache,
  * @param out_state receives the sequence; set its struct_size first. inherited_position_count is 0
  * when it began with all_tokens instead
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE when the parent is neither live nor retained
- * and all_tokens is NULL; RKV_STATUS_PENDING when it is live and RKV_CONTINUE_RUNNING is not set;
+ * and all_tokens is NULL; RKV_STATUS_PENDING when it is live and RKV_CONTINUE_RUNNING is not set,
+ * or with several groups while a fetch of it is open;
  * RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
  * RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_UNSUPPORTED with an external pool;
  * RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the parent's, naming the field;
@@ -5710,7 +5752,8 @@ enum rkv_status rkv_sequence_continue(struct rkv_cache *cache,
  * @param element_size sizeof(rkv_sequence_fork_child)
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
  * rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
- * RKV_STATUS_INVALID_STATE when the parent waits for copies of groups itself;
+ * RKV_STATUS_INVALID_STATE when the parent waits for copies of groups itself; RKV_STATUS_PENDING
+ * with several groups while a fetch of it is open;
  * RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
@@ -5890,7 +5933,8 @@ enum rkv_status rkv_sequence_read_published(const struct rkv_cache *cache,
  * checkpoints already, and nothing is to be confirmed then
  * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(): nothing has changed;
  * RKV_STATUS_INVALID_STATE when a copy is open, or for positions that are not published or end
- * inside a page; RKV_STATUS_UNSUPPORTED without a STATE group; RKV_STATUS_STALE_SEQUENCE;
+ * inside a page; RKV_STATUS_PENDING while a fetch of the sequence is open; RKV_STATUS_UNSUPPORTED
+ * without a STATE group; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(groups + evictions); lock, in slices
@@ -5935,6 +5979,7 @@ enum rkv_status rkv_sequence_donate(struct rkv_cache *cache,
  * @param computed_position_count positions whose KV is enqueued: who gets a page that leaves must
  * come behind that on the same stream. Draft tokens that may be taken back don't count
  * @return RKV_STATUS_OK, also with one group; RKV_STATUS_INVALID_STATE when a copy is open;
+ * RKV_STATUS_PENDING with several groups while a fetch of the sequence is open;
  * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(pages that leave); lock; allocates nothing
@@ -6385,8 +6430,8 @@ enum rkv_status rkv_runner_merge_states(struct rkv_runner *runner,
  * Dense memory is copied as it lies, so the fingerprint of the tiers has to say the layout, and
  * the number formats.
  *
- * @param runner the runner of all layers
- * @param jobs copies of the cache over the runner's page table
+ * @param runner the runner of all layers, or of those of a group
+ * @param jobs copies of the cache over the runner's page table, of its group
  * @param count how many
  * @param element_size sizeof(rkv_copy_job)
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy, and nothing was copied;
@@ -6624,8 +6669,8 @@ enum rkv_status rkv_tier_config_init(struct rkv_tier_config *config,
  * @param cache a cache with a journal
  * @param config what to attach
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE
- * when the cache has tiers, or no journal; RKV_STATUS_UNSUPPORTED with several groups of layers or
- * an external pool; RKV_STATUS_STORAGE when the directory cannot be used: another process or cache
+ * when the cache has tiers, or no journal; RKV_STATUS_UNSUPPORTED with an external pool, or for
+ * RKV_TIERS_AGREE with several groups of layers; RKV_STATUS_STORAGE when the directory cannot be used: another process or cache
  * has it, it was made by another version or for another fingerprint, or the system refuses;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
@@ -6745,6 +6790,12 @@ enum rkv_status rkv_cache_complete(struct rkv_cache *cache,
  * is for a sequence that has computed nothing beyond what it has published, and that has carried
  * out no copy that begin named: that copy is given up, its page is fetched whole.
  *
+ * With several groups of layers it brings what the farthest end needs that every group can go on
+ * from: of a window its last pages, of states one, into the sequence's own. All of that or, when
+ * something can't be had, what the next end before needs. Copies that begin named stay as they are
+ * until it has come, and can neither be read nor confirmed meanwhile; if none comes, they are to
+ * be carried out.
+ *
  * What came is published when every byte has arrived and its checksum holds: the sequence's
  * cached_position_count grows, and others find it. Where somebody published the same meanwhile,
  * the row maps that. A second sequence with the same prefix waits for the first one's copies
@@ -6762,8 +6813,8 @@ enum rkv_status rkv_cache_complete(struct rkv_cache *cache,
  * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_POISONED
  * @par Cost
- * O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; with a
- * remote store O(pages that the device doesn't have). Lock for a moment; never waits for the disk
+ * O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; with
+ * several groups O(pages that the device or the tiers have + 1) * groups; with a remote store O(pages that the device doesn't have). Lock for a moment; never waits for the disk
  * or the store. Nothing when the device has the whole pages of the prompt
  * @par Thread safety
  * any thread

@@ -229,11 +229,13 @@ layouts! {
         struct_size 0, flags 4, byte_count 8, event_count 16, stored_block_count 24,
         removed_block_count 32, last_number 40, lost_record_count 48
     }
-    rkv_tier_config 112 {
+    rkv_tier_config 136 {
         struct_size 0, flags 4, page_bytes 8, host_bytes 16, host_memory 24, directory 32,
         disk_bytes 40, fingerprint 48, store_after_uses 80, worker_count 84, commit_interval_ms 88,
-        event_fd 92, remote 96, remote_timeout_ms 104, reserved 108
+        event_fd 92, remote 96, remote_timeout_ms 104, reserved 108, pools 112, pool_count 120,
+        pool_size 128
     }
+    rkv_tier_pool_config 24 { page_bytes 0, host_bytes 8, host_memory 16 }
     rkv_remote_item 56 { key 0, bytes 32, byte_count 40, answer 48, reserved 52 }
     rkv_remote_store 48 {
         struct_size 0, reserved 4, user_data 8, has 16, get 24, put 32, remove 40
@@ -246,7 +248,9 @@ layouts! {
         struct_size 0, reserved 4, prefetch 8, cached_position_count 16, position_count 24,
         host_position_count 32, asked_position_count 40
     }
-    rkv_copy_job 40 { job 0, host 8, byte_count 16, sequence 24, page 32, direction 36 }
+    rkv_copy_job 48 {
+        job 0, host 8, byte_count 16, sequence 24, page 32, direction 36, group 40, reserved 44
+    }
     rkv_fetch_end 40 {
         sequence 0, position_count 8, wanted_page_count 16, brought_page_count 24, flags 32,
         reserved 36

@@ -26,10 +26,11 @@ static inline rkvgo_failure *rkvgo_runner_copy_pages(
 // One at a time: what a job points to is C's, and Go keeps no pointers to it in an array.
 static inline rkvgo_failure *rkvgo_runner_copy_tier_page(
 	rkv_runner *runner, uint64_t job, void *host, uint64_t byte_count, uint32_t page,
-	uint32_t direction
+	uint32_t direction, uint32_t group
 ) {
 	rkv_copy_job copy = {
 		.job = job, .host = host, .byte_count = byte_count, .page = page, .direction = direction,
+		.group = group,
 	};
 	return rkvgo_end(rkv_runner_copy_tier_pages(runner, &copy, 1, sizeof copy));
 }
@@ -138,7 +139,8 @@ func (r *Runner) CopyTierPages(jobs []CopyJob) error {
 	defer r.mu.RUnlock()
 	for _, job := range jobs {
 		err := asError(C.rkvgo_runner_copy_tier_page(raw, C.uint64_t(job.Job), job.Host,
-			C.uint64_t(job.ByteCount), C.uint32_t(job.Page), C.uint32_t(job.Direction)))
+			C.uint64_t(job.ByteCount), C.uint32_t(job.Page), C.uint32_t(job.Direction),
+			C.uint32_t(job.Group)))
 		if err != nil {
 			return err
 		}

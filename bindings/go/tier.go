@@ -27,7 +27,8 @@ typedef struct rkvgo_agree_made {
 
 // What is zero of the last four takes the defaults; event_fd is -1 for none.
 static inline rkvgo_failure *rkvgo_cache_attach_tiers(
-	rkv_cache *cache, rkv_tier_config given, rkv_remote_store remote
+	rkv_cache *cache, rkv_tier_config given, rkv_remote_store remote,
+	const rkv_tier_pool_config *pools, size_t pool_count
 ) {
 	rkv_tier_config config;
 	rkv_status status = rkv_tier_config_init(&config, sizeof config);
@@ -35,6 +36,9 @@ static inline rkvgo_failure *rkvgo_cache_attach_tiers(
 		given.struct_size = sizeof given;
 		remote.struct_size = sizeof remote;
 		given.remote = remote.has ? &remote : NULL;
+		given.pools = pools;
+		given.pool_count = pool_count;
+		given.pool_size = sizeof *pools;
 		given.worker_count = given.worker_count ? given.worker_count : config.worker_count;
 		given.commit_interval_ms =
 			given.commit_interval_ms ? given.commit_interval_ms : config.commit_interval_ms;
@@ -182,6 +186,16 @@ type RemoteItem struct {
 	_         uint32
 }
 
+// TierPoolConfig says of the pages of a pool what host memory they have.
+type TierPoolConfig struct {
+	// PageBytes are the bytes of a page in all layers of a group together.
+	PageBytes uint64
+	// HostBytes bounds host memory.
+	HostBytes uint64
+	// HostMemory is where that is, in memory that is not Go's; nil for the library's own.
+	HostMemory unsafe.Pointer
+}
+
 // TierConfig says what lies below the pages of a cache.
 type TierConfig struct {
 	// Flags are 0 or TiersAgree.
@@ -211,6 +225,9 @@ type TierConfig struct {
 	Remote RemoteStore
 	// RemoteTimeoutMS is how long a call to it may take; 0 for the default.
 	RemoteTimeoutMS uint32
+	// Pools are those of a page table with several, in order. PageBytes, HostBytes and HostMemory
+	// are zero then.
+	Pools []TierPoolConfig
 }
 
 // FetchResult is what the tiers have of a sequence.
@@ -249,10 +266,12 @@ type CopyJob struct {
 	ByteCount uint64
 	// Sequence is, of a load, the one whose page it is.
 	Sequence uint64
-	// Page is the page of the device.
+	// Page is the page of the device, in the group's pool.
 	Page uint32
 	// Direction is where it goes.
 	Direction CopyDirection
+	// Group is the group of layers whose page it is.
+	Group uint32
 }
 
 // FetchEnd is a fetch that has ended.
@@ -299,7 +318,22 @@ func (c *Cache) AttachTiers(config TierConfig) error {
 		given.directory = C.CString(config.Directory)
 		defer C.free(unsafe.Pointer(given.directory))
 	}
-	return asError(C.rkvgo_cache_attach_tiers(raw, given, config.Remote.c()))
+	// In C's memory: what host memory the pools name is C's too, but Go can't see that.
+	count := len(config.Pools)
+	var pools *C.rkv_tier_pool_config
+	if count > 0 {
+		pools = (*C.rkv_tier_pool_config)(C.calloc(C.size_t(count), C.sizeof_rkv_tier_pool_config))
+		defer C.free(unsafe.Pointer(pools))
+		made := unsafe.Slice(pools, count)
+		for i, pool := range config.Pools {
+			made[i] = C.rkv_tier_pool_config{
+				page_bytes:  C.uint64_t(pool.PageBytes),
+				host_bytes:  C.uint64_t(pool.HostBytes),
+				host_memory: pool.HostMemory,
+			}
+		}
+	}
+	return asError(C.rkvgo_cache_attach_tiers(raw, given, config.Remote.c(), pools, C.size_t(count)))
 }
 
 func (s RemoteStore) c() C.rkv_remote_store {
@@ -356,7 +390,7 @@ func (c *Cache) Poll(jobs []CopyJob, ends []FetchEnd) (jobCount, endCount int, e
 		job := &jobRoom[i]
 		jobs[i] = CopyJob{
 			uint64(job.job), job.host, uint64(job.byte_count), uint64(job.sequence),
-			uint32(job.page), CopyDirection(job.direction),
+			uint32(job.page), CopyDirection(job.direction), uint32(job.group),
 		}
 	}
 	for i := 0; i < endCount; i++ {

@@ -114,3 +114,41 @@ func TestTiers(t *testing.T) {
 		equal(t, "written", written, true)
 	}
 }
+
+// T16: pools are told one by one, and copies name their groups.
+func TestTiersOfSeveralPools(t *testing.T) {
+	table, err := radixkv.NewPageTable(radixkv.PageTableConfig{
+		PageSize: 4, SlotCount: 4,
+		Groups:         []radixkv.GroupConfig{radixkv.FullGroup(0), radixkv.WindowGroup(1, 6)},
+		PoolPageCounts: []uint32{20, 20},
+	})
+	must(t, err)
+	defer table.Close()
+	cache, err := radixkv.NewCache(table, radixkv.CacheConfig{JournalBytes: 1 << 16})
+	must(t, err)
+	defer cache.Close()
+	config := radixkv.TierConfig{PageBytes: tierPageBytes, HostBytes: 16 * tierPageBytes}
+	wants(t, cache.AttachTiers(config), radixkv.InvalidArgument)
+	config = radixkv.TierConfig{Pools: []radixkv.TierPoolConfig{
+		{PageBytes: tierPageBytes, HostBytes: 16 * tierPageBytes}, {PageBytes: 8, HostBytes: 128},
+	}}
+	must(t, cache.AttachTiers(config))
+	sequence, _, err := cache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(run(1, 17))})
+	must(t, err)
+	_, err = sequence.Publish(17)
+	must(t, err)
+	var counts [2]int
+	for counts[0]+counts[1] < 8 {
+		var jobs [8]radixkv.CopyJob
+		count, _, err := cache.Poll(jobs[:], nil)
+		must(t, err)
+		for _, job := range jobs[:count] {
+			equal(t, "bytes", job.ByteCount, []uint64{tierPageBytes, 8}[job.Group])
+			counts[job.Group]++
+			must(t, cache.Complete([]uint64{job.Job}, true))
+		}
+		time.Sleep(time.Millisecond)
+	}
+	equal(t, "pages of each group", counts, [2]int{4, 4})
+	must(t, sequence.Release())
+}

@@ -293,6 +293,12 @@ public:
     void attach_tiers(const rkv_tier_config& config) {
         check(rkv_cache_attach_tiers(get(), &config));
     }
+    /// The same with several pools; the config says nothing of any.
+    void attach_tiers(rkv_tier_config config, span<const rkv_tier_pool_config> pools) {
+        config.pools = pools.data();
+        config.pool_count = pools.size();
+        attach_tiers(config);
+    }
     /// rkv_cache_detach_tiers(); false when the time was over before everything was written.
     bool detach_tiers(std::uint64_t timeout_ms) {
         const rkv_status status = rkv_cache_detach_tiers(get(), timeout_ms);

@@ -267,6 +267,12 @@ impl Hung {
         Some((HungPage { group: entry.group as usize, page }, class, entry.time))
     }
 
+    /// Pages of a pool that nobody uses, in the order in which they go.
+    pub fn cold(&self, pool: usize) -> impl Iterator<Item = u32> + '_ {
+        let pool = &self.pools[pool];
+        pool.inner.iter(&pool.entries).chain(pool.tail.iter(&pool.entries))
+    }
+
     /// Pages of a pool that nobody uses.
     pub fn reclaimable(&self, pool: usize) -> usize {
         self.pools[pool].inner.len() + self.pools[pool].tail.len()

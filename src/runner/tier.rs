@@ -7,6 +7,8 @@ use crate::error::{Error, text};
 /// A copy of a page of every layer, one after the other, K before V.
 #[derive(Debug, Clone, Copy)]
 pub struct TierCopy {
+    /// The group whose page it is.
+    pub group: u32,
     /// The page.
     pub page: u32,
     /// Where it lies in host memory.
@@ -34,6 +36,13 @@ impl Runner {
         };
         let (pages, bytes) = (self.memory.page_count(), self.page_bytes());
         for (at, copy) in copies.clone().enumerate() {
+            if copy.group as usize != self.config.group {
+                return Err(Error::argument(text!(
+                    "jobs[{at}].group {} is not the runner's {}",
+                    copy.group,
+                    self.config.group
+                )));
+            }
             if copy.page == 0 || copy.page as usize >= pages {
                 return Err(Error::argument(text!("jobs[{at}].page {} is no page", copy.page)));
             }

@@ -26,7 +26,7 @@ pub struct Landed {
 }
 
 /// A sequence as queries are, without its keys.
-fn query(sequence: &Sequence) -> Query<'_> {
+pub(super) fn query(sequence: &Sequence) -> Query<'_> {
     let images = &sequence.image_spans;
     Query { keys: &[], positions: sequence.positions, images, unchecked: false }
 }
@@ -45,7 +45,8 @@ impl State {
             Some(copy) => sequence.computed - copy.positions,
             None => sequence.computed,
         };
-        if !is_possible || computed != start || self.has_groups() || self.is_cleared(sequence) {
+        let is_begun = !self.has_groups() || self.has_all_group_copies(sequence);
+        if !is_possible || computed != start || !is_begun || self.is_cleared(sequence) {
             return Ok((first, 0));
         }
         let last = query.boundary(sequence.prompt_positions - 1);
@@ -124,7 +125,7 @@ impl State {
     }
 
     /// So many positions need not be computed: a token boundary.
-    fn set_cached(&mut self, slot: u32, positions: usize) {
+    pub(super) fn set_cached(&mut self, slot: u32, positions: usize) {
         let sequence = &mut self.sequences[slot as usize];
         let tokens = query(sequence).tokens_before(positions);
         (sequence.computed, sequence.cached_positions) = (positions, positions);

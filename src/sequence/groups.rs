@@ -32,6 +32,7 @@ impl State {
     /// The copies that a sequence waits for: of the spine, and of the other groups.
     pub fn open_copies(&self, id: SequenceId) -> Result<(Option<PageCopy>, &[GroupCopy]), Error> {
         let sequence = self.sequence(id)?;
+        sequence.check_groups_loaded()?;
         Ok((sequence.copy, sequence.groups.copies()))
     }
 
@@ -48,6 +49,7 @@ impl State {
         if !self.table.groups().end_with_pages() {
             return Err(Error::unsupported("the page table has no STATE group"));
         }
+        sequence.check_loaded()?;
         if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
             return Err(Error::state("a copy is not confirmed yet"));
         }
@@ -76,6 +78,7 @@ impl State {
                 sequence.positions
             )));
         }
+        sequence.check_groups_loaded()?;
         if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
             return Err(Error::state("a copy is not confirmed yet"));
         }

@@ -56,6 +56,8 @@ impl State {
     fn heritable(&self, id: SequenceId) -> Result<&Sequence, Error> {
         let parent = self.parent(id)?;
         let is_gone = self.retained.get(id).is_some() && self.is_cleared(parent);
+        // Its state is not there yet.
+        parent.check_groups_loaded()?;
         if is_gone { Err(Error::StaleSequence(id.0)) } else { Ok(parent) }
     }
 

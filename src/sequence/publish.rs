@@ -69,7 +69,7 @@ impl State {
 
     /// The same, looking no further than so many pages beyond those for what others published.
     #[inline]
-    fn publish_checked(
+    pub(super) fn publish_checked(
         &mut self,
         id: SequenceId,
         computed: usize,
@@ -208,6 +208,7 @@ impl State {
     /// Says that the copy is done.
     pub fn confirm_copies(&mut self, id: SequenceId) -> Result<(), Error> {
         let sequence = self.sequence(id)?;
+        sequence.check_groups_loaded()?;
         if sequence.copy.is_none() && sequence.groups.copies().is_empty() {
             return Err(Error::state("no copy is open"));
         }

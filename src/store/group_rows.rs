@@ -52,6 +52,18 @@ pub(crate) struct GroupRows {
     pub(crate) published: PublishedGroups,
 }
 
+/// Where the rows of a sequence go on, once a tier has filled their pages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LandedGroups<'a> {
+    /// Positions that need not be computed: whole pages.
+    pub(crate) positions: usize,
+    /// The first place that the sequence did not reuse before.
+    pub(crate) from: usize,
+    /// Of what the positions need from there on, the group, the place and the page of what the
+    /// cache has. The rest is in the rows.
+    pub(crate) theirs: &'a [(usize, usize, u32)],
+}
+
 /// Pages of which publishing made the cache's, or took the cache's instead, by group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PublishedGroups {
@@ -93,6 +105,25 @@ impl GroupRows {
     #[inline]
     pub(crate) fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// Copies that save a state.
+    pub(crate) fn saves(&self) -> impl Iterator<Item = &GroupCopy> {
+        self.copies.iter().filter(|copy| copy.saves.is_some())
+    }
+
+    /// Leaves rows without places.
+    pub(crate) fn take_rows(&mut self) -> Result<Vec<Vec<u32>>, OutOfMemory> {
+        let mut empty = Vec::new();
+        for _ in 0..self.rows.len() {
+            empty.try_push(Vec::new())?;
+        }
+        Ok(std::mem::replace(&mut self.rows, empty))
+    }
+
+    /// Puts them back.
+    pub(crate) fn put_rows(&mut self, rows: Vec<Vec<u32>>) {
+        self.rows = rows;
     }
 
     /// What is to be copied.
@@ -268,6 +299,68 @@ impl State {
         if let Some(place) = place_saved {
             self.note_saved(slot, place, came);
         }
+    }
+
+    /// Lets the rows of a sequence, which has computed nothing, go on from farther on: what the
+    /// cache has there is in use from now on, and nothing is copied any more but states of it. Room
+    /// was made.
+    pub(crate) fn land_group_rows(&mut self, slot: u32, landed: LandedGroups<'_>) {
+        let (groups, page_size) = (*self.table.groups(), self.table.page_size());
+        let LandedGroups { positions, from, theirs } = landed;
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        let now = cache.index.now();
+        let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
+        for &(group, _, page) in theirs {
+            hung.begin_use(HungPage { group, page });
+        }
+        let rows = &mut self.sequences[slot as usize].groups;
+        while let Some(copy) = rows.copies.pop() {
+            let source = HungPage { group: copy.group, page: copy.source };
+            end_source(&mut self.table, hung, (source, slot), now);
+        }
+        let mut saved = groups.end_with_pages();
+        for (group, config) in groups.hung() {
+            let needs = config.kind.needs(positions, page_size);
+            let needs = needs.expect("every group can go on from there");
+            let mut of_cache = theirs.iter().filter(|(of, ..)| *of == group);
+            let pool = self.table.pool_at_mut(config.pool as usize);
+            if config.kind == GroupKind::State {
+                let target = rows.rows[group][0];
+                let source = of_cache.next().map(|&(_, _, page)| page);
+                saved &= source.is_some();
+                rows.copies.extend(source.map(|source| GroupCopy {
+                    group,
+                    source,
+                    target,
+                    positions: page_size,
+                    saves: None,
+                }));
+                continue;
+            }
+            let row = &mut rows.rows[group];
+            let end = (positions / page_size).min(row.len());
+            for (place, ours) in row[..end].iter_mut().enumerate() {
+                if needs.contain(place) || *ours == 0 {
+                    continue;
+                }
+                let page = std::mem::take(ours);
+                rows.changes += 1;
+                match pool.is_cached(page) {
+                    true => hung.end_use(HungPage { group, page }, None, now),
+                    false => pool.put_back(page),
+                }
+            }
+            for &(_, place, page) in of_cache {
+                debug_assert!(place >= from, "what was reused before stays");
+                pool.put_back(std::mem::replace(&mut row[place], page));
+                rows.changes += 1;
+            }
+        }
+        let at = positions as u32;
+        rows.saved = if saved { (positions / page_size) as u32 } else { rows.saved };
+        let [first, second] =
+            rows.depths.checkpoint_at.map(|place| if place > at { place } else { 0 });
+        rows.depths.checkpoint_at = if first == 0 { [second, 0] } else { [first, second] };
     }
 
     /// Hangs the pages of a range of places that came to the cache, where there are none yet; where

@@ -4,6 +4,7 @@ use super::{Shared, State, page_at};
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::index::Namespace;
+use crate::memory::try_collect;
 use crate::token::TokenList;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,6 +75,15 @@ impl Shared {
     }
 }
 
+/// A page of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolPage {
+    /// The pool.
+    pub pool: usize,
+    /// The page's number there.
+    pub page: u32,
+}
+
 /// The beginning of a token list that the device has.
 #[derive(Debug, Clone, Copy)]
 pub struct OnDevice {
@@ -123,38 +133,68 @@ impl State {
     /// Makes room for copies between tiers; refused where pages are somebody else's.
     pub fn reserve_copied(&mut self) -> Result<(), Error> {
         self.check_own_pool()?;
-        Ok(self.table.pool.reserve_copied()?)
+        for pool in 0..self.table.pool_count() {
+            self.table.pool_at_mut(pool).reserve_copied()?;
+        }
+        Ok(())
     }
 
-    /// A tier copies a page of the cache that has held the same since a record. False when the
-    /// cache has other things there now, or it is being copied already.
-    pub fn begin_store(&mut self, page: u32, known: u64) -> bool {
-        let is_same = self.held_since(page).is_some_and(|since| since <= known);
-        is_same && self.table.pool.begin_copied(page)
+    /// Pages of each pool, page 0 included.
+    pub fn pool_pages(&self) -> Result<Vec<usize>, Error> {
+        let pools = 0..self.table.pool_count();
+        Ok(try_collect(pools.map(|pool| self.table.pool_at(pool).total() + 1))?)
+    }
+
+    /// The page of a group beside the first that hangs on a page of group 0; 0 for none.
+    pub fn hung_page(&self, group: usize, spine: u32) -> u32 {
+        let groups = self.cache.as_ref().and_then(|cache| cache.groups.as_deref());
+        groups.map_or(0, |groups| groups.hung.page(group, spine))
+    }
+
+    /// Whether a page of a group beside the first hangs on a page of group 0.
+    pub fn hangs_on(&self, group: usize, page: PoolPage, spine: u32) -> bool {
+        let groups = self.cache.as_ref().and_then(|cache| cache.groups.as_deref());
+        groups.is_some_and(|groups| groups.hung.place(page.pool, page.page) == Some((group, spine)))
+    }
+
+    /// A tier copies a page of the cache, which is this one of group 0 or hangs on it. That one has
+    /// held the same since a record. False when the cache has other things there now, or it is
+    /// being copied already.
+    pub fn begin_store(&mut self, page: PoolPage, spine: u32, known: u64) -> bool {
+        let is_same = self.held_since(spine).is_some_and(|since| since <= known);
+        is_same && self.table.pool_at_mut(page.pool).begin_copied(page.page)
     }
 
     /// A tier writes to a page of a sequence that waits for that.
-    pub fn begin_load(&mut self, id: SequenceId, page: u32) -> bool {
+    pub fn begin_load(&mut self, id: SequenceId, page: PoolPage) -> bool {
         self.sequence(id).is_ok_and(|sequence| sequence.is_loading)
-            && self.table.pool.begin_copied(page)
+            && self.table.pool_at_mut(page.pool).begin_copied(page.page)
     }
 
     /// Such a copy is done.
-    pub fn end_copied(&mut self, page: u32) {
-        self.table.pool.end_copied(page);
+    pub fn end_copied(&mut self, page: PoolPage) {
+        self.table.pool_at_mut(page.pool).end_copied(page.page);
     }
 
-    /// Pages that are being copied between tiers, and those of them that only their copies keep
-    /// from being free.
+    /// Pages that are being copied between tiers.
     pub fn copied_pages(&self) -> usize {
-        self.table.pool.copied().0
+        (0..self.table.pool_count()).map(|pool| self.table.pool_at(pool).copied().0).sum()
     }
 
-    /// Gives `take` pages in the order in which evictions will take them, or nearly, so many at
-    /// most.
-    pub fn cold_pages(&self, count: usize, take: &mut dyn FnMut(u32)) {
+    /// Gives `take` pages of a pool in the order in which evictions will take them, or nearly, so
+    /// many at most.
+    pub fn cold_pages(&self, pool: usize, count: usize, take: &mut dyn FnMut(u32)) {
         let Some(cache) = &self.cache else { return };
         let mut left = count;
+        if let Some(groups) = &cache.groups {
+            for page in groups.hung.cold(pool).take(count) {
+                take(page);
+                left -= 1;
+            }
+        }
+        if pool > 0 || left == 0 {
+            return;
+        }
         cache.index.visit_cold(&mut |pages| {
             let taken = left.min(pages.len());
             pages[pages.len() - taken..].iter().rev().for_each(|&page| take(page));

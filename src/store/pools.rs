@@ -167,12 +167,19 @@ impl State {
             cached: pool.cached(),
             private: pool.private(),
             outside: pool.outside(),
-            reclaimable: match (at, &self.cache) {
-                (0, _) => self.reclaimable(),
-                (_, cache) => cache.as_ref().map_or(0, |cache| cache.reclaimable_of(at)),
+            reclaimable: match at {
+                0 => self.reclaimable(),
+                _ => self.reclaimable_in(at),
             },
             retained: self.retained_in_pool(at),
         })
+    }
+
+    /// Pages of a pool that evictions free at once: of those that could go, one that a tier is
+    /// copying comes later.
+    fn reclaimable_in(&self, pool: usize) -> usize {
+        let reclaimable = self.cache.as_ref().map_or(0, |cache| cache.reclaimable_of(pool));
+        reclaimable.saturating_sub(self.table.pool_at(pool).copied().1)
     }
 
     /// Pages of a pool that retained sequences keep.
@@ -192,8 +199,8 @@ impl State {
         if pool == 0 {
             return self.check_room(needed, protected);
         }
-        let (of, cache) = (self.table.pool_at(pool), self.cache.as_ref());
-        let reclaimable = cache.map_or(0, |cache| cache.reclaimable_of(pool)) - protected;
+        let of = self.table.pool_at(pool);
+        let reclaimable = self.reclaimable_in(pool).saturating_sub(protected);
         let free = of.free();
         if needed <= free + reclaimable {
             return Ok(());
@@ -211,12 +218,16 @@ impl State {
 
     /// Evicts until a pool has so many pages, which are few. It was seen that this can be done.
     pub(crate) fn free_up_pool(&mut self, pool: usize, count: usize) {
-        let missing = count.saturating_sub(self.table.pool_at(pool).free());
-        if missing > 0 {
+        loop {
+            let missing = count.saturating_sub(self.table.pool_at(pool).free());
+            if missing == 0 {
+                return;
+            }
             let (cache, table) = self.parts().expect("what is evicted is of a cache");
             let most = (pool, Portion::of(missing));
             let evicted = cache.evict_from_pool(table, most, Reason::Capacity, &mut |_, _| {});
-            assert!(evicted >= missing, "what is reclaimable can be evicted");
+            // What a tier is copying comes later.
+            assert!(evicted > 0, "what is reclaimable can be evicted");
         }
     }
 }

@@ -132,6 +132,11 @@ impl Sequence {
         }
     }
 
+    /// The same where a fetch leaves things as they are until it has ended: with several groups.
+    pub(crate) fn check_groups_loaded(&self) -> Result<(), Error> {
+        if self.groups.is_empty() { Ok(()) } else { self.check_loaded() }
+    }
+
     #[inline]
     pub(crate) fn tail(&self) -> &[u32] {
         &self.tail[self.tail_start..]

@@ -22,8 +22,8 @@ static void t02_pages_are_packed(void) {
                 ((float *)memory.v + 3 * memory.page_stride)[i] = -(float)(i + 9 * layer);
             }
         }
-        rkv_copy_job store = {1, piece, stats.page_bytes, 0, 3, RKV_COPY_STORE};
-        rkv_copy_job load = {2, piece, stats.page_bytes, 0, 5, RKV_COPY_LOAD};
+        rkv_copy_job store = {1, piece, stats.page_bytes, 0, 3, RKV_COPY_STORE, 0, 0};
+        rkv_copy_job load = {2, piece, stats.page_bytes, 0, 5, RKV_COPY_LOAD, 0, 0};
         CHECK_OK(rkv_runner_copy_tier_pages(runner, &store, 1, sizeof store));
         CHECK_OK(rkv_runner_copy_tier_pages(runner, &load, 1, sizeof load));
         for (uint32_t layer = 0; layer < LAYERS; layer++) {
@@ -80,8 +80,8 @@ static void t02_latent_pages_are_packed(void) {
             ((float *)memory.k + 3 * memory.page_stride)[i] = (float)(i + 7 * layer);
         }
     }
-    const rkv_copy_job store = {1, piece, stats.page_bytes, 0, 3, RKV_COPY_STORE};
-    const rkv_copy_job load = {2, piece, stats.page_bytes, 0, 5, RKV_COPY_LOAD};
+    const rkv_copy_job store = {1, piece, stats.page_bytes, 0, 3, RKV_COPY_STORE, 0, 0};
+    const rkv_copy_job load = {2, piece, stats.page_bytes, 0, 5, RKV_COPY_LOAD, 0, 0};
     CHECK_OK(rkv_runner_copy_tier_pages(runner, &store, 1, sizeof store));
     CHECK_OK(rkv_runner_copy_tier_pages(runner, &load, 1, sizeof load));
     for (uint32_t layer = 0; layer < LAYERS; layer++) {

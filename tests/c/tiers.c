@@ -361,6 +361,7 @@ static void m01_other_tables_are_refused(void) {
             config.groups = groups;
             config.group_count = 2;
         }
+        good.flags = external ? 0 : RKV_TIERS_AGREE;
         fixture f = {NULL, NULL, PAGE};
         rkv_cache_config cache;
         CHECK_OK(rkv_page_table_create(&config, &f.table));
@@ -373,12 +374,89 @@ static void m01_other_tables_are_refused(void) {
     }
 }
 
+/* T16: pools and their pages are named one by one; what is wrong is named too. */
+static void t16_pools(void) {
+    const rkv_group_config groups[] = {{RKV_GROUP_FULL, 0, 0, 0, 0, 0},
+                                       {RKV_GROUP_WINDOW, 1, 6, 0, 0, 0}};
+    const rkv_pool_config pools[] = {{PAGES + 1, 0}, {PAGES + 1, 0}};
+    rkv_page_table_config table;
+    CHECK_OK(rkv_page_table_config_init(&table, sizeof table));
+    table.page_size = PAGE;
+    table.slot_count = 4;
+    table.groups = groups;
+    table.group_count = 2;
+    table.pools = pools;
+    table.pool_count = 2;
+    fixture f = {NULL, NULL, PAGE};
+    CHECK_OK(rkv_page_table_create(&table, &f.table));
+    rkv_cache_config cache;
+    CHECK_OK(rkv_cache_config_init(&cache, sizeof cache));
+    cache.journal_bytes = 1 << 16;
+    CHECK_OK(rkv_cache_create(f.table, &cache, &f.cache));
+
+    rkv_tier_config config = tier_config();
+    BAD(&f, rkv_cache_attach_tiers(f.cache, &config), "config.pool_count");
+    rkv_tier_pool_config each[] = {{BYTES, 16 * BYTES, NULL}, {40, 16 * 40, NULL}};
+    config.pools = each;
+    config.pool_count = 2;
+    BAD(&f, rkv_cache_attach_tiers(f.cache, &config), "config.pools");
+    config.page_bytes = config.host_bytes = 0;
+    config.pool_size = 23;
+    BAD(&f, rkv_cache_attach_tiers(f.cache, &config), "config.pool_size");
+    config.pool_size = sizeof each[0];
+    config.pool_count = 9;
+    BAD(&f, rkv_cache_attach_tiers(f.cache, &config), "config.pool_count");
+    config.pool_count = 1;
+    BAD(&f, rkv_cache_attach_tiers(f.cache, &config), "config.pool_count");
+    config.pool_count = 2;
+    each[1].page_bytes = 0;
+    BAD(&f, rkv_cache_attach_tiers(f.cache, &config), "config.pools[1].page_bytes");
+    each[1].page_bytes = 40;
+    each[1].host_bytes = 39;
+    BAD(&f, rkv_cache_attach_tiers(f.cache, &config), "config.pools[1].host_bytes");
+    each[1].host_bytes = 16 * 40;
+    config.flags = RKV_TIERS_AGREE;
+    CHECK_STATUS(rkv_cache_attach_tiers(f.cache, &config), RKV_STATUS_UNSUPPORTED);
+    config.flags = 0;
+    CHECK_OK(rkv_cache_attach_tiers(f.cache, &config));
+    CHECK_EQ(tier_stats(&f).host.byte_limit, 16 * BYTES + 16 * 40);
+
+    /* All pages of a prompt are stored, those of the window too, each with its size. */
+    uint32_t ids[33];
+    count_up(ids, 33, 1);
+    const rkv_tokens tokens = text(ids, 33);
+    rkv_sequence_begin_args begin = {.struct_size = sizeof begin, .tokens = &tokens};
+    rkv_sequence_info info = {.struct_size = sizeof info};
+    CHECK_OK(rkv_sequence_begin(f.cache, &begin, &info));
+    CHECK_OK(rkv_sequence_publish(f.cache, info.sequence, 33, NULL));
+    CHECK_OK(rkv_sequence_release(f.cache, info.sequence));
+    size_t of_group[2] = {0, 0};
+    for (int i = 0; i < MINUTE && of_group[0] + of_group[1] < 16; i++) {
+        rkv_copy_job jobs[8];
+        rkv_cache_poll_result polled = {.struct_size = sizeof polled};
+        CHECK_OK(rkv_cache_poll(f.cache, jobs, sizeof *jobs, 8, NULL, 0, 0, &polled));
+        for (size_t at = 0; at < polled.job_count; at++) {
+            CHECK_EQ(jobs[at].byte_count, jobs[at].group == 0 ? BYTES : 40);
+            memset(jobs[at].host, 1, jobs[at].byte_count);
+            of_group[jobs[at].group]++;
+            CHECK_OK(rkv_cache_complete(f.cache, &jobs[at].job, 1, true));
+        }
+        pause_a_little();
+    }
+    CHECK_EQ(of_group[0], 8);
+    CHECK_EQ(of_group[1], 8);
+    CHECK_OK(rkv_cache_detach_tiers(f.cache, 1000));
+    rkv_cache_destroy(f.cache);
+    rkv_page_table_destroy(f.table);
+}
+
 int main(void) {
     event_fd = eventfd(0, EFD_NONBLOCK);
     RUN_BOTH(t02_host_memory);
     RUN_BOTH(t02_restart);
     RUN_BOTH(t09_agree);
     RUN_BOTH(t18_prefetch);
+    RUN(t16_pools);
     RUN(m01_other_tables_are_refused);
     RUN(m01_tiers);
     close(event_fd);

@@ -163,8 +163,9 @@ static void layout_is_the_abi(void) {
         CHECK_EQ(offsetof(rkv_cache_insert_args, groups), 64);
         CHECK_EQ(sizeof(rkv_group_row), 32);
         CHECK_EQ(sizeof(rkv_event_encoder_config), 24);
-        CHECK_EQ(sizeof(rkv_tier_config), 112);
-        CHECK_EQ(sizeof(rkv_copy_job), 40);
+        CHECK_EQ(sizeof(rkv_tier_config), 136);
+        CHECK_EQ(sizeof(rkv_tier_pool_config), 24);
+        CHECK_EQ(sizeof(rkv_copy_job), 48);
         CHECK_EQ(sizeof(rkv_sequence_begin_args), 40);
         CHECK_EQ(sizeof(rkv_tokens_page_digests_args), 40);
     }

@@ -1,4 +1,4 @@
-// T02, T09, T18: tiers below the pages of a cache in C++.
+// T02, T09, T16, T18: tiers below the pages of a cache in C++.
 #include "check.hpp"
 
 #include <chrono>
@@ -79,6 +79,40 @@ void pages_come_back() {
     }
 }
 
+/// T16: each pool has pages of a size of its own.
+void pools_are_told_one_by_one() {
+    rkv_page_table_config table_config = rkv::PageTable::config();
+    table_config.page_size = 4;
+    table_config.slot_count = 4;
+    rkv::PageTable table(table_config,
+                         std::vector<rkv_group_config>{rkv::full_group(), rkv::window_group(1, 6)},
+                         std::vector<rkv_pool_config>{rkv::pool_of(20), rkv::pool_of(20)});
+    rkv::Cache cache = Engine::made(table);
+    rkv_tier_config config = rkv::Cache::tier_config();
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, cache.attach_tiers(config));
+    const std::vector<rkv_tier_pool_config> pools = {{bytes, 16 * bytes, nullptr},
+                                                     {8, 16 * 8, nullptr}};
+    cache.attach_tiers(config, pools);
+    rkv_sequence_info state{};
+    rkv::Sequence first = cache.begin(ids(1, 17), {}, 0, &state);
+    (void)first.publish(state.position_count);
+    std::size_t counts[2] = {0, 0};
+    while (counts[0] + counts[1] < 8) {
+        rkv_copy_job jobs[8];
+        const rkv_cache_poll_result got = cache.poll(jobs, {});
+        for (std::size_t i = 0; i < got.job_count; ++i) {
+            CHECK(jobs[i].byte_count == (jobs[i].group == 0 ? bytes : 8));
+            ++counts[jobs[i].group];
+            cache.complete({jobs[i].job});
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    CHECK(counts[0] == 4 && counts[1] == 4);
+}
+
 }  // namespace
 
-int main() { pages_come_back(); }
+int main() {
+    pages_come_back();
+    pools_are_told_one_by_one();
+}

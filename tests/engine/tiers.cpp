@@ -266,9 +266,50 @@ void t13_engines_share_a_store() {
     fourth.audit_idle();
 }
 
+/// Models of several kinds of layers: windows and states come back too, and what a request goes on
+/// from is what the device alone would have given.
+void t16_after_a_restart_all_groups_come_from_disk() {
+    const Checkpoint windows(
+        engine::gemma3_checkpoint(engine::llama_checkpoint(6, 64, 96, 2, 1, 64), 24));
+    const Checkpoint states(
+        engine::qwen3_next_checkpoint(engine::llama_checkpoint(4, 64, 96, 2, 1, 64)));
+    for (const Checkpoint* checkpoint : {&windows, &states}) {
+        const Folder disk;
+        engine::EngineConfig config = tiered(&disk);
+        config.model = checkpoint->path();
+        const Tokens prompt = random_tokens(1, prompt_tokens);
+        const Tokens longer = joined(prompt, random_tokens(2, 50));
+        engine::EngineConfig plain = config;
+        plain.prefix_caching = false;
+        plain.kv.tiers = {};
+        TestCore scratch(plain);
+        const Tokens expected = scratch.complete(greedy(prompt, max_tokens))->tokens;
+        const Tokens expected_longer = scratch.complete(greedy(longer, max_tokens))->tokens;
+        const std::uint64_t pages = whole(prompt_tokens) / 16;
+        {
+            TestCore core(config);
+            CHECK(ask(core, prompt, "cold")->tokens == expected);
+            const std::uint64_t all = checkpoint == &windows ? 2 * pages : pages + 1;
+            until_stored(core, all, all);
+            core.audit_idle();
+        }
+        TestCore core(config);
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        const auto after = ask(core, prompt, "disk after a restart");
+        CHECK(after->tokens == expected);
+        CHECK_EQ(after->result->cached_tokens, whole(prompt_tokens));
+        const rkv_tier_stats stats = core.core().kv().cache().tier_stats();
+        // All of the full layers, and the window's two pages or one state.
+        CHECK_EQ(stats.disk.fetched_page_count, pages + (checkpoint == &windows ? 2 : 1));
+        CHECK(ask(core, longer, "and more behind it")->tokens == expected_longer);
+        core.audit_idle();
+    }
+}
+
 }  // namespace
 
 int main() {
+    RUN(t16_after_a_restart_all_groups_come_from_disk);
     RUN(t02_tiers_change_nothing_but_time);
     RUN(t18_who_waits_is_prefetched);
     RUN(t07_another_model_is_refused);

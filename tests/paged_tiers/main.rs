@@ -1,4 +1,7 @@
 //! Pages below the device: what is found where, and that it is what was computed.
+mod group_random;
+mod group_world;
+mod groups;
 #[path = "../snapshot_tiers/memory_store.rs"]
 mod memory_store;
 mod moments;

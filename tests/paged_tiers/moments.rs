@@ -4,7 +4,7 @@ use crate::world::{PAGE_BYTES, Setup, World};
 use crate::{PLAIN, prompt};
 use radixkv::ids::SequenceId;
 use radixkv::store::Scope;
-use radixkv::tier::paged::{Deadline, HostMemory, PagePolicy, PageTiers, TierConfig};
+use radixkv::tier::paged::{Deadline, HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
 use radixkv::tier::{DiskConfig, DiskStore};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -33,8 +33,10 @@ fn on_with(disk: &SimDisk, commit_interval: Duration) -> World {
     };
     let (store, records) = DiskStore::open_on(Box::new(disk.clone()), config).unwrap();
     let config = TierConfig {
-        page_bytes: PAGE_BYTES,
-        host: HostMemory::Own((HOST_PAGES * PAGE_BYTES) as u64),
+        pools: vec![TierPool {
+            page_bytes: PAGE_BYTES,
+            host: HostMemory::Own((HOST_PAGES * PAGE_BYTES) as u64),
+        }],
         disk: Some((Box::new(store), records)),
         remote: None,
         policy: PagePolicy::Through,

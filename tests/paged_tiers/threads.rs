@@ -9,7 +9,7 @@ use radixkv::index::Namespace;
 use radixkv::memory::Arc;
 use radixkv::store::{Scope, Shared};
 use radixkv::tier::paged::{
-    CopyJob, Deadline, Direction, Fetched, HostMemory, PagePolicy, PageTiers, TierConfig,
+    CopyJob, Deadline, Direction, Fetched, HostMemory, PagePolicy, PageTiers, TierConfig, TierPool,
 };
 use radixkv::tier::{DiskConfig, DiskStore};
 use radixkv::token::TokenList;
@@ -63,8 +63,10 @@ impl Engine {
         let (disk, records) = DiskStore::open(config).unwrap();
         let config = TierConfig {
             remote: None,
-            page_bytes: PAGE_BYTES,
-            host: HostMemory::Own((HOST_PAGES * PAGE_BYTES) as u64),
+            pools: vec![TierPool {
+                page_bytes: PAGE_BYTES,
+                host: HostMemory::Own((HOST_PAGES * PAGE_BYTES) as u64),
+            }],
             disk: Some((Box::new(disk), records)),
             policy: PagePolicy::Through,
             agrees: false,

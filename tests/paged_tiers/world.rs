@@ -9,7 +9,8 @@ use radixkv::memory::{Arc, Slots};
 use radixkv::paging::PageTableConfig;
 use radixkv::store::{CacheConfig, SequenceInfo, Shared};
 use radixkv::tier::paged::{
-    CopyJob, Deadline, Direction, Fetchable, Fetched, HostMemory, PagePolicy, PageTiers, TierConfig,
+    CopyJob, Deadline, Direction, Fetchable, Fetched, HostMemory, PagePolicy, PageTiers,
+    TierConfig, TierPool,
 };
 use radixkv::tier::remote::RemoteConfig;
 use radixkv::token::TokenList;
@@ -99,8 +100,7 @@ fn tiers(
     // SAFETY: the world has both, and drops the tiers first.
     let slots = unsafe { Slots::over(base, setup.host_pages as u32, PAGE_BYTES) }.unwrap();
     let config = TierConfig {
-        page_bytes: PAGE_BYTES,
-        host: HostMemory::Given(slots),
+        pools: vec![TierPool { page_bytes: PAGE_BYTES, host: HostMemory::Given(slots) }],
         disk: setup.store.clone().map(|store| {
             let records = store.records();
             (Box::new(store) as _, records)

@@ -22,18 +22,32 @@ Kv::Kv(const ModelConfig& model, const KvConfig& config, ThreadPool& pool)
             runners_[group].emplace(table_, runner_config(model, groups_, group, config, pool));
     }
     if (config.tiers.host_bytes > 0) {
-        if (!groups_.is_single() || config.device != Device::cpu)
-            throw std::runtime_error("--host-cache-mib: for a model of one kind of layer, on the "
-                                     "processor");
+        if (config.device != Device::cpu)
+            throw std::runtime_error("--host-cache-mib: for models on the processor");
         TierSettings settings = config.tiers;
         if (!settings.remote_url.empty()) {
             remote_ = std::make_unique<RemoteStore>(settings.remote_url, settings.remote_endpoint);
             settings.remote = &remote_->functions();
         }
-        tiers_.emplace(cache_, *runners_.front(), settings, config.model);
+        tiers_.emplace(cache_, tier_pages(model), settings, config.model);
     }
     if (config.device == Device::cuda && config.graphs)
         reserve_decode_plan(model, config.slot_count);
+}
+
+std::vector<TierPages> Kv::tier_pages(const ModelConfig& model) {
+    std::vector<TierPages> pages;
+    for (std::uint32_t group = 0; group < runners_.size(); ++group) {
+        const std::uint64_t count = table_.pool_stats(group).total_page_count;
+        if (runners_[group]) {
+            rkv::Runner& runner = *runners_[group];
+            pages.push_back({runner.stats().page_bytes, count, &runner, nullptr});
+        } else {
+            const std::uint64_t bytes = state_bytes(model, groups_.list()[group]);
+            pages.push_back({bytes, count, nullptr, &*states_});
+        }
+    }
+    return pages;
 }
 
 void Kv::reserve_decode_plan(const ModelConfig& model, std::uint64_t row_count) {

@@ -116,6 +116,7 @@ private:
     std::vector<StateOfRow> states_of_rows_;
     std::vector<StateRow> state_rows_;
 
+    [[nodiscard]] std::vector<TierPages> tier_pages(const ModelConfig& model);
     void reserve_decode_plan(const ModelConfig& model, std::uint64_t row_count);
     void find_states(const std::vector<rkv_plan_row>& rows);
 };

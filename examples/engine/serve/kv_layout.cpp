@@ -12,10 +12,6 @@ constexpr std::uint64_t most_pages = std::uint64_t{1} << 30;
 
 std::uint32_t narrow(std::uint64_t n) { return static_cast<std::uint32_t>(n); }
 
-std::uint64_t state_bytes(const ModelConfig& model, const LayerGroup& group) {
-    return group.layer_count * model.delta_net.state_size() * sizeof(float);
-}
-
 /// Pages that the settings leave open, of K and V and of states.
 struct Pages {
     std::uint64_t of_kv, of_states;
@@ -43,6 +39,10 @@ Pages divide(const ModelConfig& model, const LayerGroups& groups, const KvConfig
 }
 
 }  // namespace
+
+std::uint64_t state_bytes(const ModelConfig& model, const LayerGroup& group) {
+    return group.layer_count * model.delta_net.state_size() * sizeof(float);
+}
 
 rkv_runner_config runner_config(const ModelConfig& model, const LayerGroups& groups,
                                 std::size_t group, const KvConfig& config, ThreadPool& pool) {

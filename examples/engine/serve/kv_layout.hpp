@@ -13,6 +13,9 @@
 
 namespace engine {
 
+/// Bytes of a page of states.
+std::uint64_t state_bytes(const ModelConfig& model, const LayerGroup& group);
+
 /// Attention of the layers of a group.
 [[nodiscard]] rkv_runner_config runner_config(const ModelConfig& model, const LayerGroups& groups,
                                               std::size_t group, const KvConfig& config,

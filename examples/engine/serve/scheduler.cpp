@@ -107,6 +107,7 @@ bool Scheduler::take_fetched() {
                 const auto positions = static_cast<std::size_t>(end.position_count);
                 const std::size_t more = positions - std::min(positions, branch->computed);
                 branch->fetches = false;
+                kv_.carry_out_copies(branch->sequence);
                 branch->computed = positions;
                 branch->published_pages = positions / kv_.cache().page_size();
                 request->cached_tokens += more;
@@ -355,18 +356,17 @@ bool Scheduler::begin(Request& request, Branch& branch) {
                 throw;
         }
     }
-    kv_.carry_out_copies(branch.sequence);
     branch.sequence_tokens = branch.tokens.size();
     const std::uint64_t in_pages = state.page_count * kv_.cache().page_size();
     branch.allocated = std::min(static_cast<std::size_t>(in_pages), branch.sequence_tokens);
     branch.computed = static_cast<std::size_t>(state.cached_token_count);
     branch.published_pages = branch.computed / kv_.cache().page_size();
     if (!request.began) count_begin(request, state);
-    if (Tiers* tiers = kv_.tiers(); tiers != nullptr && request.publishes) {
-        // The pages of the whole prompt are there from now on: what comes goes into them.
-        if (tiers->looks_good(branch.sequence) && allocate_all(branch))
-            branch.fetches = tiers->fetch(branch.sequence);
-    }
+    // The pages of the whole prompt are there from now on: what comes goes into them.
+    if (Tiers* tiers = kv_.tiers(); tiers != nullptr && request.publishes &&
+                                    tiers->looks_good(branch.sequence) && allocate_all(branch))
+        branch.fetches = tiers->fetch(branch.sequence);
+    if (!branch.fetches) kv_.carry_out_copies(branch.sequence);
     return true;
 }
 

@@ -1,8 +1,11 @@
 #include "serve/tiers.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
+#include <iterator>
 #include <string>
+#include <utility>
 
 namespace engine {
 
@@ -41,20 +44,28 @@ void write_fingerprint(const std::filesystem::path& model, std::uint32_t page_si
 
 }  // namespace
 
-Tiers::Tiers(rkv::Cache& cache, rkv::Runner& runner, const TierSettings& settings,
+Tiers::Tiers(rkv::Cache& cache, std::vector<TierPages> pages, const TierSettings& settings,
              const std::filesystem::path& model)
-    : cache_(cache), runner_(runner), has_remote_(settings.remote != nullptr) {
+    : cache_(cache), pages_(std::move(pages)), has_remote_(settings.remote != nullptr) {
     rkv_tier_config config = rkv::Cache::tier_config();
     const std::string directory = settings.directory.string();
-    config.page_bytes = runner.stats().page_bytes;
-    config.host_bytes = settings.host_bytes;
+    // Host memory is divided as KV memory is.
+    double all = 0;
+    for (const TierPages& of : pages_) all += static_cast<double>(of.page_bytes * of.page_count);
+    std::vector<rkv_tier_pool_config> pools;
+    for (const TierPages& of : pages_) {
+        const double part = static_cast<double>(of.page_bytes * of.page_count) / all;
+        const double bytes = static_cast<double>(settings.host_bytes) * part;
+        pools.push_back({of.page_bytes,
+                         std::max(static_cast<std::uint64_t>(bytes), of.page_bytes), nullptr});
+    }
     if (!directory.empty()) {
         config.directory = directory.c_str();
         config.disk_bytes = settings.disk_bytes;
     }
     config.remote = settings.remote;
     write_fingerprint(model, cache.page_size(), config.fingerprint);
-    cache.attach_tiers(config);
+    cache.attach_tiers(config, pools);
 }
 
 Tiers::~Tiers() {
@@ -88,6 +99,28 @@ std::optional<rkv_prefetch_id> Tiers::prefetch(const std::vector<std::uint32_t>&
 
 void Tiers::cancel_prefetch(rkv_prefetch_id prefetch) { cache_.cancel_prefetch(prefetch); }
 
+/// Those of a group at a time. A state is copied as it lies.
+void Tiers::copy(std::size_t job_count) {
+    for (std::uint32_t group = 0; group < pages_.size(); ++group) {
+        const TierPages& of = pages_[group];
+        of_group_.clear();
+        std::copy_if(jobs_.begin(), jobs_.begin() + static_cast<std::ptrdiff_t>(job_count),
+                     std::back_inserter(of_group_),
+                     [&](const rkv_copy_job& job) { return job.group == group; });
+        if (of.runner != nullptr) {
+            if (!of_group_.empty()) of.runner->copy_tier_pages(of_group_);
+            continue;
+        }
+        for (const rkv_copy_job& job : of_group_) {
+            float* state = of.states->at(job.page, 0);
+            if (job.direction == RKV_COPY_LOAD)
+                std::memcpy(state, job.host, job.byte_count);
+            else
+                std::memcpy(job.host, state, job.byte_count);
+        }
+    }
+}
+
 bool Tiers::step() {
     ended_.clear();
     const rkv_cache_poll_result got = cache_.poll(jobs_, ends_);
@@ -95,7 +128,7 @@ bool Tiers::step() {
     const auto end_count = static_cast<std::size_t>(got.end_count);
     ended_.assign(ends_.begin(), ends_.begin() + static_cast<std::ptrdiff_t>(end_count));
     if (job_count == 0) return end_count > 0;
-    runner_.copy_tier_pages({jobs_.data(), job_count});
+    copy(job_count);
     done_.clear();
     for (std::size_t i = 0; i < job_count; ++i) done_.push_back(jobs_[i].job);
     cache_.complete(done_);

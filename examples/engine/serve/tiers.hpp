@@ -4,6 +4,8 @@
 #ifndef ENGINE_SERVE_TIERS_HPP
 #define ENGINE_SERVE_TIERS_HPP
 
+#include "serve/state_memory.hpp"
+
 #include <radixkv.hpp>
 
 #include <array>
@@ -30,11 +32,19 @@ struct TierSettings {
     const rkv_remote_store* remote = nullptr;
 };
 
+/// The pages of a group of layers, and who copies them: a runner, or the states of recurrent
+/// layers.
+struct TierPages {
+    std::uint64_t page_bytes, page_count;
+    rkv::Runner* runner;
+    StateMemory* states;
+};
+
 class Tiers {
 public:
-    /// The model's folder says whose KV it is. `settings.remote` is the store that is used. Throws
-    /// rkv::Error.
-    Tiers(rkv::Cache& cache, rkv::Runner& runner, const TierSettings& settings,
+    /// `pages` are those of each group, which has a pool of its own. The model's folder says whose
+    /// KV it is. `settings.remote` is the store that is used. Throws rkv::Error.
+    Tiers(rkv::Cache& cache, std::vector<TierPages> pages, const TierSettings& settings,
           const std::filesystem::path& model);
     /// Waits a few seconds for what is being written.
     ~Tiers();
@@ -56,14 +66,17 @@ public:
     [[nodiscard]] const std::vector<rkv_fetch_end>& ended() const noexcept { return ended_; }
 
 private:
+    void copy(std::size_t job_count);
+
     rkv::Cache& cache_;
-    rkv::Runner& runner_;
+    std::vector<TierPages> pages_;
     bool has_remote_;
     /// Before then there is no room for a prefetch.
     std::chrono::steady_clock::time_point no_room_until_{};
     std::array<rkv_copy_job, 32> jobs_{};
     std::array<rkv_fetch_end, 32> ends_{};
     std::vector<std::uint64_t> done_;
+    std::vector<rkv_copy_job> of_group_;
     std::vector<rkv_fetch_end> ended_;
 };
 

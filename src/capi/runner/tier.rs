@@ -13,8 +13,8 @@ use crate::runner::TierCopy;
 /// Dense memory is copied as it lies, so the fingerprint of the tiers has to say the layout, and
 /// the number formats.
 ///
-/// @param runner the runner of all layers
-/// @param jobs copies of the cache over the runner's page table
+/// @param runner the runner of all layers, or of those of a group
+/// @param jobs copies of the cache over the runner's page table, of its group
 /// @param count how many
 /// @param element_size sizeof(rkv_copy_job)
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy, and nothing was copied;
@@ -42,6 +42,7 @@ pub unsafe extern "C" fn rkv_runner_copy_tier_pages(
                 return Err(Error::argument(text!("jobs[{at}].direction is unknown")).into());
             }
             let copies = given.map(|job| TierCopy {
+                group: job.group,
                 page: job.page,
                 host: job.host.cast(),
                 bytes: usize::try_from(job.byte_count).unwrap_or(usize::MAX),

@@ -96,7 +96,8 @@ unsafe impl AbiElement for rkv_sequence_fork_child {
 /// @param out_state receives the sequence; set its struct_size first. inherited_position_count is 0
 /// when it began with all_tokens instead
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE when the parent is neither live nor retained
-/// and all_tokens is NULL; RKV_STATUS_PENDING when it is live and RKV_CONTINUE_RUNNING is not set;
+/// and all_tokens is NULL; RKV_STATUS_PENDING when it is live and RKV_CONTINUE_RUNNING is not set,
+/// or with several groups while a fetch of it is open;
 /// RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
 /// RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_UNSUPPORTED with an external pool;
 /// RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the parent's, naming the field;
@@ -176,7 +177,8 @@ unsafe fn with_tokens_if<R>(
 /// @param element_size sizeof(rkv_sequence_fork_child)
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
 /// rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
-/// RKV_STATUS_INVALID_STATE when the parent waits for copies of groups itself;
+/// RKV_STATUS_INVALID_STATE when the parent waits for copies of groups itself; RKV_STATUS_PENDING
+/// with several groups while a fetch of it is open;
 /// RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost

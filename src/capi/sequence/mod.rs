@@ -273,8 +273,9 @@ pub unsafe extern "C" fn rkv_sequence_read_info(
 /// @param capacity room in copies; one for each group is enough
 /// @param element_size sizeof(rkv_page_copy); not read with capacity 0
 /// @param out_count receives the number of copies, also on RKV_STATUS_BUFFER_TOO_SMALL
-/// @return RKV_STATUS_OK, also when there are none; RKV_STATUS_STALE_SEQUENCE;
-/// RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK, also when there are none; RKV_STATUS_PENDING with several groups while a
+/// fetch of the sequence is open; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_BUFFER_TOO_SMALL;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// O(1); shared lock
 /// @par Thread safety
@@ -310,7 +311,8 @@ pub unsafe extern "C" fn rkv_sequence_read_copies(
 ///
 /// @param cache the cache
 /// @param sequence the sequence
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when no copy is open; RKV_STATUS_STALE_SEQUENCE;
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when no copy is open; RKV_STATUS_PENDING with
+/// several groups while a fetch of the sequence is open; RKV_STATUS_STALE_SEQUENCE;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// O(nodes on the path); lock

@@ -2,12 +2,14 @@
 use super::remote::{Use, remote_of, rkv_remote_store};
 use crate::capi::cache::rkv_cache;
 use crate::capi::ffi::{
-    AbiStruct, Fail, check_flags, guard, init_struct, read_struct, rkv_status, wake_of, with,
+    AbiElement, AbiStruct, Fail, GivenElements, check_flags, guard, init_struct, read_struct,
+    rkv_status, wake_of, with,
 };
 use crate::error::{Error, text};
-use crate::memory::{Arc, Slots, try_box};
+use crate::group::check_count;
+use crate::memory::{Arc, Slots, TryGrow, try_box};
 use crate::store::Shared;
-use crate::tier::paged::{HostMemory, PagePolicy, PageTiers, TierConfig};
+use crate::tier::paged::{HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
 use crate::tier::{DiskConfig, DiskStore, Io, LowerStore, Record, Wake};
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -31,7 +33,8 @@ pub struct rkv_tier_config {
     pub struct_size: u32,
     /// 0, or of RKV_TIERS_AGREE and RKV_TIERS_THREADS some.
     pub flags: u32,
-    /// Bytes of a page in all layers together: what a copy moves. No default.
+    /// Bytes of a page in all layers together, or with several groups in all layers of a group:
+    /// what a copy moves. No default.
     pub page_bytes: u64,
     /// Bytes of host memory, at most: as many slots of page_bytes as fit. No default.
     pub host_bytes: u64,
@@ -70,11 +73,34 @@ pub struct rkv_tier_config {
     pub remote_timeout_ms: u32,
     /// Zero.
     pub reserved: u32,
+    /// Of a page table with several pools: the pages of each, in order. page_bytes, host_bytes and
+    /// host_memory are 0 and NULL then. It is copied. Default NULL: one pool, of which those tell.
+    pub pools: *const rkv_tier_pool_config,
+    /// Number of pools. Default 0.
+    pub pool_count: usize,
+    /// sizeof(rkv_tier_pool_config); not read without pools.
+    pub pool_size: usize,
 }
 // SAFETY: integers and pointers, no padding.
 unsafe impl AbiStruct for rkv_tier_config {
     const NAME: &'static str = "config";
     const V1: usize = 96;
+}
+
+/// The pages of a pool, and the host memory that they have.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rkv_tier_pool_config {
+    /// Bytes of a page in all layers of a group together: what a copy moves.
+    pub page_bytes: u64,
+    /// Bytes of host memory, at most: as many slots of page_bytes as fit.
+    pub host_bytes: u64,
+    /// Where those are, as in rkv_tier_config; NULL for memory that the library takes.
+    pub host_memory: *mut c_void,
+}
+// SAFETY: integers and a pointer, no padding.
+unsafe impl AbiElement for rkv_tier_pool_config {
+    const V1: usize = 24;
 }
 
 /// Writes the defaults into a config.
@@ -108,6 +134,9 @@ pub unsafe extern "C" fn rkv_tier_config_init(
         remote: std::ptr::null(),
         remote_timeout_ms: 0,
         reserved: 0,
+        pools: std::ptr::null(),
+        pool_count: 0,
+        pool_size: size_of::<rkv_tier_pool_config>(),
     };
     // SAFETY: the caller's contract on config.
     guard(|| unsafe { init_struct(config, struct_size, &made) })
@@ -124,8 +153,9 @@ pub unsafe extern "C" fn rkv_tier_config_init(
 /// @param cache a cache with a journal
 /// @param config what to attach
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE
-/// when the cache has tiers, or no journal; RKV_STATUS_UNSUPPORTED with several groups of layers or
-/// an external pool; RKV_STATUS_STORAGE when the directory cannot be used: another process or cache
+/// when the cache has tiers, or no journal; RKV_STATUS_UNSUPPORTED with an external pool, or for
+/// RKV_TIERS_AGREE with several groups of layers; RKV_STATUS_STORAGE when the directory cannot be
+/// used: another process or cache
 /// has it, it was made by another version or for another fingerprint, or the system refuses;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
@@ -146,7 +176,8 @@ pub unsafe extern "C" fn rkv_cache_attach_tiers(
                 return Err(Error::state("the cache has tiers: detach those first").into());
             }
             let (disk_wake, wake) = PageTiers::disk_wake();
-            let host = host_of(&raw)?;
+            check_flags(raw.flags, RKV_TIERS_AGREE | RKV_TIERS_THREADS, "config.flags")?;
+            let pools = pools_of(&raw)?;
             if raw.reserved != 0 {
                 return Err(Error::argument("config.reserved is not zero").into());
             }
@@ -155,16 +186,16 @@ pub unsafe extern "C" fn rkv_cache_attach_tiers(
                 timeout_ms: raw.remote_timeout_ms,
                 workers: raw.worker_count,
                 // They lie in host memory, of which fetches need the most.
-                waiting_bytes: (raw.host_bytes / 4).max(raw.page_bytes),
+                waiting_bytes: (host_bytes(&pools) / 4).max(page_bytes(&pools)),
             };
+            let disk = disk_of(&raw, &pools, wake)?;
             let made = TierConfig {
-                page_bytes: raw.page_bytes as usize,
-                host,
+                pools,
                 policy: policy_of(&raw)?,
                 agrees: raw.flags & RKV_TIERS_AGREE != 0,
                 wake: wake_of(raw.event_fd)?,
                 remote: remote_of(raw.remote, &how)?,
-                disk: disk_of(&raw, wake)?,
+                disk,
             };
             PageTiers::attach(shared, made, disk_wake)?;
             Ok(())
@@ -173,27 +204,67 @@ pub unsafe extern "C" fn rkv_cache_attach_tiers(
 }
 
 /// # Safety
-/// The memory that the config names can be used as its text says.
-unsafe fn host_of(raw: &rkv_tier_config) -> Result<HostMemory, Fail> {
-    let refuse = |text| Err(Error::argument(text).into());
-    check_flags(raw.flags, RKV_TIERS_AGREE | RKV_TIERS_THREADS, "config.flags")?;
-    if raw.page_bytes == 0 || usize::try_from(raw.page_bytes).is_err() {
-        return refuse(text!("config.page_bytes is {}", raw.page_bytes));
+/// The pools, and the memory that they name, can be used as the text of the config says.
+unsafe fn pools_of(raw: &rkv_tier_config) -> Result<Vec<TierPool>, Fail> {
+    let mut pools = Vec::new();
+    if raw.pool_count == 0 {
+        let &rkv_tier_config { page_bytes, host_bytes, host_memory, .. } = raw;
+        let one = rkv_tier_pool_config { page_bytes, host_bytes, host_memory };
+        // SAFETY: the caller's contract.
+        pools.try_push(unsafe { pool_of(&one, "config")? })?;
+        return Ok(pools);
     }
-    let count = raw.host_bytes / raw.page_bytes;
+    check_count(raw.pool_count, "config.pool_count")?;
+    if (raw.page_bytes, raw.host_bytes) != (0, 0) || !raw.host_memory.is_null() {
+        let why = "config.pools: each says its page_bytes, host_bytes and host_memory, and config \
+                   none of them";
+        return Err(Error::argument(why).into());
+    }
+    let size = (raw.pool_size, "config.pool_size");
+    // SAFETY: the caller's contract.
+    let given = unsafe { GivenElements::new(raw.pools, raw.pool_count, size, "config.pools")? };
+    for (at, pool) in given.iter().enumerate() {
+        // SAFETY: the caller's contract.
+        pools.try_push(unsafe { pool_of(&pool, &text!("config.pools[{at}]"))? })?;
+    }
+    Ok(pools)
+}
+
+/// # Safety
+/// The memory that it names can be used as the text of the config says.
+unsafe fn pool_of(raw: &rkv_tier_pool_config, name: &str) -> Result<TierPool, Fail> {
+    let &rkv_tier_pool_config { page_bytes, host_bytes, host_memory } = raw;
+    let refuse = |text| Err(Error::argument(text).into());
+    let Some(bytes) = usize::try_from(page_bytes).ok().filter(|&bytes| bytes > 0) else {
+        return refuse(text!("{name}.page_bytes is {page_bytes}"));
+    };
+    let count = host_bytes / page_bytes;
     let Some(count) = u32::try_from(count).ok().filter(|&count| count > 0) else {
         return refuse(text!(
-            "config.host_bytes {} is room for {count} pages of {} bytes, not for 1 to 2^32 - 1",
-            raw.host_bytes,
-            raw.page_bytes
+            "{name}.host_bytes {host_bytes} is room for {count} pages of {page_bytes} bytes, not \
+             for 1 to 2^32 - 1"
         ));
     };
-    let Some(base) = NonNull::new(raw.host_memory.cast::<u8>()) else {
-        return Ok(HostMemory::Own(raw.host_bytes));
+    let host = match NonNull::new(host_memory.cast::<u8>()) {
+        None => HostMemory::Own(host_bytes),
+        // SAFETY: the caller's contract.
+        Some(base) => HostMemory::Given(unsafe { Slots::over(base, count, bytes) }?),
     };
-    // SAFETY: the caller's contract.
-    let slots = unsafe { Slots::over(base, count, raw.page_bytes as usize) };
-    Ok(HostMemory::Given(slots?))
+    Ok(TierPool { page_bytes: bytes, host })
+}
+
+/// Bytes of host memory of all pools.
+fn host_bytes(pools: &[TierPool]) -> u64 {
+    let of = |pool: &TierPool| match &pool.host {
+        HostMemory::Own(bytes) => *bytes,
+        HostMemory::Given(slots) => slots.count() as u64 * pool.page_bytes as u64,
+    };
+    pools.iter().map(of).fold(0, u64::saturating_add)
+}
+
+/// Bytes of the largest page.
+fn page_bytes(pools: &[TierPool]) -> u64 {
+    pools.iter().map(|pool| pool.page_bytes as u64).max().unwrap_or(0)
 }
 
 fn policy_of(raw: &rkv_tier_config) -> Result<PagePolicy, Fail> {
@@ -212,7 +283,7 @@ type Disk = Option<(Box<dyn LowerStore>, Vec<Record>)>;
 
 /// # Safety
 /// The directory is NULL or a string that ends with NUL.
-unsafe fn disk_of(raw: &rkv_tier_config, wake: Wake) -> Result<Disk, Fail> {
+unsafe fn disk_of(raw: &rkv_tier_config, pools: &[TierPool], wake: Wake) -> Result<Disk, Fail> {
     let refuse = |text| Err(Error::argument(text).into());
     if !(1..=64).contains(&raw.worker_count) {
         return refuse(text!("config.worker_count {} is not 1 to 64", raw.worker_count));
@@ -232,7 +303,7 @@ unsafe fn disk_of(raw: &rkv_tier_config, wake: Wake) -> Result<Disk, Fail> {
     if directory.is_empty() {
         return refuse(text!("config.directory is empty"));
     }
-    if raw.disk_bytes < raw.page_bytes {
+    if raw.disk_bytes < page_bytes(pools) {
         return refuse(text!("config.disk_bytes {} is room for no page", raw.disk_bytes));
     }
     let directory = OsStr::from_bytes(directory.to_bytes());
@@ -240,7 +311,7 @@ unsafe fn disk_of(raw: &rkv_tier_config, wake: Wake) -> Result<Disk, Fail> {
         workers: raw.worker_count as usize,
         commit_interval: Duration::from_millis(raw.commit_interval_ms.into()),
         // What is written is in host memory, which is bounded.
-        waiting_bytes: raw.host_bytes,
+        waiting_bytes: host_bytes(pools),
         io: io_of(raw.flags),
         wake: Some(wake),
         ..DiskConfig::new(directory, raw.disk_bytes, raw.fingerprint)

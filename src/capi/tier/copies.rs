@@ -15,7 +15,7 @@ pub const RKV_COPY_LOAD: u32 = 0;
 /// Direction of rkv_copy_job: from a page of the device to host memory.
 pub const RKV_COPY_STORE: u32 = 1;
 
-/// A copy of one page that the engine carries out, in all layers.
+/// A copy of one page that the engine carries out, in all layers of its group.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_copy_job {
@@ -23,14 +23,18 @@ pub struct rkv_copy_job {
     pub job: u64,
     /// Its place in host memory.
     pub host: *mut c_void,
-    /// Bytes of it: page_bytes of the config.
+    /// Bytes of it: page_bytes of the config, or of the group's pool.
     pub byte_count: u64,
     /// Of a load, the sequence whose page it is; else 0.
     pub sequence: rkv_sequence_id,
-    /// The page of the device.
+    /// The page of the device, in the group's pool.
     pub page: u32,
     /// RKV_COPY_LOAD or RKV_COPY_STORE.
     pub direction: u32,
+    /// The group of layers whose page it is; 0 with one group.
+    pub group: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 // SAFETY: integers and a pointer, no padding.
 unsafe impl AbiElement for rkv_copy_job {
@@ -89,6 +93,8 @@ fn job_of(job: &CopyJob) -> rkv_copy_job {
             Direction::Load => RKV_COPY_LOAD,
             Direction::Store => RKV_COPY_STORE,
         },
+        group: job.group as u32,
+        reserved: 0,
     }
 }
 

@@ -49,6 +49,12 @@ unsafe impl AbiStruct for rkv_sequence_fetch_result {
 /// is for a sequence that has computed nothing beyond what it has published, and that has carried
 /// out no copy that begin named: that copy is given up, its page is fetched whole.
 ///
+/// With several groups of layers it brings what the farthest end needs that every group can go on
+/// from: of a window its last pages, of states one, into the sequence's own. All of that or, when
+/// something can't be had, what the next end before needs. Copies that begin named stay as they are
+/// until it has come, and can neither be read nor confirmed meanwhile; if none comes, they are to
+/// be carried out.
+///
 /// What came is published when every byte has arrived and its checksum holds: the sequence's
 /// cached_position_count grows, and others find it. Where somebody published the same meanwhile,
 /// the row maps that. A second sequence with the same prefix waits for the first one's copies
@@ -66,8 +72,9 @@ unsafe impl AbiStruct for rkv_sequence_fetch_result {
 /// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_POISONED
 /// @par Cost
-/// O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; with a
-/// remote store O(pages that the device doesn't have). Lock for a moment; never waits for the disk
+/// O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; with
+/// several groups O(pages that the device or the tiers have + 1) * groups; with a remote store
+/// O(pages that the device doesn't have). Lock for a moment; never waits for the disk
 /// or the store. Nothing when the device has the whole pages of the prompt
 /// @par Thread safety
 /// any thread

@@ -54,22 +54,36 @@ impl PageTiers {
         Ok(true)
     }
 
-    /// Gives up what is least needed at a level until it has so many pages at most.
-    pub(super) fn shrink(&self, level: Level, pages: usize) {
+    /// Gives up what is least needed in host memory until the pages of all pools take so many bytes
+    /// at most; each pool what is its part of those.
+    pub(super) fn shrink_host(&self, bytes: u64) {
+        let all: u128 = self.pools.iter().map(|pool| u128::from(pool.host_bytes())).sum();
+        for (at, pool) in self.pools.iter().enumerate() {
+            let part = u128::from(bytes) * u128::from(pool.host_bytes()) / all.max(1);
+            let pages = usize::try_from(part / pool.page_bytes as u128).unwrap_or(usize::MAX);
+            loop {
+                let table = &mut *self.table();
+                if table.map.count_of(Level::Host, at) <= pages {
+                    break;
+                }
+                let Some(record) = table.map.next_in_host(at).next() else { break };
+                table.drop_host(record);
+                table.counters.evicted[Level::Host as usize] += 1;
+            }
+        }
+    }
+
+    /// The same on the disk, for all pools.
+    pub(super) fn shrink_disk(&self, bytes: u64) {
         loop {
             let table = &mut *self.table();
-            if table.map.count(level) <= pages {
+            if self.disk_bytes(table) <= bytes {
                 return;
             }
-            let Some(at) = table.map.next_to_go(level).next() else { return };
-            match level {
-                Level::Host => table.drop_host(at),
-                Level::Disk => {
-                    let number = table.map.get(at).and_then(|record| record.disk());
-                    self.remove_disk(table, at, number.expect("it is on the disk"));
-                }
-            }
-            table.counters.evicted[level as usize] += 1;
+            let Some(at) = table.map.next_on_disk().next() else { return };
+            let number = table.map.get(at).and_then(|record| record.disk());
+            self.remove_disk(table, at, number.expect("it is on the disk"));
+            table.counters.evicted[Level::Disk as usize] += 1;
         }
     }
 }

@@ -29,12 +29,19 @@ pub enum HostMemory {
     Given(Arc<Slots>),
 }
 
+/// The pages of a pool.
+#[derive(Debug)]
+pub struct TierPool {
+    /// Bytes of a page, in all layers of a group together.
+    pub page_bytes: usize,
+    /// Where their host memory is.
+    pub host: HostMemory,
+}
+
 /// What is below the device.
 pub struct TierConfig {
-    /// Bytes of a page, in all layers together.
-    pub page_bytes: usize,
-    /// Where host memory is.
-    pub host: HostMemory,
+    /// By pool.
+    pub pools: Vec<TierPool>,
     /// What is below host memory, and what it has already.
     pub disk: Option<(Box<dyn LowerStore>, Vec<Record>)>,
     /// What is below that, shared with others.

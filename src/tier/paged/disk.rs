@@ -60,10 +60,21 @@ impl Target for Reading {
 }
 
 impl PageTiers {
-    /// Bytes of the disk that a page takes.
-    pub(super) fn disk_cost(&self) -> u64 {
-        let disk = self.disk.as_ref();
-        disk.map_or(1, |disk| disk.cost(self.page_bytes as u64, NOTE_BYTES)).max(1)
+    /// Bytes of the disk that a page of a pool takes.
+    pub(super) fn disk_cost(&self, pool: usize) -> u64 {
+        let (disk, bytes) = (self.disk.as_ref(), self.pools[pool].page_bytes as u64);
+        disk.map_or(1, |disk| disk.cost(bytes, NOTE_BYTES)).max(1)
+    }
+
+    /// The same of the smallest page.
+    pub(super) fn least_disk_cost(&self) -> u64 {
+        (0..self.pools.len()).map(|pool| self.disk_cost(pool)).min().unwrap_or(1)
+    }
+
+    /// Bytes of the disk that its pages take.
+    pub(super) fn disk_bytes(&self, table: &Table) -> u64 {
+        let of = |pool| table.map.count_of(Level::Disk, pool) as u64 * self.disk_cost(pool);
+        (0..self.pools.len()).map(of).sum()
     }
 
     /// Makes records of what the disk has already.
@@ -72,8 +83,12 @@ impl PageTiers {
         for record in records {
             let found = number(&record.key);
             table.next_disk = table.next_disk.max(found.saturating_add(1));
-            let note = Note::decode(&record.note).filter(|_| {
-                record.key == key(found) && found > 0 && record.bytes == self.page_bytes as u64
+            let note = Note::decode(&record.note).filter(|_| record.key == key(found) && found > 0);
+            // Pages of another size, or of a group that isn't there, mean something else.
+            let note = note.filter(|note| {
+                let group = self.groups.list().get(usize::from(note.name.group));
+                let bytes = group.map(|group| self.pools[group.pool as usize].page_bytes as u64);
+                bytes == Some(record.bytes)
             });
             if !note.is_some_and(|note| self.add_found(table, &note, found)) {
                 disk.remove(record.key);
@@ -132,9 +147,7 @@ impl PageTiers {
         let Some(record) = table.map.get(at).filter(|record| record.disk().is_none()) else {
             return Ok(());
         };
-        let Some(page) = record.host().and_then(|slot| table.host[slot as usize].as_ref()) else {
-            return Ok(());
-        };
+        let Some(page) = table.host_page(record) else { return Ok(()) };
         let no_memory = |_| Refused::OutOfMemory;
         let (slot, space, checksum) = (page.slot.clone(), record.space(), page.checksum);
         let parent = table.map.parent_digest(at);
@@ -144,10 +157,14 @@ impl PageTiers {
         table.writes.try_reserve(1).map_err(no_memory)?;
         // The disk's bound: others go, and some ahead, for their room is there only when that is
         // committed.
-        let limit = disk.stats().capacity / self.disk_cost();
-        while table.map.count(Level::Disk) as u64 + 1 > limit - limit / AHEAD_PART {
-            let Some(victim) = table.map.next_to_go(Level::Disk).find(|&victim| victim != at)
-            else {
+        let (capacity, cost) = (disk.stats().capacity, self.least_disk_cost());
+        let ahead = capacity / AHEAD_PART / cost * cost;
+        let cost = self.disk_cost(table.map.pool_of(name.group));
+        if cost > capacity - ahead {
+            return Err(Refused::Length);
+        }
+        while self.disk_bytes(table) + cost > capacity - ahead {
+            let Some(victim) = table.map.next_on_disk().find(|&victim| victim != at) else {
                 return Err(Refused::Full);
             };
             let gone = table.map.get(victim).and_then(|record| record.disk());
@@ -192,7 +209,7 @@ impl PageTiers {
     pub(super) fn read(&self, table: &mut Table, at: u32, name: Name, need: Need) -> Option<bool> {
         let disk = self.disk.as_ref()?;
         let number = table.map.get(at)?.committed()?;
-        let slot = self.take_slot(table, need)?;
+        let slot = self.take_slot(table, table.map.pool_of(name.group), need)?;
         let target = try_box(Reading { slot, name, number }).ok()?;
         match disk.get(key(number), target) {
             Ok(_) => {

@@ -29,11 +29,15 @@ impl Deadline {
 
 impl PageTiers {
     /// Where what the device has of a sequence ends, and whether the remote store may be asked;
-    /// nothing where it has all, which is most of the time.
-    fn beyond(&self, id: SequenceId, in_row: bool) -> Result<Option<(Beyond, bool)>, Error> {
+    /// nothing where it has all of one group, which is most of the time.
+    pub(super) fn beyond(
+        &self,
+        id: SequenceId,
+        in_row: bool,
+    ) -> Result<Option<(Beyond, bool)>, Error> {
         let state = self.shared.read();
         let (first, most) = state.fetchable_pages(id, in_row)?;
-        if most == 0 && !self.policy.counts_uses() {
+        if most == 0 && !self.policy.counts_uses() && !self.groups.are_several() {
             return Ok(None);
         }
         let (last, namespace) = (state.last_shared(id)?, state.namespace_of(id)?);
@@ -50,6 +54,9 @@ impl PageTiers {
         deadline: Deadline,
         looks_only: bool,
     ) -> Result<Fetchable, Error> {
+        if self.groups.are_several() {
+            return self.fetch_groups(id, deadline, looks_only);
+        }
         let host_only = deadline == Deadline::After(Duration::ZERO);
         let Some((beyond, may_ask)) = self.beyond(id, !looks_only)? else {
             return Ok(Fetchable::default());
@@ -78,8 +85,9 @@ impl PageTiers {
         if own.is_empty() {
             return Ok(Fetchable::default());
         }
-        for (&name, page) in known.names.iter().zip(own) {
-            pages.push_back(LoadPage { name, page, stage: Stage::Waiting, from: Origin::Host });
+        for ((&name, page), place) in known.names.iter().zip(own).zip(beyond.first..) {
+            let (stage, from) = (Stage::Waiting, Origin::Host);
+            pages.push_back(LoadPage { name, page, place, stage, from });
         }
         // An earlier one of the same sequence is over: it would be loading else.
         loads.next += 1;

@@ -1,6 +1,7 @@
 //! Following the journal: what pages of the device hold, by digest.
 use super::config::PagePolicy;
 use super::pages::Page;
+use super::table::Table;
 use super::work::PageTiers;
 use crate::error::Error;
 use crate::events::{Read, Reader};
@@ -87,12 +88,16 @@ impl PageTiers {
 
     fn apply(&self, record: &Record<'_>) -> Result<(), Error> {
         match record.what {
+            What::Stored { namespace, spine, .. } if record.group > 0 => {
+                self.hang_record(record, &namespace, spine)
+            }
             What::Stored { namespace, parent, .. } => self.store_record(record, &namespace, parent),
             What::Removed(reason) => {
                 let table = &mut *self.table();
+                let pool = self.pool_of(record.group as u8);
                 for &page in record.pages {
                     let is_lost = matches!(reason, Reason::Capacity | Reason::Caller);
-                    self.note_removed(table, page, is_lost);
+                    self.note_removed(table, table.pages.number(pool, page), is_lost);
                 }
                 Ok(())
             }
@@ -146,14 +151,41 @@ impl PageTiers {
                 table.unknown += 1;
                 continue;
             }
-            let what =
-                Page { digest, before: last, space, uses: 0, is_queued: false, was_stored: false };
-            table.pages.set(page, what);
-            if self.policy == PagePolicy::Through {
-                self.queue_store(table, page);
-            }
+            self.set_page(table, page, Page::new((digest, 0), last, space));
             last = page;
         }
         Ok(())
+    }
+
+    /// Pages of a group beside the first have the digests of those that they hang on.
+    fn hang_record(
+        &self,
+        record: &Record<'_>,
+        namespace: &Namespace,
+        spine: &[u32],
+    ) -> Result<(), Error> {
+        let table = &mut *self.table();
+        let (group, space) = (record.group as u8, table.spaces.number(namespace)?);
+        let pool = self.pool_of(group);
+        for (&page, &spine) in record.pages.iter().zip(spine) {
+            let page = table.pages.number(pool, page);
+            match table.pages.get(spine) {
+                Some(on) if on.group == 0 => {
+                    self.set_page(table, page, Page::new((on.digest, group), spine, space));
+                }
+                _ => {
+                    table.pages.forget(page);
+                    table.unknown += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn set_page(&self, table: &mut Table, page: u32, what: Page) {
+        table.pages.set(page, what);
+        if self.policy == PagePolicy::Through {
+            self.queue_store(table, page);
+        }
     }
 }

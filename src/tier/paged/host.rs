@@ -19,17 +19,18 @@ pub(super) enum Need {
 }
 
 impl PageTiers {
-    /// A slot for a page; another page goes for it if need be: one with nothing after it, the least
+    /// A slot for a page of a pool; another page of that goes for it if need be: one with nothing
+    /// after it, the least
     /// recently used first, but none that is being read or written.
     /// What the disk is about to have room for goes only for a fetch.
-    pub(super) fn take_slot(&self, table: &mut Table, need: Need) -> Option<Slot> {
-        if let Some(slot) = self.slots.take() {
+    pub(super) fn take_slot(&self, table: &mut Table, pool: usize, need: Need) -> Option<Slot> {
+        let slots = &self.pools[pool].slots;
+        if let Some(slot) = slots.take() {
             return Some(slot);
         }
         let mut unwritten = None;
         let is_free = |table: &Table, record: u32| {
-            let slot = table.map.get(record).and_then(|record| record.host());
-            let page = slot.and_then(|slot| table.host[slot as usize].as_ref());
+            let page = table.map.get(record).and_then(|record| table.host_page(record));
             page.is_some_and(|page| page.slot.is_alone())
         };
         let since = match need {
@@ -37,7 +38,7 @@ impl PageTiers {
             Need::Store | Need::Fetch => u64::MAX,
         };
         let mut victim = None;
-        for record in table.map.next_to_go(Level::Host).take(LOOKS) {
+        for record in table.map.next_in_host(pool).take(LOOKS) {
             if table.map.get(record).is_some_and(|record| record.used() >= since) {
                 break;
             }
@@ -56,6 +57,6 @@ impl PageTiers {
         let victim = victim.or(unwritten.filter(|_| can_lose))?;
         table.drop_host(victim);
         table.counters.evicted[Level::Host as usize] += 1;
-        self.slots.take()
+        slots.take()
     }
 }

@@ -46,23 +46,25 @@ pub(super) struct Known {
     pub here: usize,
     /// The page before the first.
     pub before: Option<PageDigest>,
+    /// With several groups, what these pages give.
+    pub of_groups: Option<Fetchable>,
 }
 
 impl Known {
     /// The same in positions.
     pub fn fetchable(&self, page_size: usize) -> Fetchable {
-        Fetchable {
+        self.of_groups.unwrap_or(Fetchable {
             positions: self.here * page_size,
             host_positions: self.in_host * page_size,
             asked_positions: (self.names.len() - self.here) * page_size,
             is_begun: false,
-        }
+        })
     }
 }
 
 impl PageTiers {
     /// The digest before the first page that could be fetched, if that is known.
-    fn parent(&self, table: &Table, beyond: &Beyond) -> Option<PageDigest> {
+    pub(super) fn parent(&self, table: &Table, beyond: &Beyond) -> Option<PageDigest> {
         match beyond.last {
             Some((page, since)) if table.knows(since) => {
                 table.pages.get(page).map(|page| page.digest)
@@ -80,7 +82,8 @@ impl PageTiers {
         (host_only, asks): (bool, bool),
         mut digest: impl FnMut(usize, PageDigest, &mut [PageDigest]) -> Result<usize, Error>,
     ) -> Result<Known, Error> {
-        let mut known = Known { names: Vec::new(), in_host: 0, here: 0, before: None };
+        let mut known =
+            Known { names: Vec::new(), in_host: 0, here: 0, before: None, of_groups: None };
         let &Beyond { first, most, clear, .. } = beyond;
         if most == 0 {
             return Ok(known);

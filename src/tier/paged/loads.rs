@@ -1,13 +1,14 @@
 //! Fetches that are open: pages on their way to a sequence, or to host memory, each at a stage of
 //! its own.
+use super::group_plan::GroupPlan;
 use super::host::Need;
 use super::map::{Level, Name};
 use super::remote::{Begun, Wanted};
 use super::table::Table;
 use super::work::{PageTiers, checksum};
+use crate::group::GroupKind;
 use crate::ids::SequenceId;
 use crate::memory::{OrderedMap, Slot};
-use crate::token::PageDigest;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Instant;
@@ -46,6 +47,8 @@ pub(super) struct LoadPage {
     pub name: Name,
     /// The sequence's; 0 for none.
     pub page: u32,
+    /// Its place in the prefix.
+    pub place: usize,
     pub stage: Stage,
     pub from: Origin,
 }
@@ -78,6 +81,8 @@ pub(super) struct Load {
     pub need: Need,
     /// What goes on without this process.
     pub remote: Wanted,
+    /// With several groups, what the pages are for.
+    pub plan: Option<Box<GroupPlan>>,
 }
 
 impl Load {
@@ -105,6 +110,7 @@ impl Load {
             is_late: false,
             is_ready: false,
             remote,
+            plan: None,
         }
     }
 
@@ -175,19 +181,19 @@ pub(super) struct Loads {
     /// By sequence: the number of its load.
     pub numbers: OrderedMap<u64, u64>,
     pub next: u64,
-    /// Pages, by digest, and the load that brings each to the device.
-    pub carried: OrderedMap<PageDigest, u64>,
+    /// Pages, by name, and the load that brings each to the device.
+    pub carried: OrderedMap<Name, u64>,
     /// Pages that the disk is reading, and the load that it was begun for.
-    pub reading: OrderedMap<PageDigest, u64>,
+    pub reading: OrderedMap<Name, u64>,
     /// Pages that the remote store is bringing, and the same.
-    pub fetching: OrderedMap<PageDigest, u64>,
+    pub fetching: OrderedMap<Name, u64>,
 }
 
 impl Loads {
     /// A read has ended.
     pub fn land_read(&mut self, name: Name, from: Origin, landing: Landing) {
         let under_way = if from == Origin::Remote { &mut self.fetching } else { &mut self.reading };
-        let Some(number) = under_way.remove(&name.digest) else { return };
+        let Some(number) = under_way.remove(&name) else { return };
         let Some(load) = self.open.get_mut(&number) else { return };
         let is_read = |stage: &Stage| match from {
             Origin::Remote => matches!(stage, Stage::Fetching),
@@ -222,15 +228,15 @@ impl Loads {
         let load = self.open.remove(&number)?;
         if let Some(id) = load.sequence {
             self.numbers.remove(&id.0);
-            load.pages.iter().for_each(|page| self.release(&page.name.digest, number));
+            load.pages.iter().for_each(|page| self.release(page.name, number));
         }
         Some(load)
     }
 
     /// Others may bring a page that a load has brought.
-    pub fn release(&mut self, digest: &PageDigest, number: u64) {
-        if self.carried.get(digest) == Some(&number) {
-            self.carried.remove(digest);
+    pub fn release(&mut self, name: Name, number: u64) {
+        if self.carried.get(&name) == Some(&number) {
+            self.carried.remove(&name);
         }
     }
 }
@@ -290,14 +296,14 @@ impl PageTiers {
                 at += 1;
                 continue;
             }
-            let carrier = table.loads.carried.get(&name.digest).copied();
+            let carrier = table.loads.carried.get(&name).copied().filter(|_| self.is_shared(name));
             if carrier.is_some_and(|other| other != number) && !self.agrees {
                 if !is_prefetch {
                     self.join(table, number);
                 }
                 return any;
             }
-            if table.loads.reading.get(&name.digest).is_some() {
+            if table.loads.reading.get(&name).is_some() {
                 return any;
             }
             let next = match table.find(name) {
@@ -335,6 +341,11 @@ impl PageTiers {
         }
     }
 
+    /// Whether sequences share a page on the device. Of a state each has its own.
+    fn is_shared(&self, name: Name) -> bool {
+        self.groups.list()[usize::from(name.group)].kind != GroupKind::State
+    }
+
     /// Another fetch brings the next page.
     fn join(&self, table: &mut Table, number: u64) {
         let Table { loads, counters, .. } = table;
@@ -351,7 +362,7 @@ impl PageTiers {
         checks: &mut Vec<Check>,
     ) -> Option<Stage> {
         let found = table.map.get(record)?;
-        let page = table.host[found.host()? as usize].as_ref()?;
+        let page = table.host_page(found)?;
         let (name, slot, checksum) = (found.name(), page.slot.clone(), page.checksum);
         checks.try_reserve(1).ok()?;
         self.carry(table, number, name)?;
@@ -361,11 +372,11 @@ impl PageTiers {
     }
 
     pub(super) fn carry(&self, table: &mut Table, number: u64, name: Name) -> Option<()> {
-        if table.loads.open.get(&number)?.sequence.is_none() {
+        if table.loads.open.get(&number)?.sequence.is_none() || !self.is_shared(name) {
             return Some(());
         }
-        if !self.agrees || table.loads.carried.get(&name.digest).is_none() {
-            table.loads.carried.try_insert(name.digest, number).ok()?;
+        if !self.agrees || table.loads.carried.get(&name).is_none() {
+            table.loads.carried.try_insert(name, number).ok()?;
         }
         Some(())
     }
@@ -376,11 +387,11 @@ impl PageTiers {
         table.map.touch(record);
         let need = table.loads.open.get(&number)?.need;
         let begun = match self.read(table, record, name, need) {
-            None if !table.may_get_slot(need) => false,
+            None if !table.may_get_slot(self.pool_of(name.group), need) => false,
             begun => begun?,
         };
         if begun {
-            table.loads.reading.insert(name.digest, number);
+            table.loads.reading.insert(name, number);
             self.carry(table, number, name)?;
         }
         Some(begun)

@@ -7,7 +7,12 @@
 //! A page may come before the one that it goes on from, which then has a record of no place until
 //! it comes too, or until nothing after it is left. All sizes are known from the beginning, so that
 //! no call ever stops to move what there is.
+//!
+//! Pages of groups beside the first have none before them, nor after: a window needs the last ones
+//! most. They go by when they were used. In host memory each pool has slots of its own, and so its
+//! own order in which pages go.
 use super::leaves::Leaves;
+use crate::group::GROUP_LIMIT;
 use crate::memory::{OutOfMemory, Slab, seed, try_zeros};
 use crate::token::PageDigest;
 
@@ -15,7 +20,7 @@ use crate::token::PageDigest;
 pub(super) const NONE: u32 = u32::MAX;
 
 /// What a record is found by: a page's digest, and the group whose KV it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub digest: PageDigest,
     pub group: u8,
@@ -29,7 +34,7 @@ pub(super) enum Level {
 }
 
 /// A page.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Record {
     digest: PageDigest,
     /// The number of what the disk has; 0 for nothing.
@@ -119,15 +124,20 @@ pub(super) struct Map {
     limit: usize,
     seed: u64,
     clock: u64,
-    leaves: [Leaves; 2],
-    counts: [usize; 2],
+    /// The pool of each group.
+    pools: [u8; GROUP_LIMIT],
+    /// Of host memory, by pool.
+    host_leaves: [Leaves; GROUP_LIMIT],
+    disk_leaves: Leaves,
+    /// By level and pool.
+    counts: [[usize; GROUP_LIMIT]; 2],
 }
 
 const LEVELS: [Level; 2] = [Level::Host, Level::Disk];
 
 impl Map {
-    /// For so many pages that are somewhere.
-    pub fn new(pages: usize) -> Result<Self, NoRecord> {
+    /// For so many pages that are somewhere, of groups that draw from these pools.
+    pub fn new(pages: usize, pools: [u8; GROUP_LIMIT]) -> Result<Self, NoRecord> {
         // Each may have one before it that is nowhere.
         let limit = pages.checked_mul(2).filter(|&limit| limit < 1 << 30).ok_or(NoRecord::Full)?;
         let places = (limit + limit / 8).max(8);
@@ -137,8 +147,10 @@ impl Map {
             limit,
             seed: seed(),
             clock: 0,
-            leaves: Default::default(),
-            counts: [0; 2],
+            pools,
+            host_leaves: Default::default(),
+            disk_leaves: Leaves::default(),
+            counts: Default::default(),
         })
     }
 
@@ -154,12 +166,31 @@ impl Map {
 
     /// Pages at a level.
     pub fn count(&self, level: Level) -> usize {
-        self.counts[level as usize]
+        self.counts[level as usize].iter().sum()
+    }
+
+    /// Of those, the ones of a pool.
+    pub fn count_of(&self, level: Level, pool: usize) -> usize {
+        self.counts[level as usize][pool]
+    }
+
+    /// The pool of a group.
+    pub fn pool_of(&self, group: u8) -> usize {
+        usize::from(self.pools[usize::from(group)])
+    }
+
+    /// Where a group's pages that may go stand.
+    fn leaves(&mut self, level: Level, group: u8) -> &mut Leaves {
+        match level {
+            Level::Host => &mut self.host_leaves[usize::from(self.pools[usize::from(group)])],
+            Level::Disk => &mut self.disk_leaves,
+        }
     }
 
     /// Heap memory.
     pub fn bytes(&self) -> usize {
-        let leaves: usize = self.leaves.iter().map(Leaves::bytes).sum();
+        let leaves: usize = self.host_leaves.iter().map(Leaves::bytes).sum();
+        let leaves = leaves + self.disk_leaves.bytes();
         self.records.bytes() + self.table.capacity() * size_of::<u32>() + leaves
     }
 
@@ -288,16 +319,19 @@ impl Map {
     ) -> Result<(), OutOfMemory> {
         assert!(self.records[at].is_linked, "what stands before a page is known");
         // One to spare, for a page that goes before those after it.
-        self.leaves[level as usize].try_reserve(2)?;
+        let group = self.records[at].group;
+        self.leaves(level, group).try_reserve(2)?;
         set(&mut self.records[at]);
-        self.counts[level as usize] += 1;
+        self.counts[level as usize][self.pool_of(group)] += 1;
+        let used = self.records[at].used;
         if self.records[at].is_leaf(level) {
-            self.leaves[level as usize].add(self.records[at].used, at);
+            self.leaves(level, group).add(used, at);
         }
         let parent = self.records[at].parent;
         if parent != NONE {
             if self.records[parent].is_leaf(level) {
-                self.leaves[level as usize].remove(self.records[parent].used, parent);
+                let used = self.records[parent].used;
+                self.leaves(level, group).remove(used, parent);
             }
             self.records[parent].children_at[level as usize] += 1;
         }
@@ -317,16 +351,18 @@ impl Map {
     }
 
     fn leave(&mut self, at: u32, level: Level, unset: impl FnOnce(&mut Record)) {
+        let (group, used) = (self.records[at].group, self.records[at].used);
         if self.records[at].is_leaf(level) {
-            self.leaves[level as usize].remove(self.records[at].used, at);
+            self.leaves(level, group).remove(used, at);
         }
         unset(&mut self.records[at]);
-        self.counts[level as usize] -= 1;
+        self.counts[level as usize][self.pool_of(group)] -= 1;
         let parent = self.records[at].parent;
         if parent != NONE {
             self.records[parent].children_at[level as usize] -= 1;
             if self.records[parent].is_leaf(level) {
-                self.leaves[level as usize].add(self.records[parent].used, parent);
+                let used = self.records[parent].used;
+                self.leaves(level, group).add(used, parent);
             }
         }
         self.prune(at);
@@ -380,17 +416,24 @@ impl Map {
 
     /// A page is used now.
     pub fn touch(&mut self, at: u32) {
-        let Self { records, leaves, clock, .. } = self;
-        let record = &mut records[at];
-        for level in LEVELS.into_iter().filter(|&level| record.is_leaf(level)) {
-            leaves[level as usize].move_to(record.used, at, *clock);
+        let (clock, Record { used, group, .. }) = (self.clock, self.records[at]);
+        for level in LEVELS {
+            if self.records[at].is_leaf(level) {
+                self.leaves(level, group).move_to(used, at, clock);
+            }
         }
-        record.used = *clock;
+        self.records[at].used = clock;
     }
 
-    /// The pages of a level that may go next, first the one that was used longest ago.
-    pub fn next_to_go(&self, level: Level) -> impl Iterator<Item = u32> + '_ {
-        self.leaves[level as usize].iter()
+    /// The pages of a pool in host memory that may go next, first the one that was used longest
+    /// ago.
+    pub fn next_in_host(&self, pool: usize) -> impl Iterator<Item = u32> + '_ {
+        self.host_leaves[pool].iter()
+    }
+
+    /// The same of the disk, for all pools.
+    pub fn next_on_disk(&self) -> impl Iterator<Item = u32> + '_ {
+        self.disk_leaves.iter()
     }
 
     /// Checks every count and every place.
@@ -407,7 +450,12 @@ impl Map {
                 let there = |other: &u32| of(other) && self.records[*other].is_at(level);
                 let found = numbers().filter(there).count();
                 assert_eq!(found, record.children_at[level as usize] as usize);
-                let listed = self.leaves[level as usize].has(record.used, at);
+                let listed = match level {
+                    Level::Host => {
+                        self.host_leaves[self.pool_of(record.group)].has(record.used, at)
+                    }
+                    Level::Disk => self.disk_leaves.has(record.used, at),
+                };
                 assert_eq!(listed, record.is_leaf(level), "record {at} at {level:?}");
             }
         }
@@ -415,7 +463,11 @@ impl Map {
             let there = numbers().filter(|&at| self.records[at].is_at(level)).count();
             assert_eq!(there, self.count(level));
             let leaves = numbers().filter(|&at| self.records[at].is_leaf(level)).count();
-            assert_eq!(leaves, self.leaves[level as usize].len());
+            let listed = match level {
+                Level::Host => self.host_leaves.iter().map(Leaves::len).sum(),
+                Level::Disk => self.disk_leaves.len(),
+            };
+            assert_eq!(leaves, listed);
         }
     }
 }

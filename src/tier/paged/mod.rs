@@ -44,6 +44,8 @@ mod config;
 mod disk;
 mod fetch;
 mod follow;
+mod group_fetch;
+mod group_plan;
 mod host;
 mod known;
 mod leaves;
@@ -62,7 +64,7 @@ mod stores;
 mod table;
 mod work;
 
-pub use config::{HostMemory, PagePolicy, TierConfig};
+pub use config::{HostMemory, PagePolicy, TierConfig, TierPool};
 pub use fetch::Deadline;
 pub use known::Fetchable;
 pub use poll::{CopyJob, Direction, Fetched, Polled};

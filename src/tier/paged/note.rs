@@ -1,5 +1,6 @@
 //! What is written beside a page's bytes: all that makes it a record again after a restart.
 use super::map::Name;
+use crate::group::GROUP_LIMIT;
 use crate::index::{NAMESPACE_WORDS, Namespace};
 use crate::memory::OutOfMemory;
 use crate::token::PageDigest;
@@ -54,7 +55,7 @@ impl Note {
             PageDigest(bytes[from..from + 32].try_into().expect("there are so many bytes"))
         };
         let [group, has_parent] = [word(1), word(2)];
-        let is_ours = word(0) == MAGIC && group == 0 && has_parent <= 1;
+        let is_ours = word(0) == MAGIC && group < GROUP_LIMIT as u32 && has_parent <= 1;
         let parent = digest(NOTE_BYTES - 32);
         (is_ours && namespace.words() == space).then(|| Self {
             namespace,

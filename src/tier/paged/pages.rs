@@ -1,4 +1,8 @@
 //! What the pages of the device hold, as far as the journal was followed.
+//!
+//! Pages of all pools have numbers: those of pool 0 their own, those of the others the ones behind.
+use super::map::Name;
+use crate::group::GROUP_LIMIT;
 use crate::memory::{OutOfMemory, try_zeros};
 use crate::token::PageDigest;
 
@@ -6,7 +10,9 @@ use crate::token::PageDigest;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Page {
     pub digest: PageDigest,
-    /// The page before it; 0 for none.
+    pub group: u8,
+    /// The page before it; 0 for none. Of a group beside the first, the page of group 0 that it
+    /// hangs on.
     pub before: u32,
     pub space: u32,
     /// Fetches that went on from it or from what follows it.
@@ -17,20 +23,55 @@ pub(super) struct Page {
     pub was_stored: bool,
 }
 
+impl Page {
+    /// A page of a group, with the digest of its positions.
+    pub fn new((digest, group): (PageDigest, u8), before: u32, space: u32) -> Self {
+        Self { digest, group, before, space, uses: 0, is_queued: false, was_stored: false }
+    }
+
+    /// What the page is found by below the device.
+    pub fn name(&self) -> Name {
+        Name { digest: self.digest, group: self.group }
+    }
+}
+
 const QUEUED: u32 = 1;
 const STORED: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct Pages {
     digests: Vec<[u8; 32]>,
-    /// Before, the number of the namespace plus one, uses and flags.
+    /// Before, the number of the namespace plus one, group, uses and flags.
     words: Vec<[u32; 3]>,
+    /// The number before the first page of each pool.
+    firsts: [u32; GROUP_LIMIT],
+    pools: usize,
 }
 
 impl Pages {
-    /// For so many pages, page 0 included.
-    pub fn new(pages: usize) -> Result<Self, OutOfMemory> {
-        Ok(Self { digests: try_zeros(pages)?, words: try_zeros(pages)? })
+    /// For so many pages of each pool, page 0 included.
+    pub fn new(pool_pages: &[usize]) -> Result<Self, OutOfMemory> {
+        let pages = pool_pages.iter().sum();
+        // A journal names no more pages than have numbers.
+        let (mut firsts, mut first) = ([0; GROUP_LIMIT], 0);
+        for (into, &pages) in firsts.iter_mut().zip(pool_pages) {
+            *into = first;
+            first += pages as u32;
+        }
+        let pools = pool_pages.len();
+        Ok(Self { digests: try_zeros(pages)?, words: try_zeros(pages)?, firsts, pools })
+    }
+
+    /// The number of a page of a pool.
+    pub fn number(&self, pool: usize, page: u32) -> u32 {
+        self.firsts[pool] + page
+    }
+
+    /// The pool of a page, and its number there.
+    pub fn place(&self, number: u32) -> (usize, u32) {
+        let pool = self.firsts[..self.pools].iter().rposition(|&first| first <= number);
+        let pool = pool.unwrap_or(0);
+        (pool, number - self.firsts[pool])
     }
 
     /// All pages are below this.
@@ -44,6 +85,7 @@ impl Pages {
             digest: PageDigest(self.digests[page as usize]),
             before,
             space: space.checked_sub(1)?,
+            group: (rest >> 16) as u8,
             uses: (rest >> 2) as u8,
             is_queued: rest & QUEUED != 0,
             was_stored: rest & STORED != 0,
@@ -52,7 +94,7 @@ impl Pages {
 
     pub fn set(&mut self, page: u32, what: Page) {
         let flags = what.is_queued as u32 * QUEUED + what.was_stored as u32 * STORED;
-        let rest = u32::from(what.uses) << 2 | flags;
+        let rest = u32::from(what.group) << 16 | u32::from(what.uses) << 2 | flags;
         self.words[page as usize] = [what.before, what.space + 1, rest];
         self.digests[page as usize] = what.digest.0;
     }
@@ -70,10 +112,11 @@ impl Pages {
         self.words[page as usize] = [0; 3];
     }
 
-    /// The digest of the page before one; none at the beginning of a prefix. Outer none: nobody
-    /// knows.
+    /// The digest of the page before one; none at the beginning of a prefix, and in a group beside
+    /// the first. Outer none: nobody knows.
     pub fn parent_digest(&self, page: &Page) -> Option<Option<PageDigest>> {
         match page.before {
+            _ if page.group > 0 => Some(None),
             0 => Some(None),
             before => self.get(before).map(|before| Some(before.digest)),
         }

@@ -5,7 +5,7 @@ use super::table::{Job, Table};
 use super::work::PageTiers;
 use crate::error::{Error, text};
 use crate::ids::SequenceId;
-use crate::store::State;
+use crate::store::{PoolPage, State, Turn};
 use std::ptr::NonNull;
 use std::time::Instant;
 
@@ -30,7 +30,9 @@ pub struct CopyJob {
     pub id: u64,
     /// Where it goes.
     pub direction: Direction,
-    /// The page of the device.
+    /// The group of layers.
+    pub group: usize,
+    /// The page of the device, in the group's pool.
     pub page: u32,
     /// The slot of host memory.
     pub host: NonNull<u8>,
@@ -79,9 +81,9 @@ impl PageTiers {
         self.signal.notify();
         let room = job_room.min(JOBS);
         if !table.loads.numbers.is_empty() {
-            let mut state = self.shared.write();
-            polled.jobs = self.issue_loads(table, &mut state, room, job)?;
-            self.end_loads(table, &mut state);
+            let mut turn = self.shared.turn();
+            polled.jobs = self.issue_loads(table, turn.state(), room, job)?;
+            self.end_loads(table, &mut turn);
         }
         let limit = self.store_limit(table);
         let open = table.stores.open;
@@ -124,8 +126,8 @@ impl PageTiers {
                     break;
                 }
                 let page = &mut load.pages[at];
-                if !matches!(page.stage, Stage::Ready(_)) || !state.begin_load(sequence, page.page)
-                {
+                let to = PoolPage { pool: self.pool_of(page.name.group), page: page.page };
+                if !matches!(page.stage, Stage::Ready(_)) || !state.begin_load(sequence, to) {
                     continue;
                 }
                 let stage = std::mem::replace(&mut page.stage, Stage::Copying);
@@ -135,13 +137,14 @@ impl PageTiers {
                 give(CopyJob {
                     id,
                     direction: Direction::Load,
+                    group: usize::from(page.name.group),
                     page: page.page,
                     host: slot.address(),
-                    bytes: self.page_bytes,
+                    bytes: self.pools[to.pool].page_bytes,
                     sequence: Some(sequence),
                 });
                 let place = load.landed + at;
-                jobs.insert(id, Job::Load { sequence, place, page: page.page, slot });
+                jobs.insert(id, Job::Load { sequence, place, page: to, slot });
                 load.running += 1;
                 given += 1;
             }
@@ -158,7 +161,8 @@ impl PageTiers {
                 return Err(Error::argument(text!("jobs[{at}] {id} is no copy that goes on")));
             }
         }
-        let mut state = self.shared.write();
+        let mut turn = self.shared.turn();
+        let state = turn.state();
         for id in ids {
             match table.jobs.remove(id).expect("it was seen") {
                 Job::Load { sequence, place, page, slot } => {
@@ -172,7 +176,7 @@ impl PageTiers {
                 }
             }
         }
-        self.end_loads(table, &mut state);
+        self.end_loads(table, &mut turn);
         self.signal.notify();
         Ok(())
     }
@@ -193,14 +197,20 @@ impl PageTiers {
     }
 
     /// Ends what is over.
-    pub(super) fn end_loads(&self, table: &mut Table, state: &mut State) {
+    pub(super) fn end_loads(&self, table: &mut Table, turn: &mut Turn<'_>) {
         let mut after = 0;
         while let Some((number, id)) = table.loads.from(after) {
             after = number + 1;
             let load = table.loads.open.get(&number).expect("it is open");
-            let (is_over, done) = (load.is_over(), load.done);
+            let (is_over, done, has_groups) = (load.is_over(), load.done, load.plan.is_some());
+            let state = turn.state();
             if !state.is_loading(id) {
                 self.abandon(table, number);
+            } else if has_groups {
+                if is_over {
+                    self.end_group_load(table, turn, number);
+                    self.absorb(table, turn.state());
+                }
             } else if done >= LANDED && !is_over && !self.agrees {
                 // Not all at once: others wait for the lock.
                 self.land_some(table, state, (number, id), (done, done));
@@ -215,7 +225,7 @@ impl PageTiers {
     }
 
     /// The sequence ended first: what goes on is waited for, and nothing becomes of it.
-    fn abandon(&self, table: &mut Table, number: u64) {
+    pub(super) fn abandon(&self, table: &mut Table, number: u64) {
         if table.loads.end(number).is_some() {
             table.counters.abandoned += 1;
         }
@@ -254,12 +264,18 @@ impl PageTiers {
         counters.landed_pages += landed.pages as u64;
         let brought = load.landed + landed.pages;
         *if brought >= load.wanted { &mut counters.complete } else { &mut counters.shortened } += 1;
+        self.count_end(table, &load);
+        let (wanted, is_late) = (load.wanted, load.is_late);
+        Fetched { sequence: id, positions: landed.positions, wanted, brought, is_late }
+    }
+
+    /// Counts how a fetch ended.
+    pub(super) fn count_end(&self, table: &mut Table, load: &Load) {
+        let counters = &mut table.counters;
         counters.late += u64::from(load.is_late);
         let took = u64::try_from(load.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         counters.fetch_nanoseconds = counters.fetch_nanoseconds.saturating_add(took);
         counters.fetch_nanoseconds_max = counters.fetch_nanoseconds_max.max(took);
-        let (wanted, is_late) = (load.wanted, load.is_late);
-        Fetched { sequence: id, positions: landed.positions, wanted, brought, is_late }
     }
 
     /// Fetches that waited for another one take what that has made the cache's.
@@ -269,6 +285,12 @@ impl PageTiers {
             after = number + 1;
             let load = table.loads.open.get(&number).expect("it is open");
             if !load.is_joined || load.running > 0 || !state.is_loading(id) {
+                continue;
+            }
+            if load.plan.is_some() {
+                // Some of it is on the device now.
+                self.plan_again(table, state, number);
+                self.signal.notify();
                 continue;
             }
             let (came, most) = (load.done, load.limit);
@@ -291,14 +313,14 @@ impl PageTiers {
         let load = open.get_mut(&number).expect("it is open");
         load.is_joined = false;
         for (at, page) in load.drop_landed(landed.pages).enumerate() {
-            if carried.get(&page.name.digest) == Some(&number) {
-                carried.remove(&page.name.digest);
+            if carried.get(&page.name) == Some(&number) {
+                carried.remove(&page.name);
             }
             counters.fetched[page.from as usize] += u64::from(at < came);
         }
     }
 
-    fn announce_fetched(&self, table: &mut Table, done: Fetched) {
+    pub(super) fn announce_fetched(&self, table: &mut Table, done: Fetched) {
         if table.stores.finished.try_reserve(1).is_ok() {
             table.stores.finished.push_back(done);
         }
@@ -326,12 +348,14 @@ impl PageTiers {
     /// Copies to host memory that may go on at once: fewer as its slots get scarce, and while pages
     /// are fetched; and of the device's pages no more than an eighth.
     fn store_limit(&self, table: &Table) -> usize {
-        let can_go = table.map.count(Level::Host);
-        let slots = self.slots.count();
-        let free = self.slots.free() + can_go / 2;
-        let limit = (JOBS * free.min(slots)).div_ceil(slots.max(1));
+        let limit_of = |at: usize| {
+            let slots = &self.pools[at].slots;
+            let free = slots.free() + table.map.count_of(Level::Host, at) / 2;
+            (JOBS * free.min(slots.count())).div_ceil(slots.count().max(1))
+        };
+        let limit = (0..self.pools.len()).map(limit_of).max().unwrap_or(0);
         // What is copied is not reclaimable meanwhile.
-        let limit = limit.min(self.device_pages.div_ceil(8));
+        let limit = limit.min(self.device_pages[0].div_ceil(8));
         if table.loads.are_active() { limit.div_ceil(4) } else { limit }
     }
 }

@@ -12,7 +12,7 @@ use super::work::PageTiers;
 use crate::error::{Error, text};
 use crate::index::Namespace;
 use crate::memory::OutOfMemory;
-use crate::token::{ListDigests, TokenList, position_count};
+use crate::token::{ListDigests, PageDigest, TokenList, position_count};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -74,10 +74,7 @@ impl PageTiers {
             clear: device.clear,
         };
         let mut list = ListDigests::new(tokens, self.page_size, device.pages, None)?;
-        let is_late = deadline == Deadline::After(Duration::ZERO);
-        let may_ask = || self.may_ask(&self.shared.read(), namespace);
-        let asks = !looks_only && !is_late && may_ask();
-        let mut known = self.known(&beyond, (false, asks), |_, parent, into| {
+        let mut digest = |_: usize, parent: PageDigest, into: &mut [PageDigest]| {
             let mut last = parent;
             for (count, place) in into.iter_mut().enumerate() {
                 match list.next_after(last) {
@@ -86,7 +83,14 @@ impl PageTiers {
                 }
             }
             Ok(into.len())
-        })?;
+        };
+        let is_late = deadline == Deadline::After(Duration::ZERO);
+        let may_ask = || self.may_ask(&self.shared.read(), namespace);
+        let asks = !looks_only && !is_late && may_ask();
+        let mut known = match self.groups.are_several() {
+            false => self.known(&beyond, (false, asks), &mut digest)?,
+            true => self.known_of_groups(&beyond, &mut digest)?,
+        };
         let (found, count) = (known.fetchable(self.page_size), known.names.len());
         let cached_positions = device.pages * self.page_size;
         let nothing = Prefetched { number: 0, cached_positions, found };
@@ -95,7 +99,8 @@ impl PageTiers {
         }
         let table = &mut *self.table();
         // Of host memory, prefetches are about a half at most: the rest is for who has begun.
-        let most = self.slots.count().div_ceil(2);
+        let slots: usize = self.pools.iter().map(|pool| pool.slots.count()).sum();
+        let most = slots.div_ceil(2);
         let room = most.saturating_sub(table.loads.prefetched_pages());
         if room == 0 {
             table.counters.refused_prefetches += 1;
@@ -106,8 +111,9 @@ impl PageTiers {
         loads.open.try_reserve(1)?;
         let mut pages = VecDeque::new();
         pages.try_reserve_exact(known.names.len()).map_err(OutOfMemory::from)?;
-        for &name in &known.names {
-            pages.push_back(LoadPage { name, page: 0, stage: Stage::Waiting, from: Origin::Host });
+        for (&name, place) in known.names.iter().zip(device.pages..) {
+            let (stage, from) = (Stage::Waiting, Origin::Host);
+            pages.push_back(LoadPage { name, page: 0, place, stage, from });
         }
         let here = known.here.min(pages.len());
         let remote = self.wanted((here, pages.len()), &beyond, known.before);

@@ -32,7 +32,8 @@ const OFFERS: usize = 1 << 14;
 /// A remote store, and what it is asked with.
 pub(super) struct Lowest {
     remote: Remote,
-    keys: KeySpace,
+    /// By pool: pages of another size have other keys.
+    keys: Vec<KeySpace>,
     /// The latest clear when it was attached.
     since: u64,
 }
@@ -94,16 +95,18 @@ impl Target for Fetching {
 impl Lowest {
     pub fn new(
         config: RemoteConfig,
-        (page_size, page_bytes): (usize, usize),
+        (page_size, page_bytes): (usize, &[usize]),
         since: u64,
         wake: Wake,
     ) -> Result<Self, Error> {
-        let keys = KeySpace::new(&config.fingerprint, page_size, page_bytes);
+        let key = |&bytes: &usize| KeySpace::new(&config.fingerprint, page_size, bytes);
+        let keys = try_collect(page_bytes.iter().map(key))?;
         Ok(Self { remote: Remote::start(config, wake)?, keys, since })
     }
 
-    fn key(&self, name: Name) -> Key {
-        self.keys.key(name.group, &name.digest)
+    /// What a page of a pool is found by.
+    fn key(&self, pool: usize, name: Name) -> Key {
+        self.keys[pool].key(name.group, &name.digest)
     }
 
     pub fn stats(&self) -> RemoteStats {
@@ -197,7 +200,8 @@ impl PageTiers {
     /// Asks for pages, without a lock: their keys are hashed here.
     pub(super) fn ask(&self, number: u64, names: &[Name]) {
         let Some(lowest) = &self.remote else { return };
-        let keys = try_collect(names.iter().map(|&name| lowest.key(name)));
+        let keys =
+            try_collect(names.iter().map(|&name| lowest.key(self.pool_of(name.group), name)));
         if !keys.is_ok_and(|keys| lowest.remote.ask(Question::Leading, number, keys).is_ok()) {
             let table = &mut *self.table();
             table.counters.no_memory += 1;
@@ -240,7 +244,7 @@ impl PageTiers {
             Asking::Next | Asking::Open => return Some(Begun::Later),
             Asking::Has(_) => {}
         }
-        if table.loads.fetching.get(&name.digest).is_some() {
+        if table.loads.fetching.get(&name).is_some() {
             return Some(Begun::Later);
         }
         let parent = match at.checked_sub(1) {
@@ -251,8 +255,9 @@ impl PageTiers {
         table.loads.fetching.try_reserve(1).ok()?;
         table.loads.carried.try_reserve(1).ok()?;
         let need = load.need;
-        let Some(slot) = self.take_slot(table, need) else {
-            if !table.may_get_slot(need) {
+        let pool = self.pool_of(name.group);
+        let Some(slot) = self.take_slot(table, pool, need) else {
+            if !table.may_get_slot(pool, need) {
                 return Some(Begun::No);
             }
             // That is not the store's fault.
@@ -260,8 +265,8 @@ impl PageTiers {
             return Some(Begun::Later);
         };
         let target = try_box(Fetching { slot, what }).ok()?;
-        lowest.remote.get(lowest.key(name), target).ok()?;
-        table.loads.fetching.insert(name.digest, number);
+        lowest.remote.get(lowest.key(pool, name), target).ok()?;
+        table.loads.fetching.insert(name, number);
         self.carry(table, number, name)?;
         Some(Begun::Yes)
     }
@@ -276,9 +281,9 @@ impl PageTiers {
         let Some(at) = load.remote.until.filter(|&until| until <= now).and(load.waits_at()) else {
             return false;
         };
-        let digest = load.pages[at].name.digest;
+        let name = load.pages[at].name;
         let Loads { carried, fetching, open, .. } = &mut table.loads;
-        let bringing = carried.get(&digest).or(fetching.get(&digest)).copied();
+        let bringing = carried.get(&name).or(fetching.get(&name)).copied();
         if bringing.is_some_and(|other| other != number && open.get(&other).is_some()) {
             // Somebody else brings it, or gives it up.
             self.wait_longer(table, number);
@@ -329,7 +334,7 @@ impl PageTiers {
         // Outside the lock: it takes a while.
         let sum = is_here.then(|| checksum(slot.get()));
         let table = &mut *self.table();
-        if let Some(&number) = table.loads.fetching.get(&what.name.digest) {
+        if let Some(&number) = table.loads.fetching.get(&what.name) {
             self.wait_longer(table, number);
         }
         let landing = match sum {
@@ -365,9 +370,10 @@ impl PageTiers {
         if table.offers.is_empty() || lowest.remote.is_paused() {
             return;
         }
-        while lowest.remote.has_room(self.page_bytes)
-            && let Some(name) = table.offers.pop_front()
+        while let Some(&name) = table.offers.front()
+            && lowest.remote.has_room(self.pools[self.pool_of(name.group)].page_bytes)
         {
+            table.offers.pop_front();
             if !self.put(lowest, table, name) {
                 table.counters.not_offered += 1;
             }
@@ -379,14 +385,15 @@ impl PageTiers {
         let Some(record) = table.map.find(name).and_then(|at| table.map.get(at)) else {
             return false;
         };
-        let slot = record.host().and_then(|slot| table.host[slot as usize].as_ref());
-        let Some(page) = slot else { return false };
+        let Some(page) = table.host_page(record) else { return false };
         let namespace = table.spaces.name(record.space());
         if !lowest.is_open_to(&self.shared.read(), namespace) {
             return false;
         }
         let source = try_box(Written(page.slot.clone()));
-        source.is_ok_and(|source| lowest.remote.put(lowest.key(name), source).is_ok())
+        source.is_ok_and(|source| {
+            lowest.remote.put(lowest.key(self.pool_of(name.group), name), source).is_ok()
+        })
     }
 
     /// Whether nothing waits for the remote store that it would take now.

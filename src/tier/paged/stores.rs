@@ -1,13 +1,14 @@
 //! Pages on their way from the device to host memory.
 use super::config::PagePolicy;
 use super::host::Need;
-use super::map::{Level, Name};
+use super::map::Level;
 use super::pages::Page;
 use super::poll::{CopyJob, Direction, Fetched};
 use super::table::{Job, Stored, Table};
 use super::work::{PageTiers, checksum};
 use crate::error::Error;
 use crate::memory::Slot;
+use crate::store::PoolPage;
 use std::collections::VecDeque;
 
 /// Pages that wait to be stored, at most.
@@ -51,7 +52,7 @@ impl PageTiers {
     pub(super) fn queue_store(&self, table: &mut Table, page: u32) {
         let is_new = |what: &Page| !what.is_queued && !what.was_stored;
         let Some(what) = table.pages.get(page).filter(is_new) else { return };
-        let name = Name { digest: what.digest, group: 0 };
+        let name = what.name();
         if table.find(name).is_some() {
             return;
         }
@@ -78,6 +79,7 @@ impl PageTiers {
                 table.pages.set(page, what);
                 if what.uses >= wanted {
                     self.queue_store(table, page);
+                    self.queue_hung(table, page);
                 }
                 if what.before == 0 {
                     break;
@@ -94,17 +96,38 @@ impl PageTiers {
         }
         let mut cold = Vec::new();
         cold.try_reserve_exact(COLD_MOST).map_err(crate::memory::OutOfMemory::from)?;
-        {
-            let state = self.shared.read();
-            let stats = state.page_table_stats();
-            let wanted = (stats.total / COLD_PART).clamp(COLD_LEAST, COLD_MOST);
-            if stats.free < wanted {
-                state.cold_pages(wanted, &mut |page| cold.push(page));
+        for pool in 0..self.pools.len() {
+            {
+                let state = self.shared.read();
+                let stats = state.pool_stats(pool as u32)?;
+                let wanted = (stats.total / COLD_PART).clamp(COLD_LEAST, COLD_MOST);
+                if stats.free < wanted {
+                    state.cold_pages(pool, wanted, &mut |page| cold.push(page));
+                }
+            }
+            let table = &mut *self.table();
+            for page in cold.drain(..) {
+                let page = table.pages.number(pool, page);
+                self.queue_store(table, page);
+                // What hangs on a page goes with it.
+                self.queue_hung(table, page);
             }
         }
-        let table = &mut *self.table();
-        cold.into_iter().for_each(|page| self.queue_store(table, page));
         Ok(())
+    }
+
+    /// Has what hangs on a page of group 0 stored.
+    fn queue_hung(&self, table: &mut Table, spine: u32) {
+        if !self.groups.are_several() || table.pages.get(spine).is_none_or(|page| page.group > 0) {
+            return;
+        }
+        for (group, config) in self.groups.hung() {
+            let page = self.shared.read().hung_page(group, spine);
+            if page != 0 {
+                let page = table.pages.number(config.pool as usize, page);
+                self.queue_store(table, page);
+            }
+        }
     }
 
     /// Gives copies to host memory, of pages that still hold what was found in them.
@@ -125,23 +148,31 @@ impl PageTiers {
             }
             let Some(page) = table.stores.queue.pop_front() else { break };
             let Some(what) = table.pages.get(page) else { continue };
-            let name = Name { digest: what.digest, group: 0 };
+            let name = what.name();
             let parent = table.pages.parent_digest(&what);
             let is_known = table.find(name).is_some();
             let Some(parent) = parent.filter(|_| !is_known && what.is_queued) else {
                 table.pages.set_queued(page, false);
                 continue;
             };
-            if state.held_since(page).is_some_and(|since| since > applied) {
+            let (pool, in_pool) = table.pages.place(page);
+            let (group, at) = (usize::from(what.group), PoolPage { pool, page: in_pool });
+            // Of a group beside the first, what its page of group 0 is says what it is.
+            let spine = if group == 0 { page } else { what.before };
+            if state.held_since(spine).is_some_and(|since| since > applied) {
                 // The journal was not followed that far.
                 table.stores.queue.push_back(page);
                 continue;
             }
-            let Some(slot) = self.take_slot_for_store(table) else {
-                table.stores.queue.push_front(page);
-                break;
+            let Some(slot) = self.take_slot_for_store(table, pool) else {
+                // Another pool may have some.
+                table.stores.queue.push_back(page);
+                continue;
             };
-            if !state.begin_store(page, applied) {
+            let is_there = group == 0
+                || state.hangs_on(group, at, spine)
+                    && table.pages.get(spine).is_some_and(|spine| spine.digest == name.digest);
+            if !is_there || !state.begin_store(at, spine, applied) {
                 table.pages.set_queued(page, false);
                 continue;
             }
@@ -149,14 +180,15 @@ impl PageTiers {
             give(CopyJob {
                 id,
                 direction: Direction::Store,
-                page,
+                group,
+                page: in_pool,
                 host: slot.address(),
-                bytes: self.page_bytes,
+                bytes: self.pools[pool].page_bytes,
                 sequence: None,
             });
             let namespace = *table.spaces.name(what.space);
             let what = Stored { name, parent, namespace, clear };
-            table.jobs.insert(id, Job::Store { page, slot, what });
+            table.jobs.insert(id, Job::Store { page: at, slot, what });
             table.stores.open += 1;
             given += 1;
         }
@@ -164,22 +196,24 @@ impl PageTiers {
     }
 
     /// A slot, but for the last ones, which fetches need.
-    fn take_slot_for_store(&self, table: &mut Table) -> Option<Slot> {
-        let kept = if table.loads.are_active() { self.slots.count() / 8 } else { 0 };
-        let is_scarce = self.slots.count() - self.slots.free() + kept >= self.slots.count();
-        if is_scarce && kept > 0 { None } else { self.take_slot(table, Need::Store) }
+    fn take_slot_for_store(&self, table: &mut Table, pool: usize) -> Option<Slot> {
+        let slots = &self.pools[pool].slots;
+        let kept = if table.loads.are_active() { slots.count() / 8 } else { 0 };
+        let is_scarce = slots.count() - slots.free() + kept >= slots.count();
+        if is_scarce && kept > 0 { None } else { self.take_slot(table, pool, Need::Store) }
     }
 
     /// A copy to host memory is done, or failed.
     pub(super) fn end_store(
         &self,
         table: &mut Table,
-        page: u32,
+        page: PoolPage,
         (slot, what): (Slot, Stored),
         is_good: bool,
     ) {
         table.stores.open -= 1;
-        let is_it = |page: &Page| page.digest == what.name.digest;
+        let page = table.pages.number(page.pool, page.page);
+        let is_it = |page: &Page| page.name() == what.name;
         if table.pages.get(page).as_ref().is_some_and(is_it) {
             table.pages.set_queued(page, false);
             if is_good {
@@ -222,7 +256,7 @@ impl PageTiers {
     pub(super) fn note_removed(&self, table: &mut Table, page: u32, is_lost: bool) {
         let Some(what) = table.pages.get(page) else { return };
         table.pages.forget(page);
-        let name = Name { digest: what.digest, group: 0 };
+        let name = what.name();
         match table.map.find(name) {
             Some(at) if table.find(name).is_some() => table.map.touch(at),
             _ => {

@@ -1,15 +1,17 @@
 //! All that is known of the tiers, behind one lock.
 use super::host::Need;
 use super::loads::Loads;
-use super::map::{Level, Map, NONE, Name};
+use super::map::{Level, Map, Name, Record};
 use super::pages::Pages;
 use super::spaces::Spaces;
 use super::stats::Counters;
 use super::stores::Stores;
 use crate::error::{Error, text};
+use crate::group::GROUP_LIMIT;
 use crate::ids::SequenceId;
 use crate::index::Namespace;
-use crate::memory::{OrderedMap, OutOfMemory, Slot, try_collect};
+use crate::memory::{OrderedMap, OutOfMemory, Slot, TryGrow, try_collect};
+use crate::store::PoolPage;
 use crate::token::PageDigest;
 use std::collections::VecDeque;
 
@@ -25,9 +27,9 @@ pub(super) struct HostPage {
 #[derive(Debug)]
 pub(super) enum Job {
     /// From host memory to a page of a sequence, which is its load's page of a place.
-    Load { sequence: SequenceId, place: usize, page: u32, slot: Slot },
+    Load { sequence: SequenceId, place: usize, page: PoolPage, slot: Slot },
     /// From a page of the cache to host memory.
-    Store { page: u32, slot: Slot, what: Stored },
+    Store { page: PoolPage, slot: Slot, what: Stored },
 }
 
 /// What a page holds that is stored.
@@ -43,8 +45,8 @@ pub(super) struct Stored {
 #[derive(Debug)]
 pub(super) struct Table {
     pub map: Map,
-    /// By slot.
-    pub host: Vec<Option<HostPage>>,
+    /// By pool and slot.
+    pub host: Vec<Vec<Option<HostPage>>>,
     pub spaces: Spaces,
     pub pages: Pages,
     /// The record up to which the journal was followed; none when what is known is not exact.
@@ -73,14 +75,23 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub fn new(slots: usize, disk_pages: usize, device_pages: usize) -> Result<Self, Error> {
-        let pages = slots.saturating_add(disk_pages);
-        let map = Map::new(pages).map_err(|_| {
+    /// For so many slots and pages of the device of each pool.
+    pub fn new(
+        slots: &[usize],
+        disk_pages: usize,
+        (device_pages, pools): (&[usize], [u8; GROUP_LIMIT]),
+    ) -> Result<Self, Error> {
+        let pages = slots.iter().sum::<usize>().saturating_add(disk_pages);
+        let map = Map::new(pages, pools).map_err(|_| {
             Error::argument(text!("host memory and disk together have room for {pages} pages"))
         })?;
+        let mut host = Vec::new();
+        for &slots in slots {
+            host.try_push(try_collect((0..slots).map(|_| None))?)?;
+        }
         Ok(Self {
             map,
-            host: try_collect((0..slots).map(|_| None))?,
+            host,
             spaces: Spaces::default(),
             pages: Pages::new(device_pages)?,
             applied: None,
@@ -108,7 +119,8 @@ impl Table {
 
     /// Heap memory beside the slots.
     pub fn bytes(&self) -> usize {
-        let host = self.host.capacity() * size_of::<Option<HostPage>>();
+        let host: usize = self.host.iter().map(Vec::capacity).sum();
+        let host = host * size_of::<Option<HostPage>>();
         let jobs = self.jobs.bytes() + self.writes.bytes();
         self.map.bytes() + host + self.spaces.bytes() + self.pages.bytes() + jobs
     }
@@ -146,39 +158,45 @@ impl Table {
         if self.map.get(record).is_some_and(|record| record.host().is_some()) {
             return Ok(false);
         }
-        let index = slot.index();
+        let (index, pool) = (slot.index(), self.map.pool_of(what.name.group));
         if let Err(error) = self.map.set_host(record, index) {
             self.map.prune(record);
             return Err(error);
         }
         self.map.touch(record);
-        self.host[index as usize] = Some(HostPage { slot, checksum, record });
+        self.host[pool][index as usize] = Some(HostPage { slot, checksum, record });
         Ok(true)
     }
 
     /// Puts a page of the disk into host memory too, if it isn't there.
     pub fn put_host(&mut self, record: u32, slot: Slot, checksum: u64) {
-        let is_there = self.map.get(record).is_none_or(|record| record.host().is_some());
-        let index = slot.index();
-        if is_there || self.map.set_host(record, index).is_err() {
-            return;
+        let is_missing = |found: &&Record| found.host().is_none();
+        let Some(name) = self.map.get(record).filter(is_missing).map(Record::name) else { return };
+        let (index, pool) = (slot.index(), self.map.pool_of(name.group));
+        if self.map.set_host(record, index).is_ok() {
+            self.host[pool][index as usize] = Some(HostPage { slot, checksum, record });
         }
-        self.host[index as usize] = Some(HostPage { slot, checksum, record });
     }
 
     /// Takes a page out of host memory.
     pub fn drop_host(&mut self, record: u32) {
-        let slot = self.map.get(record).and_then(|record| record.host()).unwrap_or(NONE);
-        if let Some(place) = self.host.get_mut(slot as usize) {
-            *place = None;
+        let Some(found) = self.map.get(record) else { return };
+        if let Some(slot) = found.host() {
+            self.host[self.map.pool_of(found.name().group)][slot as usize] = None;
             self.map.leave_host(record);
         }
     }
 
+    /// What host memory has of a record.
+    pub fn host_page(&self, record: &Record) -> Option<&HostPage> {
+        let pool = self.map.pool_of(record.name().group);
+        self.host[pool][record.host()? as usize].as_ref()
+    }
+
     /// Whether there will be a slot for a page, once what is in use now no longer is.
-    pub fn may_get_slot(&self, need: Need) -> bool {
+    pub fn may_get_slot(&self, pool: usize, need: Need) -> bool {
         let Need::Prefetch { since } = need else { return true };
-        let oldest = self.map.next_to_go(Level::Host).next();
+        let oldest = self.map.next_in_host(pool).next();
         oldest.is_none_or(|at| self.map.get(at).is_none_or(|record| record.used() < since))
     }
 

@@ -1,14 +1,15 @@
 //! The tiers of a cache, and the thread that does for them what takes time.
 use super::super::remote::RemoteEvent;
 use super::super::{Event, LowerStore, StoreStats, Wake};
-use super::config::{HostMemory, PagePolicy, TierConfig};
+use super::config::{HostMemory, PagePolicy, TierConfig, TierPool};
 use super::remote::Lowest;
 use super::stats::{PageTierStats, TierTotals};
 use super::stores::Stores;
 use super::table::{Job, Table};
 use crate::error::{Error, text};
 use crate::events::Reader;
-use crate::memory::{Arc, Slots};
+use crate::group::{GROUP_LIMIT, Groups};
+use crate::memory::{Arc, Slots, TryGrow, try_collect};
 use crate::store::{Lower, Shared};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -58,17 +59,60 @@ struct Taking {
     remote: Vec<RemoteEvent>,
 }
 
+/// The pages of a pool.
+pub(super) struct Pool {
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Places of host memory.
+    pub slots: Arc<Slots>,
+}
+
+impl Pool {
+    fn new(pool: TierPool, at: usize) -> Result<Self, Error> {
+        let TierPool { page_bytes, host } = pool;
+        if page_bytes == 0 {
+            return Err(Error::argument(text!("config: page_bytes of pool {at} is 0")));
+        }
+        let slots = match host {
+            HostMemory::Given(slots) => slots,
+            HostMemory::Own(bytes) => {
+                let count = bytes / page_bytes as u64;
+                let count = u32::try_from(count).ok().filter(|&count| count > 0);
+                let count = count.ok_or_else(|| {
+                    Error::argument(text!(
+                        "config: host_bytes {bytes} of pool {at} is room for no page of \
+                         {page_bytes} bytes, or for 2^32"
+                    ))
+                })?;
+                Slots::new(count, page_bytes).map_err(|_| Error::memory("host memory"))?
+            }
+        };
+        Ok(Self { page_bytes, slots })
+    }
+
+    /// Bytes of host memory.
+    pub fn host_bytes(&self) -> u64 {
+        self.slots.count() as u64 * self.page_bytes as u64
+    }
+
+    /// Of those, the ones that nobody has.
+    fn free_bytes(&self) -> u64 {
+        self.slots.free() as u64 * self.page_bytes as u64
+    }
+}
+
 /// The tiers of one cache.
 pub struct PageTiers {
     pub(super) shared: Arc<Shared>,
-    pub(super) slots: Arc<Slots>,
+    pub(super) groups: Groups,
+    pub(super) pools: Vec<Pool>,
     pub(super) disk: Option<Box<dyn LowerStore>>,
     pub(super) remote: Option<Lowest>,
     pub(super) policy: PagePolicy,
     pub(super) agrees: bool,
-    pub(super) page_bytes: usize,
     pub(super) page_size: usize,
-    pub(super) device_pages: usize,
+    /// Pages of each pool.
+    pub(super) device_pages: Vec<usize>,
     pub(super) wake: Option<Wake>,
     pub(super) signal: std::sync::Arc<Signal>,
     table: Mutex<Table>,
@@ -80,7 +124,7 @@ pub struct PageTiers {
 
 impl std::fmt::Debug for PageTiers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PageTiers").field("page_bytes", &self.page_bytes).finish_non_exhaustive()
+        f.debug_struct("PageTiers").field("groups", &self.groups).finish_non_exhaustive()
     }
 }
 
@@ -126,36 +170,30 @@ impl PageTiers {
         config: TierConfig,
         wake: DiskWake,
     ) -> Result<std::sync::Arc<Self>, Error> {
-        let (page_size, device_pages, clear) = {
-            let mut state = shared.write();
-            if state.has_groups() {
-                return Err(Error::unsupported(
-                    "tiers below a page table with several groups of layers",
-                ));
-            }
+        let (groups, page_size, device_pages, clear) = {
+            let state = shared.read();
             // Without a journal nobody knows what pages hold.
             state.journal_pages()?;
-            state.reserve_copied()?;
-            let stats = state.page_table_stats();
-            (stats.page_size, stats.total + 1, state.latest_clear())
+            let page_size = state.page_table_stats().page_size;
+            (state.groups(), page_size, state.pool_pages()?, state.latest_clear())
         };
-        if config.page_bytes == 0 {
-            return Err(Error::argument("config.page_bytes is 0"));
+        if config.agrees && groups.are_several() {
+            return Err(Error::unsupported(
+                "ranks that agree, with several groups of layers: RKV_TIERS_AGREE",
+            ));
         }
-        let slots = match config.host {
-            HostMemory::Given(slots) => slots,
-            HostMemory::Own(bytes) => {
-                let count = bytes / config.page_bytes as u64;
-                let count = u32::try_from(count).ok().filter(|&count| count > 0);
-                let count = count.ok_or_else(|| {
-                    Error::argument(text!(
-                        "config.host_bytes {bytes} is room for no page of {} bytes, or for 2^32",
-                        config.page_bytes
-                    ))
-                })?;
-                Slots::new(count, config.page_bytes).map_err(|_| Error::memory("host memory"))?
-            }
-        };
+        if config.pools.len() != device_pages.len() {
+            return Err(Error::argument(text!(
+                "config.pool_count: the page table has {} pools, the config tells of {}",
+                device_pages.len(),
+                config.pools.len()
+            )));
+        }
+        shared.write().reserve_copied()?;
+        let mut pools = Vec::new();
+        for (at, pool) in config.pools.into_iter().enumerate() {
+            pools.try_push(Pool::new(pool, at)?)?;
+        }
         let (disk, records) = match config.disk {
             Some((disk, records)) => (Some(disk), records),
             None => (None, Vec::new()),
@@ -163,24 +201,25 @@ impl PageTiers {
         let remote = match config.remote {
             Some(remote) => {
                 let signal = wake.0.clone();
-                let page = (page_size, config.page_bytes);
+                let bytes = pools.iter().map(|pool| pool.page_bytes);
+                let page = (page_size, &try_collect(bytes)?[..]);
                 Some(Lowest::new(remote, page, clear, Box::new(move || signal.notify()))?)
             }
             None => None,
         };
         let mut tiers = Self {
             shared: shared.clone(),
-            slots,
+            groups,
+            pools,
             disk,
             remote,
             policy: config.policy,
             agrees: config.agrees,
-            page_bytes: config.page_bytes,
             page_size,
             device_pages,
             wake: config.wake,
             signal: wake.0,
-            table: Mutex::new(Table::new(0, 0, device_pages)?),
+            table: Mutex::new(Table::new(&[], 0, (&[], [0; GROUP_LIMIT]))?),
             reader: Mutex::new(Taking {
                 reader: Reader::new(page_size)?,
                 disk: Vec::new(),
@@ -190,8 +229,15 @@ impl PageTiers {
             thread: Mutex::new(None),
         };
         let capacity = tiers.disk.as_ref().map_or(0, |disk| disk.stats().capacity);
-        let disk_pages = usize::try_from(capacity / tiers.disk_cost()).unwrap_or(usize::MAX);
-        let mut table = Table::new(tiers.slots.count(), disk_pages, device_pages)?;
+        let disk_pages = capacity / tiers.least_disk_cost();
+        let disk_pages = usize::try_from(disk_pages).unwrap_or(usize::MAX);
+        let slots = try_collect(tiers.pools.iter().map(|pool| pool.slots.count()))?;
+        let mut pool_of = [0; GROUP_LIMIT];
+        for (into, group) in pool_of.iter_mut().zip(groups.list()) {
+            *into = group.pool as u8;
+        }
+        let device = (&tiers.device_pages[..], pool_of);
+        let mut table = Table::new(&slots, disk_pages, device)?;
         table.clear = shared.read().latest_clear();
         tiers.find_again(&mut table, &records)?;
         tiers.table = Mutex::new(table);
@@ -202,6 +248,11 @@ impl PageTiers {
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pool of a group.
+    pub(super) fn pool_of(&self, group: u8) -> usize {
+        self.groups.list()[usize::from(group)].pool as usize
     }
 
     fn run(&self) {
@@ -278,10 +329,8 @@ impl PageTiers {
 
     /// Gives up pages until no more bytes than these are in use; they may grow again.
     pub fn shrink_to(&self, host_bytes: u64, disk_bytes: u64) {
-        use super::map::Level;
-        let pages = |bytes: u64, cost: u64| usize::try_from(bytes / cost).unwrap_or(usize::MAX);
-        self.shrink(Level::Host, pages(host_bytes, self.page_bytes as u64));
-        self.shrink(Level::Disk, pages(disk_bytes, self.disk_cost()));
+        self.shrink_host(host_bytes);
+        self.shrink_disk(disk_bytes);
     }
 
     /// What is below the device.
@@ -291,13 +340,13 @@ impl PageTiers {
         let table = self.table();
         let counters = table.counters;
         let [host_pages, disk_pages] = Self::counts(&table);
-        let (used, all) = (self.slots.count() - self.slots.free(), self.slots.count());
-        let bytes = self.page_bytes as u64;
+        let all: u64 = self.pools.iter().map(Pool::host_bytes).sum();
+        let free: u64 = self.pools.iter().map(Pool::free_bytes).sum();
         PageTierStats {
             host: TierTotals {
                 pages: host_pages,
-                bytes: used as u64 * bytes,
-                limit: all as u64 * bytes,
+                bytes: all - free,
+                limit: all,
                 stored: counters.stored,
                 fetched: counters.fetched[0],
                 evicted: counters.evicted[0],
@@ -314,14 +363,15 @@ impl PageTiers {
                 damaged: counters.damaged[1] + store.damaged,
                 failed: counters.disk_failed,
             },
-            page_bytes: self.page_bytes,
-            free_slots: self.slots.free(),
+            page_bytes: self.pools[0].page_bytes,
+            free_slots: self.pools.iter().map(|pool| pool.slots.free()).sum(),
             open_fetches: table.loads.numbers.len(),
             open_prefetches: table.loads.open.len() - table.loads.numbers.len(),
             open_copies: table.jobs.len(),
             waiting: table.stores.queue.len(),
             copied_pages,
-            index_bytes: table.bytes() + self.slots.bytes(),
+            index_bytes: table.bytes()
+                + self.pools.iter().map(|pool| pool.slots.bytes()).sum::<usize>(),
             counters,
             store,
             remote: self.remote.as_ref().map(Lowest::stats).unwrap_or_default(),
@@ -336,13 +386,16 @@ impl PageTiers {
     pub fn check(&self) {
         let table = self.table();
         table.map.check();
-        let held = table.host.iter().flatten().count();
-        assert_eq!(held, table.map.count(super::map::Level::Host));
-        for (slot, page) in table.host.iter().enumerate() {
-            if let Some(page) = page {
-                assert_eq!(page.slot.index() as usize, slot);
-                let record = table.map.get(page.record).expect("it has a record");
-                assert_eq!(record.host(), Some(slot as u32));
+        for (pool, host) in table.host.iter().enumerate() {
+            let held = host.iter().flatten().count();
+            assert_eq!(held, table.map.count_of(super::map::Level::Host, pool));
+            for (slot, page) in host.iter().enumerate() {
+                if let Some(page) = page {
+                    assert_eq!(page.slot.index() as usize, slot);
+                    let record = table.map.get(page.record).expect("it has a record");
+                    assert_eq!(record.host(), Some(slot as u32));
+                    assert_eq!(table.map.pool_of(record.name().group), pool);
+                }
             }
         }
         let stores = table.jobs.iter().filter(|(_, job)| matches!(job, Job::Store { .. })).count();
@@ -383,7 +436,10 @@ impl Lower for PageTiers {
             let id = load.sequence;
             table.loads.end(number);
             if let Some(id) = id.filter(|&id| state.is_loading(id)) {
-                let _ = state.land(id, (0, 0), false);
+                let _ = match state.has_groups() {
+                    true => state.end_group_fetch(id),
+                    false => state.land(id, (0, 0), false),
+                };
             }
         }
         table.stores = Stores::default();
