@@ -7,7 +7,7 @@
 #   scripts/bench.sh w1 --journal 4194304   the same with a journal of so many bytes
 #   scripts/bench.sh w1 --journal 4194304 --tiers
 #                                           with host memory below the pages, and an engine's calls
-#   scripts/bench.sh w6 --reserve 1024      the same with memory for indexes reserved beforehand, MiB
+#   scripts/bench.sh w6 --reserve 1024      the same with MiB of memory for indexes, reserved before
 #   scripts/bench.sh --json                 the same numbers as JSON
 #   scripts/bench.sh --docs                 measures all and rewrites the table of the documentation
 #   scripts/bench.sh block-hash             W1 to W6 and probe with the block-hash index
