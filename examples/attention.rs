@@ -7,7 +7,7 @@
 //! cargo run --example attention
 //! ```
 use radixkv::api::{Cache, PageTable, Sequence};
-use radixkv::attention::{Dtype, KvLayout, Params};
+use radixkv::attention::{Dtype, KvLayout, Params, RowMask};
 use radixkv::cpu::Threads;
 use radixkv::index::Namespace;
 use radixkv::memory::Arc;
@@ -129,6 +129,7 @@ impl Engine {
                 row: ComputedRow::Sequence(request.begun.id),
                 start,
                 count,
+                mask: RowMask::Causal,
                 regions: &[],
                 tree_masks: &[],
             });
@@ -143,6 +144,8 @@ impl Engine {
             let q = project(&x, WIDTH, 5, layer);
             let (k, v) = (project(&x, HEAD_DIM, 3, layer), project(&x, HEAD_DIM, 7, 1));
             let step = LayerStep {
+                k_scales: std::ptr::null(),
+                v_scales: std::ptr::null(),
                 stream: ptr::null_mut(),
                 layer,
                 q: (q.as_ptr().cast(), dense),

@@ -317,6 +317,25 @@
 #define RKV_PLAN_COMPACT 1
 
 /**
+ * Mask of rkv_plan_row: a new position sees those before it and itself, and what regions and tree
+ * masks say.
+ */
+#define RKV_MASK_CAUSAL 0
+
+/**
+ * Mask of rkv_plan_row: a new position sees all positions up to the last new one, those behind it
+ * too, as an encoder's do. In a capacity that is RKV_PLAN_REGIONS.
+ */
+#define RKV_MASK_BIDIRECTIONAL 1
+
+/**
+ * Mask of rkv_plan_row: `count` queries that are no positions of the row see its first `start`,
+ * whose K and V are in the pages: cross attention, or a part of a context whose result
+ * rkv_runner_merge_states() merges with others. Nothing is written, whoever owns the pages.
+ */
+#define RKV_MASK_CONTEXT 2
+
+/**
  * Backend of rkv_runner_config: the processor.
  */
 #define RKV_BACKEND_CPU 0
@@ -456,6 +475,12 @@
  * that compute one model together.
  */
 #define RKV_TIERS_AGREE 1
+
+/**
+ * Flag of rkv_tier_config and of rkv_snapshot_tier_config: the directory is written by threads
+ * that wait for it, worker_count of them, also where the system has io_uring.
+ */
+#define RKV_TIERS_THREADS 2
 
 /**
  * Flag of rkv_fetch_end: the deadline, or remote_timeout_ms, came before everything had.
@@ -2095,6 +2120,15 @@ typedef struct rkv_plan_row {
      * sees all new ones before it.
      */
     const uint64_t *tree_masks;
+    /**
+     * RKV_MASK_CAUSAL, RKV_MASK_BIDIRECTIONAL or RKV_MASK_CONTEXT. The last two in a page table
+     * without WINDOW and CHUNK groups, and without regions and tree masks.
+     */
+    uint32_t mask;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
 } rkv_plan_row;
 
 /**
@@ -2163,7 +2197,8 @@ typedef struct rkv_plan_arrays {
      */
     const int32_t *last_page_len;
     /**
-     * For each new position, where it lies: page * page_size + offset in the page.
+     * For each new position, where it lies: page * page_size + offset in the page; -1 for a query
+     * of a row with RKV_MASK_CONTEXT.
      */
     const int64_t *slot_mapping;
     /**
@@ -2319,8 +2354,8 @@ typedef struct rkv_runner_config {
      */
     uint32_t kv_head_count;
     /**
-     * Elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also 192, 512 or 576. Default
-     * 128.
+     * Elements of a head of Q and K: 64, 80, 96, 112, 128, 192 or 256, on the CPU also 512 or 576.
+     * Default 128.
      */
     uint32_t head_dim;
     /**
@@ -2398,6 +2433,24 @@ typedef struct rkv_runner_stats {
      */
     uint64_t page_bytes;
 } rkv_runner_stats;
+
+/**
+ * The new positions of a row of a plan that hold. An array element.
+ */
+typedef struct rkv_kept_branch {
+    /**
+     * The row's number in the plan, from 0 on.
+     */
+    uint32_t row;
+    /**
+     * Number of positions.
+     */
+    uint32_t position_count;
+    /**
+     * Which of the row's new positions hold, the first one being 0: ascending.
+     */
+    const uint32_t *positions;
+} rkv_kept_branch;
 
 /**
  * What one layer of a step reads and writes. Tensors are of the runner's dtype; strides are in
@@ -2483,7 +2536,8 @@ typedef struct rkv_runner_append_prefill_args {
     float soft_cap;
     /**
      * Positions that a query sees, itself included; its own region and the sinks of a WINDOW
-     * group it sees whole. At most the group's own window, or chunk. 0: that; all of a FULL group.
+     * group it sees whole. At most the group's own window, or chunk; 0 where some row is not
+     * causal. 0: that; all of a FULL group.
      */
     uint32_t window;
     /**
@@ -2502,6 +2556,16 @@ typedef struct rkv_runner_append_prefill_args {
      * CUDA only: the CUstream to work on. NULL on the CPU.
      */
     void *stream;
+    /**
+     * FP8 only: a scale for each KV head, in place of k_scale: [kv_head_count], on CUDA on the
+     * device, where they may change from one launch of a graph to the next, with all that was
+     * stored by them. NULL: k_scale for all.
+     */
+    const float *k_scales;
+    /**
+     * The same of V: NULL if k_scales is, and with RKV_RUNNER_LATENT.
+     */
+    const float *v_scales;
 } rkv_runner_append_prefill_args;
 
 /**
@@ -3027,7 +3091,7 @@ typedef struct rkv_tier_config {
      */
     uint32_t struct_size;
     /**
-     * 0 or RKV_TIERS_AGREE.
+     * 0, or of RKV_TIERS_AGREE and RKV_TIERS_THREADS some.
      */
     uint32_t flags;
     /**
@@ -3067,8 +3131,9 @@ typedef struct rkv_tier_config {
      */
     uint32_t store_after_uses;
     /**
-     * Threads that read the disk, and as many that write, 1 to 64; the same for the remote store.
-     * Default 8.
+     * Requests that are under way to the disk at once, of 2 MiB, as many to read as to write,
+     * 1 to 64: by so many threads, but writes by one where there is io_uring. The same of calls
+     * to the remote store, by threads. Default 8.
      */
     uint32_t worker_count;
     /**
@@ -3493,6 +3558,10 @@ typedef struct rkv_tier_stats {
      * Pages that prefetches brought to host memory from the remote store.
      */
     uint64_t prefetched_remote_page_count;
+    /**
+     * 1 when the directory is written by io_uring, 0 when threads wait for it.
+     */
+    uint64_t is_ring;
 } rkv_tier_stats;
 
 /**
@@ -3801,7 +3870,7 @@ typedef struct rkv_snapshot_tier_config {
      */
     uint32_t struct_size;
     /**
-     * Zero.
+     * 0 or RKV_TIERS_THREADS.
      */
     uint32_t flags;
     /**
@@ -3826,7 +3895,8 @@ typedef struct rkv_snapshot_tier_config {
      */
     uint32_t write_after_matches;
     /**
-     * Threads that read, and as many that write, 1 to 64. Default 8.
+     * Requests that are under way to the disk at once, of 2 MiB, as many to read as to write,
+     * 1 to 64: by so many threads, but writes by one where there is io_uring. Default 8.
      */
     uint32_t worker_count;
     /**
@@ -4027,6 +4097,10 @@ typedef struct rkv_snapshot_tier_stats {
      * The remote store.
      */
     struct rkv_remote_totals remote;
+    /**
+     * 1 when the directory is written by io_uring, 0 when threads wait for it.
+     */
+    uint64_t is_ring;
 } rkv_snapshot_tier_stats;
 
 
@@ -6193,6 +6267,40 @@ enum rkv_status rkv_runner_copy_pages(struct rkv_runner *runner,
                                       size_t element_size);
 
 /**
+ * Moves K and V of those new positions that hold to the first new positions of their rows, in
+ * every layer of the runner: positions[i] to `start + i`. For drafts with tree masks, once it is
+ * known which branch holds: what it computed is where a row without branches would have it, and
+ * need not be computed again. Each runner that computed the plan does it for its own layers.
+ *
+ * Then the sequence forgets the draft and goes on with what holds: rkv_sequence_truncate() to the
+ * last position before its branches, and rkv_sequence_append() of the tokens of the branch. Their
+ * pages stay the row's, and all of them count as computed.
+ *
+ * @param runner the runner
+ * @param plan the plan, computed in every layer, and its rows as they were then
+ * @param branches branch_count branches, in the order of the plan's rows, of a row at most one
+ * @param branch_count how many
+ * @param element_size sizeof(rkv_kept_branch)
+ * @param stream CUDA: the CUstream to work on, which is not being captured. NULL on the CPU
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the branch; RKV_STATUS_INVALID_STATE
+ * when the rows changed since the plan was set; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
+ * device's, nothing was moved.
+ * @par Cost
+ * O(rows), shared lock; O(bytes moved), without
+ * @par Thread safety
+ * any thread; nobody computes the same rows, or releases them, meanwhile
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_runner_keep_branches(struct rkv_runner *runner,
+                                         const struct rkv_plan *plan,
+                                         const struct rkv_kept_branch *branches,
+                                         size_t branch_count,
+                                         size_t element_size,
+                                         void *stream);
+
+/**
  * Makes room on the device for every step that was given to rkv_plan_reserve(), so that calls may
  * be captured into a graph, which then serves every step of such a size; see
  * rkv_runner_prepare_plan(). The CPU needs none.
@@ -6264,7 +6372,9 @@ enum rkv_status rkv_runner_prepare_plan(struct rkv_runner *runner,
  *
  * The query at position p of a row sees the positions 0 to p, or the last `window` of them, those
  * of the group's sinks, in a CHUNK group none before the chunk that p is in; and all of the region
- * that p is in; of the new positions of a row with tree masks those that its mask names. What lies
+ * that p is in; of the new positions of a row with tree masks those that its mask names. Rows that
+ * are not causal see what their mask says, see rkv_plan_row; of one with RKV_MASK_CONTEXT nothing
+ * is written, and its part of k and v is not read. What lies
  * in unused positions of a page, or where a row has no page, is never read into a result, NaN
  * included.
  *
@@ -6593,6 +6703,29 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_detach_tiers(struct rkv_cache *cache,
                                        uint64_t timeout_ms);
+
+/**
+ * Gives up pages of host memory and of the directory until no more bytes than these are in use;
+ * ends of prefixes go before beginnings, what was used longest ago first. They may grow again, up
+ * to what the config said. Slots that copies, reads and writes have are given back when those have
+ * ended. The host's memory for slots stays the cache's; the directory's data file becomes shorter
+ * when the removals are committed and its end is free.
+ *
+ * @param cache the cache
+ * @param host_bytes of host memory, at most; UINT64_MAX leaves it as it is
+ * @param disk_bytes of the directory, at most; UINT64_MAX leaves it as it is
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when the cache has no tiers;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages that go), others are let in after each; allocates nothing; never waits for the disk
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_shrink_tiers(struct rkv_cache *cache,
+                                       uint64_t host_bytes,
+                                       uint64_t disk_bytes);
 
 /**
  * Gives copies to carry out, loads first, and the fetches that have ended: for once in each step

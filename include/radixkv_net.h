@@ -174,7 +174,8 @@ typedef struct rkv_net_store_config {
     uint32_t flags;
     /**
      * "redis://HOST:PORT", with USER:PASSWORD@ and /DATABASE as they are needed, the same with
-     * valkey://, or "unix://PATH" for its socket; "s3://BUCKET" or "s3://BUCKET/FOLDER".
+     * valkey://, "rediss://" or "valkeys://" over TLS, or "unix://PATH" for its socket;
+     * "s3://BUCKET" or "s3://BUCKET/FOLDER".
      */
     const char *url;
     /**
@@ -199,6 +200,11 @@ typedef struct rkv_net_store_config {
      * Zero.
      */
     uint32_t reserved;
+    /**
+     * For Redis over TLS: a file of certificates, in PEM, of whom the server's may be; read during
+     * the call. NULL for those of the system.
+     */
+    const char *ca_file;
 } rkv_net_store_config;
 
 #ifdef __cplusplus

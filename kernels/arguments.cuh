@@ -6,9 +6,10 @@ namespace rkv {
 
 // One new position of the batch.
 struct Query {
-    int32_t position;     // in its row
+    int32_t position;     // in its row, or the last of a context that it is no position of
     int32_t page_begin;   // of its row's pages, in AppendArguments::pages
-    int32_t region_begin; // positions [region_begin, region_end) that it sees whole; empty: none
+    int32_t region_begin; // positions [region_begin, region_end) that it sees whole; empty: none;
+                          // -1: none, and it has no K and V
     int32_t region_end;
 };
 
@@ -63,6 +64,8 @@ struct AttentionArguments {
     const void *k;
     const void *v;
     const float *sinks; // may be null
+    const float *k_scales; // of fp8, by KV head, in place of K's own scale; may be null
+    const float *v_scales; // in place of v_scale
     const Item *items;
     const int32_t *item_count; // in StepCounts
     const Query *queries;
@@ -98,7 +101,7 @@ struct HopperArguments {
     AttentionArguments attention;
     int32_t box_positions;   // of a box: a power of two, 8 to 64; 0: there are no maps
     uint32_t position_first; // 1: in the maps positions come before heads
-    uint32_t reserved[8];
+    uint32_t reserved[4];
 };
 
 struct MergeArguments {
@@ -141,6 +144,8 @@ struct KvWriteArguments {
     const Query *queries;
     const int32_t *query_count; // in StepCounts
     const int32_t *pages;
+    const float *k_scales; // by KV head, in place of k_scale; may be null
+    const float *v_scales;
     int64_t k_position_stride;
     int64_t k_head_stride;
     int64_t v_position_stride;
@@ -180,6 +185,27 @@ struct PageCopyArguments {
     int32_t row_bytes; // of one head of one position
     int32_t page_size;
     int32_t layer_count;
+};
+
+// K and V of a position that go to another place.
+struct PositionMove {
+    uint32_t source_page;
+    uint32_t source_position; // of the page
+    uint32_t target_page;
+    uint32_t target_position;
+};
+
+// Strides and sizes in bytes.
+struct PositionMoveArguments {
+    const Layer *layers;
+    const PositionMove *moves;
+    int64_t page_stride;
+    int64_t position_stride;
+    int64_t head_stride;
+    int32_t kv_heads;
+    int32_t row_bytes; // of one head of one position
+    int32_t move_count;
+    int32_t reserved;
 };
 
 // Changed entries of the page rows on the device: runs of values.

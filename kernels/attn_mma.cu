@@ -1,7 +1,7 @@
 // The instantiations of attn_mma for one head dim, RKV_HEAD_DIM. src/gpu/shapes.rs has their list.
 //
 //   rows128, rows64   prefill, appends, verification of drafts; _plain: causal and nothing else
-//   rows16            decoding: four warps share the keys of a tile, or two at head dim 256
+//   rows16            decoding: four warps share the keys of a tile, or two from head dim 192 on
 #include "attn_mma.cuh"
 
 using namespace rkv;
@@ -27,7 +27,7 @@ using namespace rkv;
     RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows128, Q, E4M3, 8, 1, 64, 1, false) \
     RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows64, Q, E4M3, 4, 1, 64, 3, false) \
     RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows16, Q, E4M3, 1, 4, 64, 4, false)
-#elif RKV_HEAD_DIM == 256
+#elif RKV_HEAD_DIM == 192 || RKV_HEAD_DIM == 256
 #define RKV_SHAPES(q, Q) \
     RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows64_plain, Q, Q, 4, 1, 32, 2, true) \
     RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows64, Q, Q, 4, 1, 32, 2, false) \

@@ -30,6 +30,13 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
           row_warp(S::kKeyWarps == 1 ? thread_index() >> 5 : 0),
           key_warp(S::kKeyWarps == 1 ? 0 : thread_index() >> 5), shared(shared_base()) {}
 
+    // What the keys of this head are to be multiplied with, where each head has a scale of its own.
+    RKV_DEVICE float k_scale_of_head() const {
+        const bool by_head =
+            S::kIsFp8 && args.k_scales != nullptr && !fault(Fault::kHeadScaleIgnored);
+        return by_head ? load_global(args.k_scales + head) : 1.0f;
+    }
+
     RKV_DEVICE void find_rows() {
         Rows::find(row_warp * 16);
         if (S::kRowWarps == 1) {
@@ -209,11 +216,13 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
                 // A transposed matrix gives a thread two keys of two neighbouring elements: one
                 // matrix makes the operands for the even and for the odd elements of 16.
                 RKV_UNROLL
-                for (int d = 0; d < S::kHeadDim / 32; d++) {
+                for (int d = 0; d < (S::kHeadDim + 31) / 32; d++) {
+                    // Of the last 16 elements, where there are no 32, all lanes load the same.
+                    const int pairs = S::kHeadDim - d * 32 < 32 ? 1 : 2;
                     uint32_t b[4];
-                    load_matrix4_transposed(b, row + d * 32);
+                    load_matrix4_transposed(b, row + d * 32 - (2 - pairs) * (lane >> 4) * 16);
                     RKV_UNROLL
-                    for (int i = 0; i < 2; i++) {
+                    for (int i = 0; i < pairs; i++) {
                         const uint32_t low = b[2 * i], high = b[2 * i + 1];
                         S::Q::multiply_add(o[4 * d + 2 * i], a,
                                            widen_e4m3<typename S::Q>(low << 8),
@@ -244,7 +253,9 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
         const int end = any.begin < any.end
                             ? (any.end + S::kTileKeys - 1) / S::kTileKeys
                             : first;
-        const float scale = S::kPlain || args.soft_cap_in == 0.0f ? args.scale_log2 : 1.0f;
+        const float k_scale = k_scale_of_head();
+        const float scale =
+            S::kPlain || args.soft_cap_in == 0.0f ? args.scale_log2 * k_scale : 1.0f;
         if (first < end) {
             start_queries();
             look_up(first);
@@ -279,7 +290,7 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
             float s[S::kWarpKeys / 8][4];
             multiply_keys(s, stage);
             Rows::cap_and_mask(s, tile * S::kTileKeys + key_warp * S::kWarpKeys,
-                               row_warp * 16, Rows::warp_all);
+                               row_warp * 16, Rows::warp_all, k_scale);
             float rescale[2];
             RKV_UNROLL
             for (int half = 0; half < 2; half++) {

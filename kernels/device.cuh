@@ -37,6 +37,8 @@ enum class Fault : int {
     // Of every kernel that reads how much of a step there is.
     kCountIgnored,
     kTreeIgnored,
+    kContextWritten,
+    kHeadScaleIgnored,
     kCount,
 };
 

@@ -36,13 +36,20 @@ struct Writer {
         }
     }
 
+    // Of the values of the KV head that a query head has.
+    RKV_DEVICE float v_scale(int head) const {
+        const bool by_head =
+            S::kIsFp8 && args.v_scales != nullptr && !fault(Fault::kHeadScaleIgnored);
+        return by_head ? load_global(args.v_scales + head / args.group) : args.v_scale;
+    }
+
     // What sums of values are multiplied with; the sink is in the denominator then.
     RKV_DEVICE float finish(RowState &state, int head) const {
         float rescale = 1.0f;
         if (args.sinks != nullptr && (!is_partial() || fault(Fault::kSinkTwice))) {
             rescale = add_sink(state, load_global(args.sinks + head));
         }
-        return rescale * inverse_sum(state) * args.v_scale;
+        return rescale * inverse_sum(state) * v_scale(head);
     }
 
     RKV_DEVICE void write4(int row, int query, int head, int element, const float (&x)[4]) const {

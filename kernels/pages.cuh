@@ -39,7 +39,8 @@ RKV_DEVICE void kv_write(const KvWriteArguments &args) {
     const int queries = load_global(args.query_count);
     const Vector16 words = load_global(reinterpret_cast<const Vector16 *>(args.queries + query));
     const int position = static_cast<int>(words.x[0]), pages = static_cast<int>(words.x[1]);
-    if (!is_there(query, queries, position + 1)) {
+    const bool has_kv = static_cast<int>(words.x[2]) >= 0 || fault(Fault::kContextWritten);
+    if (!is_there(query, queries, position + 1) || !has_kv) {
         return;
     }
     const int page = load_global(args.pages + pages + page_of(position, args.kv));
@@ -52,8 +53,11 @@ RKV_DEVICE void kv_write(const KvWriteArguments &args) {
     };
     const Vector16 k = eight(args.k, args.k_position_stride, args.k_head_stride);
     const Vector16 v = eight(args.v, args.v_position_stride, args.v_head_stride);
-    store_eight<Q, Kv>(args.k_pages, at, k, args.k_scale);
-    store_eight<Q, Kv>(args.v_pages, at, v, args.v_scale);
+    auto scale_of = [&](const float *by_head, float of_all) {
+        return kBytes<Kv> == 1 && by_head != nullptr ? load_global(by_head + head) : of_all;
+    };
+    store_eight<Q, Kv>(args.k_pages, at, k, scale_of(args.k_scales, args.k_scale));
+    store_eight<Q, Kv>(args.v_pages, at, v, scale_of(args.v_scales, args.v_scale));
 }
 
 enum class Move { kCopy, kGather, kScatter };
@@ -89,6 +93,29 @@ RKV_DEVICE void move_pages(const PageCopyArguments &args) {
         uint8_t *to = move == Move::kGather ? in_dense : in_target;
         store_global(reinterpret_cast<Vector16 *>(to),
                      load_global(reinterpret_cast<const Vector16 *>(from)));
+    }
+}
+
+// Positions to other places, in every layer. A thread has the same 16 bytes of all of them, and
+// moves them in order: what one move overwrites, those before have read.
+// Grid: pieces of 16 bytes of a position, layers, K and V.
+RKV_DEVICE void move_positions(const PositionMoveArguments &args) {
+    const int chunks = args.row_bytes / 16;
+    const int piece = block_x() * kCopyThreads + thread_index();
+    if (piece >= args.kv_heads * chunks) {
+        return;
+    }
+    const uint64_t *layer = reinterpret_cast<const uint64_t *>(args.layers + block_y());
+    uint8_t *pages = reinterpret_cast<uint8_t *>(load_global(layer + block_z()));
+    pages += piece / chunks * args.head_stride + piece % chunks * 16;
+    auto place = [&](uint32_t page, uint32_t position) {
+        return reinterpret_cast<Vector16 *>(pages + page * args.page_stride +
+                                            position * args.position_stride);
+    };
+    for (int i = 0; i < args.move_count; i++) {
+        const Vector16 move = load_global(reinterpret_cast<const Vector16 *>(args.moves + i));
+        store_global(place(move.x[2], move.x[3]),
+                     load_global(static_cast<const Vector16 *>(place(move.x[0], move.x[1]))));
     }
 }
 

@@ -177,16 +177,18 @@ struct PackedRows {
     }
 
     // Logits of the keys from `first_key` on, of the warp's rows from `first_row` on; `all` is what
-    // every one of them sees. Tiles that they see whole are not masked.
+    // every one of them sees. Tiles that they see whole are not masked. `k_scale` is what a head's
+    // keys are to be multiplied with by itself.
     template <int kColumns>
     RKV_DEVICE void cap_and_mask(float (&s)[kColumns][4], int first_key, int first_row,
-                                 const Range &all) const {
+                                 const Range &all, float k_scale = 1.0f) const {
         if (!kPlain && args.soft_cap_in != 0.0f) {
+            const float cap_in = args.soft_cap_in * k_scale;
             RKV_UNROLL
             for (int n = 0; n < kColumns; n++) {
                 RKV_UNROLL
                 for (int e = 0; e < 4; e++) {
-                    s[n][e] = args.soft_cap_out * tanh_exact(s[n][e] * args.soft_cap_in);
+                    s[n][e] = args.soft_cap_out * tanh_exact(s[n][e] * cap_in);
                 }
             }
         }

@@ -5,8 +5,8 @@
 //           of its own, which is combined at the end
 //   stages  two: while one tile is computed, the next is on its way
 //
-// A row of a tile is padded by 16 bytes, so that it is an odd number of 16-byte chunks and eight
-// rows of one column lie in eight different bank groups: no conflict for ldmatrix, at every size.
+// A row of a tile is padded to an odd number of 16-byte chunks, so that eight rows of one column
+// lie in eight different bank groups: no conflict for ldmatrix, at every size.
 //
 // Keys and values in fp8 are widened to the queries' format. Where row warps share a tile that is
 // done once, into a tile of its own; key warps widen what they alone multiply, in registers.
@@ -36,14 +36,14 @@ struct Shape {
 
     // As they are copied: a tile that is widened is read as it was written, and not padded.
     static constexpr int kChunks = head_dim * kBytes<Kv> / 16; // of a row of K or V
-    static constexpr int kCopyRowBytes = 16 * (kChunks + (kWidensTile ? 0 : 1));
+    static constexpr int kCopyRowBytes = 16 * (kWidensTile ? kChunks : kChunks | 1);
     static constexpr int kCopyTileBytes = tile_keys * kCopyRowBytes;
     static constexpr int kStageBytes = 2 * kCopyTileBytes; // K and V
     // As they are multiplied.
-    static constexpr int kRowBytes = kWidensTile ? 16 * (head_dim * 2 / 16 + 1) : kCopyRowBytes;
+    static constexpr int kRowBytes = kWidensTile ? 16 * (head_dim * 2 / 16 | 1) : kCopyRowBytes;
     static constexpr int kTileBytes = tile_keys * kRowBytes;
     static constexpr int kQueryChunks = head_dim * 2 / 16;
-    static constexpr int kQueryRowBytes = 16 * (kQueryChunks + 1);
+    static constexpr int kQueryRowBytes = 16 * (kQueryChunks | 1);
     static constexpr int kQueryBytes = kTileRows * kQueryRowBytes;
 
     // Up to head dim 128 the queries stay in registers, and the memory that they came through
@@ -64,7 +64,7 @@ struct Shape {
 
     static_assert(kWarpKeys % 16 == 0, "a key warp takes whole matrix instructions");
     static_assert(kKeyWarps == 1 || kRowWarps == 1, "either rows or keys are divided");
-    static_assert(kChunks % 2 == 0, "the padding makes the number of chunks odd");
+    static_assert(head_dim % 16 == 0, "a head is whole matrix instructions");
 
     // Keys to be multiplied; the values lie behind them.
     static RKV_DEVICE int tile_at(int stage) { return kWidensTile ? kWideAt : stage * kStageBytes; }

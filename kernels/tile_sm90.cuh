@@ -24,6 +24,7 @@ struct HopperShape {
     static constexpr int kTileRows = kGroups * kGroupRows;
     static constexpr int kThreads = 128 * (kGroups + 1);
     static constexpr int kBlocks = 1;
+    static constexpr bool kIsFp8 = false;
     static constexpr int kStages = 2;
     // Of a thread that loads, and of one that computes.
     static constexpr int kLoadRegisters = 56;

@@ -5,7 +5,9 @@
 #   scripts/bench.sh                        all workloads, as a table
 #   scripts/bench.sh w4 --page 16           one workload: w1 to w7, probe, rows, forks, machine
 #   scripts/bench.sh w1 --journal 4194304   the same with a journal of so many bytes
-#   scripts/bench.sh w6 --reserve 1024      the same with memory for indexes reserved beforehand, MiB
+#   scripts/bench.sh w1 --journal 4194304 --tiers
+#                                           with host memory below the pages, and an engine's calls
+#   scripts/bench.sh w6 --reserve 1024      the same with MiB of memory for indexes, reserved before
 #   scripts/bench.sh --json                 the same numbers as JSON
 #   scripts/bench.sh --docs                 measures all and rewrites the table of the documentation
 #   scripts/bench.sh block-hash             W1 to W6 and probe with the block-hash index
@@ -18,6 +20,7 @@
 #   scripts/bench.sh snapshot --count --directory
 #                                           the same over a directory that gets what leaves memory
 #   scripts/bench.sh snapshot --trees       the same entries in an index of page size 1
+#   scripts/bench.sh tier host              pages to host memory and back, beside memcpy
 #   scripts/bench.sh tier open [RECORDS]    how long a directory of so many snapshots takes to open
 #   scripts/bench.sh tier disk [STATES MIB] what of the disk's speed it reaches, beside fio
 #                                           (TMPDIR says on which disk)
@@ -180,6 +183,7 @@ tier)
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
     case ${2:-} in
+    host) "$build/tier-bench" "$folder" host ;;
     open) "$build/tier-bench" "$folder/store" open "${3:-1000000}" ;;
     disk)
         states=${3:-16} mib=${4:-128}
@@ -190,14 +194,16 @@ tier)
                     (name == "read" ? $7 : $48) * 1.024 / 1000 }'
         }
         for _ in 1 2 3; do
-            rm -rf "$folder/store"
-            "$build/tier-bench" "$folder/store" disk "$states" "$mib"
+            for how in threads ring; do
+                rm -rf "$folder/store"
+                "$build/tier-bench" "$folder/store" disk "$states" "$mib" "$how"
+            done
             fio read "$folder/store/data" --rw=read
             fio write "$folder/fio" --rw=write --end_fsync=1 --fallocate=posix
             rm -f "$folder/fio"
         done
         ;;
-    *) echo "scripts/bench.sh tier open | disk" >&2; exit 2 ;;
+    *) echo "scripts/bench.sh tier host | open | disk" >&2; exit 2 ;;
     esac
     ;;
 longest | heap)

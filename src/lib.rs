@@ -126,6 +126,7 @@ mod lock;
 pub mod memory;
 pub mod paging;
 pub mod plan;
+pub mod ring;
 pub mod runner;
 pub mod sequence;
 pub mod snapshot;

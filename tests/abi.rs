@@ -163,8 +163,9 @@ layouts! {
         v_head_dim 84
     }
     rkv_runner_stats 24 { struct_size 0, thread_count 4, kv_bytes 8, page_bytes 16 }
-    rkv_plan_row 48 {
-        sequence 0, slot 8, region_count 12, regions 16, start 24, count 32, tree_masks 40
+    rkv_plan_row 56 {
+        sequence 0, slot 8, region_count 12, regions 16, start 24, count 32, tree_masks 40,
+        mask 48, reserved 52
     }
     rkv_plan_capacity 40 {
         struct_size 0, flags 4, row_count 8, position_count 16, row_position_count 24,
@@ -179,12 +180,14 @@ layouts! {
         struct_size 0, row_count 4, indptr 8, indices 16, last_page_len 24, slot_mapping 32,
         first_position 40, sink_page_count 48
     }
-    rkv_runner_append_prefill_args 152 {
+    rkv_runner_append_prefill_args 168 {
         struct_size 0, layer 4, q 8, k 16, v 24, out 32, lse 40, q_position_stride 48,
         q_head_stride 56, k_position_stride 64, k_head_stride 72, v_position_stride 80,
         v_head_stride 88, out_position_stride 96, out_head_stride 104, sinks 112, scale 120,
-        soft_cap 124, window 128, k_scale 132, v_scale 136, reserved 140, stream 144
+        soft_cap 124, window 128, k_scale 132, v_scale 136, reserved 140, stream 144,
+        k_scales 152, v_scales 160
     }
+    rkv_kept_branch 16 { row 0, position_count 4, positions 8 }
     rkv_runner_merge_states_args 56 {
         struct_size 0, state_count 4, position_count 8, outs 16, lses 24, out 32, lse 40,
         stream 48
@@ -265,7 +268,7 @@ layouts! {
         late_fetch_count 120, call_count 128, slow_call_count 136, call_ns 144,
         longest_call_ns 152, pause_count 160, is_paused 168
     }
-    rkv_tier_stats 512 {
+    rkv_tier_stats 520 {
         struct_size 0, is_read_only 4, host 8, disk 72, open_fetch_count 136, open_job_count 144,
         copied_page_count 152, index_bytes 160, followed_number 168, fetch_count 176,
         joined_count 184, complete_count 192, shortened_count 200, late_count 208,
@@ -273,7 +276,7 @@ layouts! {
         throttled_page_count 248, lost_record_count 256, cleared_page_count 264,
         waiting_write_count 272, unusable_page_count 280, longest_commit_ns 288, remote 296,
         open_prefetch_count 472, prefetch_count 480, refused_prefetch_count 488,
-        prefetched_disk_page_count 496, prefetched_remote_page_count 504
+        prefetched_disk_page_count 496, prefetched_remote_page_count 504, is_ring 512
     }
     rkv_snapshot_cache_config 24 { struct_size 0, flags 4, entry_limit 8, byte_limit 16 }
     rkv_snapshot_cache_stats 160 {
@@ -304,14 +307,14 @@ layouts! {
     rkv_snapshot_cache_fetch_result 40 {
         struct_size 0, reserved 4, ticket 8, token_count 16, common_token_count 24, size_bytes 32
     }
-    rkv_snapshot_tier_stats 408 {
+    rkv_snapshot_tier_stats 416 {
         struct_size 0, is_read_only 4, entry_count 8, used_bytes 16, byte_limit 24,
         writing_count 32, waiting_bytes 40, loading_bytes 48, ticket_count 56, index_bytes 64,
         write_count 72, written_bytes 80, failed_write_count 88, no_space_count 96, full_count 104,
         throttled_count 112, unfit_count 120, load_count 128, loaded_count 136, read_bytes 144,
         joined_count 152, failed_load_count 160, damaged_count 168, late_count 176,
         no_memory_count 184, unusable_count 192, commit_count 200, longest_commit_ns 208,
-        write_ns 216, read_ns 224, remote 232
+        write_ns 216, read_ns 224, remote 232, is_ring 408
     }
 }
 

@@ -4,6 +4,7 @@
 mod attention {
     pub mod check;
     pub mod compare;
+    pub mod contexts;
     pub mod cuts;
     pub mod edges;
     pub mod fp8;
@@ -19,13 +20,23 @@ mod attention {
 
 use attention::setup::{Setup, best_isa};
 use attention::world::{Chunk, World};
-use attention::{cuts, edges, fp8, groups, matrix, states, trees};
+use attention::{contexts, cuts, edges, fp8, groups, matrix, states, trees};
 use radixkv::cpu::Isa;
 
 // K20 K21 K22: all formats, head sizes, groupings, layouts and masks.
 #[test]
 fn every_combination_with_heads_of_64() {
     matrix::matrix(64);
+}
+
+#[test]
+fn every_combination_with_heads_of_80() {
+    matrix::matrix(80);
+}
+
+#[test]
+fn every_combination_with_heads_of_112() {
+    matrix::matrix(112);
 }
 
 #[test]
@@ -94,6 +105,21 @@ fn k21_nan_stays_on_its_branch() {
 #[test]
 fn k21_tree_masks_that_are_none_are_refused() {
     trees::refused_masks();
+}
+
+// K21
+#[test]
+fn k21_queries_that_are_no_positions_see_a_whole_context() {
+    for isa in Isa::available() {
+        contexts::random_contexts(isa, 60);
+    }
+    contexts::refused_contexts();
+}
+
+// K22
+#[test]
+fn k22_each_head_has_scales_of_its_own() {
+    contexts::scales_of_heads();
 }
 
 // K21, for Miri.

@@ -15,6 +15,7 @@ mod cuda {
     pub mod emulator;
     pub mod world;
 
+    mod contexts;
     mod driver;
     mod faults;
     mod graph;

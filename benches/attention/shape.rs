@@ -106,6 +106,7 @@ impl Bench {
         let Geometry { query_heads, kv_heads, head_dim, .. } = geometry;
         let new_k = Tensor::dense(self.new_k.as_ptr(), dtype, kv_heads, head_dim);
         let call = AppendPrefill {
+            head_scales: None,
             geometry,
             batch: &self.batch,
             params: Params::new(head_dim),

@@ -1,6 +1,6 @@
 //! A decode far behind the beginning of a row: full attention reads all of it, a window group its
 //! window, and that takes as long as a row of no more than the window.
-use radixkv::attention::{Dtype, KvLayout, Params};
+use radixkv::attention::{Dtype, KvLayout, Params, RowMask};
 use radixkv::cpu::Threads;
 use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::ids::SequenceId;
@@ -82,12 +82,21 @@ impl Model {
 
     fn set(&self, id: SequenceId, position: usize) {
         let row = ComputedRow::Sequence(id);
-        let row = PlanRow { row, start: position, count: 1, regions: &[], tree_masks: &[] };
+        let row = PlanRow {
+            row,
+            start: position,
+            count: 1,
+            mask: RowMask::Causal,
+            regions: &[],
+            tree_masks: &[],
+        };
         self.plan.set(&[row]).expect("it can be computed");
     }
 
     fn attend(&self, group: usize, q: &[u8], kv: &[u8], out: &mut [u8]) {
         let step = LayerStep {
+            k_scales: std::ptr::null(),
+            v_scales: std::ptr::null(),
             layer: 0,
             q: (q.as_ptr(), Default::default()),
             k: Some((kv.as_ptr(), Default::default())),

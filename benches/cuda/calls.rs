@@ -90,6 +90,7 @@ impl<'a> Calls<'a> {
         let dtype = Dtype::Bf16;
         let new = |memory: &Memory| Tensor::dense(memory.read(), dtype, kv_heads, head_dim);
         AppendPrefill {
+            head_scales: [std::ptr::null(); 2],
             step: self.step(),
             params: Params::new(head_dim),
             sinks: std::ptr::null(),

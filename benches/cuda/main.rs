@@ -19,11 +19,12 @@ use shapes::{SHAPES, Shape};
 fn main() {
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let images = Images::embedded();
-    if images.is_empty() {
-        eprintln!("SKIP benches/cuda: built without nvcc");
-        return;
-    }
+    // Those of RADIXKV_KERNELS, so that two builds of them are compared side by side.
+    let images = match Images::available() {
+        Ok(images) if !images.is_empty() => images,
+        Ok(_) => return eprintln!("SKIP benches/cuda: built without nvcc"),
+        Err(error) => return eprintln!("benches/cuda: {error}"),
+    };
     let config = CudaConfig { device: 0, images, sm90: Some(false) };
     if let Err(error) = probe(&config) {
         eprintln!("SKIP benches/cuda: {error}");

@@ -34,6 +34,7 @@ struct options {
     uint32_t page_size;     /* 0 for 16, 1 and 64 */
     uint32_t index;         /* RKV_INDEX_RADIX, for which the targets are, or another */
     uint64_t journal_bytes; /* of the caches; 0 for no journal */
+    bool tiers;             /* host memory below the pages, and what an engine calls for it */
     uint64_t reserve_mib;   /* memory for indexes that is reserved beforehand */
     unsigned run_count;     /* 0 for the workload's own number */
     uint32_t leaf_limit;    /* largest W6 tree */
@@ -186,7 +187,8 @@ struct fixture {
     rkv_page_table *table;
     rkv_cache *cache;
     uint32_t page_size;
-    size_t heap_bytes;      /* before the cache was created */
+    size_t heap_bytes;
+    size_t fetches;           /* of tiers, so far */      /* before the cache was created */
     uint32_t *pages;        /* where matches report to */
     size_t page_capacity;
 };

@@ -85,6 +85,9 @@ void prompts_free(struct prompts *prompts)
     prompts->memory = NULL;
 }
 
+/* Nothing is copied: their number is what counts. */
+enum { TIER_PAGE_BYTES = 16 };
+
 static size_t heap_in_use(void)
 {
     struct mallinfo2 info = mallinfo2();
@@ -111,6 +114,39 @@ void fixture_open(struct fixture *fixture, uint32_t page_size, size_t token_capa
     cache_config.index = options.index;
     cache_config.journal_bytes = options.journal_bytes;
     CHECK(rkv_cache_create(fixture->table, &cache_config, &fixture->cache));
+    if (options.tiers) {
+        rkv_tier_config tiers;
+        CHECK(rkv_tier_config_init(&tiers, sizeof tiers));
+        tiers.page_bytes = TIER_PAGE_BYTES;
+        tiers.host_bytes = (uint64_t)config.page_count * TIER_PAGE_BYTES;
+        /* What is counted is the owner of what the device has: nothing is copied until pages get
+         * short. */
+        tiers.store_after_uses = UINT32_MAX;
+        CHECK(rkv_cache_attach_tiers(fixture->cache, &tiers));
+    }
+}
+
+/* What an engine calls in each step for the tiers: copies are said to be done, and are not made. */
+static void step_tiers(struct fixture *fixture)
+{
+    rkv_copy_job jobs[64];
+    rkv_fetch_end ends[4];
+    rkv_cache_poll_result got = {.struct_size = sizeof got};
+    CHECK(rkv_cache_poll(fixture->cache, jobs, sizeof *jobs, 64, ends, sizeof *ends, 4, &got));
+    for (size_t i = 0; i < got.job_count; i++) {
+        CHECK(rkv_cache_complete(fixture->cache, &jobs[i].job, 1, true));
+    }
+}
+
+static void fetch_from_tiers(struct fixture *fixture, rkv_sequence_id sequence)
+{
+    rkv_sequence_fetch_result fetch = {.struct_size = sizeof fetch};
+    CHECK(rkv_sequence_fetch(fixture->cache, sequence, 0, 0, &fetch));
+    REQUIRE(!fetch.is_open);
+    /* A step has many requests. */
+    if (++fixture->fetches % BATCH == 0) {
+        step_tiers(fixture);
+    }
 }
 
 void fixture_close(struct fixture *fixture)
@@ -153,6 +189,9 @@ uint64_t fixture_request(struct fixture *fixture, const uint32_t *ids, size_t co
     CHECK(rkv_sequence_begin(fixture->cache, &args, &state));
     if (state.copy_count > 0) {
         CHECK(rkv_sequence_confirm_copies(fixture->cache, state.sequence));
+    }
+    if (options.tiers) {
+        fetch_from_tiers(fixture, state.sequence);
     }
     CHECK(rkv_sequence_publish(fixture->cache, state.sequence, count, &published));
     CHECK(rkv_sequence_release(fixture->cache, state.sequence));

@@ -27,7 +27,8 @@ static void usage(void)
     fprintf(stderr,
             "usage: index-bench [w1|w2|w3|w4|w5|w6|w7|probe|rows|forks|machine]\n"
             "                   [--index radix|block-hash] [--page N] [--runs N] [--leaves N]\n"
-            "                   [--journal BYTES] [--reserve MIB] [--json] [--brief] [--count]\n"
+            "                   [--journal BYTES] [--tiers] [--reserve MIB]\n"
+            "                   [--json] [--brief] [--count]\n"
             "                   [--operation TEXT]\n");
     exit(2);
 }
@@ -64,6 +65,8 @@ static void parse(int argument_count, char **arguments)
             options.leaf_limit = (uint32_t)strtoul(arguments[++i], NULL, 10);
         } else if (strcmp(argument, "--journal") == 0 && has_value) {
             options.journal_bytes = strtoull(arguments[++i], NULL, 10);
+        } else if (strcmp(argument, "--tiers") == 0) {
+            options.tiers = true;
         } else if (strcmp(argument, "--reserve") == 0 && has_value) {
             options.reserve_mib = strtoull(arguments[++i], NULL, 10);
         } else if (strcmp(argument, "--operation") == 0 && has_value) {

@@ -41,11 +41,15 @@ static rkv_snapshot_cache *new_cache(uint64_t entry_limit)
     return cache;
 }
 
+/* Zero, or RKV_TIERS_THREADS. */
+static uint32_t how;
+
 static void attach(rkv_snapshot_cache *cache, const char *directory, uint64_t byte_limit)
 {
     rkv_snapshot_tier_config config;
     CHECK(rkv_snapshot_tier_config_init(&config, sizeof config));
     config.directory = directory;
+    config.flags = how;
     config.byte_limit = byte_limit;
     config.waiting_byte_limit = UINT64_MAX;
     CHECK(rkv_snapshot_cache_attach(cache, &config));
@@ -188,23 +192,147 @@ static void measure_disk(const char *directory, uint32_t count, uint64_t bytes)
     double first = bring(cache, 0, 1, state);
     double rest = bring(cache, 1, count - 1, state);
     double megabytes = (double)count * (double)bytes / 1e6;
-    printf("%u states of %" PRIu64 " MiB: written and committed at %.0f MB/s, read at %.0f MB/s; "
-           "restart to the first state %.0f ms, of which %.0f to open\n",
-           count, bytes / MIB, megabytes / written,
+    printf("%s: %u states of %" PRIu64 " MiB: written and committed at %.0f MB/s, "
+           "read at %.0f MB/s; restart to the first state %.0f ms, of which %.0f to open\n",
+           stats_of(cache).is_ring ? "io_uring" : "threads", count, bytes / MIB,
+           megabytes / written,
            megabytes * (count - 1) / count / rest, (opened + first) * 1e3, opened * 1e3);
     rkv_snapshot_cache_destroy(cache);
     free(state);
+}
+
+/* ---- host memory ------------------------------------------------------------------------- */
+
+enum { PAGE_TOKENS = 16, PAGES = 256, PAGE_BYTES = 2 * MIB };
+
+struct host {
+    rkv_page_table *table;
+    rkv_cache *cache;
+    uint8_t *pages;
+    double copying; /* seconds in memcpy, which an engine's copies are */
+};
+
+/* Carries copies out for as long as there are some; whether a fetch has ended. */
+static bool step_host(struct host *host)
+{
+    rkv_copy_job jobs[64];
+    rkv_fetch_end ends[4];
+    rkv_cache_poll_result got = {.struct_size = sizeof got};
+    CHECK(rkv_cache_poll(host->cache, jobs, sizeof *jobs, 64, ends, sizeof *ends, 4, &got));
+    for (size_t i = 0; i < got.job_count; i++) {
+        uint8_t *page = host->pages + (size_t)jobs[i].page * PAGE_BYTES;
+        bool loads = jobs[i].direction == RKV_COPY_LOAD;
+        double start = seconds_now();
+        memcpy(loads ? page : jobs[i].host, loads ? jobs[i].host : page, PAGE_BYTES);
+        host->copying += seconds_now() - start;
+        CHECK(rkv_cache_complete(host->cache, &jobs[i].job, 1, true));
+    }
+    if (got.job_count == 0) {
+        usleep(20);
+    }
+    return got.end_count > 0;
+}
+
+static rkv_tier_stats host_stats(struct host *host)
+{
+    rkv_tier_stats stats = {.struct_size = sizeof stats};
+    CHECK(rkv_cache_read_tier_stats(host->cache, &stats));
+    return stats;
+}
+
+static rkv_sequence_info begin_host(struct host *host)
+{
+    static uint32_t ids[PAGES * PAGE_TOKENS + 1];
+    for (uint32_t at = 0; at < PAGES * PAGE_TOKENS + 1; at++) {
+        ids[at] = at;
+    }
+    rkv_tokens tokens = {
+        .struct_size = sizeof tokens, .ids = ids, .count = PAGES * PAGE_TOKENS + 1};
+    rkv_sequence_begin_args args = {.struct_size = sizeof args, .tokens = &tokens};
+    rkv_sequence_info state = {.struct_size = sizeof state};
+    CHECK(rkv_sequence_begin(host->cache, &args, &state));
+    return state;
+}
+
+/* Pages go to host memory and come back, beside copies of the same memory without a library. */
+static void measure_host(void)
+{
+    struct host host = {0};
+    const size_t all = (size_t)PAGES * PAGE_BYTES;
+    uint8_t *beside = NULL, *slots = NULL;
+    REQUIRE(posix_memalign((void **)&host.pages, 4096, all + 2 * (size_t)PAGE_BYTES) == 0);
+    REQUIRE(posix_memalign((void **)&beside, 4096, all) == 0);
+    REQUIRE(posix_memalign((void **)&slots, 4096, all) == 0);
+    memset(host.pages, 1, all + 2 * (size_t)PAGE_BYTES);
+    memset(beside, 2, all);
+    memset(slots, 3, all);
+    rkv_page_table_config config;
+    CHECK(rkv_page_table_config_init(&config, sizeof config));
+    config.page_size = PAGE_TOKENS;
+    config.page_count = PAGES + 2;
+    config.slot_count = 4;
+    CHECK(rkv_page_table_create(&config, &host.table));
+    rkv_cache_config cache_config;
+    CHECK(rkv_cache_config_init(&cache_config, sizeof cache_config));
+    cache_config.journal_bytes = MIB;
+    CHECK(rkv_cache_create(host.table, &cache_config, &host.cache));
+    rkv_tier_config tiers;
+    CHECK(rkv_tier_config_init(&tiers, sizeof tiers));
+    tiers.page_bytes = PAGE_BYTES;
+    tiers.host_bytes = all;
+    tiers.host_memory = slots;
+    CHECK(rkv_cache_attach_tiers(host.cache, &tiers));
+    for (int run = 0; run < 5; run++) {
+        rkv_sequence_info state = begin_host(&host);
+        double start = seconds_now();
+        if (run == 0) {
+            rkv_sequence_publish_result published = {.struct_size = sizeof published};
+            CHECK(rkv_sequence_publish(host.cache, state.sequence, PAGES * PAGE_TOKENS,
+                                       &published));
+            while (host_stats(&host).host.stored_page_count < PAGES) {
+                step_host(&host);
+            }
+        } else {
+            rkv_sequence_fetch_result fetch = {.struct_size = sizeof fetch};
+            CHECK(rkv_sequence_fetch(host.cache, state.sequence, UINT64_MAX, 0, &fetch));
+            REQUIRE(fetch.is_open && fetch.host_position_count == PAGES * PAGE_TOKENS);
+            while (!step_host(&host)) {
+            }
+        }
+        double taken = seconds_now() - start;
+        CHECK(rkv_sequence_release(host.cache, state.sequence));
+        size_t evicted = 0;
+        CHECK(rkv_cache_evict(host.cache, PAGES, NULL, 0, &evicted));
+        REQUIRE(evicted == PAGES);
+        start = seconds_now();
+        for (size_t page = 0; page < PAGES; page++) {
+            memcpy(beside + page * PAGE_BYTES, slots + page * PAGE_BYTES, PAGE_BYTES);
+        }
+        double plain = seconds_now() - start;
+        printf("%u pages of %u MiB %s host memory: %.2f GB/s, of which copies %.2f GB/s; "
+               "memcpy beside it %.2f GB/s\n",
+               PAGES, PAGE_BYTES / MIB, run == 0 ? "to" : "from", (double)all / taken / 1e9,
+               (double)all / host.copying / 1e9, (double)all / plain / 1e9);
+        host.copying = 0;
+    }
+    rkv_cache_destroy(host.cache);
+    rkv_page_table_destroy(host.table);
+    free(host.pages), free(beside), free(slots);
 }
 
 int main(int argument_count, char **arguments)
 {
     if (argument_count == 4 && strcmp(arguments[2], "open") == 0) {
         measure_opening(arguments[1], (uint32_t)strtoul(arguments[3], NULL, 10));
-    } else if (argument_count == 5 && strcmp(arguments[2], "disk") == 0) {
+    } else if (argument_count == 6 && strcmp(arguments[2], "disk") == 0) {
+        how = strcmp(arguments[5], "threads") == 0 ? RKV_TIERS_THREADS : 0;
         uint32_t count = (uint32_t)strtoul(arguments[3], NULL, 10);
         measure_disk(arguments[1], count, strtoull(arguments[4], NULL, 10) * MIB);
+    } else if (argument_count == 3 && strcmp(arguments[2], "host") == 0) {
+        measure_host();
     } else {
-        fprintf(stderr, "usage: tier-bench DIRECTORY open RECORDS | disk STATES MIB\n");
+        fprintf(stderr, "usage: tier-bench DIRECTORY host | open RECORDS"
+                        " | disk STATES MIB ring|threads\n");
         return 2;
     }
     return 0;

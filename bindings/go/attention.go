@@ -14,6 +14,13 @@ static inline rkvgo_failure *rkvgo_runner_reserve_plan(rkv_runner *runner, rkv_p
 	return rkvgo_end(rkv_runner_reserve_plan(runner, plan));
 }
 
+static inline rkvgo_failure *rkvgo_runner_keep_branch(
+		rkv_runner *runner, const rkv_plan *plan, uint32_t row, const uint32_t *positions,
+		uint32_t count, void *stream) {
+	rkv_kept_branch branch = {row, count, positions};
+	return rkvgo_end(rkv_runner_keep_branches(runner, plan, &branch, 1, sizeof branch, stream));
+}
+
 static inline rkvgo_failure *rkvgo_runner_prepare_plan(
 	rkv_runner *runner, rkv_plan *plan, uint32_t flags, void *stream
 ) {
@@ -31,6 +38,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"runtime"
 	"unsafe"
@@ -119,6 +127,10 @@ type AppendPrefillArgs struct {
 	KScale float32
 	// VScale is for FP8 only: V is what is stored times this. 0: 1.
 	VScale float32
+	// KScales are for FP8 only: a scale for each KV head, in place of KScale. nil: KScale for all.
+	KScales []float32
+	// VScales are the same of V: nil if KScales is, and with RunnerLatent.
+	VScales []float32
 	// Stream is for CUDA only: the CUstream to work on. nil on the CPU.
 	Stream unsafe.Pointer
 }
@@ -174,6 +186,40 @@ func (r *Runner) PreparePlan(plan *Plan, flags PrepareFlags, stream unsafe.Point
 	return asError(C.rkvgo_runner_prepare_plan(raw, rawPlan, C.uint32_t(flags), stream))
 }
 
+// KeptBranch are the new positions of a row of a plan that hold.
+type KeptBranch struct {
+	// Row is the row's number in the plan.
+	Row int
+	// Positions says which of the row's new positions hold, the first one being 0: ascending.
+	Positions []uint32
+}
+
+// KeepBranches moves K and V of those new positions that hold to the first new positions of their
+// rows, in every layer of the runner: for drafts with tree masks, once it is known which branch
+// holds. Then Sequence.Truncate to the last position before the branches, and Sequence.Append of
+// the tokens of the branch, whose positions count as computed. Branches are carried out one after
+// another; with an error those before it were.
+func (r *Runner) KeepBranches(plan *Plan, branches []KeptBranch, stream unsafe.Pointer) error {
+	raw, rawPlan, leave, err := r.enterBoth(plan)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for i := range branches {
+		branch := &branches[i]
+		if branch.Row < 0 || branch.Row > math.MaxInt32 {
+			return invalid(fmt.Sprintf("branches[%d].Row is not one of the plan's", i))
+		}
+		err := asError(C.rkvgo_runner_keep_branch(raw, rawPlan, C.uint32_t(branch.Row),
+			(*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(branch.Positions))),
+			C.uint32_t(len(branch.Positions)), stream))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // AppendPrefill writes K and V of a plan's new positions into their pages, and attends from each
 // new position to the cached and the new ones, in one pass. Decoding is the same call with one new
 // position a row. The first call of a step also does what [Runner.PreparePlan] does. Calls for
@@ -214,6 +260,8 @@ func (r *Runner) AppendPrefill(plan *Plan, args AppendPrefillArgs) error {
 		k_scale:             C.float(args.KScale),
 		v_scale:             C.float(args.VScale),
 		stream:              args.Stream,
+		k_scales:            f32Pointer(args.KScales),
+		v_scales:            f32Pointer(args.VScales),
 	}))
 }
 
@@ -239,6 +287,12 @@ func (a *AppendPrefillArgs) check(positions int, s *shape) error {
 	}
 	if a.Sinks != nil && len(a.Sinks) < s.queryHeads {
 		return invalid("args.Sinks is shorter than QueryHeadCount")
+	}
+	if a.KScales != nil && len(a.KScales) < s.kvHeads {
+		return invalid("args.KScales is shorter than KVHeadCount")
+	}
+	if a.VScales != nil && len(a.VScales) < s.kvHeads {
+		return invalid("args.VScales is shorter than KVHeadCount")
 	}
 	return nil
 }

@@ -108,6 +108,21 @@ func TestHalfTensors(t *testing.T) {
 	}
 	must(t, b.runner.AppendPrefill(b.plan, args))
 	equalSlices(t, "results", out, fill(5*queryWidth, half))
+	args.KScale, args.VScale = 9, 9 // not read
+	args.KScales, args.VScales = []float32{0.5, 0.5}, []float32{0.25, 0.25}
+	must(t, b.runner.AppendPrefill(b.plan, args))
+	equalSlices(t, "results", out, fill(5*queryWidth, half))
+	keep := []radixkv.KeptBranch{{Positions: []uint32{0, 2, 4}}}
+	must(t, b.runner.KeepBranches(b.plan, keep, nil))
+	keep[0].Positions[2] = 5
+	names(t, b.runner.KeepBranches(b.plan, keep, nil), radixkv.InvalidArgument, "positions")
+	keep[0].Row = -1
+	names(t, b.runner.KeepBranches(b.plan, keep, nil), radixkv.InvalidArgument, "Row")
+	args.VScales = nil
+	names(t, b.runner.AppendPrefill(b.plan, args), radixkv.InvalidArgument, "args.v_scales")
+	args.VScales = []float32{1}
+	names(t, b.runner.AppendPrefill(b.plan, args), radixkv.InvalidArgument, "args.VScales")
+	args.VScales = []float32{0.25, 0.25}
 	// A sink with as much weight as the only key takes half of the result.
 	args.V = radixkv.Half(fill(5*kvWidth, one))
 	args.Sinks = []float32{2, 2, 2, 2} // 64 * 0.5 * 0.5 / sqrt(64)

@@ -115,11 +115,12 @@ func TestUseAfterClose(t *testing.T) {
 	live := newRunnerBench(t, 4, 9)
 	for _, runner := range []*radixkv.Runner{closedRunner, noRunner, {}} {
 		for name, call := range map[string]func() error{
-			"ReservePlan": func() error { return runner.ReservePlan(live.plan) },
-			"PreparePlan": func() error { return runner.PreparePlan(live.plan, 0, nil) },
-			"Stats":       func() error { _, err := runner.Stats(); return err },
-			"KVMemory":    func() error { _, err := runner.KVMemory(0); return err },
-			"CopyPages":   func() error { return runner.CopyPages(nil) },
+			"ReservePlan":  func() error { return runner.ReservePlan(live.plan) },
+			"PreparePlan":  func() error { return runner.PreparePlan(live.plan, 0, nil) },
+			"KeepBranches": func() error { return runner.KeepBranches(live.plan, nil, nil) },
+			"Stats":        func() error { _, err := runner.Stats(); return err },
+			"KVMemory":     func() error { _, err := runner.KVMemory(0); return err },
+			"CopyPages":    func() error { return runner.CopyPages(nil) },
 			"AppendPrefill": func() error {
 				return runner.AppendPrefill(live.plan, radixkv.AppendPrefillArgs{})
 			},
@@ -132,11 +133,12 @@ func TestUseAfterClose(t *testing.T) {
 	}
 	for _, plan := range []*radixkv.Plan{closedPlan, noPlan, {}} {
 		for name, call := range map[string]func() error{
-			"Set":         func() error { return plan.Set(nil) },
-			"Check":       func() error { return plan.Check() },
-			"ReservePlan": func() error { return live.runner.ReservePlan(plan) },
-			"PreparePlan": func() error { return live.runner.PreparePlan(plan, 0, nil) },
-			"View":        func() error { return plan.View(func(radixkv.PlanArrays) {}) },
+			"Set":          func() error { return plan.Set(nil) },
+			"Check":        func() error { return plan.Check() },
+			"ReservePlan":  func() error { return live.runner.ReservePlan(plan) },
+			"PreparePlan":  func() error { return live.runner.PreparePlan(plan, 0, nil) },
+			"KeepBranches": func() error { return live.runner.KeepBranches(plan, nil, nil) },
+			"View":         func() error { return plan.View(func(radixkv.PlanArrays) {}) },
 			"AppendPrefill": func() error {
 				return live.runner.AppendPrefill(plan, radixkv.AppendPrefillArgs{})
 			},

@@ -59,6 +59,7 @@ var goValues = map[string]int64{
 	"RKV_EVENTS_NAME_LIMIT":    radixkv.EventsNameLimit,
 
 	"RKV_TIERS_AGREE":     int64(radixkv.TiersAgree),
+	"RKV_TIERS_THREADS":   int64(radixkv.TiersThreads),
 	"RKV_FETCH_LOOK_ONLY": int64(radixkv.FetchLookOnly),
 	"RKV_FETCH_END_LATE":  int64(radixkv.FetchEndLate),
 	"RKV_COPY_LOAD":       int64(radixkv.CopyLoad),
@@ -133,6 +134,9 @@ var goValues = map[string]int64{
 	"RKV_BACKEND_CUDA":             int64(radixkv.BackendCUDA),
 	"RKV_RUNNER_BATCH_INVARIANT":   int64(radixkv.RunnerBatchInvariant),
 	"RKV_RUNNER_LATENT":            int64(radixkv.RunnerLatent),
+	"RKV_MASK_CAUSAL":              int64(radixkv.MaskCausal),
+	"RKV_MASK_BIDIRECTIONAL":       int64(radixkv.MaskBidirectional),
+	"RKV_MASK_CONTEXT":             int64(radixkv.MaskContext),
 	"RKV_PLAN_REGIONS":             int64(radixkv.PlanRegions),
 	"RKV_PLAN_SEPARATE":            int64(radixkv.PlanSeparate),
 	"RKV_PLAN_TREES":               int64(radixkv.PlanTrees),

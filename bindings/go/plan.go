@@ -72,7 +72,24 @@ type PlanRow struct {
 	// sees the row's new position j. It sees itself in any case, and no position behind it, whose
 	// bits are zero; at most 64 new positions, no regions.
 	TreeMasks []uint64
+	// Mask says which keys the new positions see. Others than MaskCausal in a page table without
+	// window and chunk groups, and without regions and tree masks.
+	Mask RowMask
 }
+
+// RowMask says which keys the new positions of a row see.
+type RowMask uint32
+
+const (
+	// MaskCausal: those before it and itself, and what regions and tree masks say.
+	MaskCausal RowMask = C.RKV_MASK_CAUSAL
+	// MaskBidirectional: all positions up to the last new one, those behind it too, as an encoder's
+	// do. In a capacity that is PlanRegions.
+	MaskBidirectional RowMask = C.RKV_MASK_BIDIRECTIONAL
+	// MaskContext: Count queries that are no positions of the row see its first Start, whose K and
+	// V are in the pages: cross attention. Nothing is written.
+	MaskContext RowMask = C.RKV_MASK_CONTEXT
+)
 
 // PlanFlags say what steps of a plan may need.
 type PlanFlags uint32
@@ -275,6 +292,7 @@ func (p *Plan) fill(rows []PlanRow) *C.rkv_plan_row {
 			region_count: C.uint32_t(len(row.Regions)),
 			start:        C.uint64_t(row.Start),
 			count:        C.uint64_t(row.Count),
+			mask:         C.uint32_t(row.Mask),
 		}
 		if len(row.Regions) > 0 {
 			into[i].regions = (*C.rkv_region)(unsafe.Pointer(unsafe.SliceData(regions)))

@@ -55,6 +55,8 @@ func TestPlanArrays(t *testing.T) {
 		"slot":     {Slot: 3, Count: 1},
 		"has bit":  {Sequence: sequence.ID(), Count: 2, TreeMasks: []uint64{2, 0}},
 		"for 2":    {Sequence: sequence.ID(), Count: 2, TreeMasks: []uint64{0}},
+		"mask 7":   {Sequence: sequence.ID(), Count: 1, Mask: 7},
+		"context":  {Sequence: sequence.ID(), Count: 1, Mask: radixkv.MaskContext},
 		"sequence": {Slot: state.Slot, Count: 1},
 	} {
 		err := b.plan.Set([]radixkv.PlanRow{row})
@@ -67,6 +69,9 @@ func TestPlanArrays(t *testing.T) {
 	}
 	must(t, b.plan.Set([]radixkv.PlanRow{
 		{Sequence: sequence.ID(), Count: 3, TreeMasks: []uint64{0, 1, 1}},
+	}))
+	must(t, b.plan.Set([]radixkv.PlanRow{
+		{Sequence: sequence.ID(), Start: 3, Count: 7, Mask: radixkv.MaskContext},
 	}))
 	must(t, b.plan.Set(nil))
 	look(empty)

@@ -54,7 +54,7 @@ func TestBadRunners(t *testing.T) {
 			radixkv.InvalidArgument},
 		"kv_head_count": {func(c *radixkv.RunnerConfig) { c.KVHeadCount = 3 },
 			radixkv.InvalidArgument},
-		"head_dim": {func(c *radixkv.RunnerConfig) { c.HeadDim = 80 }, radixkv.Unsupported},
+		"head_dim": {func(c *radixkv.RunnerConfig) { c.HeadDim = 72 }, radixkv.Unsupported},
 		"dtype":    {func(c *radixkv.RunnerConfig) { c.DType = 9 }, radixkv.InvalidArgument},
 		"kv_dtype": {func(c *radixkv.RunnerConfig) { c.KVDType = radixkv.DTypeF16 },
 			radixkv.Unsupported},

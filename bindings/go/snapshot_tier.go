@@ -401,6 +401,8 @@ type SnapshotTierStats struct {
 	ReadNS uint64
 	// Remote are the counters of the store that caches share.
 	Remote RemoteTotals
+	// IsRing: the directory is written by io_uring.
+	IsRing bool
 }
 
 // TierStats are the counters of what is below memory; all zero when nothing is.
@@ -443,5 +445,6 @@ func (c *SnapshotCache[V]) TierStats() (SnapshotTierStats, error) {
 		WriteNS:          uint64(made.stats.write_ns),
 		ReadNS:           uint64(made.stats.read_ns),
 		Remote:           remoteTotals(&made.stats.remote),
+		IsRing:           made.stats.is_ring != 0,
 	}, asError(made.failure)
 }

@@ -51,6 +51,12 @@ static inline rkvgo_failure *rkvgo_cache_detach_tiers(rkv_cache *cache, uint64_t
 	return rkvgo_end(rkv_cache_detach_tiers(cache, timeout_ms));
 }
 
+static inline rkvgo_failure *rkvgo_cache_shrink_tiers(
+	rkv_cache *cache, uint64_t host_bytes, uint64_t disk_bytes
+) {
+	return rkvgo_end(rkv_cache_shrink_tiers(cache, host_bytes, disk_bytes));
+}
+
 static inline rkvgo_fetch_made rkvgo_sequence_fetch(
 	rkv_cache *cache, rkv_sequence_id sequence, uint64_t deadline_ms, uint32_t flags
 ) {
@@ -116,8 +122,13 @@ import (
 // TierFlags say how tiers are used.
 type TierFlags uint32
 
-// TiersAgree: nothing that was fetched is used before [Sequence.Agree].
-const TiersAgree TierFlags = C.RKV_TIERS_AGREE
+const (
+	// TiersAgree: nothing that was fetched is used before [Sequence.Agree].
+	TiersAgree TierFlags = C.RKV_TIERS_AGREE
+	// TiersThreads: the directory is written by threads that wait for it, also where the system has
+	// io_uring.
+	TiersThreads TierFlags = C.RKV_TIERS_THREADS
+)
 
 // FetchFlags say what [Sequence.Fetch] and [Cache.Prefetch] do.
 type FetchFlags uint32
@@ -348,6 +359,17 @@ func (c *Cache) DetachTiers(timeout time.Duration) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// ShrinkTiers gives up pages of host memory and of the directory until no more bytes than these are
+// in use, ends of prefixes first; math.MaxUint64 leaves either as it is. They may grow again.
+func (c *Cache) ShrinkTiers(hostBytes, diskBytes uint64) error {
+	raw, err := c.enter()
+	if err != nil {
+		return err
+	}
+	defer c.mu.RUnlock()
+	return asError(C.rkvgo_cache_shrink_tiers(raw, C.uint64_t(hostBytes), C.uint64_t(diskBytes)))
 }
 
 // Poll gives copies to carry out, and the fetches that have ended: it fills the front of both

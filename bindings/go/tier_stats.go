@@ -88,6 +88,9 @@ type TierStats struct {
 	RefusedPrefetchCount      uint64
 	PrefetchedDiskPageCount   uint64
 	PrefetchedRemotePageCount uint64
+
+	// IsRing: the directory is written by io_uring.
+	IsRing bool
 }
 
 func tierTotals(t *C.rkv_tier_totals) TierTotals {
@@ -130,5 +133,6 @@ func (c *Cache) TierStats() (TierStats, error) {
 		uint64(s.unusable_page_count), uint64(s.longest_commit_ns), remoteTotals(&s.remote),
 		uint64(s.open_prefetch_count), uint64(s.prefetch_count), uint64(s.refused_prefetch_count),
 		uint64(s.prefetched_disk_page_count), uint64(s.prefetched_remote_page_count),
+		s.is_ring != 0,
 	}, asError(made.failure)
 }

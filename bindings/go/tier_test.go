@@ -1,6 +1,7 @@
 package radixkv_test
 
 import (
+	"math"
 	"testing"
 	"time"
 	"unsafe"
@@ -103,6 +104,11 @@ func TestTiers(t *testing.T) {
 			equal(t, "agreed", agreed, 8)
 		}
 		must(t, sequence.Release())
+		must(t, b.cache.ShrinkTiers(0, math.MaxUint64))
+		stats, err = b.cache.TierStats()
+		must(t, err)
+		equal(t, "host pages", stats.Host.PageCount, 0)
+		equal(t, "disk has some", stats.Disk.PageCount > 0, true)
 		written, err := b.cache.DetachTiers(time.Minute)
 		must(t, err)
 		equal(t, "written", written, true)

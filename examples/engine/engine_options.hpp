@@ -17,7 +17,8 @@ struct EngineOptions {
     std::string gemm = "packed";
     std::string graphs = "on";
     std::uint64_t page_size = 16, pages = 0, window_pages = 0, state_pages = 0, kv_mib = 512;
-    std::uint64_t chunk_size = 512, max_running = 64, max_positions = 0, threads = 0, speculate = 0;
+    std::uint64_t chunk_size = 512, max_running = 64, max_positions = 0, threads = 0, speculate = 0,
+                  speculate_branches = 1;
     std::uint64_t retained = 1024, retained_pages = 0;
     std::string disk_cache, remote_cache, remote_endpoint;
     std::uint64_t host_cache_mib = 0, disk_cache_mib = 0;
@@ -46,6 +47,8 @@ struct EngineOptions {
             .text("--remote-endpoint", "where S3 is, as http://HOST:PORT", remote_endpoint)
             .number("--chunk-size", "prompt tokens a step; 0: no limit", chunk_size, 0, 1U << 20)
             .number("--speculate", "tokens drafted from the text so far; 0: none", speculate, 0, 63)
+            .number("--speculate-branches", "different drafts of so many tokens",
+                    speculate_branches, 1, 63)
             .number("--max-running", "sequences that run at once", max_running, 1, 4096)
             .number("--retained", "finished ones kept for continuations", retained, 0, 1U << 20)
             .number("--retained-pages", "their pages at most; 0: half of all", retained_pages, 0,
@@ -87,6 +90,7 @@ struct EngineOptions {
         if (speculate > 0 && config.device != Device::cpu)
             throw UsageError("--speculate: on the CPU alone");
         config.scheduler.speculate = speculate;
+        config.scheduler.speculate_branches = speculate_branches;
         config.max_positions = max_positions;
         config.thread_count = threads;
         return config;

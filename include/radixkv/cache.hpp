@@ -305,6 +305,10 @@ public:
         if (status != RKV_STATUS_PENDING) check(status);
         return status == RKV_STATUS_OK;
     }
+    /// rkv_cache_shrink_tiers(); UINT64_MAX leaves either as it is.
+    void shrink_tiers(std::uint64_t host_bytes, std::uint64_t disk_bytes = UINT64_MAX) {
+        check(rkv_cache_shrink_tiers(get(), host_bytes, disk_bytes));
+    }
     /// rkv_cache_poll(): fills the front of both buffers, which may be empty, and says how many.
     rkv_cache_poll_result poll(span<rkv_copy_job> jobs, span<rkv_fetch_end> ends) {
         auto result = sized<rkv_cache_poll_result>();

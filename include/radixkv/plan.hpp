@@ -22,7 +22,7 @@ namespace detail {
 /// What is left to fill in is whose row it is.
 inline rkv_plan_row plan_row(std::uint64_t start, std::uint64_t count,
                              span<const rkv_region> regions,
-                             span<const std::uint64_t> tree_masks) {
+                             span<const std::uint64_t> tree_masks, std::uint32_t mask) {
     if (tree_masks.size() != 0 && tree_masks.size() != count)
         throw Error(RKV_STATUS_INVALID_ARGUMENT, "tree_masks: one for each new position");
     if (regions.size() > std::numeric_limits<std::uint32_t>::max())
@@ -33,18 +33,21 @@ inline rkv_plan_row plan_row(std::uint64_t start, std::uint64_t count,
     row.start = start;
     row.count = count;
     row.tree_masks = tree_masks.size() != 0 ? tree_masks.data() : nullptr;
+    row.mask = mask;
     return row;
 }
 
 }  // namespace detail
 
-/// New positions of a sequence, for Plan::set(), until which `regions` and `tree_masks` must live.
+/// New positions of a sequence, for Plan::set(), until which `regions` and `tree_masks` must live;
+/// `mask` is an RKV_MASK_.
 [[nodiscard]] inline rkv_plan_row plan_row(const Sequence& sequence, std::uint64_t start,
                                            std::uint64_t count,
                                            span<const rkv_region> regions = {},
-                                           span<const std::uint64_t> tree_masks = {}) {
+                                           span<const std::uint64_t> tree_masks = {},
+                                           std::uint32_t mask = RKV_MASK_CAUSAL) {
     if (!sequence) throw Error(RKV_STATUS_INVALID_ARGUMENT, "sequence is empty");
-    rkv_plan_row row = detail::plan_row(start, count, regions, tree_masks);
+    rkv_plan_row row = detail::plan_row(start, count, regions, tree_masks, mask);
     row.sequence = sequence.get();
     return row;
 }
@@ -53,8 +56,9 @@ inline rkv_plan_row plan_row(std::uint64_t start, std::uint64_t count,
 [[nodiscard]] inline rkv_plan_row plan_row_of_slot(std::uint32_t slot, std::uint64_t start,
                                                    std::uint64_t count,
                                                    span<const rkv_region> regions = {},
-                                           span<const std::uint64_t> tree_masks = {}) {
-    rkv_plan_row row = detail::plan_row(start, count, regions, tree_masks);
+                                                   span<const std::uint64_t> tree_masks = {},
+                                                   std::uint32_t mask = RKV_MASK_CAUSAL) {
+    rkv_plan_row row = detail::plan_row(start, count, regions, tree_masks, mask);
     row.slot = slot;
     return row;
 }

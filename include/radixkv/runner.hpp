@@ -39,6 +39,9 @@ struct AttentionParams {
     std::uint32_t window = 0;
     float k_scale = 0;
     float v_scale = 0;
+    /// Both empty, or one for each KV head; v_scales empty of a latent runner.
+    span<const float> k_scales;
+    span<const float> v_scales;
     /// Empty, or one for each query head.
     span<const float> sinks;
 };
@@ -128,6 +131,13 @@ public:
         check(rkv_runner_prepare_plan(get(), plan.get(), flags, stream));
     }
 
+    /// rkv_runner_keep_branches(), after the plan was computed in every layer.
+    void keep_branches(const Plan& plan, span<const rkv_kept_branch> branches,
+                       void* stream = nullptr) {
+        check(rkv_runner_keep_branches(get(), plan.get(), branches.data(), branches.size(),
+                                       sizeof(rkv_kept_branch), stream));
+    }
+
     /// rkv_runner_append_prefill() of anything that C can say: strides, half-precision types of
     /// the engine's own. Begin with sized<rkv_runner_append_prefill_args>().
     void append_prefill(const Plan& plan, const rkv_runner_append_prefill_args& args) {
@@ -201,6 +211,9 @@ private:
                 "lse: not [positions][query_head_count]");
         require(params.sinks.size() == 0 || params.sinks.size() == query_heads_,
                 "sinks: not [query_head_count]");
+        for (const auto* scales : {&params.k_scales, &params.v_scales})
+            require(scales->size() == 0 || scales->size() == kv_heads_,
+                    "k_scales, v_scales: not [kv_head_count]");
         auto args = sized<rkv_runner_append_prefill_args>();
         args.layer = layer;
         args.q = q.data();
@@ -214,6 +227,8 @@ private:
         args.window = params.window;
         args.k_scale = params.k_scale;
         args.v_scale = params.v_scale;
+        args.k_scales = params.k_scales.size() != 0 ? params.k_scales.data() : nullptr;
+        args.v_scales = params.v_scales.size() != 0 ? params.v_scales.data() : nullptr;
         append_prefill(plan, args);
     }
     static void require(bool condition, const char* otherwise) {

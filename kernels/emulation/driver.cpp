@@ -384,7 +384,8 @@ size_t rkv_emulator_sizeof(const char *name) {
         SIZE(Query),          SIZE(Item),      SIZE(AttentionArguments),
         SIZE(MergeArguments), SIZE(MergeStatesArguments), SIZE(StepCounts),
         SIZE(KvWriteArguments), SIZE(PageCopy), SIZE(Layer),
-        SIZE(PageCopyArguments), SIZE(MirrorRun), SIZE(MirrorArguments),
+        SIZE(PageCopyArguments), SIZE(PositionMove), SIZE(PositionMoveArguments),
+        SIZE(MirrorRun), SIZE(MirrorArguments),
         SIZE(HopperArguments), SIZE(TreeMask),
     };
     for (const auto &size : sizes) {

@@ -140,20 +140,24 @@ pub(crate) unsafe fn text_of(
     text.map(|text| Some(text.to_owned())).map_err(refused)
 }
 
-/// A config, of which so many bytes are known.
+/// A config, of so many bytes at least.
 ///
 /// # Safety
 /// `given` is NULL or readable, as many bytes as it says; it has integers and pointers alone.
-pub(crate) unsafe fn read_config<T: Copy>(given: *const T, known: usize) -> Result<T, Failure> {
+pub(crate) unsafe fn read_config<T: Copy>(given: *const T, least: usize) -> Result<T, Failure> {
     // SAFETY: the caller's contract; as many bytes as the struct says are readable.
     unsafe {
-        let size = size_of_struct(given, known, "config")?;
+        let size = size_of_struct(given, least, "config")?;
         let bytes = std::slice::from_raw_parts(given.cast::<u8>(), size);
+        let known = size.min(size_of::<T>());
         if bytes[known..].iter().any(|&byte| byte != 0) {
             let text = "config sets a field that this library doesn't know";
             return Err(Failure::argument(text));
         }
-        Ok(given.read())
+        // What an older caller doesn't know is zero.
+        let mut config = std::mem::MaybeUninit::<T>::zeroed();
+        config.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), known);
+        Ok(config.assume_init())
     }
 }
 

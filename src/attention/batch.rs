@@ -7,13 +7,20 @@ use crate::memory::{OutOfMemory, TryGrow};
 use crate::paging::BatchArrays;
 use std::ops::Range;
 
+/// In [`Batch::slot_mapping`]: of a query that is no position, so that nothing is written for it.
+const NOWHERE: i64 = -1;
+
+const TOO_MANY: &str = "count: the batch has 2^31 pages or new positions";
+
 /// A row of a batch: new positions behind what the KV cache holds already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The first new position.
+    /// The first new position; of a context all that there are.
     pub start: usize,
-    /// New positions, at least one.
+    /// New positions, at least one; of a context the queries that attend to it.
     pub count: usize,
+    /// Its queries are no positions of it: nothing is written for them, and they see all of it.
+    pub is_context: bool,
     /// Index of its first new position among those of the batch.
     pub first_query: usize,
     /// Its pages in [`Batch::pages`].
@@ -27,7 +34,13 @@ pub struct Row {
 impl Row {
     /// Keys after the call: cached and new ones.
     pub fn key_count(&self) -> usize {
-        self.start + self.count
+        self.position(self.count - 1) + 1
+    }
+
+    /// Up to which position a query sees, by its number among those of the row: its own, or the
+    /// context's last.
+    pub fn position(&self, query: usize) -> usize {
+        if self.is_context { self.start - 1 } else { self.start + query }
     }
 }
 
@@ -120,6 +133,9 @@ impl Batch {
                 pages.len() * page_size
             ));
         }
+        let Some(query_end) = self.query_end(count, page_count) else {
+            return fail(TOO_MANY.into());
+        };
         let mut before = 0;
         for (index, region) in regions.iter().enumerate() {
             if region.start < before || region.end <= region.start {
@@ -131,10 +147,6 @@ impl Batch {
             return fail(wrong);
         }
         let first_query = self.slot_mapping.len();
-        let query_end = i32::try_from(first_query + count).ok();
-        let Some(query_end) = query_end.filter(|_| self.pages.may_have(page_count)) else {
-            return fail("count: the batch has 2^31 pages or new positions".into());
-        };
         self.reserve_row(count, page_count, regions.len(), tree.len())?;
         let page_start = self.pages().len();
         self.pages.push(key_count, pages);
@@ -145,6 +157,7 @@ impl Batch {
         self.rows.push(Row {
             start,
             count,
+            is_context: false,
             first_query,
             pages: page_start..self.pages().len(),
             regions: region_start..self.regions.len(),
@@ -156,6 +169,51 @@ impl Batch {
         }));
         self.query_indptr.push(query_end);
         Ok(())
+    }
+
+    /// Adds a row of which `context` positions are there, and `count` queries that are none of them
+    /// attend to all. A refused row changes nothing.
+    pub fn push_context_row(
+        &mut self,
+        context: usize,
+        count: usize,
+        pages: &[u32],
+    ) -> Result<(), Error> {
+        let at = self.rows.len();
+        let fail = |text: Message| Err(Error::argument(text!("rows[{at}].{text}")));
+        let page_count = context.div_ceil(self.page_size());
+        if count == 0 || context == 0 {
+            return fail("count, and the start of a context, are at least one".into());
+        }
+        if page_count > pages.len() {
+            let most = pages.len() * self.page_size();
+            return fail(text!("start {context} is beyond the row's {most} positions"));
+        }
+        let Some(query_end) = self.query_end(count, page_count) else {
+            return fail(TOO_MANY.into());
+        };
+        self.reserve_row(count, page_count, 0, 0)?;
+        let first_query = self.slot_mapping.len();
+        let page_start = self.pages().len();
+        self.pages.push(context, pages);
+        self.rows.push(Row {
+            start: context,
+            count,
+            is_context: true,
+            first_query,
+            pages: page_start..self.pages().len(),
+            regions: self.regions.len()..self.regions.len(),
+            tree: self.trees.len()..self.trees.len(),
+        });
+        self.slot_mapping.extend((0..count).map(|_| NOWHERE));
+        self.query_indptr.push(query_end);
+        Ok(())
+    }
+
+    /// Where so many queries of a row end; None where there would be too many, or too many pages.
+    fn query_end(&self, count: usize, pages: usize) -> Option<i32> {
+        let end = self.slot_mapping.len().checked_add(count)?;
+        i32::try_from(end).ok().filter(|_| self.pages.may_have(pages))
     }
 
     /// Makes room for a row.
@@ -225,7 +283,8 @@ impl Batch {
         }
     }
 
-    /// For each new position its place in KV memory: page * page_size + offset in the page.
+    /// For each new position its place in KV memory: page * page_size + offset in the page; -1 for
+    /// a query that is no position of its row.
     pub fn slot_mapping(&self) -> &[i64] {
         &self.slot_mapping
     }

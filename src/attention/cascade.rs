@@ -33,7 +33,9 @@ pub(super) struct Groups {
 /// Pages of a row that this call does not write, so that all of its queries see them.
 fn settled(batch: &Batch, row: usize) -> &[u32] {
     let row = &batch.rows()[row];
-    &batch.pages_of(row)[..row.start / batch.page_size()]
+    // At least one key is left to the row itself, also of a context that is settled as a whole.
+    let settled = row.start.min(row.key_count() - 1);
+    &batch.pages_of(row)[..settled / batch.page_size()]
 }
 
 impl Groups {

@@ -81,6 +81,15 @@ impl<A> Tensor<A> {
     }
 }
 
+/// K and V of a position that go to another place: pages, and positions in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PositionMove {
+    /// Where they are.
+    pub source: (u32, u32),
+    /// Where they go.
+    pub target: (u32, u32),
+}
+
 /// KV memory of one layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KvLayer<A> {

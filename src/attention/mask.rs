@@ -13,6 +13,18 @@ pub struct Region {
 /// New positions that a row with tree masks has at most: a bit for each.
 pub const TREE_POSITIONS_MAX: usize = u64::BITS as usize;
 
+/// Which keys the new positions of a row see, regions and trees aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RowMask {
+    /// Those before it and itself.
+    #[default]
+    Causal,
+    /// All of its row, those behind it too.
+    Bidirectional,
+    /// All that the row has: its queries are no positions of it.
+    Context,
+}
+
 /// How far back a query sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct View {

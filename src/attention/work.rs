@@ -146,7 +146,7 @@ impl Segment {
             let (mut key_begin, mut key_end) = (self.keys.start, self.keys.end);
             if key_end == row.key_count() {
                 let mask = batch.mask_of(row, machine.view);
-                let place = |at: usize| row.start + (at - row.first_query);
+                let place = |at: usize| row.position(at - row.first_query);
                 // The first query of a tile is the one that sees farthest back.
                 key_begin = key_begin.max(mask.keys(place(from)).start);
                 key_end =

@@ -1,6 +1,7 @@
 //! Append prefill: write, attend, and merge what was attended to in parts.
 use super::call::AppendPrefill;
 use super::element::{Bf16, E4m3, Element, F16, F32};
+use super::kernel::padded;
 use super::schedule::{Part, Schedule};
 use super::scratch::{Desk, Kept, Scratch};
 use super::simd::{Isa, Simd, Vectorized, dispatch};
@@ -30,7 +31,7 @@ pub(super) unsafe fn append_prefill<E: From<OutOfMemory>>(
         desk.reserve(schedule, team.count(), &call.geometry)?;
         begin()?;
         // From here on nothing fails.
-        let part_numbers = State::numbers(schedule.tile_height, call.geometry.v_head_dim);
+        let part_numbers = State::numbers(schedule.tile_height, padded(call.geometry.v_head_dim));
         let parts = desk.parts.start(schedule.part_count * part_numbers);
         // SAFETY: the caller's contract.
         unsafe { write(isa, team, call) };
@@ -130,7 +131,7 @@ impl Merge<'_> {
         let tile = &schedule.tiles[self.tile];
         let all = tile.height();
         let (rows, head_dim) =
-            (self.first..(self.first + MERGE_ROWS).min(all), call.geometry.v_head_dim);
+            (self.first..(self.first + MERGE_ROWS).min(all), padded(call.geometry.v_head_dim));
         let Some(first_part) = tile.first_part.filter(|_| !rows.is_empty()) else { return };
         let tree = &mut self.scratch.tree;
         tree.clear();

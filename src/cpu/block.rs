@@ -2,7 +2,7 @@
 use super::element::{Element, Widen};
 use super::kernel::{
     Ahead, AheadRows, BLOCK, KeyRows, Listed, Logit, Queries, Span, Strided, Sums, Weights,
-    add_results, scores,
+    add_results, padded, scores,
 };
 use super::places::Place;
 use super::schedule::SEGMENT;
@@ -10,12 +10,12 @@ use super::scratch::Scratch;
 use super::simd::Simd;
 use super::state::State;
 use super::tile::Job;
-use crate::attention::KvStrides;
+use crate::attention::{Geometry, KvStrides};
 use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
 /// With this many rows of a head or fewer, keys and values are converted where they are used; with
-/// more, once for all.
+/// more, or where zeros come behind them, once for all.
 pub(super) const DIRECT_ROWS: usize = 8;
 
 /// Numbers between the rows of converted keys, so that a column is not all in one part of the
@@ -25,6 +25,11 @@ const PADDING: usize = 16;
 /// Numbers from a row of converted keys to the next.
 pub(super) fn converted_stride(head_dim: usize) -> usize {
     head_dim + PADDING
+}
+
+/// Whether keys or values are computed with zeros behind them, which are not in memory.
+pub(super) fn is_padded(geometry: &Geometry) -> bool {
+    [geometry.head_dim, geometry.v_head_dim].iter().any(|&dim| padded(dim) != dim)
 }
 
 impl Job<'_> {
@@ -127,13 +132,14 @@ impl Job<'_> {
             head_stride: strides.head * E::BYTES,
             row_bytes: dim * E::BYTES,
         };
-        let ahead_k = ahead(call.layer.k, strides, next_offsets, head_dim);
-        let ahead_v = ahead(call.layer.v, v_strides, v_next_offsets, v_head_dim);
+        let geometry = &call.geometry;
+        let ahead_k = ahead(call.layer.k, strides, next_offsets, geometry.head_dim);
+        let ahead_v = ahead(call.layer.v, v_strides, v_next_offsets, geometry.v_head_dim);
         for (index, head) in self.tile.heads.clone().enumerate() {
             let state = state.part(index * all + rows.start..index * all + rows.end, v_head_dim);
             let step = Step {
                 v_head_dim,
-                logit: self.logit::<E>(),
+                logit: self.logit::<E>(head),
                 spans,
                 shown,
                 queries: Queries {
@@ -148,15 +154,15 @@ impl Job<'_> {
             let v = Listed::<E>::new(at(call.layer.v, head, v_strides), v_offsets.as_ptr());
             // SAFETY: the caller's contract; the offsets are those of the block's keys.
             unsafe {
-                if spans.len() <= DIRECT_ROWS {
+                if spans.len() <= DIRECT_ROWS && !is_padded(geometry) {
                     step.weigh(simd, k, ahead_k);
                     step.add(simd, v, ahead_v);
                 } else {
                     let [stride, v_stride] = [head_dim, v_head_dim].map(converted_stride);
                     let kv = kv.start(BLOCK * stride.max(v_stride));
-                    gather(simd, k, keys.clone(), kv, head_dim, stride);
+                    gather(simd, k, keys.clone(), kv, geometry.head_dim, stride);
                     step.weigh(simd, Strided::new(kv, stride), ahead_k);
-                    gather(simd, v, keys.clone(), kv, v_head_dim, v_stride);
+                    gather(simd, v, keys.clone(), kv, geometry.v_head_dim, v_stride);
                     step.add(simd, Strided::new(kv, v_stride), ahead_v);
                 }
             }
@@ -170,7 +176,7 @@ impl Job<'_> {
         if mask.tree.is_empty() {
             return;
         }
-        let position = |at: usize| self.row().start + self.query(first + at);
+        let position = |at: usize| self.row().position(self.query(first + at));
         shown.extend((0..spans.len()).map(|at| mask.shown(position(at), block)));
         let sees_all = |(span, shown): (&Span, &u64)| span.bits() & !shown == 0;
         if spans.iter().zip(&*shown).all(sees_all) {
@@ -178,11 +184,11 @@ impl Job<'_> {
         }
     }
 
-    /// How scores become logits.
-    fn logit<E: Element>(&self) -> Logit {
+    /// How scores of a KV head become logits.
+    fn logit<E: Element>(&self, head: usize) -> Logit {
         let params = &self.call.params;
         let is_fp8 = E::BYTES == 1;
-        let factor = params.scale * E::FACTOR * if is_fp8 { params.k_scale } else { 1.0 };
+        let factor = params.scale * E::FACTOR * if is_fp8 { self.call.k_scale(head) } else { 1.0 };
         match params.soft_cap {
             Some(cap) => Logit { factor: factor / cap, cap: Some(cap * LOG2_E) },
             None => Logit { factor: factor * LOG2_E, cap: None },
@@ -248,7 +254,7 @@ impl Step<'_> {
 /// Converts rows of keys or values.
 ///
 /// # Safety
-/// The rows are readable, and `to` is writable, `stride` apart.
+/// The rows are readable, and `to` is writable, `stride` apart, for [`padded`] numbers.
 unsafe fn gather<S: Simd, K: KeyRows>(
     simd: S,
     from: K,

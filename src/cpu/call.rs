@@ -12,6 +12,8 @@ pub struct AppendPrefill<'a> {
     pub params: Params,
     /// A logit for each query head that takes part in the denominator only.
     pub sinks: Option<&'a [f32]>,
+    /// Of fp8 a scale for each KV head, in place of those in `params`: of keys and of values.
+    pub head_scales: Option<[&'a [f32]; 2]>,
     /// `[new positions of all rows][query head][element]`
     pub q: Tensor<*const u8>,
     /// `[new positions][KV head][element]`; none: they are written already.
@@ -26,6 +28,18 @@ pub struct AppendPrefill<'a> {
     pub layer: KvLayer<*mut u8>,
     /// A row's result has the same bits whatever the batch, the threads and the chunks are.
     pub batch_invariant: bool,
+}
+
+impl AppendPrefill<'_> {
+    /// What the stored keys of a KV head are to be multiplied with.
+    pub(super) fn k_scale(&self, head: usize) -> f32 {
+        self.head_scales.map_or(self.params.k_scale, |[of_k, _]| of_k[head])
+    }
+
+    /// The same of values.
+    pub(super) fn v_scale(&self, head: usize) -> f32 {
+        self.head_scales.map_or(self.params.v_scale, |[_, of_v]| of_v[head])
+    }
 }
 
 /// A result of attention to some of the keys.

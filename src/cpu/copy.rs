@@ -1,5 +1,5 @@
 //! Copies of pages.
-use crate::attention::{Geometry, KvLayer, KvStrides, PageCopy};
+use crate::attention::{Geometry, KvLayer, KvStrides, PageCopy, PositionMove};
 
 /// A page of all layers as one piece of host memory: K and V of each in turn.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +56,33 @@ unsafe fn copy_page(
             unsafe {
                 let source = base.add(at(copy.source)).cast_const();
                 source.copy_to(base.add(at(copy.target)), head_dim * bytes);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// That of [`super::CpuBackend::move_positions`].
+pub(super) unsafe fn move_positions(
+    layers: &[KvLayer<*mut u8>],
+    geometry: &Geometry,
+    moves: &[PositionMove],
+) {
+    for layer in layers {
+        for (base, strides, head_dim) in parts(layer, geometry) {
+            let bytes = layer.dtype.bytes();
+            for PositionMove { source, target } in moves {
+                for head in 0..geometry.kv_heads {
+                    let at = |(page, offset): (u32, u32)| {
+                        let page = page as usize * strides.page;
+                        (page + offset as usize * strides.position + head * strides.head) * bytes
+                    };
+                    // SAFETY: the caller's contract.
+                    unsafe {
+                        let source = base.add(at(*source)).cast_const();
+                        source.copy_to_nonoverlapping(base.add(at(*target)), head_dim * bytes);
+                    }
+                }
             }
         }
     }

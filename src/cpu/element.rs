@@ -1,4 +1,5 @@
 //! Elements of tensors, as vectors of f32.
+use super::kernel::padded;
 use super::simd::{Simd, Vectorized};
 use crate::attention::Dtype;
 use std::marker::PhantomData;
@@ -79,7 +80,8 @@ impl Element for E4m3 {
     }
 }
 
-/// Reads `count` elements, divided by their format's factor.
+/// Reads `count` elements, divided by their format's factor; behind them come zeros, up to
+/// [`padded`].
 pub(super) struct Widen<E> {
     from: *const u8,
     to: *mut f32,
@@ -89,7 +91,7 @@ pub(super) struct Widen<E> {
 
 impl<E> Widen<E> {
     /// # Safety
-    /// `from` is readable and `to` writable for `count` elements, a multiple of 2 * LANES.
+    /// `from` is readable for `count` elements, `to` writable for [`padded`] as many.
     pub(super) unsafe fn new(from: *const u8, to: *mut f32, count: usize) -> Self {
         Self { from, to, count, element: PhantomData }
     }
@@ -101,18 +103,39 @@ impl<E: Element> Vectorized for Widen<E> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Self { from, to, count, .. } = self;
-        for at in (0..count).step_by(2 * S::LANES) {
+        let step = 2 * S::LANES;
+        let whole = count - count % step;
+        for at in (0..whole).step_by(step) {
             // SAFETY: new()'s contract.
+            unsafe { widen_step::<S, E>(simd, from.add(at * E::BYTES), to.add(at)) };
+        }
+        // What is left is less than a step, and all bits 0 are the number 0 in every format.
+        for at in (whole..padded(count)).step_by(step) {
+            let mut last = [0u8; padded(1) * size_of::<f32>()];
+            let left = count.saturating_sub(at) * E::BYTES;
+            // SAFETY: new()'s contract; a step is at most what `last` has room for.
             unsafe {
-                let [low, high] = E::load(simd, from.add(at * E::BYTES));
-                simd.store(to.add(at), low);
-                simd.store(to.add(at + S::LANES), high);
+                last.as_mut_ptr()
+                    .copy_from_nonoverlapping(from.add(at.min(count) * E::BYTES), left);
+                widen_step::<S, E>(simd, last.as_ptr(), to.add(at));
             }
         }
     }
 }
 
-/// Reads `count` elements of a tensor.
+/// # Safety
+/// 2 * LANES elements are readable, and as many numbers writable.
+#[inline(always)]
+unsafe fn widen_step<S: Simd, E: Element>(simd: S, from: *const u8, to: *mut f32) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let [low, high] = E::load(simd, from);
+        simd.store(to, low);
+        simd.store(to.add(S::LANES), high);
+    }
+}
+
+/// Reads `count` elements of a tensor; behind them come zeros, up to [`padded`].
 pub(super) struct WidenAs {
     dtype: Dtype,
     from: *const u8,

@@ -2,6 +2,7 @@
 use super::HEAD_DIM_MOST;
 use super::call::MergeStates;
 use super::element::{Narrow, WidenAs};
+use super::kernel::padded;
 use super::simd::{Isa, Simd, Vectorized, dispatch};
 use super::threads::Team;
 use crate::attention::Tensor;
@@ -62,7 +63,7 @@ fn offset<A>(tensor: &Tensor<A>, position: usize, head: usize) -> usize {
 }
 
 /// # Safety
-/// That of [`super::CpuBackend::merge_states`]; `room` is 2 * head_dim numbers.
+/// That of [`super::CpuBackend::merge_states`]; `room` is 2 * [`padded`] head_dim numbers.
 #[inline(always)]
 unsafe fn merge_head<S: Simd>(
     simd: S,
@@ -81,7 +82,7 @@ unsafe fn merge_head<S: Simd>(
         let lse = lse_of(state);
         most = if most >= lse || most.is_nan() { most } else { lse };
     }
-    let (out, part) = (room, room.wrapping_add(head_dim));
+    let (out, part) = (room, room.wrapping_add(padded(head_dim)));
     let mut sum = 0.0;
     // SAFETY: the caller's contract.
     unsafe {

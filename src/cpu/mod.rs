@@ -33,12 +33,13 @@ use schedule::Schedule;
 use scratch::{Desk, Kept};
 use threads::Team;
 
-use crate::attention::{Dtype, Geometry, KvLayer, PageCopy};
+use crate::attention::{Dtype, Geometry, KvLayer, PageCopy, PositionMove};
 use crate::error::Error;
 use crate::memory::OutOfMemory;
 
-/// Elements of a head. All are multiples of what a register tile takes at a time.
-const HEAD_DIMS: [usize; 7] = [64, 96, 128, 192, 256, 512, HEAD_DIM_MOST];
+/// Elements of a head: multiples of 16. Where they are none of what a register tile takes at a
+/// time, [`kernel::padded`], heads are computed as if zeros came behind them.
+const HEAD_DIMS: [usize; 9] = [64, 80, 96, 112, 128, 192, 256, 512, HEAD_DIM_MOST];
 const HEAD_DIM_MOST: usize = 576;
 
 /// The CPU backend: threads and scratch memory, no state between calls but what a plan keeps.
@@ -81,7 +82,9 @@ impl CpuBackend {
         let Geometry { query_heads, kv_heads, head_dim, v_head_dim, page_size } = *geometry;
         for (name, dim) in [("head_dim", head_dim), ("v_head_dim", v_head_dim)] {
             if !HEAD_DIMS.contains(&dim) {
-                return fail(text!("{name} {dim} is not 64, 96, 128, 192, 256, 512 or 576"));
+                return fail(text!(
+                    "{name} {dim} is not 64, 80, 96, 112, 128, 192, 256, 512 or 576"
+                ));
             }
         }
         if kv_heads == 0 || query_heads == 0 || query_heads % kv_heads != 0 {
@@ -160,6 +163,21 @@ impl CpuBackend {
     ) {
         // SAFETY: the caller's contract.
         unsafe { copy::copy_pages(layers, geometry, copies) }
+    }
+
+    /// Moves positions to other places, in every layer, one after another.
+    ///
+    /// # Safety
+    /// The places lie in the memory of every layer, and nobody uses them meanwhile; no move is from
+    /// a place to itself.
+    pub unsafe fn move_positions(
+        &self,
+        layers: &[KvLayer<*mut u8>],
+        geometry: &Geometry,
+        moves: &[PositionMove],
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe { copy::move_positions(layers, geometry, moves) }
     }
 
     /// Copies a page of every layer to packed memory, or from there.

@@ -196,7 +196,7 @@ impl Schedule {
         // fewer segments than that leaves parts for the threads, they are not.
         let seen = |row: &Row, query| call.batch.mask_of(row, call.params.view).seen(query);
         let segments_of = |row| {
-            let Seen { sinks, keys } = seen(row, row.start);
+            let Seen { sinks, keys } = seen(row, row.position(0));
             sinks.len().div_ceil(SEGMENT) + (row.key_count() - keys.start).div_ceil(SEGMENT)
         };
         let segments: usize = rows.iter().map(segments_of).sum();
@@ -210,8 +210,8 @@ impl Schedule {
             let row_count = row.count * group;
             for start in (0..row_count).step_by(TILE_ROWS) {
                 let rows = start..(start + TILE_ROWS).min(row_count);
-                let first = seen(row, row.start + rows.start / group).keys.start;
-                let Seen { sinks, keys } = seen(row, row.start + (rows.end - 1) / group);
+                let first = seen(row, row.position(rows.start / group)).keys.start;
+                let Seen { sinks, keys } = seen(row, row.position((rows.end - 1) / group));
                 let (sinks, end) = (sinks.end, keys.end);
                 let segments = first / SEGMENT..(end - 1) / SEGMENT + 1;
                 let together = (TILE_ROWS / rows.len()).min(near_heads);

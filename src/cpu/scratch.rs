@@ -2,8 +2,8 @@
 //!
 //! All that a call may need is made before it writes anything, by the thread that called: so a call
 //! for which there is no memory changes nothing, and its threads never ask for any.
-use super::block::{DIRECT_ROWS, converted_stride};
-use super::kernel::{BLOCK, Span};
+use super::block::{DIRECT_ROWS, converted_stride, is_padded};
+use super::kernel::{BLOCK, Span, padded};
 use super::places::Places;
 use super::schedule::Schedule;
 use super::state::{State, Tree};
@@ -74,10 +74,10 @@ impl Scratch {
 
     /// Makes room for each part of a schedule.
     fn reserve(&mut self, schedule: &Schedule, geometry: &Geometry) -> Result<(), OutOfMemory> {
-        let Geometry { head_dim, v_head_dim, .. } = *geometry;
+        let [head_dim, v_head_dim] = [geometry.head_dim, geometry.v_head_dim].map(padded);
         let rows = schedule.head_rows;
         self.q.reserve(schedule.tile_height * head_dim)?;
-        if rows > DIRECT_ROWS {
+        if rows > DIRECT_ROWS || is_padded(geometry) {
             self.kv.reserve(BLOCK * converted_stride(head_dim.max(v_head_dim)))?;
         }
         self.scores.reserve(rows * BLOCK)?;
@@ -109,7 +109,7 @@ impl Desk {
         geometry: &Geometry,
     ) -> Result<(), OutOfMemory> {
         let Self { parts, scratches } = self;
-        let numbers = State::numbers(schedule.tile_height, geometry.v_head_dim);
+        let numbers = State::numbers(schedule.tile_height, padded(geometry.v_head_dim));
         parts.reserve(schedule.part_count * numbers)?;
         let threads = if schedule.parts.len() > 1 { threads } else { 1 };
         for at in 0..threads {

@@ -1,7 +1,7 @@
 //! A tile: rows of some heads, from their queries to their results.
 use super::call::AppendPrefill;
 use super::element::{Element, Narrow, WidenAs};
-use super::kernel::Span;
+use super::kernel::{Span, padded};
 use super::schedule::{SEGMENT, Tile};
 use super::scratch::{Numbers, Scratch};
 use super::simd::{Simd, exp2_one};
@@ -22,12 +22,14 @@ impl<'a> Job<'a> {
         &self.call.batch.rows()[self.tile.row]
     }
 
+    /// Numbers of a head of queries and keys, as they are computed.
     pub(super) fn head_dim(&self) -> usize {
-        self.call.geometry.head_dim
+        padded(self.call.geometry.head_dim)
     }
 
+    /// The same of values and results.
     pub(super) fn v_head_dim(&self) -> usize {
-        self.call.geometry.v_head_dim
+        padded(self.call.geometry.v_head_dim)
     }
 
     /// The query of one of a head's rows, among those of the batch's row.
@@ -89,7 +91,7 @@ impl<'a> Job<'a> {
             let found = match (seen.last(), sinks.last()) {
                 (Some(&keys), last) if same => (keys, last.copied()),
                 _ => {
-                    let found = mask.seen(self.row().start + query);
+                    let found = mask.seen(self.row().position(query));
                     let span = |range: Range<usize>| Span { start: range.start, end: range.end };
                     (span(found.keys), (view.sinks > 0).then(|| span(found.sinks)))
                 }
@@ -102,7 +104,7 @@ impl<'a> Job<'a> {
     /// # Safety
     /// The call's queries are readable.
     unsafe fn load_queries<S: Simd>(&self, simd: S, to: &mut Numbers) {
-        let (q, head_dim) = (self.call.q, self.head_dim());
+        let (q, head_dim, count) = (self.call.q, self.head_dim(), self.call.geometry.head_dim);
         let to = to.start(self.tile.height() * head_dim);
         for index in 0..self.tile.height() {
             let (position, head) = self.position_and_head(index);
@@ -110,7 +112,7 @@ impl<'a> Job<'a> {
             // SAFETY: the caller's contract; room was made.
             unsafe {
                 let from = q.address.add(at * q.dtype.bytes());
-                simd.run(WidenAs::new(q.dtype, from, to.add(index * head_dim), head_dim));
+                simd.run(WidenAs::new(q.dtype, from, to.add(index * head_dim), count));
             }
         }
     }
@@ -121,15 +123,15 @@ impl<'a> Job<'a> {
     /// The call's outputs are writable; the state is of the rows from `first` on.
     pub(super) unsafe fn write<S: Simd, E: Element>(&self, simd: S, first: usize, state: State) {
         let (call, head_dim) = (self.call, self.v_head_dim());
-        let out = call.out;
+        let (out, group) = (call.out, call.geometry.group());
         let is_fp8 = E::BYTES == 1;
-        let scale = E::FACTOR * if is_fp8 { call.params.v_scale } else { 1.0 };
         for row in 0..state.rows {
             let (position, head) = self.position_and_head(first + row);
             // SAFETY: the caller's contract.
             unsafe {
                 let (mut most, mut sum) = (*state.most.add(row), *state.sum.add(row));
-                let mut factor = scale;
+                let of_head = if is_fp8 { call.v_scale(head / group) } else { 1.0 };
+                let mut factor = E::FACTOR * of_head;
                 if let Some(sinks) = call.sinks {
                     let sink = sinks[head] * LOG2_E;
                     if sink > most {
@@ -145,7 +147,8 @@ impl<'a> Job<'a> {
                 let at = position * out.position_stride + head * out.head_stride;
                 let to = out.address.add(at * out.dtype.bytes());
                 let from = state.out.add(row * head_dim);
-                simd.run(Narrow::new(out.dtype, from, factor, to, head_dim));
+                let count = call.geometry.v_head_dim;
+                simd.run(Narrow::new(out.dtype, from, factor, to, count));
                 if let Some(lse) = call.lse {
                     let lse = lse.add(position * call.geometry.query_heads + head);
                     let value = if empty { f32::NEG_INFINITY } else { most * LN_2 + sum.ln() };

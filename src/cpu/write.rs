@@ -1,6 +1,7 @@
 //! Writes K and V of new positions into their pages.
 use super::call::AppendPrefill;
 use super::element::WidenAs;
+use super::kernel::padded;
 use super::simd::{Isa, Simd, Vectorized, dispatch};
 use super::threads::Team;
 use crate::attention::{Dtype, Geometry, KvStrides, Tensor, e4m3_from_f32};
@@ -9,8 +10,8 @@ use std::ops::Range;
 /// Numbers that are written by one task: less is not worth waking a thread.
 const TASK_NUMBERS: usize = 1 << 15;
 
-/// Numbers that are converted at a time.
-const CHUNK: usize = 32;
+/// Numbers that are converted at a time: all that are written for fewer.
+const CHUNK: usize = padded(1);
 
 /// # Safety
 /// That of [`super::CpuBackend::append_prefill`].
@@ -49,18 +50,18 @@ impl Vectorized for Positions<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Work { call, k, v } = *self.work;
-        let (layer, params, geometry) = (&call.layer, &call.params, &call.geometry);
+        let (layer, geometry) = (&call.layer, &call.geometry);
         let to_k = Target {
             memory: layer.k,
             strides: layer.strides,
             head_dim: geometry.head_dim,
-            scale: params.k_scale,
+            scales: &|head| call.k_scale(head),
         };
         let to_v = Target {
             memory: layer.v,
             strides: layer.v_strides,
             head_dim: geometry.v_head_dim,
-            scale: params.v_scale,
+            scales: &|head| call.v_scale(head),
         };
         // SAFETY: the contract of write(), which alone makes a Work.
         unsafe {
@@ -73,11 +74,12 @@ impl Vectorized for Positions<'_> {
 }
 
 /// Where keys go, or values.
-struct Target {
+struct Target<'a> {
     memory: *mut u8,
     strides: KvStrides,
     head_dim: usize,
-    scale: f32,
+    /// Of fp8, by head.
+    scales: &'a dyn Fn(usize) -> f32,
 }
 
 /// # Safety
@@ -87,14 +89,15 @@ unsafe fn write_positions<S: Simd>(
     simd: S,
     call: &AppendPrefill<'_>,
     from: Tensor<*const u8>,
-    to: Target,
+    to: Target<'_>,
     positions: Range<usize>,
 ) {
     let Geometry { kv_heads, page_size, .. } = call.geometry;
-    let Target { memory, strides, head_dim, scale } = to;
+    let Target { memory, strides, head_dim, scales } = to;
     let dtype = call.layer.dtype;
     for position in positions {
-        let place = call.batch.slot_mapping()[position] as usize;
+        // A query that is no position of its row has none.
+        let Ok(place) = usize::try_from(call.batch.slot_mapping()[position]) else { continue };
         let (page, offset) = (place / page_size, place % page_size);
         for head in 0..kv_heads {
             let source = position * from.position_stride + head * from.head_stride;
@@ -107,7 +110,7 @@ unsafe fn write_positions<S: Simd>(
                     target.copy_from_nonoverlapping(source, head_dim * dtype.bytes());
                 } else {
                     debug_assert_eq!(dtype, Dtype::Fp8E4m3);
-                    write_fp8(simd, from.dtype, source, target, scale, head_dim);
+                    write_fp8(simd, from.dtype, source, target, scales(head), head_dim);
                 }
             }
         }
@@ -115,7 +118,7 @@ unsafe fn write_positions<S: Simd>(
 }
 
 /// # Safety
-/// `from` is readable and `to` writable for `count` elements, a multiple of [`CHUNK`].
+/// `from` is readable and `to` writable for `count` elements.
 #[inline(always)]
 unsafe fn write_fp8<S: Simd>(
     simd: S,
@@ -130,11 +133,12 @@ unsafe fn write_fp8<S: Simd>(
         // SAFETY: the caller's contract.
         unsafe {
             let from = from.add(at * dtype.bytes());
-            WidenAs::new(dtype, from, numbers.as_mut_ptr(), CHUNK).run(simd);
+            let count = CHUNK.min(count - at);
+            WidenAs::new(dtype, from, numbers.as_mut_ptr(), count).run(simd);
             for (byte, number) in bytes.iter_mut().zip(numbers) {
                 *byte = e4m3_from_f32(number / scale);
             }
-            to.add(at).cast::<[u8; CHUNK]>().write_unaligned(bytes);
+            to.add(at).copy_from_nonoverlapping(bytes.as_ptr(), count);
         }
     }
 }

@@ -81,6 +81,8 @@ plain! {
         k: Address,
         v: Address,
         sinks: Address,
+        k_scales: Address,
+        v_scales: Address,
         items: Address,
         item_count: Address,
         queries: Address,
@@ -128,6 +130,8 @@ plain! {
         queries: Address,
         query_count: Address,
         pages: Address,
+        k_scales: Address,
+        v_scales: Address,
         k_position_stride: i64,
         k_head_stride: i64,
         v_position_stride: i64,
@@ -162,6 +166,23 @@ plain! {
         page_size: i32,
         layer_count: i32,
     }
+    struct PositionMove {
+        source_page: u32,
+        source_position: u32,
+        target_page: u32,
+        target_position: u32,
+    }
+    struct PositionMoveArguments {
+        layers: Address,
+        moves: Address,
+        page_stride: i64,
+        position_stride: i64,
+        head_stride: i64,
+        kv_heads: i32,
+        row_bytes: i32,
+        move_count: i32,
+        reserved: i32,
+    }
     struct MirrorRun {
         target: i32,
         source: i32,
@@ -192,13 +213,13 @@ pub(super) struct HopperArguments {
     pub attention: AttentionArguments,
     pub box_positions: i32,
     pub position_first: u32,
-    pub reserved: [u32; 8],
+    pub reserved: [u32; 4],
 }
 // SAFETY: repr(C), and the constant below sees to it that there is no padding.
 unsafe impl Plain for HopperArguments {}
 const _: () = assert!(
     size_of::<HopperArguments>()
-        == 2 * size_of::<TensorMap>() + size_of::<AttentionArguments>() + 10 * size_of::<u32>()
+        == 2 * size_of::<TensorMap>() + size_of::<AttentionArguments>() + 6 * size_of::<u32>()
 );
 
 /// States that one launch merges.
@@ -244,6 +265,8 @@ pub(super) fn sizes() -> Vec<(&'static str, usize)> {
         ("PageCopy", size_of::<PageCopy>()),
         ("Layer", size_of::<Layer>()),
         ("PageCopyArguments", size_of::<PageCopyArguments>()),
+        ("PositionMove", size_of::<PositionMove>()),
+        ("PositionMoveArguments", size_of::<PositionMoveArguments>()),
         ("MirrorRun", size_of::<MirrorRun>()),
         ("MirrorArguments", size_of::<MirrorArguments>()),
         ("HopperArguments", size_of::<HopperArguments>()),

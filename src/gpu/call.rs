@@ -52,6 +52,8 @@ pub struct AppendPrefill<'a> {
     pub params: Params,
     /// A logit for each query head that takes part in the denominator only; may be null.
     pub sinks: *const f32,
+    /// Of fp8 a scale for each KV head, of keys and of values; may both be null.
+    pub head_scales: [*const f32; 2],
     /// `[new positions of all rows][query head][element]`
     pub q: Tensor<*const u8>,
     /// None: they are written already.
@@ -248,10 +250,13 @@ impl CudaBackend {
         }
     }
 
-    /// (scale of K, of V) as stored.
-    fn scales(&self, params: &Params) -> (f32, f32) {
+    /// (scale of K, of V) as stored, where heads have none of their own.
+    fn scales(&self, call: &AppendPrefill<'_>) -> (f32, f32) {
+        let [of_k, of_v] = call.head_scales;
         match self.kv_dtype {
-            Dtype::Fp8E4m3 => (params.k_scale, params.v_scale),
+            Dtype::Fp8E4m3 if of_k.is_null() && of_v.is_null() => {
+                (call.params.k_scale, call.params.v_scale)
+            }
             _ => (1.0, 1.0),
         }
     }
@@ -267,7 +272,7 @@ impl CudaBackend {
         stream: Stream,
     ) -> Result<(), Error> {
         let (kv_heads, head_dim) = (self.geometry.kv_heads, self.geometry.head_dim);
-        let (k_scale, v_scale) = self.scales(&call.params);
+        let (k_scale, v_scale) = self.scales(call);
         let arguments = KvWriteArguments {
             k: address(new.k.address),
             v: address(new.v.address),
@@ -276,6 +281,8 @@ impl CudaBackend {
             queries: sent.queries,
             query_count: sent.query_count,
             pages: sent.pages,
+            k_scales: address(call.head_scales[0]),
+            v_scales: address(call.head_scales[1]),
             k_position_stride: new.k.position_stride as i64,
             k_head_stride: new.k.head_stride as i64,
             v_position_stride: new.v.position_stride as i64,
@@ -306,7 +313,7 @@ impl CudaBackend {
         stream: Stream,
     ) -> Result<(), Error> {
         let Params { scale, soft_cap, view, .. } = call.params;
-        let (k_scale, v_scale) = self.scales(&call.params);
+        let (k_scale, v_scale) = self.scales(call);
         let whole = scale * k_scale;
         let mut arguments = AttentionArguments {
             q: address(call.q.address),
@@ -315,6 +322,8 @@ impl CudaBackend {
             k: address(call.layer.k),
             v: address(call.layer.v),
             sinks: address(call.sinks),
+            k_scales: address(call.head_scales[0]),
+            v_scales: address(call.head_scales[1]),
             items: 0,
             item_count: 0,
             queries: sent.queries,
@@ -360,7 +369,7 @@ impl CudaBackend {
                 attention: arguments,
                 box_positions: maps.box_positions,
                 position_first: maps.position_first.into(),
-                reserved: [0; 8],
+                reserved: [0; 4],
             };
             // SAFETY: the caller's contract; the maps are of the layer's memory.
             unsafe { kernel.launch(grid, shape.threads(), shared, &all, stream)? };

@@ -1,10 +1,10 @@
 //! Copies of pages on the device.
 use super::CudaBackend;
-use super::arguments::{self, Layer, PageCopyArguments};
+use super::arguments::{self, Address, Layer, PageCopyArguments, Plain, PositionMoveArguments};
 use super::call::{HELPER_THREADS, address};
 use super::memory::{Blob, Event, GrowingBuffer, Staging};
 use super::stream::Stream;
-use crate::attention::{KvLayer, PageCopy};
+use crate::attention::{KvLayer, PageCopy, PositionMove};
 use crate::error::Error;
 
 /// What copies of pages need on the device.
@@ -14,6 +14,15 @@ pub(super) struct Copying {
     staging: Staging,
     blob: Blob,
     used: Option<(Event, Stream)>,
+}
+
+/// Neighbouring layers whose strides are alike, which one launch takes.
+#[derive(Debug)]
+struct Alike {
+    layers: Address,
+    count: usize,
+    /// In bytes.
+    strides: [i64; 3],
 }
 
 impl CudaBackend {
@@ -28,44 +37,111 @@ impl CudaBackend {
         copies: &[PageCopy],
         stream: Stream,
     ) -> Result<(), Error> {
-        if copies.is_empty() || layers.is_empty() {
+        let list = copies.iter().map(|copy| arguments::PageCopy {
+            source: copy.source,
+            target: copy.target,
+            positions: copy.positions as u32,
+            reserved: 0,
+        });
+        let kernel = self.kernels.get("rkv_page_copy");
+        self.over_layers(layers, list, stream, |alike, copies_at| {
+            let [page_stride, position_stride, head_stride] = alike.strides;
+            let arguments = PageCopyArguments {
+                layers: alike.layers,
+                copies: copies_at,
+                dense: 0,
+                page_stride,
+                position_stride,
+                head_stride,
+                kv_heads: self.geometry.kv_heads as i32,
+                row_bytes: self.row_bytes() as i32,
+                page_size: self.geometry.page_size as i32,
+                layer_count: alike.count as i32,
+            };
+            let grid = [copies.len(), alike.count, 2];
+            // SAFETY: the caller's contract.
+            unsafe { kernel.launch(grid, HELPER_THREADS, 0, &arguments, stream) }
+        })
+    }
+
+    /// Moves positions to other places, in every layer, as if one after another.
+    ///
+    /// # Safety
+    /// The places lie in the memory of every layer; on the stream nobody uses them meanwhile. All
+    /// calls get the same layers.
+    pub unsafe fn move_positions(
+        &self,
+        layers: &[KvLayer<*mut u8>],
+        moves: &[PositionMove],
+        stream: Stream,
+    ) -> Result<(), Error> {
+        let list = moves.iter().map(|moved| arguments::PositionMove {
+            source_page: moved.source.0,
+            source_position: moved.source.1,
+            target_page: moved.target.0,
+            target_position: moved.target.1,
+        });
+        let kernel = self.kernels.get("rkv_move_positions");
+        self.over_layers(layers, list, stream, |alike, moves_at| {
+            let [page_stride, position_stride, head_stride] = alike.strides;
+            let arguments = PositionMoveArguments {
+                layers: alike.layers,
+                moves: moves_at,
+                page_stride,
+                position_stride,
+                head_stride,
+                kv_heads: self.geometry.kv_heads as i32,
+                row_bytes: self.row_bytes() as i32,
+                move_count: moves.len() as i32,
+                reserved: 0,
+            };
+            let pieces = self.geometry.kv_heads * self.row_bytes() / 16;
+            let grid = [pieces.div_ceil(HELPER_THREADS), alike.count, 2];
+            // SAFETY: the caller's contract.
+            unsafe { kernel.launch(grid, HELPER_THREADS, 0, &arguments, stream) }
+        })
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.geometry.head_dim * self.kv_dtype.bytes()
+    }
+
+    /// Sends a list and launches over it for all layers that are alike.
+    fn over_layers<T: Plain>(
+        &self,
+        layers: &[KvLayer<*mut u8>],
+        list: impl ExactSizeIterator<Item = T>,
+        stream: Stream,
+        launch: impl Fn(&Alike, Address) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if list.len() == 0 || layers.is_empty() {
             return Ok(());
         }
         let _entered = self.context.enter()?;
         stream.check_not_captured()?;
-        // SAFETY: the caller's contract.
-        unsafe { self.copying.lock().run(self, layers, copies, stream) }
+        let list: Vec<T> = list.collect();
+        self.copying.lock().run(self, layers, &list, stream, launch)
     }
 }
 
 impl Copying {
-    /// # Safety
-    /// That of [`CudaBackend::copy_pages`].
-    unsafe fn run(
+    fn run<T: Plain>(
         &mut self,
         backend: &CudaBackend,
         layers: &[KvLayer<*mut u8>],
-        copies: &[PageCopy],
+        list: &[T],
         stream: Stream,
+        launch: impl Fn(&Alike, Address) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let context = &backend.context;
         if let Some((used, _)) = self.used.as_ref().filter(|(_, before)| *before != stream) {
             used.hold(stream)?;
         }
-        let list: Vec<arguments::PageCopy> = copies
-            .iter()
-            .map(|copy| arguments::PageCopy {
-                source: copy.source,
-                target: copy.target,
-                positions: copy.positions as u32,
-                reserved: 0,
-            })
-            .collect();
         let table: Vec<Layer> =
             layers.iter().map(|layer| Layer { k: address(layer.k), v: address(layer.v) }).collect();
         self.blob.clear();
         self.blob.push(&table);
-        let list_at = self.blob.push(&list);
+        let list_at = self.blob.push(list);
         self.arrays.reserve(context, self.blob.len())?;
         let arrays = self.arrays.address();
         self.staging.send(context, &self.blob, arrays, stream)?;
@@ -74,24 +150,15 @@ impl Copying {
         let mut first = 0;
         while first < layers.len() {
             let strides = layers[first].strides;
-            let alike = layers[first..].iter().take_while(|l| l.strides == strides).count();
-            let arguments = PageCopyArguments {
+            let count = layers[first..].iter().take_while(|l| l.strides == strides).count();
+            let alike = Alike {
                 layers: arrays + (first * size_of::<Layer>()) as u64,
-                copies: arrays + list_at as u64,
-                dense: 0,
-                page_stride: (strides.page * bytes) as i64,
-                position_stride: (strides.position * bytes) as i64,
-                head_stride: (strides.head * bytes) as i64,
-                kv_heads: backend.geometry.kv_heads as i32,
-                row_bytes: (backend.geometry.head_dim * bytes) as i32,
-                page_size: backend.geometry.page_size as i32,
-                layer_count: alike as i32,
+                count: count.min(65535),
+                strides: [strides.page, strides.position, strides.head]
+                    .map(|elements| (elements * bytes) as i64),
             };
-            let kernel = backend.kernels.get("rkv_page_copy");
-            let grid = [copies.len(), alike.min(65535), 2];
-            // SAFETY: the caller's contract.
-            unsafe { kernel.launch(grid, HELPER_THREADS, 0, &arguments, stream)? };
-            first += alike.min(65535);
+            launch(&alike, arrays + list_at as u64)?;
+            first += alike.count;
         }
         let event = match self.used.take() {
             Some((event, _)) => event,

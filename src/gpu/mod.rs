@@ -28,6 +28,7 @@ mod stream;
 
 pub use call::{AppendPrefill, MergeStates, NewKv, StepOfPlan};
 pub use images::Images;
+pub use shapes::head_dims;
 pub use step::PlanOnDevice;
 pub use stream::Stream;
 
@@ -87,13 +88,14 @@ pub struct CudaBackend {
 }
 
 /// Kernels besides attention, for these formats.
-fn helper_names(dtype: Dtype, kv_dtype: Dtype) -> [String; 5] {
+fn helper_names(dtype: Dtype, kv_dtype: Dtype) -> [String; 6] {
     let (q, kv) = (shapes::dtype_name(dtype), shapes::kv_name(kv_dtype));
     [
         format!("rkv_kv_write_{q}_{kv}"),
         format!("rkv_merge_partials_{q}"),
         format!("rkv_merge_states_{q}"),
         "rkv_page_copy".to_owned(),
+        "rkv_move_positions".to_owned(),
         "rkv_update_mirror".to_owned(),
     ]
 }
@@ -241,7 +243,7 @@ pub fn kernel_table() -> Vec<(String, usize, usize)> {
     let mut table = Vec::new();
     for dtype in [Dtype::Bf16, Dtype::F16] {
         for kv_dtype in [dtype, Dtype::Fp8E4m3] {
-            for head_dim in [64, 96, 128, 256] {
+            for head_dim in head_dims() {
                 let hopper = shapes::hopper_shape(head_dim, kv_dtype);
                 for shape in shapes::shapes(head_dim, kv_dtype).chain(hopper) {
                     for plain in [false, true] {

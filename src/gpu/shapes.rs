@@ -38,30 +38,53 @@ const fn hopper(head_dim: usize, keys: usize) -> Shape {
     Shape { family: Family::Hopper, ..shape(head_dim, 128, 1, keys, 1) }
 }
 
+/// Elements of a head for which there are kernels.
+pub fn head_dims() -> [usize; 7] {
+    [64, 80, 96, 112, 128, 192, 256]
+}
+
+const HEAD_DIM_NAMES: &str = "64, 80, 96, 112, 128, 192 or 256";
+
 /// By head dim, then by rows.
-const SHAPES_16BIT: [Shape; 11] = [
+const SHAPES_16BIT: [Shape; 19] = [
     shape(64, 16, 4, 64, 4),
     shape(64, 64, 1, 64, 3),
     shape(64, 128, 1, 64, 1),
+    shape(80, 16, 4, 64, 3),
+    shape(80, 64, 1, 64, 2),
+    shape(80, 128, 1, 64, 1),
     shape(96, 16, 4, 64, 3),
     shape(96, 64, 1, 64, 2),
     shape(96, 128, 1, 64, 1),
+    shape(112, 16, 4, 64, 3),
+    shape(112, 64, 1, 64, 2),
+    shape(112, 128, 1, 64, 1),
     shape(128, 16, 4, 64, 3),
     shape(128, 64, 1, 64, 2),
     shape(128, 128, 1, 64, 1),
+    shape(192, 16, 2, 32, 3),
+    shape(192, 64, 1, 32, 2),
     shape(256, 16, 2, 32, 3),
     shape(256, 64, 1, 32, 2),
 ];
-const SHAPES_FP8: [Shape; 11] = [
+const SHAPES_FP8: [Shape; 19] = [
     shape(64, 16, 4, 64, 4),
     shape(64, 64, 1, 64, 3),
     shape(64, 128, 1, 64, 1),
+    shape(80, 16, 4, 64, 3),
+    shape(80, 64, 1, 64, 2),
+    shape(80, 128, 1, 64, 1),
     shape(96, 16, 4, 64, 3),
     shape(96, 64, 1, 64, 2),
     shape(96, 128, 1, 64, 1),
+    shape(112, 16, 4, 64, 3),
+    shape(112, 64, 1, 64, 2),
+    shape(112, 128, 1, 64, 1),
     shape(128, 16, 4, 64, 3),
     shape(128, 64, 1, 64, 2),
     shape(128, 128, 1, 64, 1),
+    shape(192, 16, 2, 32, 3),
+    shape(192, 64, 1, 32, 2),
     shape(256, 16, 2, 32, 3),
     shape(256, 64, 1, 32, 2),
 ];
@@ -88,11 +111,13 @@ impl Shape {
             return (self.rows + 4 * self.keys) * self.head_dim * 2 + barriers + ranges + 1024;
         }
         let in_registers = self.head_dim <= 128;
-        let query = self.rows * (self.head_dim * 2 + 16);
+        // An odd number of pieces of 16 bytes.
+        let row = |bytes: usize| 16 * ((self.head_dim * bytes / 16) | 1);
+        let query = self.rows * row(2);
         // fp8 that row warps share is widened into a tile of its own.
         let (stage, wide) = match (kv_bytes, self.key_warps) {
-            (1, 1) => (2 * self.keys * self.head_dim, 2 * self.keys * (self.head_dim * 2 + 16)),
-            _ => (2 * self.keys * (self.head_dim * kv_bytes + 16), 0),
+            (1, 1) => (2 * self.keys * self.head_dim, 2 * self.keys * row(2)),
+            _ => (2 * self.keys * row(kv_bytes), 0),
         };
         let query_at = if in_registers { stage } else { 2 * stage };
         let wide_at = if in_registers { 2 * stage } else { query_at + query };
@@ -113,7 +138,7 @@ impl Shape {
 
     /// Whether there is one for causal masks and nothing else.
     pub(super) fn has_plain(&self, kv_dtype: Dtype) -> bool {
-        let largest = if self.head_dim == 256 { 64 } else { 128 };
+        let largest = if self.head_dim > 128 { 64 } else { 128 };
         self.rows == largest && kv_dtype != Dtype::Fp8E4m3 && self.family == Family::Mma
     }
 
@@ -157,7 +182,7 @@ pub(super) fn check(geometry: &Geometry, dtype: Dtype, kv_dtype: Dtype) -> Resul
         ));
     }
     if shapes(head_dim, Dtype::Bf16).next().is_none() {
-        return fail(format!("head_dim {head_dim} is not 64, 96, 128 or 256"));
+        return fail(format!("head_dim {head_dim} is not {HEAD_DIM_NAMES}"));
     }
     if kv_heads == 0 || query_heads == 0 || query_heads % kv_heads != 0 {
         return fail(format!(

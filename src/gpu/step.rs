@@ -247,7 +247,7 @@ impl PlanOnDevice {
             let page_begin = self.mirror.begin_of(slot);
             let regions = &batch.regions()[row.regions.clone()];
             let mut next = 0;
-            for position in row.start..row.key_count() {
+            for position in (0..row.count).map(|query| row.position(query)) {
                 while regions.get(next).is_some_and(|region| region.end <= position) {
                     next += 1;
                 }
@@ -257,7 +257,8 @@ impl PlanOnDevice {
                 self.queries.push(Query {
                     position: position as i32,
                     page_begin,
-                    region_begin: region_begin as i32,
+                    // By which the kernel that writes K and V knows that there are none.
+                    region_begin: if row.is_context { -1 } else { region_begin as i32 },
                     region_end: region_end as i32,
                 });
             }

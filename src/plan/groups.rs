@@ -6,6 +6,7 @@ use crate::memory::OutOfMemory;
 use crate::paging::BatchArrays;
 
 use super::PlanRow;
+use super::step::push_row;
 
 /// The rows of a step in one group.
 #[derive(Debug)]
@@ -80,7 +81,7 @@ impl GroupStep {
             self.compact.push(pages.len(), pages);
             return Ok(());
         }
-        self.batch.push_masked_row(row.start, row.count, pages, (row.regions, row.tree_masks))?;
+        push_row(&mut self.batch, row, pages)?;
         if self.kind.slides() {
             self.push_compact(row, pages)?;
         }

@@ -24,7 +24,7 @@ pub use groups::{Compact, GroupStep};
 pub use kept::Ties;
 pub use step::{Copies, Step};
 
-use crate::attention::{Batch, Capacity, Region};
+use crate::attention::{Batch, Capacity, Region, RowMask};
 use crate::error::Error;
 use crate::error::text;
 use crate::memory::{Arc, try_filled};
@@ -43,6 +43,9 @@ pub struct PlanRow<'a> {
     pub start: usize,
     /// How many.
     pub count: usize,
+    /// Which keys they see. Of a context `start` is how many there are, and `count` are queries
+    /// that are no positions of it.
+    pub mask: RowMask,
     /// Positions of the row that attend to each other in both directions, ascending and disjoint.
     pub regions: &'a [Region],
     /// For each new position which of the row's new ones it sees, itself in any case: the lowest
@@ -283,9 +286,9 @@ impl Steps {
                 (state, copied) = (shared.read_on(state), 0);
             }
             let wrong = |error: Error| error.within(&text!("rows[{at}]"));
-            let row = row?;
-            let pages = state.row_to_compute(row.row, row.start, row.count).map_err(wrong)?;
-            step::check_regions(&row).map_err(wrong)?;
+            let row: PlanRow<'_> = row?;
+            let pages = step::pages_of(&state, &row).map_err(wrong)?;
+            step::check_masks(&row, &state).map_err(wrong)?;
             let seen = &mut self.seen[pages.slot as usize];
             if std::mem::replace(seen, self.number) == self.number {
                 return Err(Error::argument(text!("rows[{at}] is in the batch already")));

@@ -1,7 +1,7 @@
 //! One step: its rows as they were when it was set, as arrays.
 use super::PlanRow;
 use super::groups::GroupStep;
-use crate::attention::{Batch, Capacity, Region};
+use crate::attention::{Batch, Capacity, Region, RowMask};
 use crate::error::Error;
 use crate::error::text;
 use crate::group::Groups;
@@ -17,6 +17,7 @@ struct Noted {
     row: ComputedRow,
     start: usize,
     count: usize,
+    mask: RowMask,
     version: u64,
 }
 
@@ -44,6 +45,8 @@ pub struct Step {
     hung: Vec<GroupStep>,
     /// The first row that is no sequence's: those have pages of group 0 alone.
     first_slot: Option<usize>,
+    /// All of its rows are.
+    is_causal: bool,
 }
 
 impl Copies {
@@ -110,6 +113,7 @@ impl Step {
         Ok(Self {
             hung,
             first_slot: None,
+            is_causal: true,
             batch: Batch::new(page_size)?,
             number: 0,
             slots: Vec::new(),
@@ -125,6 +129,7 @@ impl Step {
         self.copies.clear();
         self.hung.iter_mut().for_each(GroupStep::clear);
         self.first_slot = None;
+        self.is_causal = true;
     }
 
     /// Makes room for every step within a capacity, but for the regions and tree masks of its rows.
@@ -143,10 +148,11 @@ impl Step {
 
     /// Adds a row that was found good.
     pub(super) fn push(&mut self, row: &PlanRow<'_>, pages: &RowPages<'_>) -> Result<(), Error> {
-        let PlanRow { row, start, count, regions, tree_masks } = *row;
-        self.batch.push_masked_row(start, count, pages.pages, (regions, tree_masks))?;
+        push_row(&mut self.batch, row, pages.pages)?;
+        let PlanRow { row, start, count, mask, .. } = *row;
         self.slots.try_push(pages.slot)?;
-        self.rows.try_push(Noted { row, start, count, version: pages.version })?;
+        self.rows.try_push(Noted { row, start, count, mask, version: pages.version })?;
+        self.is_causal &= mask == RowMask::Causal;
         if let (Some(copy), ComputedRow::Sequence(id)) = (pages.copy, row) {
             self.copies.push(id, 0, copy)?;
         }
@@ -163,7 +169,10 @@ impl Step {
             return Ok(());
         }
         for (at, group) in self.hung.iter_mut().enumerate() {
-            let pages = state.group_row_to_compute(id, at + 1, row.start, row.count)?;
+            let pages = match row.mask {
+                RowMask::Context => state.group_row_to_read(id, at + 1, row.start)?,
+                _ => state.group_row_to_compute(id, at + 1, row.start, row.count)?,
+            };
             group.push(row, pages)?;
         }
         for copy in state.group_copies(id) {
@@ -204,6 +213,11 @@ impl Step {
             0 => Ok(&self.batch),
             _ => self.group(group).map(GroupStep::batch),
         }
+    }
+
+    /// Whether every row is causal: others take no windows.
+    pub fn is_causal(&self) -> bool {
+        self.is_causal
     }
 
     /// The slots of its rows.
@@ -259,8 +273,7 @@ impl Step {
             return Err(Error::state("plan has no rows: it was never set"));
         }
         for (at, noted) in self.rows.iter().enumerate() {
-            let now = state.row_to_compute(noted.row, noted.start, noted.count);
-            match now {
+            match row_pages(state, (noted.row, noted.mask), noted.start, noted.count) {
                 Ok(now) if now.version == noted.version => {}
                 Ok(_) => {
                     return Err(Error::state(text!(
@@ -278,9 +291,57 @@ impl Step {
     }
 }
 
+/// The pages of a row, which has what it is to compute.
+fn row_pages(
+    state: &State,
+    (row, mask): (ComputedRow, RowMask),
+    start: usize,
+    count: usize,
+) -> Result<RowPages<'_>, Error> {
+    match mask {
+        RowMask::Context => state.row_to_read(row, start),
+        _ => state.row_to_compute(row, start, count),
+    }
+}
+
+pub(super) fn pages_of<'a>(state: &'a State, row: &PlanRow<'_>) -> Result<RowPages<'a>, Error> {
+    row_pages(state, (row.row, row.mask), row.start, row.count)
+}
+
+/// Adds a row to a batch, whose pages were found good.
+pub(super) fn push_row(batch: &mut Batch, row: &PlanRow<'_>, pages: &[u32]) -> Result<(), Error> {
+    let PlanRow { start, count, mask, regions, tree_masks, .. } = *row;
+    match mask {
+        RowMask::Causal => batch.push_masked_row(start, count, pages, (regions, tree_masks)),
+        RowMask::Bidirectional => {
+            // As one region, which is seen whole from everywhere in it.
+            let all = Region { start: 0, end: start + count };
+            batch.push_row(start, count, pages, &[all])
+        }
+        RowMask::Context => batch.push_context_row(start, count, pages),
+    }
+}
+
+/// Refuses masks that don't go together, and what a group cannot show.
+pub(super) fn check_masks(row: &PlanRow<'_>, state: &State) -> Result<(), Error> {
+    if row.mask == RowMask::Causal {
+        return check_regions(row);
+    }
+    if !row.regions.is_empty() || !row.tree_masks.is_empty() {
+        return Err(Error::argument("mask: a row with regions or tree_masks is causal"));
+    }
+    let groups = state.groups();
+    match groups.list().iter().position(|group| group.kind.slides()) {
+        None => Ok(()),
+        Some(at) => Err(Error::argument(text!(
+            "mask: group {at} has a window or chunks, and rows of such a page table are causal"
+        ))),
+    }
+}
+
 /// A region is computed whole: positions that come before the rest of their image would attend to
 /// less than they should.
-pub(super) fn check_regions(row: &PlanRow<'_>) -> Result<(), Error> {
+fn check_regions(row: &PlanRow<'_>) -> Result<(), Error> {
     for cut in [row.start, row.start + row.count] {
         let is_cut = |region: &Region| region.start < cut && cut < region.end;
         if let Some(at) = row.regions.iter().position(is_cut) {

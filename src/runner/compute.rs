@@ -2,7 +2,7 @@
 use super::Runner;
 use super::backend::Backend;
 use super::prepare::on_device;
-use crate::attention::{Params, Tensor, View};
+use crate::attention::{Dtype, Params, Tensor, View};
 use crate::cpu::{AppendPrefill, MergeStates, PartialState};
 use crate::error::Error;
 use crate::error::text;
@@ -39,6 +39,10 @@ pub struct LayerStep {
     pub lse: *mut f32,
     /// A logit for each query head that takes part in the denominator only; may be NULL.
     pub sinks: *const f32,
+    /// Of fp8 a scale for each KV head, of keys and of values; may be NULL.
+    pub k_scales: *const f32,
+    /// Both or neither, but where values are latent.
+    pub v_scales: *const f32,
     /// Everything else.
     pub params: Params,
     /// CUDA: the CUstream to work on.
@@ -104,7 +108,11 @@ impl Runner {
         }
         check_f32(step.lse, &"lse")?;
         check_f32(step.sinks, &"sinks")?;
+        let head_scales = self.head_scales(step)?;
         check_params(&step.params)?;
+        if step.params.view.window.is_some() && !step_of_plan.is_causal() {
+            return Err(Error::argument("args.window: some row of the plan is not causal"));
+        }
         let mut params = Params { view: self.view(step.params.view)?, ..step.params };
         if self.config.latent {
             params.v_scale = params.k_scale; // V is stored as K is
@@ -119,6 +127,8 @@ impl Runner {
                     // SAFETY: aligned, and the caller promises a logit for each query head.
                     sinks: (!step.sinks.is_null())
                         .then(|| unsafe { std::slice::from_raw_parts(step.sinks, query_heads) }),
+                    // SAFETY: the caller promises a scale for each KV head.
+                    head_scales: unsafe { self.read_scales(head_scales)? },
                     q: read_only(q),
                     k: k.map(read_only),
                     v: v.map(read_only),
@@ -140,6 +150,7 @@ impl Runner {
                     step: on_device(step_of_plan, batch),
                     params,
                     sinks: step.sinks,
+                    head_scales,
                     q: read_only(q),
                     kv: k.zip(v).map(new),
                     out,
@@ -165,6 +176,51 @@ impl Runner {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The scales of heads, of keys and of values; both NULL where there are none, or no fp8.
+    fn head_scales(&self, step: &LayerStep) -> Result<[*const f32; 2], Error> {
+        let LayerStep { k_scales, v_scales, .. } = *step;
+        check_f32(k_scales, &"k_scales")?;
+        check_f32(v_scales, &"v_scales")?;
+        match (k_scales.is_null(), v_scales.is_null()) {
+            (_, false) if self.config.latent => {
+                return Err(Error::argument("args.v_scales is not NULL, with V in K"));
+            }
+            (false, true) if !self.config.latent => {
+                return Err(Error::argument("args.v_scales is NULL, and args.k_scales is not"));
+            }
+            (true, false) => {
+                return Err(Error::argument("args.k_scales is NULL, and args.v_scales is not"));
+            }
+            _ if self.config.kv_dtype != Dtype::Fp8E4m3 => return Ok([std::ptr::null(); 2]),
+            _ => {}
+        }
+        Ok([k_scales, if self.config.latent { k_scales } else { v_scales }])
+    }
+
+    /// The same in memory of the host.
+    ///
+    /// # Safety
+    /// A scale for each KV head is readable, where they are not NULL.
+    unsafe fn read_scales<'a>(
+        &self,
+        scales: [*const f32; 2],
+    ) -> Result<Option<[&'a [f32]; 2]>, Error> {
+        if scales[0].is_null() {
+            return Ok(None);
+        }
+        let heads = self.config.kv_heads;
+        // SAFETY: aligned, and the caller's contract.
+        let read = scales.map(|scales| unsafe { std::slice::from_raw_parts(scales, heads) });
+        for (name, scales) in ["k_scales", "v_scales"].into_iter().zip(read) {
+            let wrong = |scale: &f32| !scale.is_finite() || *scale <= 0.0;
+            if let Some(at) = scales.iter().position(wrong) {
+                let value = scales[at];
+                return Err(Error::argument(text!("args.{name}[{at}] {value} is not positive")));
+            }
+        }
+        Ok(Some(read))
     }
 
     /// How far back queries see, with a window of a call's own: at most as far as the group's

@@ -12,12 +12,14 @@
 //! On a GPU a call puts work on the engine's stream and returns; a plan's arrays and the copies
 //! that its sequences wait for go with the first call of a step.
 mod backend;
+mod branch;
 mod compute;
 mod memory;
 mod prepare;
 mod tier;
 
 pub use backend::BackendConfig;
+pub use branch::Branch;
 pub use compute::{LayerStep, States, Strides};
 pub use memory::KvPointers;
 pub use tier::TierCopy;

@@ -38,29 +38,15 @@ impl State {
         count: usize,
     ) -> Result<RowPages<'_>, Error> {
         let page_size = self.table.page_size();
-        let mut changes = 0;
-        let (slot, positions, copy) = match row {
-            ComputedRow::Sequence(id) => {
-                let sequence = self.sequence(id)?;
-                sequence.check_loaded()?;
-                if self.has_groups() {
-                    if self.lends_state(id.slot()) {
-                        return Err(Error::state(
-                            "children are still to copy the state that the step would change",
-                        ));
-                    }
-                    changes = sequence.groups.changes();
-                }
-                (id.slot(), sequence.positions, sequence.copy)
-            }
-            ComputedRow::Slot(slot) => {
-                let pages = self.table.row(slot)?;
-                if self.table.owner(slot) == Some(RowOwner::Sequence) {
-                    return Err(Error::state(text!("slot {slot} belongs to a sequence")));
-                }
-                (slot, pages.len() * page_size, None)
-            }
-        };
+        let (found, positions) = self.whole_row(row)?;
+        if let ComputedRow::Sequence(id) = row
+            && self.has_groups()
+            && self.lends_state(id.slot())
+        {
+            return Err(Error::state(
+                "children are still to copy the state that the step would change",
+            ));
+        }
         let end = start.checked_add(count).filter(|&end| count > 0 && end <= positions);
         let end = end.ok_or_else(|| {
             Error::argument(text!(
@@ -68,13 +54,12 @@ impl State {
                  within the row's {positions}"
             ))
         })?;
-        let (pages, version) = self.table.row_version(slot)?;
         let needed = end.div_ceil(page_size);
-        let Some(pages) = pages.get(..needed) else {
+        let Some(pages) = found.pages.get(..needed) else {
             return Err(Error::argument(text!(
                 "start {start} and count {count} need {needed} pages, and the row has {}: allocate \
                  the others first",
-                pages.len()
+                found.pages.len()
             )));
         };
         let written = &pages[start / page_size..];
@@ -84,9 +69,70 @@ impl State {
                 start / page_size + at
             )));
         }
+        Ok(RowPages { pages, ..found })
+    }
+
+    /// All pages of a row, and how many positions it has.
+    fn whole_row(&self, row: ComputedRow) -> Result<(RowPages<'_>, usize), Error> {
+        let mut changes = 0;
+        let (slot, positions, copy) = match row {
+            ComputedRow::Sequence(id) => {
+                let sequence = self.sequence(id)?;
+                sequence.check_loaded()?;
+                if self.has_groups() {
+                    changes = sequence.groups.changes();
+                }
+                (id.slot(), sequence.positions, sequence.copy)
+            }
+            ComputedRow::Slot(slot) => {
+                let pages = self.table.row(slot)?;
+                if self.table.owner(slot) == Some(RowOwner::Sequence) {
+                    return Err(Error::state(text!("slot {slot} belongs to a sequence")));
+                }
+                (slot, pages.len() * self.table.page_size(), None)
+            }
+        };
+        let (pages, version) = self.table.row_version(slot)?;
         // Neither ever falls, so that their sum stays when both do.
         let version = version.wrapping_add(changes);
-        Ok(RowPages { slot, pages, version, copy })
+        Ok((RowPages { slot, pages, version, copy }, positions))
+    }
+
+    /// The pages of a row of which the first `positions` are there and are only read: whoever owns
+    /// them.
+    pub fn row_to_read(&self, row: ComputedRow, positions: usize) -> Result<RowPages<'_>, Error> {
+        let (found, most) = self.whole_row(row)?;
+        let needed = positions.div_ceil(self.table.page_size());
+        match found.pages.get(..needed).filter(|_| (1..=most).contains(&positions)) {
+            Some(pages) => Ok(RowPages { pages, ..found }),
+            None => Err(Error::argument(text!(
+                "start {positions}: a context has at least one position, and the row {most} in {} \
+                 pages",
+                found.pages.len()
+            ))),
+        }
+    }
+
+    /// The pages of such a row, which is a sequence's, in a group beside the spine without a window
+    /// or chunks. Of a STATE group all that there are.
+    pub fn group_row_to_read(
+        &self,
+        id: SequenceId,
+        group: usize,
+        positions: usize,
+    ) -> Result<&[u32], Error> {
+        let config = self.table.groups().list()[group];
+        let row = self.sequence(id)?.groups.row(group);
+        let needed = match config.kind {
+            GroupKind::State => config.row_pages(0),
+            _ => positions.div_ceil(self.table.page_size()),
+        };
+        let pages = row.get(..needed).filter(|pages| !pages.contains(&0));
+        pages.ok_or_else(|| {
+            Error::argument(text!(
+                "start {positions}: the row has no {needed} pages of group {group}"
+            ))
+        })
     }
 
     /// The pages of such a row, which is a sequence's and was found good, in a group beside the

@@ -22,11 +22,33 @@ pub(super) struct Buckets {
     /// The smallest power of two that is no less, minus 1.
     mask: usize,
     len: usize,
+    /// Fewer are not left open.
+    least: usize,
 }
 
 impl Buckets {
     pub(super) fn new() -> Self {
-        Self { chunks: Vec::new(), open: 1, mask: 0, len: 0 }
+        Self { chunks: Vec::new(), open: 1, mask: 0, len: 0, least: 0 }
+    }
+
+    /// Opens what so many nodes want, as long as there are none: later each costs a look at what
+    /// lies in another one.
+    pub(super) fn expect(&mut self, nodes: usize) -> Result<(), OutOfMemory> {
+        let wanted = nodes.saturating_mul(SPREAD);
+        if self.len > 0 || wanted <= self.open {
+            return Ok(());
+        }
+        while self.chunks.len() * CHUNK < wanted {
+            self.add_chunk()?;
+        }
+        (self.open, self.mask) = (wanted, wanted.next_power_of_two() - 1);
+        self.least = wanted;
+        Ok(())
+    }
+
+    /// From here on what was expected is not kept open for that.
+    pub(super) fn expect_no_more(&mut self) {
+        self.least = 0;
     }
 
     /// Nodes in the table.
@@ -127,7 +149,7 @@ impl Buckets {
                 if !self.open_one(nodes, &hash) {
                     return;
                 }
-            } else if self.open > 2 * self.len * SPREAD + CHUNK {
+            } else if self.open > self.least.max(2 * self.len * SPREAD + CHUNK) {
                 self.close_one(nodes);
             }
         }

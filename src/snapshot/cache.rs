@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::handles::{Handles, Numbers};
 use crate::ids::{HANDLE_LIMIT, PinId};
 use crate::lock::{RwLock, RwLockWriteGuard};
-use crate::memory::try_box_with;
+use crate::memory::{OutOfMemory, try_box_with};
 use crate::token::{TEXT_ID_LIMIT, all_text, bad_id};
 
 /// Tokens of a node: what is copied at once takes a few microseconds.
@@ -82,6 +82,16 @@ impl<V> SnapshotCache<V> {
             store: RwLock::new(Tree::new(bounds.nodes, segment)),
             ledger: RwLock::new(Ledger::new(limits, pins, bounds.counters)),
         })
+    }
+
+    /// Makes room to find so many entries, before there are any.
+    pub(super) fn expect(&mut self, entries: usize) -> Result<(), OutOfMemory> {
+        self.store.get_mut().buckets.expect(entries)
+    }
+
+    /// They are there, or will not come.
+    pub(super) fn expect_no_more(&mut self) {
+        self.store.get_mut().buckets.expect_no_more();
     }
 
     /// Stores a snapshot, in the place of the one for the same tokens if there is one. `make` gives

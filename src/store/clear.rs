@@ -190,6 +190,8 @@ impl Shared {
             turn.drop_let_go();
         }
         done.freed = (turn.cache()?.counters.cleared_pages - freed_before) as usize;
+        drop(turn);
+        self.tell_lower_of_clear();
         Ok(done)
     }
 

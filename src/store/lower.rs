@@ -14,6 +14,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub trait Lower: Any + Send + Sync {
     /// Nothing is copied any more, and nothing of the cache is touched from now on.
     fn close(&self);
+    /// Namespaces were cleared: what is kept of them goes at once.
+    fn cleared(&self);
 }
 
 /// The one that a cache has.
@@ -49,6 +51,16 @@ impl Shared {
         let attached = self.lower.lower.read().unwrap_or_else(PoisonError::into_inner);
         let lower: Arc<dyn Any + Send + Sync> = attached.clone()?;
         lower.downcast().ok()
+    }
+
+    /// Tells what is below the cache of a clear.
+    pub(super) fn tell_lower_of_clear(&self) {
+        if self.lower.is_there.load(Ordering::Acquire) {
+            let attached = self.lower.lower.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(lower) = &*attached {
+                lower.cleared();
+            }
+        }
     }
 
     /// Takes away what is below the cache.

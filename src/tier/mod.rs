@@ -8,6 +8,7 @@
 
 pub mod disk;
 pub mod paged;
+mod processors;
 mod records;
 pub mod remote;
 mod space;
@@ -117,6 +118,8 @@ pub trait LowerStore: Send + Sync {
     /// Its space is used again once the removal is committed and nobody reads it. Stops a write
     /// that has not been committed; no event comes for it.
     fn remove(&self, key: Key);
+    /// What was removed is committed as soon as can be: it must not come back after a crash.
+    fn commit_removals(&self) {}
     /// It was used now. Kept approximately (with the next commit).
     fn touch(&self, key: Key);
     /// Bytes of space that a record takes.
@@ -174,6 +177,8 @@ pub struct StoreStats {
     pub read_nanoseconds: u64,
     /// The store gave up on writing.
     pub is_read_only: bool,
+    /// Requests go through io_uring.
+    pub is_ring: bool,
 }
 
 impl StoreStats {

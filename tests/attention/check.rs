@@ -22,7 +22,9 @@ impl World {
             let positions = start..start + chunk.count;
             let (from, to) = (first * query_heads, (first + chunk.count) * query_heads);
             let (out, lse) = (&out[from * head_dim..to * head_dim], &lse[from..to]);
-            self.check_memory(chunk.sequence, positions.clone());
+            if !chunk.is_context {
+                self.check_memory(chunk.sequence, positions.clone());
+            }
             self.check(chunk.sequence, positions, out, lse);
             first += chunk.count;
         }
@@ -37,7 +39,8 @@ impl World {
         let mut bits = Bits::new();
         for chunk in chunks {
             let end = self.sequences[chunk.sequence].positions;
-            for position in end - chunk.count..end {
+            let start = if chunk.is_context { end } else { end - chunk.count };
+            for position in start..start + chunk.count {
                 let (out, lse) = results.next().expect("a result for each position");
                 let both = out.iter().chain(lse).map(|number| number.to_bits());
                 bits.insert((chunk.sequence, position), both.collect());
@@ -48,17 +51,21 @@ impl World {
 
     /// What is in the cache for positions, as numbers.
     pub fn stored(&self, sequence: usize, positions: Range<usize>, kind: Kind) -> Vec<f64> {
-        let scale = self.scale(kind);
-        let stored = |x: f32| f64::from(round(x / scale, self.setup.kv_dtype)) * f64::from(scale);
+        let (heads, head_dim) = (self.setup.geometry.kv_heads, self.head_dim(kind));
+        let stored = |(at, x): (usize, f32)| {
+            let scale = self.scale(kind, at / head_dim % heads);
+            f64::from(round(x / scale, self.setup.kv_dtype)) * f64::from(scale)
+        };
         let numbers = positions.flat_map(|position| self.numbers(sequence, position, kind));
-        numbers.map(stored).collect()
+        numbers.enumerate().map(stored).collect()
     }
 
-    /// What the definition says for the queries at some positions, of which the last is the last
-    /// key, and what limits the error of each query head.
+    /// What the definition says for the queries at some positions, which are the last ones of the
+    /// sequence or come behind it, and what limits the error of each query head.
     pub fn exact(&self, sequence: usize, positions: Range<usize>) -> (State, Vec<Sizes>) {
         let Geometry { kv_heads, head_dim, query_heads, .. } = self.setup.geometry;
-        let [k, v] = [Kind::K, Kind::V].map(|kind| self.stored(sequence, 0..positions.end, kind));
+        let keys = self.sequences[sequence].positions.min(positions.end);
+        let [k, v] = [Kind::K, Kind::V].map(|kind| self.stored(sequence, 0..keys, kind));
         let q: Vec<f64> = positions
             .clone()
             .flat_map(|position| self.numbers(sequence, position, Kind::Q))
@@ -114,9 +121,9 @@ impl World {
         let size = self.setup.kv_dtype.bytes();
         for position in positions {
             for (kind, memory) in [(Kind::K, &self.k), (Kind::V, &self.v)] {
-                let scale = f64::from(self.scale(kind));
                 let expected = self.stored(sequence, position..position + 1, kind);
                 for (head, expected) in expected.chunks_exact(self.head_dim(kind)).enumerate() {
+                    let scale = f64::from(self.scale(kind, head));
                     let bytes = &memory[self.place(kind, sequence, position, head)];
                     for (bytes, expected) in bytes.chunks_exact(size).zip(expected) {
                         let found = f64::from(decode(bytes, self.setup.kv_dtype)) * scale;

@@ -200,8 +200,8 @@ pub fn refusals() {
     };
     let (f32, bf16, fp8) = (Dtype::F32, Dtype::Bf16, Dtype::Fp8E4m3);
     CpuBackend::supports(&good, bf16, fp8).unwrap();
-    refused(Geometry { head_dim: 80, ..good }, f32, f32, "head_dim");
-    refused(Geometry { v_head_dim: 80, ..good }, f32, f32, "v_head_dim");
+    refused(Geometry { head_dim: 72, ..good }, f32, f32, "head_dim");
+    refused(Geometry { v_head_dim: 88, ..good }, f32, f32, "v_head_dim");
     refused(Geometry { kv_heads: 3, ..good }, f32, f32, "kv_head_count");
     refused(Geometry { kv_heads: 0, ..good }, f32, f32, "kv_head_count");
     refused(Geometry { page_size: 0, ..good }, f32, f32, "page_size");

@@ -1,7 +1,7 @@
 //! Rows as groups have them: pages that a window or chunk has passed are gone, and what they held
 //! is poison by now.
 use super::check::Bits;
-use super::setup::{DTYPES, HEADS, Setup, random_setup};
+use super::setup::{DTYPES, HEAD_DIMS, HEADS, Setup, random_setup};
 use super::world::{Chunk, World};
 use fastrand::Rng;
 use radixkv::attention::{KvLayout, Region, View};
@@ -56,8 +56,8 @@ fn random_kind(random: &mut Rng) -> GroupKind {
 fn random_group(random: &mut Rng, isa: Isa) -> (Setup, GroupKind) {
     let kind = random_kind(random);
     let mut setup = Setup { isa, ..random_setup(random) };
-    setup.geometry.head_dim = pick(random, &[64, 96, 128, 192, 256, 512, 576]);
-    setup.geometry.v_head_dim = pick(random, &[64, 96, 128, 192, 256, 512, 576]);
+    setup.geometry.head_dim = pick(random, &HEAD_DIMS);
+    setup.geometry.v_head_dim = pick(random, &HEAD_DIMS);
     setup.geometry.page_size = pick(random, &[1, 1, 2, 3, 16, 31, 64, 256]);
     setup.params.view = view_of(kind);
     // A call may narrow the group's window.
@@ -115,8 +115,8 @@ pub fn random_groups(isa: Isa, cases: u64) {
 /// Keys and values of every pair of sizes, in every format and layout.
 pub fn sizes_of_keys_and_values() {
     let mut turn = 0;
-    for head_dim in [64, 96, 128, 192, 256, 512, 576] {
-        for v_head_dim in [64, 96, 128, 192, 256, 512, 576] {
+    for head_dim in HEAD_DIMS {
+        for v_head_dim in HEAD_DIMS {
             for layout in [KvLayout::Nhd, KvLayout::Hnd] {
                 turn += 1;
                 let mut setup = Setup { layout, seed: turn as u64, ..Setup::default() }

@@ -17,6 +17,8 @@ pub struct Setup {
     pub threads: usize,
     pub isa: Isa,
     pub batch_invariant: bool,
+    /// Each KV head has scales of its own, for fp8.
+    pub head_scales: bool,
     /// Size of queries: large ones make sharp distributions.
     pub q_size: f32,
     pub seed: u64,
@@ -39,6 +41,7 @@ impl Default for Setup {
             threads: 1,
             isa: best_isa(),
             batch_invariant: false,
+            head_scales: false,
             q_size: 1.0,
             seed: 7,
             room: 512,
@@ -63,7 +66,7 @@ pub const DTYPES: [(Dtype, Dtype); 6] = [
 /// Query heads and KV heads.
 pub const HEADS: [(usize, usize); 6] = [(1, 1), (3, 3), (4, 2), (6, 1), (8, 1), (10, 2)];
 
-pub const HEAD_DIMS: [usize; 4] = [64, 96, 128, 256];
+pub const HEAD_DIMS: [usize; 9] = [64, 80, 96, 112, 128, 192, 256, 512, 576];
 pub const PAGE_SIZES: [usize; 5] = [1, 3, 16, 64, 256];
 
 /// What a mask can be made of.
@@ -157,6 +160,7 @@ pub fn random_setup(random: &mut Rng) -> Setup {
         setup.params.scale = random.f32() - 0.3;
     }
     setup.sinks = random.bool();
+    setup.head_scales = random.bool();
     setup.threads = random.usize(1..4);
     setup.q_size = pick(random, &[0.1, 1.0, 8.0]);
     setup.seed = random.u64(0..1 << 40);

@@ -12,11 +12,17 @@ use std::ops::Range;
 pub struct Chunk {
     pub sequence: usize,
     pub count: usize,
+    /// Its queries are no positions of the sequence, and see all of it.
+    pub is_context: bool,
 }
 
 impl Chunk {
     pub fn new(sequence: usize, count: usize) -> Self {
-        Self { sequence, count }
+        Self { sequence, count, is_context: false }
+    }
+
+    pub fn over_context(sequence: usize, count: usize) -> Self {
+        Self { is_context: true, ..Self::new(sequence, count) }
     }
 }
 
@@ -100,11 +106,13 @@ impl World {
         self.setup.sinks.then(|| (0..self.setup.geometry.query_heads).map(sink).collect())
     }
 
-    pub fn scale(&self, kind: Kind) -> f32 {
+    /// Of a KV head.
+    pub fn scale(&self, kind: Kind, head: usize) -> f32 {
+        let by_head = if self.setup.head_scales { 1.0 + 0.3 * head as f32 } else { 1.0 };
         match kind {
             _ if self.setup.kv_dtype != Dtype::Fp8E4m3 => 1.0,
-            Kind::K => self.setup.params.k_scale,
-            Kind::V => self.setup.params.v_scale,
+            Kind::K => self.setup.params.k_scale * by_head,
+            Kind::V => self.setup.params.v_scale / by_head,
             Kind::Q => 1.0,
         }
     }
@@ -126,10 +134,10 @@ impl World {
         let (start, dtype) = (self.sequences[sequence].positions, self.setup.kv_dtype);
         for position in start..start + count {
             for kind in [Kind::K, Kind::V] {
-                let scale = self.scale(kind);
                 let numbers = self.numbers(sequence, position, kind);
                 let heads = numbers.chunks_exact(self.head_dim(kind));
                 for (head, numbers) in heads.enumerate() {
+                    let scale = self.scale(kind, head);
                     let mut bytes = Vec::new();
                     numbers.iter().for_each(|number| encode(number / scale, dtype, &mut bytes));
                     let place = self.place(kind, sequence, position, head);
@@ -177,7 +185,9 @@ impl World {
     /// Computes a step, unchecked: results [new position][query head][element], and their lse.
     pub fn run(&mut self, chunks: &[Chunk]) -> (Vec<f32>, Vec<f32>) {
         let kv = [Kind::K, Kind::V].map(|kind| self.gather(chunks, kind));
-        chunks.iter().for_each(|chunk| self.grow(chunk.sequence, chunk.count));
+        for chunk in chunks.iter().filter(|chunk| !chunk.is_context) {
+            self.grow(chunk.sequence, chunk.count);
+        }
         self.attend(None, chunks, Some(&kv))
     }
 
@@ -210,16 +220,29 @@ impl World {
         let mut batch = Batch::new(geometry.page_size).unwrap();
         for chunk in chunks {
             let Sequence { positions, pages, regions, tree } = &self.sequences[chunk.sequence];
-            batch.push_masked_row(*positions, chunk.count, pages, (regions, tree)).unwrap();
+            match chunk.is_context {
+                true => batch.push_context_row(*positions, chunk.count, pages),
+                false => batch.push_masked_row(*positions, chunk.count, pages, (regions, tree)),
+            }
+            .unwrap();
         }
         let shape = [batch.query_count(), geometry.query_heads, geometry.v_head_dim];
         let mut out = Padded::new(self.setup.dtype, shape, self.setup.padding);
         let mut lse = vec![f32::NAN; shape[0] * shape[1]];
         let sinks = self.sinks();
+        let head_scales = [Kind::K, Kind::V].map(|kind| {
+            (0..geometry.kv_heads).map(|head| self.scale(kind, head)).collect::<Vec<_>>()
+        });
+        let [k_scales, v_scales] = &head_scales;
+        let mut params = self.setup.params;
+        if self.setup.head_scales {
+            (params.k_scale, params.v_scale) = (f32::NAN, f32::NAN);
+        }
         let call = AppendPrefill {
             geometry,
             batch: &batch,
-            params: self.setup.params,
+            params,
+            head_scales: self.setup.head_scales.then_some([k_scales, v_scales]),
             sinks: sinks.as_deref(),
             q: q.tensor(),
             k: kv.map(|[k, _]| k.tensor()),
@@ -237,7 +260,7 @@ impl World {
         };
         // SAFETY: everything is as large as the batch, the geometry and the strides say.
         unsafe { backend.unwrap_or(&self.backend).append_prefill(&call) }.unwrap();
-        for chunk in chunks {
+        for chunk in chunks.iter().filter(|chunk| !chunk.is_context) {
             self.sequences[chunk.sequence].positions += chunk.count;
         }
         (out.numbers(), lse)

@@ -40,7 +40,7 @@ static void m01_cuda_config(void) {
     config.dtype = config.kv_dtype = RKV_DTYPE_F32;
     REFUSED(&f, rkv_runner_create(f.table, &config, &runner), RKV_STATUS_UNSUPPORTED, "dtype");
     config = cuda_runner();
-    config.head_dim = 80;
+    config.head_dim = 72;
     REFUSED(&f, rkv_runner_supports(&config, 4, NULL), RKV_STATUS_UNSUPPORTED, "head_dim");
     config = cuda_runner();
     config.device = 4096;

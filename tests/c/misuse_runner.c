@@ -39,7 +39,7 @@ static void m01_runner_config(void) {
         {offsetof(rkv_runner_config, kv_head_count), 3, "kv_head_count",
          RKV_STATUS_INVALID_ARGUMENT},
         {offsetof(rkv_runner_config, head_dim), 0, "head_dim", RKV_STATUS_UNSUPPORTED},
-        {offsetof(rkv_runner_config, head_dim), 80, "head_dim", RKV_STATUS_UNSUPPORTED},
+        {offsetof(rkv_runner_config, head_dim), 72, "head_dim", RKV_STATUS_UNSUPPORTED},
         {offsetof(rkv_runner_config, dtype), 9, "dtype", RKV_STATUS_INVALID_ARGUMENT},
         {offsetof(rkv_runner_config, dtype), RKV_DTYPE_FP8_E4M3, "dtype", RKV_STATUS_UNSUPPORTED},
         {offsetof(rkv_runner_config, kv_dtype), 4, "kv_dtype", RKV_STATUS_INVALID_ARGUMENT},
@@ -165,7 +165,7 @@ static void m01_plans(void) {
     BAD(&r.f, rkv_plan_set(NULL, &good, 1, ROW), "plan");
     BAD(&r.f, rkv_plan_set(r.plan, NULL, 1, ROW), "rows");
     BAD(&r.f, rkv_plan_set(r.plan, &good, SIZE_MAX, ROW), "rows");
-    const size_t sizes[] = {0, 1, ROW - 16, ROW - 1, ROW + 1, 5000, SIZE_MAX};
+    const size_t sizes[] = {0, 1, ROW - 24, ROW - 1, ROW + 1, 5000, SIZE_MAX};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         BAD(&r.f, rkv_plan_set(r.plan, &good, 1, sizes[i]), "element_size");
         BAD(&r.f, rkv_plan_set(r.plan, NULL, 0, sizes[i]), "element_size");
@@ -343,7 +343,7 @@ static void m01_append_prefill(void) {
     BAD(&r.f, rkv_runner_append_prefill(r.runner, NULL, &good), "plan");
     BAD(&r.f, rkv_runner_append_prefill(r.runner, other.plan, &good), "page table");
     BAD(&r.f, rkv_runner_append_prefill(r.runner, r.plan, NULL), "args");
-    BAD_INPUT_SIZES(&r.f, rkv_runner_append_prefill_args, good, p,
+    BAD_INPUT_SIZES_FROM(&r.f, rkv_runner_append_prefill_args, 152, good, p,
                     rkv_runner_append_prefill(r.runner, r.plan, p), "args");
     const char *words[] = {"layer", "q", "k", "v", "out", "k", "q", "out", "lse", "sinks",
                            "scale", "scale", "soft_cap", "k_scale", "v_scale", "reserved",

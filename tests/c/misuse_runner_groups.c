@@ -12,10 +12,10 @@ static void g14_groups_that_runners_refuse(void) {
     BAD(f, rkv_runner_create(f->table, &config, &runner), "config.group 2");
     config.group = GROUP_COUNT;
     BAD(f, rkv_runner_create(f->table, &config, &runner), "config.group 3");
-    config = config_of(WINDOW, 80);
+    config = config_of(WINDOW, 88);
     REFUSED(f, rkv_runner_create(f->table, &config, &runner), RKV_STATUS_UNSUPPORTED,
-            "v_head_dim 80");
-    REFUSED(f, rkv_runner_supports(&config, 4, NULL), RKV_STATUS_UNSUPPORTED, "v_head_dim 80");
+            "v_head_dim 88");
+    REFUSED(f, rkv_runner_supports(&config, 4, NULL), RKV_STATUS_UNSUPPORTED, "v_head_dim 88");
     /* memory is lent for V as it is given: rows of 96 elements in strides of 64 share places */
     rkv_runner_kv_memory layer;
     CHECK_OK(rkv_runner_read_kv_memory(e.parts[1].runner, 0, &layer, sizeof layer));

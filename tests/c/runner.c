@@ -7,18 +7,6 @@
 static uint32_t prompt[ROW_LIMIT];
 
 /* Computes a whole prompt in chunks of a size, from what the cache has on; checks each result. */
-static rkv_sequence_info prefill(const runner_fixture *r, const uint32_t *ids, size_t count,
-                                  size_t chunk_size) {
-    rkv_sequence_info state = begin(&r->f, text(ids, count));
-    for (size_t at = (size_t)state.cached_position_count; at < count; at += chunk_size) {
-        size_t size = count - at < chunk_size ? count - at : chunk_size;
-        chunk next = chunk_of(state.sequence, ids, at, size);
-        step(r, &next, 1);
-        publish(&r->f, state.sequence, at + size);
-    }
-    return query(&r->f, state.sequence);
-}
-
 /* Cuts between cached and new, at page sizes where they are inside a page or not. */
 static void k20_append_prefill_equals_full_prefill(void) {
     const uint32_t page_sizes[] = {1, 3, 16};
@@ -31,8 +19,8 @@ static void k20_append_prefill_equals_full_prefill(void) {
             count_up(prompt, 40, 1);
             memcpy(other, prompt, sizeof other);
             count_up(other + cut, 40 - cut, 500);
-            release(&r.f, prefill(&r, prompt, 40, 40).sequence);
-            rkv_sequence_info state = prefill(&r, other, 40, 40);
+            release(&r.f, compute_prompt(&r, prompt, 40, 40).sequence);
+            rkv_sequence_info state = compute_prompt(&r, other, 40, 40);
             size_t published = 40 / page_sizes[p] * page_sizes[p];
             size_t shared = cut < published ? cut : published;
             CHECK_EQ(state.cached_position_count, shared < 40 ? shared : 39);
@@ -47,7 +35,7 @@ static void b07_chunks_of_any_size(void) {
     for (size_t i = 0; i < 4; i++) {
         runner_fixture r = new_runner(16, 64, 0);
         count_up(prompt, 100, 1);
-        rkv_sequence_info state = prefill(&r, prompt, 100, chunk_sizes[i]);
+        rkv_sequence_info state = compute_prompt(&r, prompt, 100, chunk_sizes[i]);
         CHECK_EQ(state.shared_page_count, 6);
         release(&r.f, state.sequence);
         end_runner(&r);
@@ -80,7 +68,7 @@ static void k20_mixed_batches(void) {
     static uint32_t other[64];
     count_up(prompt, 64, 1);
     count_up(other, 64, 900);
-    rkv_sequence_info a = prefill(&r, prompt, 20, 20);
+    rkv_sequence_info a = compute_prompt(&r, prompt, 20, 20);
     rkv_sequence_info b = begin(&r.f, text(other, 33));
     for (size_t i = 0; i < 11; i++) {
         append(&r.f, a.sequence, prompt[20 + i]);
@@ -118,7 +106,7 @@ static void b08_a_step_copies_part_of_a_page(void) {
     count_up(prompt, 40, 1);
     memcpy(other, prompt, sizeof other);
     count_up(other + 27, 13, 300);
-    release(&r.f, prefill(&r, prompt, 40, 40).sequence);
+    release(&r.f, compute_prompt(&r, prompt, 40, 40).sequence);
     rkv_sequence_info state = begin(&r.f, text(other, 40));
     const rkv_page_copy copy = copy_of(&r.f, state.sequence);
     CHECK(state.cached_position_count == 27 && copy.position_count == 11);
@@ -171,7 +159,7 @@ static void k21_regions_or_causal(void) {
 static void k21_tree_masks(void) {
     runner_fixture r = new_runner(4, 64, 0);
     count_up(prompt, 60, 1);
-    rkv_sequence_info state = prefill(&r, prompt, 21, 21);
+    rkv_sequence_info state = compute_prompt(&r, prompt, 21, 21);
     for (uint32_t i = 21; i < 31; i++) {
         append(&r.f, state.sequence, prompt[i]);
     }
@@ -205,7 +193,7 @@ static void k21_tree_masks(void) {
 static void k20_sliding_window(void) {
     runner_fixture r = new_runner(4, 64, 0);
     count_up(prompt, 60, 1);
-    rkv_sequence_info state = prefill(&r, prompt, 60, 60);
+    rkv_sequence_info state = compute_prompt(&r, prompt, 60, 60);
     const uint32_t windows[] = {1, 4, 13, 60, 1000};
     append(&r.f, state.sequence, prompt[60] = 7);
     chunk last = chunk_of(state.sequence, prompt, 60, 1);
@@ -226,7 +214,7 @@ static void k20_sliding_window(void) {
 static void k20_merged_states(void) {
     runner_fixture r = new_runner(4, 64, 0);
     count_up(prompt, 32, 1);
-    rkv_sequence_info state = prefill(&r, prompt, 32, 32);
+    rkv_sequence_info state = compute_prompt(&r, prompt, 32, 32);
     append(&r.f, state.sequence, prompt[32] = 9);
     chunk last = chunk_of(state.sequence, prompt, 32, 1);
     set_plan(&r, &last, 1);
@@ -329,7 +317,7 @@ static void k12_plan_arrays(void) {
     count_up(prompt, 30, 1);
     static uint32_t other[10];
     count_up(other, 10, 100);
-    rkv_sequence_info a = prefill(&r, prompt, 30, 30), b = begin(&r.f, text(other, 10));
+    rkv_sequence_info a = compute_prompt(&r, prompt, 30, 30), b = begin(&r.f, text(other, 10));
     append(&r.f, a.sequence, 77);
     rkv_plan_row rows[2];
     memset(rows, 0, sizeof rows);
@@ -433,7 +421,7 @@ static void k20_threads_of_the_engine(void) {
     CHECK_OK(rkv_runner_create(f.table, &config, &r.runner));
     CHECK_OK(rkv_plan_create(f.table, &r.plan));
     count_up(prompt, 30, 1);
-    rkv_sequence_info state = prefill(&r, prompt, 30, 11);
+    rkv_sequence_info state = compute_prompt(&r, prompt, 30, 11);
     CHECK(calls > 0);
     release(&f, state.sequence);
     end_runner(&r);

@@ -76,6 +76,7 @@ typedef struct narrow_case {
     const number_format *format, *stored;
     uint32_t layout;
     float k_scale, v_scale;
+    bool by_head; /* times 1 for the first KV head, 2 for the second */
 } narrow_case;
 
 /* Computes a prompt in two chunks, then compares with attention over what the pages hold. */
@@ -113,6 +114,13 @@ static void check_narrow(const narrow_case *c) {
         args.lse = lse + at * QUERY_HEADS;
         args.k_scale = c->k_scale;
         args.v_scale = c->v_scale;
+        const float k_scales[KV_HEADS] = {c->k_scale, 2 * c->k_scale};
+        const float v_scales[KV_HEADS] = {c->v_scale, 2 * c->v_scale};
+        if (c->by_head) {
+            args.k_scales = k_scales;
+            args.v_scales = v_scales;
+            args.k_scale = args.v_scale = 77; /* not read */
+        }
         CHECK_OK(rkv_runner_append_prefill(runner, plan, &args));
     }
     /* what is stored: the nearest value */
@@ -123,10 +131,11 @@ static void check_narrow(const narrow_case *c) {
     static double keys[COUNT][KV_HEADS][HEAD_DIM], values[COUNT][KV_HEADS][HEAD_DIM];
     size_t far = 0;
     bool same_format = c->format == c->stored;
-    double k_scale = same_format ? 1 : (double)c->k_scale;
-    double v_scale = same_format ? 1 : (double)c->v_scale;
     for (size_t i = 0; i < COUNT; i++) {
         for (size_t head = 0; head < KV_HEADS; head++) {
+            double of_head = c->by_head && head == 1 ? 2 : 1;
+            double k_scale = same_format ? 1 : (double)c->k_scale * of_head;
+            double v_scale = same_format ? 1 : (double)c->v_scale * of_head;
             for (size_t d = 0; d < HEAD_DIM; d++) {
                 size_t at = pages[i / PAGE_SIZE] * memory.page_stride +
                             i % PAGE_SIZE * memory.position_stride + head * memory.head_stride + d;
@@ -183,20 +192,22 @@ static void check_narrow(const narrow_case *c) {
 }
 
 static void k20_sixteen_bits(void) {
-    const narrow_case cases[] = {{&F16, &F16, RKV_KV_LAYOUT_NHD, 0, 0},
-                                 {&F16, &F16, RKV_KV_LAYOUT_HND, 0, 0},
-                                 {&BF16, &BF16, RKV_KV_LAYOUT_NHD, 0, 0},
-                                 {&BF16, &BF16, RKV_KV_LAYOUT_HND, 0, 0}};
+    const narrow_case cases[] = {{&F16, &F16, RKV_KV_LAYOUT_NHD, 0, 0, false},
+                                 {&F16, &F16, RKV_KV_LAYOUT_HND, 0, 0, false},
+                                 {&BF16, &BF16, RKV_KV_LAYOUT_NHD, 0, 0, false},
+                                 {&BF16, &BF16, RKV_KV_LAYOUT_HND, 0, 0, false}};
     for (size_t i = 0; i < 4; i++) {
         check_narrow(&cases[i]);
     }
 }
 
 static void k22_fp8_keys_and_values(void) {
-    const narrow_case cases[] = {{&BF16, &E4M3, RKV_KV_LAYOUT_NHD, 1, 1},
-                                 {&BF16, &E4M3, RKV_KV_LAYOUT_HND, 0.25f, 0.01f},
-                                 {&F16, &E4M3, RKV_KV_LAYOUT_NHD, 1.0f / 400, 3}};
-    for (size_t i = 0; i < 3; i++) {
+    const narrow_case cases[] = {{&BF16, &E4M3, RKV_KV_LAYOUT_NHD, 1, 1, false},
+                                 {&BF16, &E4M3, RKV_KV_LAYOUT_HND, 0.25f, 0.01f, false},
+                                 {&F16, &E4M3, RKV_KV_LAYOUT_NHD, 1.0f / 400, 3, false},
+                                 {&BF16, &E4M3, RKV_KV_LAYOUT_NHD, 0.25f, 0.01f, true},
+                                 {&F16, &E4M3, RKV_KV_LAYOUT_HND, 0.02f, 0.5f, true}};
+    for (size_t i = 0; i < 5; i++) {
         check_narrow(&cases[i]);
     }
 }
@@ -295,9 +306,51 @@ static void k26_d12_logit_consistency(void) {
     }
 }
 
+/* Scales of heads come for K and V, or for neither, and on the CPU they are looked at. */
+static void k22_scales_of_heads_that_are_none(void) {
+    runner_fixture r = new_runner(4, 16, 0);
+    rkv_runner_config config = small_runner();
+    config.dtype = RKV_DTYPE_BF16;
+    config.kv_dtype = RKV_DTYPE_FP8_E4M3;
+    rkv_runner *runner = NULL;
+    CHECK_OK(rkv_runner_create(r.f.table, &config, &runner));
+    uint32_t ids[4];
+    count_up(ids, 4, 1);
+    rkv_sequence_info state = begin(&r.f, text(ids, 4));
+    const chunk whole = chunk_of(state.sequence, ids, 0, 4);
+    set_plan(&r, &whole, 1);
+    tensors t = new_tensors(&whole, 1, 0);
+    const float good[] = {1, 2, 3}, negative[] = {1, -2}, none[] = {(float)NAN, 1};
+    const float *odd = (const float *)(const void *)((const char *)good + 1);
+    const struct {
+        const float *k, *v;
+        const char *words;
+    } bad[] = {{good, NULL, "args.v_scales is NULL"}, {NULL, good, "args.k_scales is NULL"},
+               {odd, good, "k_scales"},               {good, odd, "v_scales"},
+               {negative, good, "k_scales[1]"},       {good, none, "v_scales[0]"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        rkv_runner_append_prefill_args args = layer_args(&t, 0);
+        args.k_scales = bad[i].k;
+        args.v_scales = bad[i].v;
+        CHECK_STATUS(rkv_runner_append_prefill(runner, r.plan, &args),
+                     RKV_STATUS_INVALID_ARGUMENT);
+        CHECK(message_names(bad[i].words));
+    }
+    /* without fp8 they are not read, as k_scale is not */
+    rkv_runner_append_prefill_args args = layer_args(&t, 0);
+    args.k_scales = args.v_scales = negative;
+    CHECK_OK(rkv_runner_append_prefill(r.runner, r.plan, &args));
+    check_tensors(&t, &whole, 1, 0, 0);
+    free_tensors(&t);
+    rkv_runner_destroy(runner);
+    release(&r.f, state.sequence);
+    end_runner(&r);
+}
+
 int main(void) {
     RUN(k20_sixteen_bits);
     RUN(k22_fp8_keys_and_values);
+    RUN(k22_scales_of_heads_that_are_none);
     RUN(k26_d12_logit_consistency);
     return check_result();
 }

@@ -105,9 +105,13 @@ typedef struct visibility {
     size_t region_count;
     const uint64_t *tree; /* masks of the positions from `start` on, or NULL */
     size_t start;
+    uint32_t mask;
 } visibility;
 
 static inline bool sees(const visibility *v, size_t query, size_t key) {
+    if (v->mask != RKV_MASK_CAUSAL) {
+        return true; /* of the keys that there are */
+    }
     for (size_t i = 0; i < v->region_count; i++) {
         const rkv_region *region = &v->regions[i];
         if (region->start <= query && query < region->end && region->start <= key &&
@@ -250,12 +254,12 @@ static inline void check_tensors(const tensors *t, const chunk *chunks, size_t c
     for (size_t i = 0; i < chunk_count; i++) {
         const rkv_plan_row *row = &chunks[i].row;
         visibility v = {window, row->regions, row->region_count, row->tree_masks,
-                        (size_t)row->start};
+                        (size_t)row->start, row->mask};
+        size_t end = (size_t)(row->start + (row->mask == RKV_MASK_CONTEXT ? 0 : row->count));
         for (size_t j = 0; j < row->count; j++, at++) {
             for (size_t head = 0; head < QUERY_HEADS; head++) {
                 double out[HEAD_DIM], lse;
-                naive(out, &lse, layer, chunks[i].ids, (size_t)row->start + j, head,
-                      (size_t)(row->start + row->count), &v);
+                naive(out, &lse, layer, chunks[i].ids, (size_t)row->start + j, head, end, &v);
                 wrong += !(fabs(lse - (double)t->lse[at * QUERY_HEADS + head]) <= tolerance);
                 for (size_t d = 0; d < HEAD_DIM; d++) {
                     double got = (double)t->out[(at * QUERY_HEADS + head) * HEAD_DIM + d];
@@ -277,6 +281,19 @@ static inline void step(const runner_fixture *r, const chunk *chunks, size_t chu
         check_tensors(&t, chunks, chunk_count, layer, 0);
         free_tensors(&t);
     }
+}
+
+/* Computes and publishes a prompt, as far as the cache doesn't have it, in chunks. */
+static inline rkv_sequence_info compute_prompt(const runner_fixture *r, const uint32_t *ids,
+                                               size_t count, size_t chunk_size) {
+    rkv_sequence_info state = begin(&r->f, text(ids, count));
+    for (size_t at = (size_t)state.cached_position_count; at < count; at += chunk_size) {
+        size_t size = count - at < chunk_size ? count - at : chunk_size;
+        chunk next = chunk_of(state.sequence, ids, at, size);
+        step(r, &next, 1);
+        publish(&r->f, state.sequence, at + size);
+    }
+    return query(&r->f, state.sequence);
 }
 
 #endif

@@ -63,6 +63,11 @@ static void t02_host_memory(void) {
     CHECK_EQ(stats.complete_count, 1);
     CHECK_EQ(e.loads, 8);
     CHECK_EQ(stats.open_job_count + stats.copied_page_count + stats.open_fetch_count, 0);
+    CHECK_OK(rkv_cache_shrink_tiers(e.f.cache, UINT64_MAX, UINT64_MAX));
+    CHECK_EQ(tier_stats(&e.f).host.used_bytes, 8 * BYTES);
+    CHECK_OK(rkv_cache_shrink_tiers(e.f.cache, 4 * BYTES - 1, 0));
+    CHECK_EQ(tier_stats(&e.f).host.used_bytes, 3 * BYTES);
+    CHECK_EQ(tier_stats(&e.f).host.evicted_page_count, 5);
     CHECK_OK(rkv_cache_detach_tiers(e.f.cache, 0));
     free(memory);
     CHECK_EQ(tier_stats(&e.f).host.byte_limit, 0);
@@ -77,8 +82,10 @@ static void t02_restart(void) {
     rkv_tier_config config = disk_config();
     for (int round = 0; round < 3; round++) {
         engine e = {.f = journal_fixture()};
+        config.flags = round == 2 ? RKV_TIERS_THREADS : 0;
         CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
         CHECK_EQ(tier_stats(&e.f).disk.page_count, round == 0 ? 0 : 8);
+        CHECK(round < 2 || tier_stats(&e.f).is_ring == 0);
         if (round == 0) {
             CHECK_EQ(request(&e, ids, 33), 0);
             struct pollfd ready = {event_fd, POLLIN, 0};
@@ -221,7 +228,7 @@ static void m01_tiers(void) {
     config = good;                                                                                \
     config.field = value;                                                                         \
     BAD(f, rkv_cache_attach_tiers(f->cache, &config), word)
-    WRONG(flags, 2, "flags");
+    WRONG(flags, 4, "flags");
     WRONG(page_bytes, 0, "page_bytes");
     WRONG(host_bytes, BYTES - 1, "host_bytes");
     WRONG(host_bytes, UINT64_MAX, "host_bytes");
@@ -264,6 +271,7 @@ static void m01_tiers(void) {
     REFUSED(f, rkv_sequence_agree(f->cache, state.sequence, 0, &positions),
             RKV_STATUS_INVALID_STATE, "tiers");
     REFUSED(f, rkv_cache_detach_tiers(f->cache, 0), RKV_STATUS_INVALID_STATE, "tiers");
+    REFUSED(f, rkv_cache_shrink_tiers(f->cache, 0, 0), RKV_STATUS_INVALID_STATE, "tiers");
 
     CHECK_OK(rkv_cache_attach_tiers(f->cache, &good));
     REFUSED(f, rkv_cache_attach_tiers(f->cache, &good), RKV_STATUS_INVALID_STATE, "tiers");
@@ -312,6 +320,7 @@ static void m01_tiers(void) {
     REFUSED(f, rkv_sequence_agree(f->cache, state.sequence + (UINT64_C(1) << 20), 0, &positions),
             RKV_STATUS_STALE_SEQUENCE, "stale");
     BAD(f, rkv_cache_detach_tiers(NULL, 0), "cache");
+    BAD(f, rkv_cache_shrink_tiers(NULL, 0, 0), "cache");
 
     /* While a copy goes on the tiers stay, and nothing is completed twice. */
     compute(&e, &state, ids);

@@ -50,6 +50,8 @@ impl Compute {
             start,
             count,
             tree_masks: ptr::null(),
+            mask: 0,
+            reserved: 0,
         };
         let mut arrays = sized::<rkv_plan_arrays>();
         // SAFETY: all pointers lead to live values; the arrays are the plan's.

@@ -369,7 +369,7 @@ void refuses_bad_arguments() {
     rkv::PageTable table = test::table(9, 4);
     rkv::Cache cache(table);
     rkv_runner_config config = small();
-    config.head_dim = 80;
+    config.head_dim = 72;
     CHECK_THROWS(RKV_STATUS_UNSUPPORTED, (void)rkv::Runner::supports(config, 4));
     CHECK_THROWS(RKV_STATUS_UNSUPPORTED, (void)rkv::Runner(table, config));
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)rkv::Runner(table, rkv::Runner::config()));

@@ -70,7 +70,12 @@ void pages_come_back() {
         CHECK(e.ended[0].position_count == 16 && e.ended[0].brought_page_count == 4);
         if (flags != 0) CHECK(again.agree(9) == 8);
         CHECK(again.info().cached_position_count == (flags != 0 ? 8 : 16));
+        e.cache.shrink_tiers(UINT64_MAX);
+        CHECK(e.cache.tier_stats().host.page_count > 1);
+        e.cache.shrink_tiers(e.cache.tier_stats().host.used_bytes / 4);
+        CHECK(e.cache.tier_stats().host.page_count == 1);
         CHECK(e.cache.detach_tiers(1000));
+        CHECK_THROWS(RKV_STATUS_INVALID_STATE, e.cache.shrink_tiers(0));
     }
 }
 

@@ -12,6 +12,7 @@ pub struct Buffers {
     out: Memory,
     lse: Memory,
     sinks: Option<Memory>,
+    head_scales: Option<[Memory; 2]>,
     /// Shapes of q and out, of k, of v.
     shapes: [Padded; 3],
     room: usize,
@@ -29,6 +30,9 @@ impl Buffers {
             out: Memory::of(&shapes[0].bytes),
             lse: Memory::of(&poison(4 * room * query_heads)),
             sinks: world.sinks().map(|sinks| Memory::of_floats(&sinks)),
+            head_scales: world
+                .head_scales()
+                .map(|scales| scales.map(|scales| Memory::of_floats(&scales))),
             shapes,
             room,
         }
@@ -54,10 +58,17 @@ impl Buffers {
         };
         let Tensor { dtype, position_stride, head_stride, .. } = tensor(0);
         let address = self.out.address();
+        let mut params = world.setup.params;
+        if self.head_scales.is_some() {
+            (params.k_scale, params.v_scale) = (f32::NAN, f32::NAN);
+        }
         AppendPrefill {
             step,
-            params: world.setup.params,
+            params,
             sinks: self.sinks.as_ref().map_or(std::ptr::null(), |sinks| sinks.address().cast()),
+            head_scales: self.head_scales.as_ref().map_or([std::ptr::null(); 2], |scales| {
+                [0, 1].map(|at| scales[at].address().cast_const().cast())
+            }),
             q: tensor(0),
             kv: Some(NewKv { k: tensor(1), v: tensor(2) }),
             out: Tensor { address, dtype, position_stride, head_stride },

@@ -3,7 +3,7 @@
 #[path = "ptx/mod.rs"]
 mod ptx;
 
-use radixkv::gpu::kernel_table;
+use radixkv::gpu::{head_dims, kernel_table};
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write;
 use std::fs;
@@ -43,10 +43,11 @@ pub fn build() -> PathBuf {
         return library;
     }
     fs::create_dir_all(&folder).unwrap();
-    let dims = [64, 96, 128, 256].map(|dim| format!("-DRKV_HEAD_DIM={dim}"));
+    let dims = head_dims().map(|dim| format!("-DRKV_HEAD_DIM={dim}"));
     let mut sources: Vec<(PathBuf, Option<&String>)> =
         dims.iter().rev().map(|dim| (kernels.join("attn_mma.cu"), Some(dim))).collect();
-    sources.extend([3, 2, 0].map(|dim| (kernels.join("attn_sm90.cu"), Some(&dims[dim]))));
+    let of_hopper = dims.iter().zip(head_dims()).filter(|(_, dim)| [64, 128, 256].contains(dim));
+    sources.extend(of_hopper.map(|(dim, _)| (kernels.join("attn_sm90.cu"), Some(dim))));
     sources.push((kernels.join("memory.cu"), None));
     if from_ptx {
         let translated = sources.iter().map(|(source, dim)| (as_ptx(source, *dim, &folder), None));

@@ -68,7 +68,7 @@ impl Driver {
         // The emulated driver knows its kernels and looks at no image.
         let images = match self.emulated {
             Some(_) => Images::of(&[b"emulated"]),
-            None => Images::embedded(),
+            None => Images::available().expect("RADIXKV_KERNELS names a folder of kernels"),
         };
         CudaConfig { device: 0, images, sm90: Some(false) }
     }

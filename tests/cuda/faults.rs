@@ -5,7 +5,7 @@ use super::world::{Setup, World};
 use radixkv::attention::Dtype;
 
 /// Names in the order of `Fault` in kernels/device.cuh, from 1 on.
-pub const FAULTS: [&str; 23] = [
+pub const FAULTS: [&str; 25] = [
     "no barrier before a tile is used",
     "no barrier after a tile was used",
     "no wait for a tile",
@@ -29,6 +29,8 @@ pub const FAULTS: [&str; 23] = [
     "too few bytes are expected",
     "blocks behind the end of a step stay",
     "tree masks are not looked at",
+    "K and V of no position are written",
+    "scales of heads are not looked at",
 ];
 /// Those that attn_mma can have.
 const OF_MMA: usize = 13;
@@ -36,6 +38,8 @@ const OF_MMA: usize = 13;
 pub const OF_GRAPHS: usize = 22;
 /// Of attn_mma again.
 const OF_TREES: usize = 23;
+const OF_CONTEXTS: usize = 24;
+const OF_HEAD_SCALES: usize = 25;
 /// Those of attn_mma's that attn_sm90 cannot have: it has no such place.
 const NOT_OF_SM90: [usize; 4] = [1, 2, 4, 10];
 
@@ -50,9 +54,14 @@ fn steps(fault: usize) -> Result<(), String> {
     setup.sinks = true;
     setup.params.view.window = (fault == 7).then_some(30);
     setup.q_size = query_size(fault);
+    if fault == OF_HEAD_SCALES {
+        setup = setup.dtypes(Dtype::Bf16, Dtype::Fp8E4m3);
+        setup.head_scales = true;
+    }
     let mut world = World::new(setup, 2);
     world.fill(0, 1100);
     world.fill(1, 45);
+    world.sequences[0].is_context = fault == OF_CONTEXTS;
     world.sequences[1].tree = if fault == OF_TREES { binary_tree(35) } else { Vec::new() };
     world.driver.conduct(Conduct { fault: fault as i32, ..Conduct::default() });
     if fault != OF_TREES {
@@ -96,7 +105,7 @@ fn check_all_are_found(
 
 #[test]
 fn every_fault_is_found() {
-    check_all_are_found((1..=OF_MMA).chain([OF_TREES]), steps);
+    check_all_are_found((1..=OF_MMA).chain([OF_TREES, OF_CONTEXTS, OF_HEAD_SCALES]), steps);
 }
 
 #[test]

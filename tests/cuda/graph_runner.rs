@@ -6,7 +6,7 @@ use super::memory::poison;
 use super::runner::{
     DIM, Engine, HEADS, KV_HEADS, LAYERS, Pair, Rows, check_near, inputs, numbers,
 };
-use radixkv::attention::{Capacity, Region};
+use radixkv::attention::{Capacity, Region, RowMask};
 use radixkv::error::Error;
 use radixkv::ids::SequenceId;
 use radixkv::plan::{Plan, PlanRow};
@@ -211,6 +211,7 @@ fn a_step_beyond_the_capacity_is_refused() {
         row: ComputedRow::Sequence(a[1]),
         start: 20,
         count: 5,
+        mask: RowMask::Causal,
         regions: &image,
         tree_masks: &[],
     };
@@ -336,6 +337,7 @@ fn b08_a_copy_belongs_to_whichever_step_is_sent_first() {
         row: ComputedRow::Sequence(id),
         start: 25,
         count: 6,
+        mask: RowMask::Causal,
         regions: &[],
         tree_masks: &[],
     };

@@ -7,7 +7,7 @@ use super::memory::poison;
 use super::numbers::{encode, normal};
 use super::runner::{check_near, numbers};
 use fastrand::Rng;
-use radixkv::attention::{Capacity, Dtype, KvLayout, KvStrides, Params};
+use radixkv::attention::{Capacity, Dtype, KvLayout, KvStrides, Params, RowMask};
 use radixkv::cpu::Threads;
 use radixkv::error::Error;
 use radixkv::group::{GroupConfig, GroupKind, Groups};
@@ -137,7 +137,14 @@ impl Engine {
     fn set(&self, rows: Rows<'_>) {
         let row = |&(id, ids, start): &(SequenceId, &[u32], usize)| {
             let count = ids.len() - start;
-            PlanRow { row: ComputedRow::Sequence(id), start, count, regions: &[], tree_masks: &[] }
+            PlanRow {
+                row: ComputedRow::Sequence(id),
+                start,
+                count,
+                mask: RowMask::Causal,
+                regions: &[],
+                tree_masks: &[],
+            }
         };
         self.plan.set(&rows.iter().map(row).collect::<Vec<_>>()).unwrap();
         for (at, runner) in self.runners.iter().enumerate() {
@@ -149,6 +156,8 @@ impl Engine {
     fn append(&self, group: usize, [q, k, v]: [*mut u8; 3], out: *mut u8) -> Result<(), Error> {
         let dense = Strides::default();
         let step = LayerStep {
+            k_scales: std::ptr::null(),
+            v_scales: std::ptr::null(),
             layer: 0,
             q: (q, dense),
             k: Some((k, dense)),
@@ -316,5 +325,5 @@ fn g14_what_kernels_cannot_do_is_refused_at_creation() {
     refused(GroupKind::Window { window: WINDOW, sinks: 1 }, |_| {}, "sinks");
     refused(GroupKind::Chunk { chunk: 64 }, |_| {}, "CHUNK");
     refused(window, |config| config.v_head_dim = 128, "v_head_dim 128");
-    refused(window, |config| (config.head_dim, config.v_head_dim) = (192, 192), "head_dim 192");
+    refused(window, |config| (config.head_dim, config.v_head_dim) = (72, 72), "head_dim 72");
 }

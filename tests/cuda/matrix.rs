@@ -2,6 +2,7 @@
 use super::hopper::has_hopper;
 use super::world::{Setup, World};
 use radixkv::attention::{Dtype, KvLayout, Region};
+use radixkv::gpu::head_dims;
 
 /// One combination: prefill, append, drafts and decoding, with rows for every tile.
 fn run(setup: Setup, with_regions: bool) {
@@ -34,7 +35,7 @@ fn every(nth: usize, sm90: bool) {
         (Dtype::F16, Dtype::Fp8E4m3),
     ];
     let formats = if sm90 { &formats[..2] } else { &formats[..] };
-    let head_dims = if sm90 { &[64, 128, 256][..] } else { &[64, 96, 128, 256] };
+    let head_dims = if sm90 { &[64, 128, 256][..] } else { &head_dims() };
     let mut number = 0;
     for &head_dim in head_dims {
         for &(dtype, kv_dtype) in formats {
@@ -80,7 +81,7 @@ fn nth() -> Option<usize> {
 /// The plain kernels, which other masks don't reach, and head dims with each of their tiles.
 #[test]
 fn every_kernel_of_every_head_dim() {
-    for head_dim in [64, 96, 128, 256] {
+    for head_dim in head_dims() {
         for dtype in [Dtype::Bf16, Dtype::F16] {
             let mut setup = Setup::new(head_dim, 16).heads(8, 2).dtypes(dtype, dtype);
             setup.pages = 40;

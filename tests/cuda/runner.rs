@@ -4,7 +4,7 @@ use super::device::{self, EngineStream, Graph, Memory};
 use super::emulator::{Driver, is_real};
 use super::numbers::{decode, encode, normal};
 use fastrand::Rng;
-use radixkv::attention::{Dtype, KvLayout, Params};
+use radixkv::attention::{Dtype, KvLayout, Params, RowMask};
 use radixkv::cpu::Threads;
 use radixkv::error::Error;
 use radixkv::gpu::{CudaConfig, Images};
@@ -86,6 +86,7 @@ impl Engine {
                 row: ComputedRow::Sequence(*id),
                 start: *start,
                 count: ids.len() - start,
+                mask: RowMask::Causal,
                 regions: &[],
                 tree_masks: &[],
             })
@@ -130,6 +131,8 @@ impl Engine {
     ) -> Result<(), Error> {
         let dense = Strides::default();
         let step = LayerStep {
+            k_scales: std::ptr::null(),
+            v_scales: std::ptr::null(),
             layer,
             q: (q, dense),
             k: Some((k, dense)),
@@ -277,6 +280,7 @@ fn a_copy_that_fails_stays_open() {
         row: ComputedRow::Sequence(id),
         start: 21,
         count: 1,
+        mask: RowMask::Causal,
         regions: &[],
         tree_masks: &[],
     };

@@ -6,7 +6,7 @@ use super::memory::poison;
 use super::numbers::{encode, normal};
 use super::runner::{check_near, numbers};
 use fastrand::Rng;
-use radixkv::attention::{Capacity, Dtype, KvLayout, Params};
+use radixkv::attention::{Capacity, Dtype, KvLayout, Params, RowMask};
 use radixkv::cpu::Threads;
 use radixkv::error::Error;
 use radixkv::ids::SequenceId;
@@ -109,8 +109,14 @@ impl Model {
 
     fn set(&self, id: SequenceId, ids: &[u32], start: usize) {
         let count = ids.len() - start;
-        let row =
-            PlanRow { row: ComputedRow::Sequence(id), start, count, regions: &[], tree_masks: &[] };
+        let row = PlanRow {
+            row: ComputedRow::Sequence(id),
+            start,
+            count,
+            mask: RowMask::Causal,
+            regions: &[],
+            tree_masks: &[],
+        };
         self.plan.set(&[row]).unwrap();
     }
 
@@ -131,6 +137,8 @@ impl Model {
     ) -> Result<(), Error> {
         let dense = Strides::default();
         let step = LayerStep {
+            k_scales: std::ptr::null(),
+            v_scales: std::ptr::null(),
             layer,
             q: (q, dense),
             k: Some((k, dense)),

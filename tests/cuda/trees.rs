@@ -1,7 +1,7 @@
 //! Tree masks: new positions of a draft that see some of those before them.
 use super::hopper::has_hopper;
 use super::world::{Setup, World};
-use radixkv::attention::{Capacity, Dtype};
+use radixkv::attention::{Capacity, Dtype, KvLayout, PositionMove};
 
 /// Masks of a binary tree, whose positions lie in the order of their levels.
 pub fn binary_tree(count: usize) -> Vec<u64> {
@@ -77,6 +77,47 @@ fn k21_drafts_behind_contexts_that_are_cut_and_shared() {
         world.sequences[sequence].tree = binary_tree(8 + sequence);
     }
     world.step(&[(0, 8), (1, 9)]);
+}
+
+/// Positions of a branch move to where the sequence goes on, also onto places that others leave,
+/// and nothing else changes.
+// K21
+#[test]
+fn k21_a_branch_is_moved_in_order() {
+    for (head_dim, page_size, layout, dtypes) in [
+        (128, 16, KvLayout::Nhd, (Dtype::Bf16, Dtype::Bf16)),
+        (80, 1, KvLayout::Hnd, (Dtype::F16, Dtype::Fp8E4m3)),
+        (256, 7, KvLayout::Hnd, (Dtype::F16, Dtype::F16)),
+    ] {
+        let mut setup = Setup::new(head_dim, page_size).heads(8, 4).dtypes(dtypes.0, dtypes.1);
+        (setup.layout, setup.padding, setup.pages) = (layout, 16, 120 / page_size + 8);
+        let mut world = World::new(setup, 1);
+        world.fill(0, 63);
+        let before = [&world.k, &world.v].map(|memory| memory.read());
+        let place = |world: &World, at: usize| {
+            (world.sequences[0].pages[at / page_size], (at % page_size) as u32)
+        };
+        let sources = [1, 2, 3, 7, 8, 20, 21];
+        let moves: Vec<PositionMove> = (40..)
+            .zip(sources)
+            .map(|(target, source)| PositionMove {
+                source: place(&world, 40 + source),
+                target: place(&world, target),
+            })
+            .collect();
+        world.move_positions(&moves);
+        for (memory, before) in [&world.k, &world.v].into_iter().zip(before) {
+            let mut expected = before.clone();
+            for moved in &moves {
+                for head in 0..4 {
+                    let at = |(page, offset)| world.place_of_head(page, offset, head);
+                    let (source, target) = (at(moved.source), at(moved.target));
+                    expected[target].copy_from_slice(&before[source]);
+                }
+            }
+            assert!(memory.read() == expected);
+        }
+    }
 }
 
 /// A plan that has room for trees takes steps with and without; another one refuses them.

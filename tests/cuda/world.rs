@@ -9,7 +9,7 @@ use super::numbers::{decode, encode, normal, round};
 use fastrand::Rng;
 use radixkv::attention::reference::Problem;
 use radixkv::attention::{
-    Batch, Dtype, Geometry, KvLayer, KvLayout, KvStrides, PageCopy, Params, Region,
+    Batch, Dtype, Geometry, KvLayer, KvLayout, KvStrides, PageCopy, Params, PositionMove, Region,
 };
 use radixkv::error::Error;
 use radixkv::gpu::{CudaBackend, CudaConfig, PlanOnDevice, StepOfPlan, Stream};
@@ -26,6 +26,8 @@ pub struct Setup {
     pub params: Params,
     pub sinks: bool,
     pub batch_invariant: bool,
+    /// Each KV head has scales of its own, for fp8.
+    pub head_scales: bool,
     /// Size of queries: large ones make sharp distributions.
     pub q_size: f32,
     pub pages: usize,
@@ -46,6 +48,7 @@ impl Setup {
             params: Params::new(head_dim),
             sinks: false,
             batch_invariant: false,
+            head_scales: false,
             q_size: 1.0,
             pages: 2048 / page_size + 8,
             sm90: false,
@@ -79,6 +82,8 @@ pub struct Sequence {
     pub regions: Vec<Region>,
     /// Tree masks of its next new positions, if they have some.
     pub tree: Vec<u64>,
+    /// Its next queries are no positions of it, and see all of it.
+    pub is_context: bool,
     /// Whose numbers its first positions have, see `World::share`.
     numbers: usize,
     shared: usize,
@@ -172,20 +177,32 @@ impl World {
         (0..heads * head_dim).map(|_| number()).collect()
     }
 
-    fn scale(&self, kind: Kind) -> f32 {
+    /// Of a KV head.
+    fn scale(&self, kind: Kind, head: usize) -> f32 {
+        let by_head = if self.setup.head_scales { 1.0 + 0.3 * head as f32 } else { 1.0 };
         match kind {
             _ if self.setup.kv_dtype != Dtype::Fp8E4m3 => 1.0,
-            Kind::K => self.setup.params.k_scale,
-            Kind::V => self.setup.params.v_scale,
+            Kind::K => self.setup.params.k_scale * by_head,
+            Kind::V => self.setup.params.v_scale / by_head,
             Kind::Q => 1.0,
         }
     }
 
+    /// Of all heads, of keys and of values, if each has its own.
+    pub fn head_scales(&self) -> Option<[Vec<f32>; 2]> {
+        let scales =
+            |kind| (0..self.setup.geometry.kv_heads).map(|head| self.scale(kind, head)).collect();
+        self.setup.head_scales.then(|| [Kind::K, Kind::V].map(scales))
+    }
+
     /// What is in the cache for a position.
     fn stored(&self, sequence: usize, position: usize, kind: Kind) -> Vec<f64> {
-        let scale = self.scale(kind);
-        let stored = |x: f32| f64::from(round(x / scale, self.setup.kv_dtype)) * f64::from(scale);
-        self.numbers(sequence, position, kind).into_iter().map(stored).collect()
+        let head_dim = self.setup.geometry.head_dim;
+        let stored = |(at, x): (usize, f32)| {
+            let scale = self.scale(kind, at / head_dim);
+            f64::from(round(x / scale, self.setup.kv_dtype)) * f64::from(scale)
+        };
+        self.numbers(sequence, position, kind).into_iter().enumerate().map(stored).collect()
     }
 
     fn place(&self, page: u32, offset: usize, head: usize) -> usize {
@@ -215,7 +232,7 @@ impl World {
                 for (head, numbers) in numbers.chunks_exact(head_dim).enumerate() {
                     let mut bytes = Vec::new();
                     for number in numbers {
-                        encode(number / self.scale(kind), self.setup.kv_dtype, &mut bytes);
+                        encode(number / self.scale(kind, head), self.setup.kv_dtype, &mut bytes);
                     }
                     let at = self.place(page, position % page_size, head);
                     memory[at..at + bytes.len()].copy_from_slice(&bytes);
@@ -266,9 +283,15 @@ impl World {
         let mut batch = Batch::new(self.setup.geometry.page_size).unwrap();
         let mut slots = Vec::new();
         for &(sequence, count) in chunks {
-            self.grow(sequence, count);
+            if !self.sequences[sequence].is_context {
+                self.grow(sequence, count);
+            }
             let Sequence { positions, pages, regions, tree, .. } = &self.sequences[sequence];
-            batch.push_masked_row(*positions, count, pages, (regions, tree)).unwrap();
+            match self.sequences[sequence].is_context {
+                true => batch.push_context_row(*positions, count, pages),
+                false => batch.push_masked_row(*positions, count, pages, (regions, tree)),
+            }
+            .unwrap();
             slots.push(sequence as u32);
         }
         (batch, slots)
@@ -335,6 +358,9 @@ impl World {
         }
         for &(sequence, count) in chunks {
             let start = self.sequences[sequence].positions;
+            if self.sequences[sequence].is_context {
+                continue;
+            }
             self.sequences[sequence].positions += count;
             self.check_memory(sequence, start..start + count)?;
         }
@@ -361,7 +387,8 @@ impl World {
             .flat_map(|position| self.numbers(sequence, position, Kind::Q))
             .map(f64::from)
             .collect();
-        let (k, v) = (all(Kind::K, 0..start + count), all(Kind::V, 0..start + count));
+        let keys = start + if self.sequences[sequence].is_context { 0 } else { count };
+        let (k, v) = (all(Kind::K, 0..keys), all(Kind::V, 0..keys));
         let sinks = self.sinks();
         let problem = Problem {
             geometry: self.setup.geometry,
@@ -390,11 +417,11 @@ impl World {
         let Geometry { head_dim, page_size, .. } = self.setup.geometry;
         let size = self.setup.kv_dtype.bytes();
         for (kind, memory) in [(Kind::K, self.k.read()), (Kind::V, self.v.read())] {
-            let scale = f64::from(self.scale(kind));
             for position in positions.clone() {
                 let page = self.sequences[sequence].pages[position / page_size];
                 let expected = self.stored(sequence, position, kind);
                 for (head, expected) in expected.chunks_exact(head_dim).enumerate() {
+                    let scale = f64::from(self.scale(kind, head));
                     let at = self.place(page, position % page_size, head);
                     let bytes = memory[at..at + head_dim * size].chunks_exact(size);
                     let found =
@@ -414,6 +441,22 @@ impl World {
         unsafe {
             let stream = Stream::new(self.stream.0.cast());
             self.backend.copy_pages(&[self.layer()], copies, stream).unwrap();
+        }
+        self.stream.synchronize();
+    }
+
+    /// The bytes of a head at a place.
+    pub fn place_of_head(&self, page: u32, offset: u32, head: usize) -> std::ops::Range<usize> {
+        let at = self.place(page, offset as usize, head);
+        at..at + self.setup.geometry.head_dim * self.setup.kv_dtype.bytes()
+    }
+
+    /// Moves positions on the device.
+    pub fn move_positions(&mut self, moves: &[PositionMove]) {
+        // SAFETY: places of this world.
+        unsafe {
+            let stream = Stream::new(self.stream.0.cast());
+            self.backend.move_positions(&[self.layer()], moves, stream).unwrap();
         }
         self.stream.synchronize();
     }

@@ -29,6 +29,22 @@ void branches(rkv_plan *plan, rkv_sequence_id id) {
     (void)rkv_plan_set(plan, &row, 1, sizeof row);
 }
 
+void keep(rkv_cache *cache, rkv_runner *runner, rkv_plan *plan, rkv_sequence_id id,
+          rkv_tokens a_and_c);
+
+void keep(rkv_cache *cache, rkv_runner *runner, rkv_plan *plan, rkv_sequence_id id,
+          rkv_tokens a_and_c) {
+#include "runner-4.inc"
+}
+
+void masks(rkv_plan *plan, rkv_sequence_id audio);
+
+void masks(rkv_plan *plan, rkv_sequence_id audio) {
+#include "runner-5.inc"
+    (void)rkv_plan_set(plan, &encoded, 1, sizeof encoded);
+    (void)rkv_plan_set(plan, &crossed, 1, sizeof crossed);
+}
+
 void two(rkv_runner *narrow, rkv_runner *wide, rkv_plan *plan, const rkv_plan_row *rows,
          size_t row_count, const rkv_runner_append_prefill_args *narrow_args,
          const rkv_runner_append_prefill_args *wide_args);
@@ -37,5 +53,5 @@ void two(rkv_runner *narrow, rkv_runner *wide, rkv_plan *plan, const rkv_plan_ro
          size_t row_count, const rkv_runner_append_prefill_args *narrow_args,
          const rkv_runner_append_prefill_args *wide_args) {
     const uint32_t layers = 2;
-#include "runner-4.inc"
+#include "runner-6.inc"
 }

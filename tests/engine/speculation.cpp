@@ -46,13 +46,36 @@ std::vector<std::shared_ptr<Heard>> all_of(TestCore& core) {
 }  // namespace
 
 static void b11_what_is_drafted() {
-    CHECK(engine::prompt_lookup({}, 4).empty());
-    CHECK(engine::prompt_lookup({1, 2, 3, 4}, 4).empty());
-    CHECK(engine::prompt_lookup({5, 1, 2, 3, 9, 1, 2, 3}, 2) == Tokens({9, 1}));
+    const auto chain = [](const Tokens& tokens, std::size_t count) {
+        const engine::Draft draft = engine::prompt_lookup(tokens, count);
+        CHECK(draft.is_chain());
+        return draft.tokens;
+    };
+    CHECK(chain({}, 4).empty());
+    CHECK(chain({1, 2, 3, 4}, 4).empty());
+    CHECK(chain({5, 1, 2, 3, 9, 1, 2, 3}, 2) == Tokens({9, 1}));
     // The latest place, and of two lengths the longer one.
-    CHECK(engine::prompt_lookup({1, 2, 3, 7, 1, 2, 3, 8, 4, 2, 3, 6, 1, 2, 3}, 1) == Tokens({8}));
-    CHECK(engine::prompt_lookup({2, 3, 6, 9, 2, 3}, 9) == Tokens({6, 9, 2, 3}));
-    CHECK(engine::prompt_lookup({4, 4, 4}, 5) == Tokens({4}));
+    CHECK(chain({1, 2, 3, 7, 1, 2, 3, 8, 4, 2, 3, 6, 1, 2, 3}, 1) == Tokens({8}));
+    CHECK(chain({2, 3, 6, 9, 2, 3}, 9) == Tokens({6, 9, 2, 3}));
+    CHECK(chain({4, 4, 4}, 5) == Tokens({4}));
+}
+
+static void b11_what_is_drafted_in_branches() {
+    const Tokens text{1, 2, 3, 7, 5, 0, 1, 2, 3, 8, 0, 1, 2, 3, 7, 6, 4, 2, 3, 6, 1, 2, 3};
+    const engine::Draft two = engine::prompt_lookup(text, 2, 2);
+    CHECK(two.tokens == Tokens({7, 6, 8, 0}));
+    const std::size_t root = engine::Draft::root;
+    CHECK(two.parents == std::vector<std::size_t>({root, 0, root, 2}));
+    // The third begins as the first does; the fourth is found by two tokens.
+    const engine::Draft all = engine::prompt_lookup(text, 2, 9);
+    CHECK(all.tokens == Tokens({7, 6, 8, 0, 5, 6, 1}));
+    CHECK(!all.is_chain() && all.child(0, 5) == 4 && all.child(root, 6) == 5);
+    std::vector<std::uint64_t> masks;
+    CHECK(all.depths(masks) == std::vector<std::size_t>({0, 1, 2, 1, 2, 2, 1, 2}));
+    CHECK(masks == std::vector<std::uint64_t>({0, 1, 3, 1, 9, 3, 1, 65}));
+    Tokens coins = random_tokens(3, 900);
+    for (std::uint32_t& token : coins) token &= 1;
+    CHECK_EQ(engine::prompt_lookup(coins, 20, 63).size(), engine::tree_limit);
 }
 
 static void b11_drafts_change_no_output() {
@@ -83,6 +106,37 @@ static void b11_drafts_change_no_output() {
         // Longer drafts hold longer: several tokens of one step are drawn.
         if (speculate == 1) of_single_tokens = metrics.accepted_tokens;
         else CHECK(metrics.accepted_tokens > of_single_tokens);
+    }
+}
+
+/// A text whose phrases go on in several ways, so that drafts branch; all that holds of them is
+/// moved to where the sequences go on, in every layer and group.
+static void b11_branches_change_no_output() {
+    const Checkpoint checkpoint;
+    TestCore plain(config_with(checkpoint, 0));
+    const auto expected = all_of(plain);
+    for (const std::uint32_t page_size : {1U, 16U}) {
+        for (const std::size_t branches : {std::size_t{2}, std::size_t{9}}) {
+            engine::EngineConfig config = config_with(checkpoint, 4);
+            config.scheduler.speculate_branches = branches;
+            config.kv.page_size = page_size;
+            config.kv.page_count = 4096 / page_size;
+            TestCore core(config);
+            const auto heard = all_of(core);
+            for (std::size_t i = 0; i < heard.size(); ++i)
+                CHECK(heard[i]->sequences == expected[i]->sequences);
+            const engine::Metrics& metrics = core.core().metrics();
+            std::printf("        %zu branches: %llu drafted, %llu accepted, %llu kept, "
+                        "%llu steps\n",
+                        branches, static_cast<unsigned long long>(metrics.drafted_tokens),
+                        static_cast<unsigned long long>(metrics.accepted_tokens),
+                        static_cast<unsigned long long>(metrics.kept_branches),
+                        static_cast<unsigned long long>(metrics.steps));
+            // Some of what held was no chain: it was moved, and later tokens see it.
+            CHECK(metrics.kept_branches > 0U);
+            CHECK(metrics.accepted_tokens > 0U);
+            CHECK_EQ(metrics.generated_tokens, plain.core().metrics().generated_tokens);
+        }
     }
 }
 
@@ -124,7 +178,9 @@ static void b11_drafts_and_continuations() {
 
 int main() {
     RUN(b11_what_is_drafted);
+    RUN(b11_what_is_drafted_in_branches);
     RUN(b11_drafts_change_no_output);
+    RUN(b11_branches_change_no_output);
     RUN(b11_drafts_where_memory_is_short);
     RUN(b11_drafts_and_continuations);
     return 0;

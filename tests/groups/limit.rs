@@ -318,8 +318,18 @@ fn g14_a_plan_without_memory_is_as_before() {
     let [first, second] = [&short, &long].map(|ids| library.begin(0, ids, 0).unwrap().sequence);
     let row = |sequence, start, count| {
         let (slot, region_count, regions) = (0, 0, null());
-        let tree_masks = null();
-        rkv_plan_row { sequence, slot, region_count, regions, start, count, tree_masks }
+        let (tree_masks, mask, reserved) = (null(), 0, 0);
+        rkv_plan_row {
+            sequence,
+            slot,
+            region_count,
+            regions,
+            start,
+            count,
+            tree_masks,
+            mask,
+            reserved,
+        }
     };
     let size = size_of::<rkv_plan_row>();
     let mut plan = null_mut();

@@ -3,6 +3,7 @@ use crate::sim::{SimDisk, Stop};
 use crate::world::{PAGE_BYTES, Setup, World};
 use crate::{PLAIN, prompt};
 use radixkv::ids::SequenceId;
+use radixkv::store::Scope;
 use radixkv::tier::paged::{Deadline, HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
 use radixkv::tier::{DiskConfig, DiskStore};
 use std::sync::mpsc::channel;
@@ -16,13 +17,18 @@ const HOST_PAGES: usize = 5 * PAGES;
 
 /// Tiers with a thread and a disk.
 fn on(disk: &SimDisk) -> World {
+    on_with(disk, Duration::from_millis(1))
+}
+
+/// The same, with so long from a write to its commit.
+fn on_with(disk: &SimDisk, commit_interval: Duration) -> World {
     let mut world = World::new(Setup::new(64, 1, None));
     world.shared.detach_lower();
     let (disk_wake, wake) = PageTiers::disk_wake();
     let config = DiskConfig {
         wake: Some(wake),
         workers: 2,
-        commit_interval: Duration::from_millis(1),
+        commit_interval,
         ..DiskConfig::new("", 1 << 20, [7; 32])
     };
     let (store, records) = DiskStore::open_on(Box::new(disk.clone()), config).unwrap();
@@ -141,4 +147,21 @@ fn t03_nothing_waits_for_a_disk_that_stands_still() {
     assert!(world.tiers.flush(LONG));
     assert_eq!(world.tiers.stats().store.writes, written + PAGES as u64);
     world.end();
+}
+
+/// T05, T07: a clear does not wait for the next commit: after a crash nothing of it comes back.
+#[test]
+fn t05_what_was_cleared_is_gone_after_a_crash() {
+    let disk = SimDisk::new();
+    // Nothing else commits within the test.
+    let mut world = on_with(&disk, 100 * LONG);
+    keep(&mut world, 1);
+    keep(&mut world, 2);
+    assert!(world.tiers.flush(LONG));
+    let commits = world.tiers.stats().store.commits;
+    world.shared.clear(Scope::exactly(PLAIN)).unwrap();
+    go_on(&mut world, "committed", |world| world.tiers.stats().store.commits > commits);
+    let after = disk.after_crash(&mut fastrand::Rng::with_seed(1));
+    let world = on(&after);
+    assert_eq!(world.tiers.stats().disk.pages, 0);
 }

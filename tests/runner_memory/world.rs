@@ -244,6 +244,8 @@ impl World {
             start,
             count: COUNTS[at] as u64,
             tree_masks: ptr::null(),
+            mask: 0,
+            reserved: 0,
         };
         self.rows = vec![
             row(others[0].sequence, 21, 0),

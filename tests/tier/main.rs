@@ -11,5 +11,6 @@ mod owner;
 mod damage;
 mod killed;
 mod restart;
+mod ring;
 mod room;
 mod troubles;

@@ -56,6 +56,9 @@ type StoreConfig struct {
 	TTLSeconds uint64
 	// ConnectionCount is, for Redis, how many connections read, and as many write; 0 for 4.
 	ConnectionCount uint32
+	// CAFile is, for Redis over TLS, a file of certificates, in PEM, of whom the server's may be; ""
+	// for those of the system.
+	CAFile string
 }
 
 // Store is a store of pages that caches share, on a server of Redis or Valkey, or in a bucket of
@@ -83,6 +86,7 @@ func NewStore(config StoreConfig) (*Store, error) {
 		{config.URL, &given.url},
 		{config.Prefix, &given.prefix},
 		{config.Endpoint, &given.endpoint},
+		{config.CAFile, &given.ca_file},
 	} {
 		if text.from != "" {
 			*text.to = C.CString(text.from)

@@ -102,10 +102,13 @@ impl Plan {
     ///     in both directions, see `Tokens.regions()`.
     /// tree_masks: a list with None or, for each row, an array of a 64-bit mask for each of its new
     ///     positions: bit j says that it sees the row's new position j. At most 64 of them.
+    /// masks: n 32-bit integers, which keys each row's new positions see: 0, those before them, 1,
+    ///     those behind them too, 2, as queries that are no positions the first `starts`; None: 0.
     ///
     /// Raises InvalidArgument naming the row, StaleSequence, InvalidState; the plan is as before.
     #[pyo3(signature = (
-        sequences, starts, counts=None, *, slots=None, regions=None, tree_masks=None
+        sequences, starts, counts=None, *, slots=None, regions=None, tree_masks=None,
+        masks=None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn set(
@@ -117,6 +120,7 @@ impl Plan {
         slots: Option<&Bound<'_, PyAny>>,
         regions: Option<&Bound<'_, PyList>>,
         tree_masks: Option<&Bound<'_, PyList>>,
+        masks: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let plan = self.handle.get(py)?;
         if sequences.is_some() == slots.is_some() {
@@ -130,15 +134,19 @@ impl Plan {
         let slots = slots
             .map(|it| Array::integers(it, "slots", 4, false)?.exactly("slots", n))
             .transpose()?;
+        let masks = masks
+            .map(|it| Array::integers(it, "masks", 4, false)?.exactly("masks", n))
+            .transpose()?;
         let regions = self::regions(regions, n)?;
         let trees = self::trees(tree_masks, n)?;
         // SAFETY: of these sizes, as checked.
-        let (starts, ids, counts, slots) = unsafe {
+        let (starts, ids, counts, slots, masks) = unsafe {
             (
                 starts.read::<u64>(),
                 sequences.as_ref().map(|it| it.read::<u64>()),
                 counts.as_ref().map(|it| it.read::<u64>()),
                 slots.as_ref().map(|it| it.read::<u32>()),
+                masks.as_ref().map(|it| it.read::<u32>()),
             )
         };
         let row = |at: usize| {
@@ -151,11 +159,13 @@ impl Plan {
                 start: starts[at],
                 count: counts.map_or(1, |counts| counts[at]),
                 tree_masks: trees.get(at).and_then(Option::as_ref).map_or(null(), |it| it.data()),
+                mask: masks.map_or(0, |masks| masks[at]),
+                reserved: 0,
             }
         };
-        for (at, masks) in trees.iter().enumerate() {
+        for (at, trees) in trees.iter().enumerate() {
             let count = counts.map_or(1, |counts| counts[at]);
-            if masks.as_ref().is_some_and(|masks| masks.count as u64 != count) {
+            if trees.as_ref().is_some_and(|trees| trees.count as u64 != count) {
                 let message = format!("tree_masks[{at}]: one for each of {count} new positions");
                 return Err(PyValueError::new_err(message));
             }

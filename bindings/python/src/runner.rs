@@ -18,8 +18,8 @@ use crate::status::check;
 /// they compute one plan.
 ///
 /// layers: of the model, those that this runner computes.
-/// query_heads, kv_heads, head_dim: of the model; head_dim, of Q and K, is 64, 96, 128 or 256, on
-///     the CPU also 192, 512 or 576.
+/// query_heads, kv_heads, head_dim: of the model; head_dim, of Q and K, is 64, 80, 96, 112,
+///     128, 192 or 256, on the CPU also 512 or 576.
 /// dtype: of q, k, v and out: "f32", "f16" or "bf16", or torch's.
 /// kv_dtype: of K and V in memory: the same, or "fp8_e4m3".
 /// kv_layout: "nhd", [page][position][head][head_dim], or "hnd", heads before positions.

@@ -44,12 +44,14 @@ impl Runner {
     /// window: positions that a query sees, itself included, at most as many as in the group; 0: as
     ///     in the group, all of full attention.
     /// k_scale, v_scale: FP8 only: K is what is stored times this; 0: 1.
+    /// k_scales, v_scales: FP8 only: (kv_heads,) float32, a scale for each KV head in their place.
     /// stream: CUDA only: the number of the stream; None: torch's current one.
     ///
     /// Lets other Python threads run. Raises InvalidState when the plan has no rows or they changed
     /// since, ValueError and TypeError naming the tensor.
     #[pyo3(signature = (plan, layer, q, k, v, out, lse=None, *, sinks=None, scale=0.0,
-                        soft_cap=0.0, window=0, k_scale=0.0, v_scale=0.0, stream=None))]
+                        soft_cap=0.0, window=0, k_scale=0.0, v_scale=0.0, k_scales=None,
+                        v_scales=None, stream=None))]
     #[allow(clippy::too_many_arguments)]
     fn append_prefill(
         &self,
@@ -67,6 +69,8 @@ impl Runner {
         window: u32,
         k_scale: f32,
         v_scale: f32,
+        k_scales: Option<&Bound<'_, PyAny>>,
+        v_scales: Option<&Bound<'_, PyAny>>,
         stream: Option<usize>,
     ) -> PyResult<()> {
         let (runner, shape) = (self.handle.get(py)?, &self.shape);
@@ -79,6 +83,10 @@ impl Runner {
         let heads = shape.query_heads as usize;
         let lse = lse.map(|it| floats(self, it, "lse", 0, true)).transpose()?;
         let sinks = sinks.map(|it| floats(self, it, "sinks", heads, false)).transpose()?;
+        let scales = |it: Option<&Bound<'_, PyAny>>, name: &str| {
+            it.map(|it| floats(self, it, name, shape.kv_heads as usize, false)).transpose()
+        };
+        let (k_scales, v_scales) = (scales(k_scales, "k_scales")?, scales(v_scales, "v_scales")?);
         let tensor = |it: &Option<(Array, u64, u64)>| match it {
             Some((array, position, head)) => (array.data(), *position, *head),
             None => (null_mut(), 0, 0),
@@ -107,6 +115,8 @@ impl Runner {
             k_scale,
             v_scale,
             stream: stream_of(py, shape, stream)?,
+            k_scales: k_scales.as_ref().map_or(null(), |it| it.data()),
+            v_scales: v_scales.as_ref().map_or(null(), |it| it.data()),
             ..rkv_runner_append_prefill_args::sized()
         };
         // Rows of each tensor, to be compared with the step's when nobody can change that.
@@ -158,6 +168,49 @@ impl Runner {
             let _turn = turn.read().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: live handles.
             unsafe { rkv_runner_prepare_plan(runner.raw(), plan.raw(), flags, on.get()) }
+        });
+        check(py, status)
+    }
+
+    /// Moves K and V of those new positions that hold to the first new positions of their rows, in
+    /// every layer of the runner: for drafts with tree masks, once it is known which branch holds.
+    /// Then `Sequence.truncate()` to the last position before the branches, and `append()` of the
+    /// tokens of the branch.
+    ///
+    /// branches: a list of (row, positions): the row's number in the plan, in its order, and an
+    ///     array of 32-bit integers, ascending, which of its new positions hold, the first being 0.
+    #[pyo3(signature = (plan, branches, *, stream=None))]
+    fn keep_branches(
+        &self,
+        py: Python<'_>,
+        plan: &Bound<'_, Plan>,
+        branches: Vec<(u32, Bound<'_, PyAny>)>,
+        stream: Option<usize>,
+    ) -> PyResult<()> {
+        let runner = self.handle.get(py)?;
+        let (turn, plan) = (&plan.get().turn, plan.get().handle.get(py)?);
+        let mut kept = Vec::new();
+        for (at, (_, positions)) in branches.iter().enumerate() {
+            kept.push(Array::integers(positions, &format!("branches[{at}]"), 4, false)?);
+        }
+        let list: Vec<_> = branches
+            .iter()
+            .zip(&kept)
+            .map(|((row, _), positions)| rkv_kept_branch {
+                row: *row,
+                position_count: positions.count as u32,
+                positions: positions.data(),
+            })
+            .collect();
+        let (on, from) = (Raw(stream_of(py, &self.shape, stream)?), Raw(list.as_ptr()));
+        let (count, size) = (list.len(), size_of::<rkv_kept_branch>());
+        let status = long(py, true, || {
+            let _turn = turn.read().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: live handles, `count` branches whose arrays are kept.
+            unsafe {
+                let (runner, plan) = (runner.raw(), plan.raw());
+                rkv_runner_keep_branches(runner, plan, from.get(), count, size, on.get())
+            }
         });
         check(py, status)
     }

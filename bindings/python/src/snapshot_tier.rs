@@ -28,8 +28,9 @@ fn milliseconds(timeout: f64) -> PyResult<u64> {
 
 #[pymethods]
 impl SnapshotCache {
-    /// Puts a directory below memory: snapshots with `parts` are written to it from now on, and
-    /// those that are in it already are found at once. Attach before the first insert.
+    /// Puts a directory below memory, a store that caches share, or both: snapshots with `parts`
+    /// are written to them from now on, and those that are in the directory already are found at
+    /// once. Attach before the first insert.
     ///
     /// directory: made if it isn't there; this cache's alone until `detach()`.
     /// byte_limit: bytes of data in it, at most; least recently used snapshots go.
@@ -41,24 +42,28 @@ impl SnapshotCache {
     /// waiting_byte_limit: bytes of snapshots that wait to be written, at most.
     /// commit_interval_ms: from a write to its commit, at most, while the disk keeps up.
     /// event_fd: an eventfd that becomes readable when something was read or written.
+    /// remote: the address of an rkv_remote_store, as `radixkv.net.Store.address`; close that only
+    ///     after `detach()` or `close()` here. What it has is found by `fetch()` alone.
+    /// remote_timeout_ms: a call to it takes that long at most; 0 for 2000.
     ///
     /// Raises StorageError when the directory cannot be used: another process or cache has it, it
     /// was made by another version or for another fingerprint, or the system refuses;
     /// InvalidState when there is one; InvalidArgument.
     #[pyo3(
         signature = (
-            directory, byte_limit, *, fingerprint=None, write_after_matches=Some(0),
-            worker_count=8, waiting_byte_limit=None, commit_interval_ms=250, event_fd=None
+            directory=None, byte_limit=0, *, fingerprint=None, write_after_matches=Some(0),
+            worker_count=8, waiting_byte_limit=None, commit_interval_ms=250, event_fd=None,
+            remote=None, remote_timeout_ms=0
         ),
-        text_signature = "($self, directory, byte_limit, *, fingerprint=None, \
+        text_signature = "($self, directory=None, byte_limit=0, *, fingerprint=None, \
             write_after_matches=0, worker_count=8, waiting_byte_limit=None, \
-            commit_interval_ms=250, event_fd=None)"
+            commit_interval_ms=250, event_fd=None, remote=None, remote_timeout_ms=0)"
     )]
     #[allow(clippy::too_many_arguments)] // named ones, in Python
     fn attach(
         &self,
         py: Python<'_>,
-        directory: PathBuf,
+        directory: Option<PathBuf>,
         byte_limit: u64,
         fingerprint: Option<[u8; 32]>,
         write_after_matches: Option<u32>,
@@ -66,14 +71,19 @@ impl SnapshotCache {
         waiting_byte_limit: Option<u64>,
         commit_interval_ms: u32,
         event_fd: Option<i32>,
+        remote: Option<usize>,
+        remote_timeout_ms: u32,
     ) -> PyResult<()> {
         let cache = self.handle.get(py)?;
-        let directory = CString::new(directory.as_os_str().as_bytes())
-            .map_err(|_| PyValueError::new_err("directory: has a NUL"))?;
+        let directory = directory.map(|directory| CString::new(directory.as_os_str().as_bytes()));
+        let directory = directory.transpose();
+        let directory = directory.map_err(|_| PyValueError::new_err("directory: has a NUL"))?;
         let mut config = rkv_snapshot_tier_config::sized();
         // SAFETY: a struct of the size that is stated.
         check(py, unsafe { rkv_snapshot_tier_config_init(&mut config, size_of_val(&config)) })?;
-        config.directory = directory.as_ptr();
+        config.directory = directory.as_ref().map_or(std::ptr::null(), |path| path.as_ptr());
+        config.remote = remote.unwrap_or(0) as *const rkv_remote_store;
+        config.remote_timeout_ms = remote_timeout_ms;
         config.byte_limit = byte_limit;
         config.fingerprint = fingerprint.unwrap_or_default();
         config.write_after_matches = write_after_matches.unwrap_or(u32::MAX);

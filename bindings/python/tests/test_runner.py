@@ -235,6 +235,11 @@ def test_a_plan_gives_the_arrays_of_kernels(cache: radixkv.Cache) -> None:
             other.set(sequences, starts, counts, tree_masks=[masks[:7], None])
         with pytest.raises(radixkv.InvalidArgument, match="tree_masks were not reserved"):
             plan.set(sequences, starts, counts, tree_masks=[np.zeros(8, np.uint64), None])
+        masks = np.array([1, 2], np.uint32)
+        other.set(sequences, np.array([0, 20], np.uint64), counts, masks=masks)
+        assert other.arrays()["slot_mapping"][int(counts[0]):].tolist() == [-1] * int(counts[1])
+        with pytest.raises(radixkv.InvalidArgument, match="mask 3"):
+            other.set(sequences, starts, counts, masks=np.array([0, 3], np.uint32))
         slot = cache.table.allocate_slot()
         cache.table.reserve(slot, 40)
         plan.set(None, np.array([39]), slots=np.array([slot], np.uint32))

@@ -305,7 +305,7 @@ def test_g14_what_runners_of_groups_refuse() -> None:
             ({"group": STATE + 1}, radixkv.InvalidArgument, "config.group 4"),
             ({"group": 4, "kv_layers": [(k, k)]}, radixkv.InvalidArgument, "config.group 4"),
             ({"group": STATE}, radixkv.InvalidArgument, "config.group 3 is a STATE group"),
-            ({"v_head_dim": 80}, radixkv.Unsupported, "v_head_dim 80"),
+            ({"v_head_dim": 88}, radixkv.Unsupported, "v_head_dim 88"),
             ({**in_window, "kv_layers": [(k, k)]}, ValueError, r"v: a shape of \(48, 16, 2, 96\)"),
             ({**in_window, "kv_layers": [(k[1:], v)]}, ValueError, r"k: a shape of \(48, 16, 2, 6"),
             ({"kv_layers": [(k, k)]}, ValueError, r"k: a shape of \(64, 16, 2, 64\)"),

@@ -4,6 +4,7 @@
 #include "bench/client.hpp"
 #include "bench/report.hpp"
 #include "bench/run.hpp"
+#include "bench/tiers.hpp"
 #include "bench/two_stage.hpp"
 #include "bench/workload.hpp"
 #include "engine_options.hpp"
@@ -174,6 +175,12 @@ BenchReport run_chats(const BenchOptions& options) {
     });
     if (report.runs.size() == 2)
         report.identical = same_outputs(report.runs[0], report.runs[1]);
+    if (options.url.empty() && options.caching != "off") {
+        report.tiers = measure_tiers(options.engine.config(), report.workload.requests.back());
+        for (const TierTime& time : report.tiers)
+            report.identical =
+                report.identical.value_or(true) && time.tokens == report.tiers.front().tokens;
+    }
     return report;
 }
 

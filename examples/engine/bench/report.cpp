@@ -55,6 +55,28 @@ std::string verdicts(const BenchReport& report) {
     return text;
 }
 
+/// The last prompt alone, with caching on; the ratio is to computing it.
+std::string tier_rows(const BenchReport& report) {
+    std::string text;
+    for (const TierTime& time : report.tiers) {
+        std::vector<std::string> cells(report.runs.size());
+        cells.back() = format("%.1f", time.seconds * 1e3);
+        if (report.runs.size() == 2)
+            cells.push_back(format("%.3f", time.seconds / report.tiers.front().seconds));
+        text += table_row("TTFT, " + time.from + ", ms", cells);
+    }
+    return text;
+}
+
+Json tiers_json(const std::vector<TierTime>& tiers) {
+    Json all = Json::array();
+    for (const TierTime& time : tiers)
+        all.push_back({{"from", time.from},
+                       {"ttft_s", time.seconds},
+                       {"cached_tokens", time.cached_tokens}});
+    return all;
+}
+
 Json percentiles_json(const Percentiles& values) {
     return {{"p50", values.p50}, {"p99", values.p99}};
 }
@@ -111,7 +133,7 @@ std::string report_table(const BenchReport& report) {
                                      : "");
         text += table_row(line.name, cells);
     }
-    return text + verdicts(report);
+    return text + tier_rows(report) + verdicts(report);
 }
 
 std::vector<std::string> report_json(const std::vector<BenchReport>& reports) {
@@ -130,6 +152,7 @@ std::vector<std::string> report_json(const std::vector<BenchReport>& reports) {
             entry["outputs_identical"] = *report.identical;
             entry["ttft_ratio"] = report.first_token_ratio();
         }
+        if (!report.tiers.empty()) entry["tiers"] = tiers_json(report.tiers);
         objects.push_back(entry.dump(2));
     }
     return objects;

@@ -3,6 +3,7 @@
 #define ENGINE_BENCH_REPORT_HPP
 
 #include "bench/run.hpp"
+#include "bench/tiers.hpp"
 #include "bench/workload.hpp"
 
 #include <cstddef>
@@ -21,6 +22,8 @@ struct BenchReport {
     std::vector<BenchSummary> summaries;
     /// With two runs: whether the outputs are the same.
     std::optional<bool> identical;
+    /// One prompt from each place where its KV can be; empty where that was not measured.
+    std::vector<TierTime> tiers;
 
     /// Tokens of a prompt that no other request has, by its length; the mean over all requests but
     /// the first. 1 when nothing is shared.

@@ -13,6 +13,13 @@ namespace engine {
 
 namespace {
 
+/// New positions of a row and its draft, whose masks are given where it branches.
+rkv_plan_row plan_row_of(const StepRow& row, const std::vector<std::uint64_t>& masks) {
+    const std::size_t count = row.count + row.draft.size();
+    if (row.draft.is_chain()) return rkv::plan_row(row.branch->sequence, row.start, count);
+    return rkv::plan_row(row.branch->sequence, row.start, count, {}, masks);
+}
+
 /// Settings that follow from others.
 EngineConfig complete(EngineConfig config) {
     config.scheduler.max_running = std::max<std::size_t>(config.scheduler.max_running, 1);
@@ -210,6 +217,7 @@ void Core::compute(const std::vector<StepRow>& planned) {
     const std::vector<StepRow> rows = planned;
     std::vector<bool> reaches_end;
     plan_rows_.clear();
+    tree_masks_.resize(std::max(tree_masks_.size(), rows.size()));
     for (const StepRow& row : rows) {
         in_step_.push_back(row.request->number);
         reaches_end.push_back(row.reaches_end());
@@ -219,43 +227,69 @@ void Core::compute(const std::vector<StepRow>& planned) {
             tokens_.positions.push_back(i);
         }
         if (row.reaches_end()) tokens_.logit_rows.push_back(tokens_.ids.size() - 1);
-        for (const std::uint32_t token : row.draft) {
-            tokens_.positions.push_back(tokens_.positions.back() + 1);
-            tokens_.ids.push_back(token);
+        const std::vector<std::size_t> depths = row.draft.depths(tree_masks_[plan_rows_.size()]);
+        for (std::size_t i = 0; i < row.draft.size(); ++i) {
+            tokens_.positions.push_back(row.start + row.count - 1 + depths[i + 1]);
+            tokens_.ids.push_back(row.draft.tokens[i]);
             tokens_.logit_rows.push_back(tokens_.ids.size() - 1);
         }
-        const std::size_t count = row.count + row.draft.size();
-        plan_rows_.push_back(rkv::plan_row(row.branch->sequence, row.start, count));
+        plan_rows_.push_back(plan_row_of(row, tree_masks_[plan_rows_.size()]));
     }
     if (config_.before_forward) config_.before_forward(tokens_.ids.size());
     kv_.plan(plan_rows_);
     const float* logits = model_->forward(tokens_, kv_);
     const Clock::time_point now = Clock::now();
+    settle_drafts(rows, logits);
     scheduler_.note_computed(rows);
     for (std::size_t i = 0; i < rows.size(); ++i) {
         if (!reaches_end[i]) continue;
-        take_row(rows[i], in_step_[i], logits, now);
+        take_row(rows[i], in_step_[i], accepted_[i], logits, now);
         logits += model_config().vocab_size * (1 + rows[i].draft.size());
     }
 }
 
-/// A token is drawn after a row, and one after each token of its draft that was drawn.
-void Core::take_row(const StepRow& row, std::uint64_t number, const float* logits,
-                    Clock::time_point now) {
-    std::size_t accepted = 0;
-    if (!row.draft.empty()) {
-        const Request* request = scheduler_.find(number);
-        if (request == nullptr) return;
-        accepted = decoder_.accept(*request, *row.branch, row.draft, logits);
-        scheduler_.settle_draft(row, accepted);
+/// Which tokens of the drafts hold. Their K and V go to where they belong before anything is
+/// published: the plan is good until then.
+void Core::settle_drafts(const std::vector<StepRow>& rows, const float* logits) {
+    accepted_.assign(rows.size(), {});
+    std::vector<std::vector<std::uint32_t>> positions(rows.size());
+    std::vector<rkv_kept_branch> branches;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const StepRow& row = rows[i];
+        if (!row.reaches_end()) continue;
+        if (!row.draft.empty())
+            accepted_[i] = decoder_.accept(*row.request, *row.branch, row.draft, logits);
+        logits += model_config().vocab_size * (1 + row.draft.size());
+        if (row.draft.is_chain() || accepted_[i].empty()) continue;
+        // The row's own token, and of the draft those behind it.
+        positions[i].push_back(0);
+        for (const std::size_t at : accepted_[i])
+            positions[i].push_back(static_cast<std::uint32_t>(at + 1));
+        branches.push_back({static_cast<std::uint32_t>(i),
+                            static_cast<std::uint32_t>(positions[i].size()),
+                            positions[i].data()});
     }
+    kv_.keep_branches(branches);
+    metrics_.kept_branches += std::count_if(
+        branches.begin(), branches.end(), [](const rkv_kept_branch& branch) {
+            return branch.positions[branch.position_count - 1] >= branch.position_count;
+        });
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        if (!rows[i].draft.empty()) scheduler_.settle_draft(rows[i], accepted_[i]);
+        metrics_.accepted_tokens += accepted_[i].size();
+    }
+}
+
+/// A token is drawn after a row, and one after each token of its draft that was drawn.
+void Core::take_row(const StepRow& row, std::uint64_t number,
+                    const std::vector<std::size_t>& accepted, const float* logits,
+                    Clock::time_point now) {
     take(number, *row.branch, logits, now);
-    for (std::size_t i = 0; i < accepted && scheduler_.find(number) != nullptr; ++i) {
-        if (row.branch->finished) return;
+    for (const std::size_t at : accepted) {
+        if (scheduler_.find(number) == nullptr || row.branch->finished) return;
         row.branch->knows_all();
         ++row.branch->computed;
-        logits += model_config().vocab_size;
-        take(number, *row.branch, logits, now);
+        take(number, *row.branch, logits + model_config().vocab_size * (at + 1), now);
     }
 }
 

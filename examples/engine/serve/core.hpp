@@ -92,6 +92,9 @@ private:
     Decoder decoder_;
     StepTokens tokens_;
     std::vector<rkv_plan_row> plan_rows_;
+    /// Of the rows' drafts that branch, and which tokens of each draft hold.
+    std::vector<std::vector<std::uint64_t>> tree_masks_;
+    std::vector<std::vector<std::size_t>> accepted_;
     /// The requests of the step at hand, one for each row.
     std::vector<std::uint64_t> in_step_;
     std::atomic<bool> healthy_{true};
@@ -105,7 +108,9 @@ private:
     void set_namespace(Request& request);
     bool try_step();
     void compute(const std::vector<StepRow>& rows);
-    void take_row(const StepRow& row, std::uint64_t number, const float* logits,
+    void settle_drafts(const std::vector<StepRow>& rows, const float* logits);
+    void take_row(const StepRow& row, std::uint64_t number,
+                  const std::vector<std::size_t>& accepted, const float* logits,
                   Clock::time_point now);
     void take(std::uint64_t number, Branch& branch, const float* logits, Clock::time_point now);
     void finish(std::uint64_t number, Finish why, const std::string& error = {});

@@ -148,15 +148,17 @@ std::uint32_t Decoder::next_token(const Request& request, const Branch& branch,
     return sample(logits, model_.vocab_size, sampling, request.generated(branch) + ahead);
 }
 
-std::size_t Decoder::accept(const Request& request, const Branch& branch,
-                            const std::vector<std::uint32_t>& draft, const float* logits) const {
-    std::size_t accepted = 0;
-    for (; accepted < draft.size(); ++accepted, logits += model_.vocab_size) {
-        const std::uint32_t id = next_token(request, branch, logits, accepted);
+std::vector<std::size_t> Decoder::accept(const Request& request, const Branch& branch,
+                                         const Draft& draft, const float* logits) const {
+    std::vector<std::size_t> accepted;
+    for (std::size_t at = Draft::root;;) {
+        const float* after = logits + (at + 1) * model_.vocab_size;
+        const std::uint32_t id = next_token(request, branch, after, accepted.size());
+        at = draft.child(at, id);
         // Nothing comes after the end.
-        if (id != draft[accepted] || is_end_token(request, id)) break;
+        if (at == Draft::root || is_end_token(request, id)) return accepted;
+        accepted.push_back(at);
     }
-    return accepted;
 }
 
 /// All samples go on from the one prompt that was computed.

@@ -25,11 +25,10 @@ public:
     /// Branches of the request may be gone then: the losing beams.
     [[nodiscard]] std::optional<Finish> take(Request& request, Branch& branch,
                                              const float* logits, Clock::time_point now);
-    /// How many tokens of a draft are those that will be drawn. The logits are those after the
-    /// branch's last token and after each of the draft's.
-    [[nodiscard]] std::size_t accept(const Request& request, const Branch& branch,
-                                     const std::vector<std::uint32_t>& draft,
-                                     const float* logits) const;
+    /// Which tokens of a draft are those that will be drawn, one after another. The logits are
+    /// those after the branch's last token and after each of the draft's.
+    [[nodiscard]] std::vector<std::size_t> accept(const Request& request, const Branch& branch,
+                                                  const Draft& draft, const float* logits) const;
     /// Tells the listener the tokens of a branch that were held back until now.
     static void tell(const Request& request, const Branch& branch, std::size_t sequence);
 

@@ -102,6 +102,12 @@ void Kv::plan(const std::vector<rkv_plan_row>& rows) {
     if (has_states()) find_states(rows);
 }
 
+void Kv::keep_branches(const std::vector<rkv_kept_branch>& branches) {
+    if (branches.empty()) return;
+    for (std::optional<rkv::Runner>& runner : runners_)
+        if (runner) runner->keep_branches(*current_, branches);
+}
+
 /// Where the states of the step lie. The page of a sequence that begins has what somebody else left
 /// there.
 void Kv::find_states(const std::vector<rkv_plan_row>& rows) {

@@ -84,6 +84,9 @@ public:
     /// What the next calls of attend() and states() are about: the new positions of each row, in
     /// this order.
     void plan(const std::vector<rkv_plan_row>& rows);
+    /// Of rows of the plan, which was computed: new positions that hold, see
+    /// rkv_runner_keep_branches().
+    void keep_branches(const std::vector<rkv_kept_branch>& branches);
     void attend(const AttentionCall& call) override;
     const std::vector<StateRow>& states(std::size_t layer) override;
     std::size_t prepare_to_repeat(void* stream) override;

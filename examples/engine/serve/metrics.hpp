@@ -36,6 +36,8 @@ struct Metrics {
     Counter prompt_tokens{0}, cached_tokens{0}, inherited_tokens{0}, generated_tokens{0};
     /// Computed as drafts, and those of them that were drawn.
     Counter drafted_tokens{0}, accepted_tokens{0};
+    /// Branches of drafts that held and whose KV was moved.
+    Counter kept_branches{0};
     /// Brought from host memory or a disk.
     Counter fetched_tokens{0};
     /// Requests that found at least one token in the cache when they began, and the others; those

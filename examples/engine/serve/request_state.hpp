@@ -103,8 +103,8 @@ struct Request {
     std::size_t cached_tokens = 0, inherited_tokens = 0, preemptions = 0;
     bool began = false;
     /// While it waits, what tiers have of its prompt comes nearer; by this that is cancelled.
-    bool prefetched = false;
-    rkv_prefetch_id prefetch = 0;
+    /// None as long as there was no room for that.
+    std::optional<rkv_prefetch_id> prefetch;
 
     [[nodiscard]] std::size_t generated(const Branch& branch) const {
         return branch.tokens.size() - spec.prompt.size();

@@ -58,8 +58,8 @@ std::unique_ptr<Request> Scheduler::remove(std::uint64_t number) {
     std::unique_ptr<Request> request = std::move(*place);
     requests_.erase(place);
     for (const auto& branch : request->branches) branch->release_pages();
-    if (Tiers* tiers = kv_.tiers(); tiers != nullptr && request->prefetch != 0)
-        tiers->cancel_prefetch(request->prefetch);
+    if (Tiers* tiers = kv_.tiers(); tiers != nullptr && request->prefetch.value_or(0) != 0)
+        tiers->cancel_prefetch(*request->prefetch);
     return request;
 }
 
@@ -190,10 +190,10 @@ void Scheduler::prefetch_waiting() {
     for (const auto& request : requests_) {
         if (request->began || !request->publishes) continue;
         if (++count > prefetch_depth) return;
-        if (request->prefetched) continue;
+        if (request->prefetch) continue;
         blamed_ = request->number;
         request->prefetch = tiers->prefetch(request->spec.prompt, request->name_space);
-        request->prefetched = true;
+        if (!request->prefetch) return;
     }
 }
 
@@ -220,21 +220,21 @@ void Scheduler::add_draft(StepRow& row) {
     if (spec.searches() || kv_.has_states() || (spec.retain && !spec.stop.empty())) return;
     // The last token is drawn, not computed.
     const std::size_t most = std::min(config_.speculate, spec.max_tokens - generated - 1);
-    row.draft = prompt_lookup(row.branch->tokens, most);
+    row.draft = prompt_lookup(row.branch->tokens, most, config_.speculate_branches);
     if (row.draft.empty()) return;
     blamed_ = row.request->number;
     try {
-        row.branch->sequence.append(row.draft);
+        row.branch->sequence.append(row.draft.tokens);
     } catch (const rkv::OutOfPages&) {
-        row.draft.clear();
+        row.draft = {};
     }
     metrics_.drafted_tokens += row.draft.size();
 }
 
-void Scheduler::settle_draft(const StepRow& row, std::size_t accepted) {
-    if (row.draft.empty()) return;
-    metrics_.accepted_tokens += accepted;
-    row.branch->sequence.truncate(row.start + row.count + accepted);
+void Scheduler::settle_draft(const StepRow& row, const std::vector<std::size_t>& accepted) {
+    // The pages stay the sequence's, so there are some for what is appended again.
+    row.branch->sequence.truncate(row.start + row.count);
+    if (!accepted.empty()) row.branch->sequence.append(row.draft.path(accepted));
 }
 
 /// The pages of all that is known. False when there are none.

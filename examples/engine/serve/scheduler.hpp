@@ -5,6 +5,7 @@
 
 #include "serve/kv.hpp"
 #include "serve/metrics.hpp"
+#include "serve/prompt_lookup.hpp"
 #include "serve/request_state.hpp"
 #include "serve/retained.hpp"
 
@@ -26,7 +27,7 @@ struct StepRow {
     std::size_t count;
     /// Tokens that may follow, computed with the others: a draft, which the next tokens of the
     /// branch are compared with.
-    std::vector<std::uint32_t> draft;
+    Draft draft;
 
     /// Whether the step computes the branch's last token, after which the next one can be drawn.
     [[nodiscard]] bool reaches_end() const { return start + count == branch->tokens.size(); }
@@ -38,8 +39,10 @@ struct SchedulerConfig {
     /// Prompt tokens that a step computes, of all its requests together; 0: no limit. Generated
     /// tokens are computed in every step, so a long prompt delays the others by a chunk at most.
     std::size_t chunk_size = 512;
-    /// Tokens that a step drafts for each sequence that generates; 0: none.
+    /// Tokens that a step drafts for each sequence that generates, in each branch; 0: none.
     std::size_t speculate = 0;
+    /// Branches of a draft.
+    std::size_t speculate_branches = 1;
 };
 
 class Scheduler {
@@ -74,8 +77,9 @@ public:
     /// Tells the library what a step computed. Who comes next finds it, unless the requests don't
     /// publish; windows slide; states are saved where they should be.
     void note_computed(const std::vector<StepRow>& rows);
-    /// Says how much of a row's draft held: the library forgets the rest.
-    void settle_draft(const StepRow& row, std::size_t accepted);
+    /// Says which tokens of a row's draft hold, one after another: the library forgets the rest. K
+    /// and V of what holds are where they belong by now.
+    void settle_draft(const StepRow& row, const std::vector<std::size_t>& accepted);
     /// Tells the library what is computed of a branch.
     void publish(Branch& branch);
     /// Children of a branch that is computed to its end. As many as asked for, or as there is

@@ -83,9 +83,18 @@ bool Tiers::looks_good(rkv::Sequence& sequence) const {
 
 bool Tiers::fetch(rkv::Sequence& sequence) { return sequence.fetch().is_open != 0; }
 
-rkv_prefetch_id Tiers::prefetch(const std::vector<std::uint32_t>& prompt,
-                                const rkv::Namespace& name_space) {
-    return cache_.prefetch(prompt, name_space).prefetch;
+std::optional<rkv_prefetch_id> Tiers::prefetch(const std::vector<std::uint32_t>& prompt,
+                                               const rkv::Namespace& name_space) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < no_room_until_) return std::nullopt;
+    const rkv_cache_prefetch_result begun = cache_.prefetch(prompt, name_space);
+    // There is something, and others have all the room for it. They end soon; asking costs the
+    // prompt's digests, so it isn't done in each step.
+    const bool is_refused =
+        begun.prefetch == 0 && begun.position_count + begun.asked_position_count > 0;
+    if (!is_refused) return begun.prefetch;
+    no_room_until_ = now + std::chrono::milliseconds(20);
+    return std::nullopt;
 }
 
 void Tiers::cancel_prefetch(rkv_prefetch_id prefetch) { cache_.cancel_prefetch(prefetch); }

@@ -9,9 +9,11 @@
 #include <radixkv.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,9 +56,10 @@ public:
     /// Whether pages of a sequence are on their way.
     [[nodiscard]] bool fetch(rkv::Sequence& sequence);
     /// Brings what there is of a prompt to host memory, before it begins. Returns what to cancel it
-    /// by, or 0.
-    [[nodiscard]] rkv_prefetch_id prefetch(const std::vector<std::uint32_t>& prompt,
-                                           const rkv::Namespace& name_space);
+    /// by, 0 when there is nothing to bring, and nothing when there is no room for it now: then it
+    /// is to be asked for again.
+    [[nodiscard]] std::optional<rkv_prefetch_id> prefetch(
+        const std::vector<std::uint32_t>& prompt, const rkv::Namespace& name_space);
     void cancel_prefetch(rkv_prefetch_id prefetch);
     /// Copies what is to be copied; whether there was anything. What was fetched is in ended().
     bool step();
@@ -68,6 +71,8 @@ private:
     rkv::Cache& cache_;
     std::vector<TierPages> pages_;
     bool has_remote_;
+    /// Before then there is no room for a prefetch.
+    std::chrono::steady_clock::time_point no_room_until_{};
     std::array<rkv_copy_job, 32> jobs_{};
     std::array<rkv_fetch_end, 32> ends_{};
     std::vector<std::uint64_t> done_;

@@ -455,7 +455,6 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_cache_read_journal", journal::read_journal),
     ("rkv_page_table_read_journal", journal::read_journal_of_table),
     ("rkv_cache_read_contents", journal::read_contents),
-    // Prompts in chunks
     ("rkv_sequence_allocate", sequences::allocate),
     ("rkv_sequence_begin_many", many::begin),
     ("rkv_sequence_append_many", many::append),
@@ -463,6 +462,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_sequence_release_many", many::release),
     ("rkv_cache_match_many", many::find),
     ("rkv_cache_probe_many", many::probe),
+    ("rkv_runner_keep_branches", runner::KEEP_BRANCHES),
 ];
 
 /// A text that must end.

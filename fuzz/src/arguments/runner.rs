@@ -150,6 +150,19 @@ pub const PREPARE_PLAN: Call = |w, i, _| {
     unchanged_on_failure(w, || unsafe { rkv_runner_prepare_plan(runner, plan, flags, stream) })
 };
 
+pub const KEEP_BRANCHES: Call = |w, i, a| {
+    let positions: Vec<u32> = (0..i.below(5)).map(|_| i.below(12) as u32).collect();
+    let branch = rkv_kept_branch {
+        row: i.below(3) as u32,
+        position_count: positions.len() as u32,
+        positions: a.list(i, &positions).0,
+    };
+    let (list, count) = a.list(i, &[branch]);
+    let (runner, plan, stream) = (w.runner(i), any_plan(w, i), stream(i));
+    let size = size_of::<rkv_kept_branch>();
+    unsafe { rkv_runner_keep_branches(runner, plan, list, count, size, stream) }.into()
+};
+
 pub const PLAN_VIEW: Call = |w, i, a| unsafe { rkv_plan_view(w.plan(i), a.write(i)) }.into();
 
 pub const PLAN_VIEW_GROUP: Call = |w, i, a| {
@@ -167,7 +180,9 @@ pub const APPEND_PREFILL: Call = |w, i, a| {
         v = tensor(i, a, positions, KV_HEADS, Access::Read);
     }
     let logits = vec![0.5f32; QUERY_HEADS];
+    let scales = values(i, QUERY_HEADS); // at least one for each KV head
     let args = rkv_runner_append_prefill_args {
+        struct_size: size_of::<rkv_runner_append_prefill_args>() as u32,
         layer: if i.rarely(8) { number(i) } else { i.below(LAYERS) as u32 },
         q,
         k: k.0,
@@ -190,7 +205,8 @@ pub const APPEND_PREFILL: Call = |w, i, a| {
         v_scale: factor(i),
         reserved: zero(i),
         stream: stream(i),
-        ..Sized32::sized()
+        k_scales: if i.rarely(4) { a.list(i, &scales).0 } else { ptr::null() },
+        v_scales: if i.rarely(4) { a.list(i, &scales).0 } else { ptr::null() },
     };
     let args = a.read(i, &args);
     let (plan, runner) = (any_plan(w, i), w.runner(i));
@@ -340,6 +356,8 @@ fn plan_row(world: &World, input: &mut Input<'_>, arena: &mut Arena) -> rkv_plan
         start: if input.rarely(8) { size(input) as u64 } else { input.below(14) as u64 },
         count,
         tree_masks: if masks.is_empty() { ptr::null() } else { arena.list(input, &masks).0 },
+        mask: if input.rarely(4) { input.below(4) as u32 } else { 0 },
+        reserved: zero(input),
     }
 }
 

@@ -125,6 +125,8 @@ impl World {
             start: todo.start as u64,
             count: todo.len() as u64,
             tree_masks: ptr::null(),
+            mask: 0,
+            reserved: 0,
         };
         // SAFETY: all pointers lead to live values, and nobody computes meanwhile.
         let status = unsafe { rkv_plan_set(self.kv.plan, &row, 1, size_of_val(&row)) };

@@ -25,7 +25,8 @@ pub struct rkv_net_store_config {
     /// Zero.
     pub flags: u32,
     /// "redis://HOST:PORT", with USER:PASSWORD@ and /DATABASE as they are needed, the same with
-    /// valkey://, or "unix://PATH" for its socket; "s3://BUCKET" or "s3://BUCKET/FOLDER".
+    /// valkey://, "rediss://" or "valkeys://" over TLS, or "unix://PATH" for its socket;
+    /// "s3://BUCKET" or "s3://BUCKET/FOLDER".
     pub url: *const c_char,
     /// What each key begins with; NULL for "radixkv/".
     pub prefix: *const c_char,
@@ -39,9 +40,12 @@ pub struct rkv_net_store_config {
     pub connection_count: u32,
     /// Zero.
     pub reserved: u32,
+    /// For Redis over TLS: a file of certificates, in PEM, of whom the server's may be; read during
+    /// the call. NULL for those of the system.
+    pub ca_file: *const c_char,
 }
 
-const CONFIG_V1: usize = size_of::<rkv_net_store_config>();
+const CONFIG_V1: usize = std::mem::offset_of!(rkv_net_store_config, ca_file);
 const REMOTE_V1: usize = size_of::<rkv_remote_store>();
 
 /// # Safety
@@ -60,17 +64,19 @@ unsafe fn config_of(given: *const rkv_net_store_config) -> Result<Config, Failur
         return Err(Failure::argument(text));
     }
     // SAFETY: the caller's contract on the texts.
-    let (url, prefix, endpoint) = unsafe {
+    let (url, prefix, endpoint, ca_file) = unsafe {
         (
             text_of(config.url, "config.url")?,
             text_of(config.prefix, "config.prefix")?,
             text_of(config.endpoint, "config.endpoint")?,
+            text_of(config.ca_file, "config.ca_file")?,
         )
     };
     Ok(Config {
         url: url.ok_or_else(|| Failure::argument("config.url is NULL"))?,
         prefix: prefix.unwrap_or_else(|| "radixkv/".to_owned()),
         endpoint,
+        ca_file,
         ttl: config.ttl_s,
         connections: if config.connection_count == 0 {
             4

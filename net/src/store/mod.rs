@@ -21,6 +21,8 @@ pub struct Config {
     pub url: String,
     pub prefix: String,
     pub endpoint: Option<String>,
+    /// Certificates that the server's may be of.
+    pub ca_file: Option<String>,
     /// Seconds after which a value goes.
     pub ttl: u64,
     /// Connections that read, and as many that write.
@@ -68,12 +70,13 @@ impl Store {
     pub fn new(config: Config) -> Result<Self, Failure> {
         let scheme = config.url.split_once("://").map_or("", |(scheme, _)| scheme);
         let server = match scheme {
-            "redis" | "valkey" | "redis+unix" | "valkey+unix" | "unix" => {
+            "redis" | "valkey" | "rediss" | "valkeys" | "redis+unix" | "valkey+unix" | "unix" => {
                 Server::Redis(Box::new(redis::Redis::new(&config)?))
             }
             "s3" => Server::Objects(objects::Objects::new(&config)?),
             _ => {
-                let text = "config.url begins with none of redis://, valkey://, unix://, s3://";
+                let text = "config.url begins with none of redis://, rediss://, valkey://, \
+                            valkeys://, unix://, s3://";
                 return Err(Failure::argument(text));
             }
         };

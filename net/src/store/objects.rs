@@ -28,6 +28,9 @@ impl Objects {
             let text = "config.ttl_s is for Redis alone: a bucket has lifecycle rules";
             return Err(Failure::argument(text));
         }
+        if config.ca_file.is_some() {
+            return Err(Failure::argument("config.ca_file is for rediss:// and valkeys://"));
+        }
         let rest = config.url.strip_prefix("s3://").unwrap_or_default();
         let (bucket, folder) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() {

@@ -2,10 +2,13 @@
 use super::{Answer, Config, Done, Put};
 use crate::failure::Failure;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Pipeline, RedisError};
+use redis::{AsyncConnectionConfig, Client, Pipeline, RedisError, TlsCertificates};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
+
+/// What one begins with.
+const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
 /// Some connections, made when they are needed, and anew when they broke.
 #[derive(Debug)]
@@ -92,8 +95,24 @@ impl Redis {
         if config.endpoint.is_some() {
             return Err(Failure::argument("config.endpoint is for s3:// alone"));
         }
-        let client = Client::open(config.url.as_str())
-            .map_err(|error| Failure::argument(format!("config.url: {error}")))?;
+        let is_secure = ["rediss://", "valkeys://"].iter().any(|way| config.url.starts_with(way));
+        let made = match &config.ca_file {
+            Some(_) if !is_secure => {
+                return Err(Failure::argument("config.ca_file is for rediss:// and valkeys://"));
+            }
+            Some(file) => {
+                let root = std::fs::read(file)
+                    .map_err(|error| Failure::argument(format!("config.ca_file: {error}")))?;
+                if !root.windows(CERTIFICATE.len()).any(|at| at == CERTIFICATE) {
+                    let text = format!("config.ca_file: {file} has no certificate in PEM");
+                    return Err(Failure::argument(text));
+                }
+                let roots = TlsCertificates { client_tls: None, root_cert: Some(root) };
+                Client::build_with_tls(config.url.as_str(), roots)
+            }
+            None => Client::open(config.url.as_str()),
+        };
+        let client = made.map_err(|error| Failure::argument(format!("config.url: {error}")))?;
         let [reading, writing] = [(); 2].map(|()| Connections::new(config.connections));
         Ok(Self { client, reading, writing, ttl: config.ttl })
     }

@@ -11,14 +11,14 @@ pub const PAGE_BYTES: usize = 32 << 10;
 const PAGES: usize = 96;
 
 #[track_caller]
-fn ok(status: rkv_status) {
+pub fn ok(status: rkv_status) {
     let mut text = [0u8; 512];
     // SAFETY: so many bytes are there.
     unsafe { rkv_last_error_message(text.as_mut_ptr().cast(), text.len()) };
     assert_eq!(status, rkv_status::Ok, "{}", String::from_utf8_lossy(&text));
 }
 
-fn sized<T: Copy>() -> T {
+pub fn sized<T: Copy>() -> T {
     // SAFETY: structs of the header are integers and pointers; the first field is the size.
     unsafe {
         let mut made: T = std::mem::zeroed();
@@ -31,13 +31,15 @@ fn sized<T: Copy>() -> T {
 pub struct Store(*mut rkv_net_store);
 
 impl Store {
-    pub fn new(url: &str, endpoint: Option<&str>, prefix: &str) -> Self {
+    pub fn new(url: &str, endpoint: Option<&str>, prefix: &str, ca_file: Option<&str>) -> Self {
         let [url, prefix] = [url, prefix].map(|text| CString::new(text).unwrap());
-        let endpoint = endpoint.map(|text| CString::new(text).unwrap());
+        let [endpoint, ca_file] =
+            [endpoint, ca_file].map(|text| text.map(|text| CString::new(text).unwrap()));
         let mut config: rkv_net_store_config = sized();
         config.url = url.as_ptr();
         config.prefix = prefix.as_ptr();
         config.endpoint = endpoint.as_ref().map_or(null(), |text| text.as_ptr());
+        config.ca_file = ca_file.as_ref().map_or(null(), |text| text.as_ptr());
         let mut made = null_mut();
         // SAFETY: everything is there during the call.
         let status = unsafe { rkv_net_store_create(&config, &mut made) };
@@ -45,7 +47,7 @@ impl Store {
         Self(made)
     }
 
-    fn remote(&self) -> rkv_remote_store {
+    pub fn remote(&self) -> rkv_remote_store {
         let mut made: rkv_remote_store = sized();
         // SAFETY: both libraries have the same struct under this name, as the header says.
         let status = unsafe { rkv_net_store_describe(self.0, (&raw mut made).cast()) };

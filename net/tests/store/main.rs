@@ -2,9 +2,10 @@
 //! full of garbage. Each request checks every byte that it did not compute.
 mod engine;
 mod servers;
+mod snapshots;
 
 use engine::{Engine, PAGE_BYTES, Ran, Store, prompt};
-use servers::{Server, http, redis, s3};
+use servers::{Server, http, redis, redis_over_tls, s3};
 use std::time::Duration;
 
 const BUCKET: &str = "pages";
@@ -14,23 +15,33 @@ struct Place {
     server: Server,
     url: String,
     endpoint: Option<String>,
+    ca_file: Option<String>,
 }
 
 impl Place {
     fn redis() -> Option<Self> {
         let server = redis()?;
         let url = format!("redis://127.0.0.1:{}/1", server.port);
-        Some(Self { server, url, endpoint: None })
+        Some(Self { server, url, endpoint: None, ca_file: None })
+    }
+
+    /// The same over TLS, by a certificate that nobody but the test's own authority knows.
+    fn redis_over_tls() -> Option<Self> {
+        let (server, ca_file) = redis_over_tls()?;
+        let url = format!("rediss://127.0.0.1:{}/1", server.port);
+        Some(Self { server, url, endpoint: None, ca_file: Some(ca_file) })
     }
 
     fn s3() -> Option<Self> {
         let server = s3(BUCKET)?;
         let endpoint = Some(format!("http://127.0.0.1:{}", server.port));
-        Some(Self { server, url: format!("s3://{BUCKET}/some/folder"), endpoint })
+        let url = format!("s3://{BUCKET}/some/folder");
+        Some(Self { server, url, endpoint, ca_file: None })
     }
 
     fn store(&self) -> Store {
-        Store::new(&self.url, self.endpoint.as_deref(), "kv:")
+        let ca_file = self.ca_file.as_deref();
+        Store::new(&self.url, self.endpoint.as_deref(), "kv:", ca_file)
     }
 }
 
@@ -86,6 +97,27 @@ fn is_shared(place: &Place) {
 #[test]
 fn t13_redis_is_shared() {
     Place::redis().inspect(is_shared);
+}
+
+#[test]
+fn t13_redis_over_tls_is_shared() {
+    Place::redis_over_tls().inspect(is_shared);
+}
+
+/// T13: a server whose certificate is of somebody else is not talked to, and the engine goes on.
+#[test]
+fn t13_a_certificate_of_somebody_else_is_refused() {
+    let Some(mut place) = Place::redis_over_tls() else { return };
+    let Some(other) = Place::redis_over_tls() else { return };
+    place.ca_file = other.ca_file.clone();
+    let store = place.store();
+    let mut engine = Engine::new(&store, 1000);
+    let ran = engine.run(&prompt(1, 20));
+    assert_eq!((ran.fetched, ran.computed), (0, 20));
+    engine.until("it failed", |stats| stats.remote.failed_page_count > 0);
+    assert_eq!(engine.stats().remote.written_page_count, 0);
+    let said = store.last_failure();
+    assert!(said.to_lowercase().contains("certificate"), "{said}");
 }
 
 #[test]
@@ -271,6 +303,7 @@ fn urls_that_are_none_are_named() {
             ttl_s: 0,
             connection_count: 0,
             reserved: 0,
+            ca_file: std::ptr::null(),
         };
         change(&mut config);
         let mut made = std::ptr::null_mut();
@@ -307,6 +340,13 @@ fn urls_that_are_none_are_named() {
     assert!(endpoint.starts_with("config.endpoint"));
     let ttl = refused(Some("s3://bucket"), |config| config.ttl_s = 1);
     assert!(ttl.starts_with("config.ttl_s"));
+    let no_tls = refused(good, |config| config.ca_file = c"/x".as_ptr());
+    assert!(no_tls.starts_with("config.ca_file"));
+    let secure = Some("rediss://127.0.0.1:1");
+    let no_file = refused(secure, |config| config.ca_file = c"/there/is/none".as_ptr());
+    assert!(no_file.starts_with("config.ca_file"), "{no_file}");
+    let no_certificates = refused(secure, |config| config.ca_file = c"/dev/null".as_ptr());
+    assert!(no_certificates.starts_with("config."), "{no_certificates}");
     let size = refused(good, |config| config.struct_size = 8);
     assert!(size.starts_with("config: struct_size"));
     // SAFETY: NULL is refused, and destroyed without a word.

@@ -77,6 +77,40 @@ pub fn redis() -> Option<Server> {
     }))
 }
 
+/// Redis that speaks TLS alone, and the file of the authority that its certificate is of.
+pub fn redis_over_tls() -> Option<(Server, String)> {
+    let has = |program: &str, word: &str| Command::new(program).arg(word).output().is_ok();
+    if !has("redis-server", "--version") || !has("openssl", "version") {
+        skip("no redis-server or no openssl: apt-get install redis-server openssl");
+        return None;
+    }
+    let folder = scratch().join(format!("tls-{}", free_port()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let openssl = |words: &str| {
+        let words = words.split(' ');
+        let done = Command::new("openssl").args(words).current_dir(&folder).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    openssl(&format!("req -x509 {key} -days 2 -subj /CN=Test -keyout ca.key -out ca.crt"));
+    openssl(&format!("req {key} -subj /CN=redis -keyout own.key -out own.csr"));
+    std::fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1").unwrap();
+    openssl(
+        "x509 -req -in own.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 \
+         -extfile names -out own.crt",
+    );
+    let ca_file = folder.join("ca.crt").to_str().unwrap().to_owned();
+    let server = Server::start_with(move |port| {
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+        command.args(["--port", "0", "--tls-port", &port.to_string(), "--tls-auth-clients", "no"]);
+        command.args(["--tls-cert-file", "own.crt", "--tls-key-file", "own.key"]);
+        command.args(["--tls-ca-cert-file", "ca.crt"]).current_dir(&folder);
+        command
+    });
+    Some((server, ca_file))
+}
+
 fn scratch() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }

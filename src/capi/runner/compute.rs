@@ -59,7 +59,8 @@ pub struct rkv_runner_append_prefill_args {
     /// A scaled logit x becomes soft_cap * tanh(x / soft_cap). 0: none.
     pub soft_cap: f32,
     /// Positions that a query sees, itself included; its own region and the sinks of a WINDOW
-    /// group it sees whole. At most the group's own window, or chunk. 0: that; all of a FULL group.
+    /// group it sees whole. At most the group's own window, or chunk; 0 where some row is not
+    /// causal. 0: that; all of a FULL group.
     pub window: u32,
     /// FP8 only: K is what is stored times this. 0: 1.
     pub k_scale: f32,
@@ -69,6 +70,12 @@ pub struct rkv_runner_append_prefill_args {
     pub reserved: u32,
     /// CUDA only: the CUstream to work on. NULL on the CPU.
     pub stream: *mut c_void,
+    /// FP8 only: a scale for each KV head, in place of k_scale: [kv_head_count], on CUDA on the
+    /// device, where they may change from one launch of a graph to the next, with all that was
+    /// stored by them. NULL: k_scale for all.
+    pub k_scales: *const f32,
+    /// The same of V: NULL if k_scales is, and with RKV_RUNNER_LATENT.
+    pub v_scales: *const f32,
 }
 // SAFETY: integers, floats and pointers, no padding.
 unsafe impl AbiStruct for rkv_runner_append_prefill_args {
@@ -130,6 +137,8 @@ fn step_of(args: &rkv_runner_append_prefill_args, head_dim: usize) -> Result<Lay
         out: (args.out.cast(), out),
         lse: args.lse,
         sinks: args.sinks,
+        k_scales: args.k_scales,
+        v_scales: args.v_scales,
         stream: args.stream,
         params: Params {
             soft_cap: (args.soft_cap != 0.0).then_some(args.soft_cap),
@@ -228,7 +237,9 @@ pub unsafe extern "C" fn rkv_runner_prepare_plan(
 ///
 /// The query at position p of a row sees the positions 0 to p, or the last `window` of them, those
 /// of the group's sinks, in a CHUNK group none before the chunk that p is in; and all of the region
-/// that p is in; of the new positions of a row with tree masks those that its mask names. What lies
+/// that p is in; of the new positions of a row with tree masks those that its mask names. Rows that
+/// are not causal see what their mask says, see rkv_plan_row; of one with RKV_MASK_CONTEXT nothing
+/// is written, and its part of k and v is not read. What lies
 /// in unused positions of a page, or where a row has no page, is never read into a result, NaN
 /// included.
 ///

@@ -1,9 +1,11 @@
 //! The runner: KV memory and the backend that computes over the rows of a page table.
 mod kv;
+mod branch;
 mod compute;
 mod threads;
 mod tier;
 
+pub use branch::*;
 pub use compute::*;
 pub use kv::*;
 pub use threads::*;
@@ -75,8 +77,8 @@ pub struct rkv_runner_config {
     pub query_head_count: u32,
     /// Heads of K and V; divides query_head_count. Default 0, which is refused.
     pub kv_head_count: u32,
-    /// Elements of a head of Q and K: 64, 96, 128 or 256, on the CPU also 192, 512 or 576. Default
-    /// 128.
+    /// Elements of a head of Q and K: 64, 80, 96, 112, 128, 192 or 256, on the CPU also 512 or 576.
+    /// Default 128.
     pub head_dim: u32,
     /// Of q, k, v and out: RKV_DTYPE_F32, the default, _F16 or _BF16; on CUDA not F32.
     pub dtype: u32,

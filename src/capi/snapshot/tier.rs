@@ -10,7 +10,7 @@ use crate::capi::snapshot::{
     RKV_SNAPSHOT_MATCH_TRIMMABLE, rkv_pin_id, rkv_snapshot_cache, rkv_snapshot_cache_match_result,
     rkv_snapshot_part,
 };
-use crate::capi::tier::{Use, remote_of, rkv_remote_store};
+use crate::capi::tier::{RKV_TIERS_THREADS, Use, io_of, remote_of, rkv_remote_store};
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::{Error, text};
 use crate::ids::HandleId;
@@ -33,7 +33,7 @@ pub type rkv_ticket_id = u64;
 pub struct rkv_snapshot_tier_config {
     /// sizeof(rkv_snapshot_tier_config).
     pub struct_size: u32,
-    /// Zero.
+    /// 0 or RKV_TIERS_THREADS.
     pub flags: u32,
     /// The directory, a path that ends with NUL; made if it isn't there. It is this cache's alone
     /// until it is detached. NULL for none, with a remote store.
@@ -48,7 +48,8 @@ pub struct rkv_snapshot_tier_config {
     /// When a snapshot is written: 0 as soon as it is inserted, n when n matches have found it,
     /// UINT32_MAX when it leaves memory. Default 0.
     pub write_after_matches: u32,
-    /// Threads that read, and as many that write, 1 to 64. Default 8.
+    /// Requests that are under way to the disk at once, of 2 MiB, as many to read as to write,
+    /// 1 to 64: by so many threads, but writes by one where there is io_uring. Default 8.
     pub worker_count: u32,
     /// Bytes of snapshots that wait to be written, at most; a snapshot that would exceed it is
     /// tried again later, if it is still in memory. Default 4 GiB.
@@ -183,7 +184,7 @@ unsafe fn read_config(
     raw: &rkv_snapshot_tier_config,
 ) -> Result<(Option<DiskConfig>, TierPolicy), Fail> {
     let refuse = |text| Err(Error::argument(text).into());
-    check_flags(raw.flags, 0, "config.flags")?;
+    check_flags(raw.flags, RKV_TIERS_THREADS, "config.flags")?;
     let directory = match raw.directory.is_null() {
         true if raw.remote.is_null() => return refuse(text!("config.directory is NULL")),
         true => None,
@@ -224,6 +225,7 @@ unsafe fn read_config(
         workers: raw.worker_count as usize,
         commit_interval: Duration::from_millis(raw.commit_interval_ms.into()),
         waiting_bytes: raw.waiting_byte_limit,
+        io: io_of(raw.flags),
         wake,
         ..DiskConfig::new(directory, raw.byte_limit, raw.fingerprint)
     };

@@ -71,6 +71,8 @@ pub struct rkv_snapshot_tier_stats {
     pub read_ns: u64,
     /// The remote store.
     pub remote: rkv_remote_totals,
+    /// 1 when the directory is written by io_uring, 0 when threads wait for it.
+    pub is_ring: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_snapshot_tier_stats {
@@ -132,6 +134,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_read_tier_stats(
                 longest_commit_ns: store.commit_nanoseconds_max,
                 write_ns: store.write_nanoseconds,
                 read_ns: store.read_nanoseconds,
+                is_ring: store.is_ring as u64,
                 remote: rkv_remote_totals::of(
                     &stats.remote,
                     [counters.from_remote, counters.not_offered, 0, counters.remote_late],

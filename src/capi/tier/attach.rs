@@ -10,7 +10,7 @@ use crate::group::check_count;
 use crate::memory::{Arc, Slots, TryGrow, try_box};
 use crate::store::Shared;
 use crate::tier::paged::{HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
-use crate::tier::{DiskConfig, DiskStore, LowerStore, Record, Wake};
+use crate::tier::{DiskConfig, DiskStore, Io, LowerStore, Record, Wake};
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::NonNull;
@@ -20,6 +20,10 @@ use std::time::Duration;
 /// that compute one model together.
 pub const RKV_TIERS_AGREE: u32 = 1;
 
+/// Flag of rkv_tier_config and of rkv_snapshot_tier_config: the directory is written by threads
+/// that wait for it, worker_count of them, also where the system has io_uring.
+pub const RKV_TIERS_THREADS: u32 = 2;
+
 /// What lies below the pages of a cache: host memory, a directory, and a remote store. Fill with
 /// rkv_tier_config_init(), then change fields.
 #[repr(C)]
@@ -27,7 +31,7 @@ pub const RKV_TIERS_AGREE: u32 = 1;
 pub struct rkv_tier_config {
     /// sizeof(rkv_tier_config).
     pub struct_size: u32,
-    /// 0 or RKV_TIERS_AGREE.
+    /// 0, or of RKV_TIERS_AGREE and RKV_TIERS_THREADS some.
     pub flags: u32,
     /// Bytes of a page in all layers together, or with several groups in all layers of a group:
     /// what a copy moves. No default.
@@ -51,8 +55,9 @@ pub struct rkv_tier_config {
     /// asked for what follows it, 255 at most, UINT32_MAX when it is about to be evicted. Default
     /// 0.
     pub store_after_uses: u32,
-    /// Threads that read the disk, and as many that write, 1 to 64; the same for the remote store.
-    /// Default 8.
+    /// Requests that are under way to the disk at once, of 2 MiB, as many to read as to write,
+    /// 1 to 64: by so many threads, but writes by one where there is io_uring. The same of calls
+    /// to the remote store, by threads. Default 8.
     pub worker_count: u32,
     /// Milliseconds from a write to its commit, at most, while the disk keeps up. 1 to 60000.
     /// Default 250.
@@ -171,7 +176,7 @@ pub unsafe extern "C" fn rkv_cache_attach_tiers(
                 return Err(Error::state("the cache has tiers: detach those first").into());
             }
             let (disk_wake, wake) = PageTiers::disk_wake();
-            check_flags(raw.flags, RKV_TIERS_AGREE, "config.flags")?;
+            check_flags(raw.flags, RKV_TIERS_AGREE | RKV_TIERS_THREADS, "config.flags")?;
             let pools = pools_of(&raw)?;
             if raw.reserved != 0 {
                 return Err(Error::argument("config.reserved is not zero").into());
@@ -307,12 +312,18 @@ unsafe fn disk_of(raw: &rkv_tier_config, pools: &[TierPool], wake: Wake) -> Resu
         commit_interval: Duration::from_millis(raw.commit_interval_ms.into()),
         // What is written is in host memory, which is bounded.
         waiting_bytes: host_bytes(pools),
+        io: io_of(raw.flags),
         wake: Some(wake),
         ..DiskConfig::new(directory, raw.disk_bytes, raw.fingerprint)
     };
     let opened = DiskStore::open(config);
     let (store, records) = opened.map_err(|error| Error::Storage(text!("{error}")))?;
     Ok(Some((try_box(store)?, records)))
+}
+
+/// How requests go to the disk.
+pub(in crate::capi) fn io_of(flags: u32) -> Io {
+    if flags & RKV_TIERS_THREADS == 0 { Io::Auto } else { Io::Threads }
 }
 
 /// The tiers that a cache has.
@@ -358,6 +369,37 @@ pub unsafe extern "C" fn rkv_cache_detach_tiers(
                 return Ok(());
             }
             Err(Fail::pending("the time was over before everything was written"))
+        })
+    }
+}
+
+/// Gives up pages of host memory and of the directory until no more bytes than these are in use;
+/// ends of prefixes go before beginnings, what was used longest ago first. They may grow again, up
+/// to what the config said. Slots that copies, reads and writes have are given back when those have
+/// ended. The host's memory for slots stays the cache's; the directory's data file becomes shorter
+/// when the removals are committed and its end is free.
+///
+/// @param cache the cache
+/// @param host_bytes of host memory, at most; UINT64_MAX leaves it as it is
+/// @param disk_bytes of the directory, at most; UINT64_MAX leaves it as it is
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when the cache has no tiers;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages that go), others are let in after each; allocates nothing; never waits for the disk
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_shrink_tiers(
+    cache: *mut rkv_cache,
+    host_bytes: u64,
+    disk_bytes: u64,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe {
+        with(cache, |shared| {
+            tiers_of(shared)?.shrink_to(host_bytes, disk_bytes);
+            Ok(())
         })
     }
 }

@@ -6,6 +6,7 @@ mod prefetch;
 mod remote;
 mod stats;
 
+pub(in crate::capi) use attach::io_of;
 pub use attach::*;
 pub use copies::*;
 pub use fetch::*;

@@ -200,6 +200,8 @@ pub struct rkv_tier_stats {
     pub prefetched_disk_page_count: u64,
     /// Pages that prefetches brought to host memory from the remote store.
     pub prefetched_remote_page_count: u64,
+    /// 1 when the directory is written by io_uring, 0 when threads wait for it.
+    pub is_ring: u64,
 }
 // SAFETY: plain integers, no padding.
 unsafe impl AbiStruct for rkv_tier_stats {
@@ -260,6 +262,7 @@ pub unsafe extern "C" fn rkv_cache_read_tier_stats(
                 refused_prefetch_count: counters.refused_prefetches,
                 prefetched_disk_page_count: counters.prefetched[0],
                 prefetched_remote_page_count: counters.prefetched[1],
+                is_ring: stats.store.is_ring as u64,
             };
             write_struct(out_stats, &made)
         })

@@ -21,6 +21,14 @@ pub(super) use weights::{Logit, Weights};
 /// Keys of a block; blocks begin at multiples of it. A multiple of all LANES and of 8.
 pub(super) const BLOCK: usize = 64;
 
+/// Elements that register tiles take at a time, at most.
+const ELEMENTS: usize = 32;
+
+/// Numbers of a head in scratch memory: those behind its elements are zeros.
+pub(super) const fn padded(head_dim: usize) -> usize {
+    head_dim.next_multiple_of(ELEMENTS)
+}
+
 /// Keys of a block that a row sees, counted from the block's first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {

@@ -6,13 +6,13 @@
 //! ```
 use super::asking::Asking;
 use super::lower::{Lower, Numbered, Place, Table, key};
-use super::note::Note;
+use super::note::{Note, Sizes, sizes};
 use super::value::{Loaded, State, Storable, Value};
 use super::{Fetch, FreedSnapshots, SnapshotCache, Taken, TieredSnapshots};
 use crate::error::Error;
 use crate::handles::{Handles, Numbers};
 use crate::ids::{HANDLE_LIMIT, HandleId, PinId};
-use crate::memory::{Arc, Slab, seed, try_box, try_to_vec};
+use crate::memory::{Arc, Slab, seed, try_box};
 use crate::snapshot::{Freed, Hit, Namespace, count};
 use crate::tier::{Event, LoadError, Refused, Source, Target};
 use foldhash::fast::FixedState;
@@ -66,7 +66,7 @@ pub(super) struct Below {
     pub(super) number: u64,
     next_token: Option<u32>,
     is_trimmable: bool,
-    parts: Vec<u64>,
+    parts: Sizes,
 }
 
 impl Loads {
@@ -214,7 +214,7 @@ impl Lower {
     ) -> Result<Option<Below>, Error> {
         let seen = self.below(namespace, tokens, trims, |place| {
             let Place { number, next_token, is_trimmable, parts, .. } = place;
-            try_to_vec(parts).map(|parts| (*number, *next_token, *is_trimmable, parts))
+            sizes(parts).map(|parts| (*number, *next_token, *is_trimmable, parts))
         });
         let Some((common, seen)) = seen else { return Ok(None) };
         let (number, next_token, is_trimmable, parts) = seen?;

@@ -1,7 +1,7 @@
 //! What stands before a state in a store that caches share, and what both are read into.
-use super::note::Note;
+use super::note::{Note, Sizes};
 use super::value::Loaded;
-use crate::memory::{TryGrow, try_to_vec, try_zeros};
+use crate::memory::{try_to_vec, try_zeros};
 use crate::snapshot::Namespace;
 use crate::tier::{Key, Target};
 use std::any::Any;
@@ -81,9 +81,10 @@ pub(super) fn decode(bytes: &[u8], namespace: &Namespace, tokens: &[u32]) -> Opt
     if !is_ours {
         return None;
     }
-    let mut sizes = Vec::new();
+    let mut sizes = Sizes::new();
+    sizes.try_reserve_exact(parts as usize).ok()?;
     for part in bytes[16..].chunks_exact(8).take(parts as usize) {
-        sizes.try_push(u64::from_le_bytes(part.try_into().expect("eight"))).ok()?;
+        sizes.push(u64::from_le_bytes(part.try_into().expect("eight")));
     }
     Some(Note {
         namespace: *namespace,
@@ -102,7 +103,7 @@ mod tests {
     #[test]
     fn t13_a_head_says_what_it_was_given() {
         let namespace = Namespace { epoch: 9, ..Namespace::default() };
-        let sizes = |count: u64| (0..count).map(|at| at << 33).collect::<Vec<u64>>();
+        let sizes = |count: u64| (0..count).map(|at| at << 33).collect::<Sizes>();
         for (next_token, is_trimmable) in [(None, true), (Some(0), false), (Some(7), true)] {
             for parts in [sizes(0), sizes(1), sizes(PARTS as u64)] {
                 let note = Note { namespace, tokens: vec![1, 2], next_token, is_trimmable, parts };

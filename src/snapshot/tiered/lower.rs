@@ -1,13 +1,13 @@
 //! What is below memory: the store, an index of what it has, and what is on its way there.
 use super::fetch::Loads;
-use super::note::Note;
+use super::note::{Note, Sizes, sizes};
 use super::nowhere::Nowhere;
 use super::remote::Lowest;
 use super::value::{Storable, Value, Writing};
 use super::{SnapshotCache, TierCounters, TierPolicy};
 use crate::error::Error;
 use crate::lock::RwLock;
-use crate::memory::{Arc, OutOfMemory, seed, try_box, try_to_vec};
+use crate::memory::{Arc, OutOfMemory, seed, try_box};
 use crate::snapshot::{ENTRY_LIMIT, Freed, Namespace, NewSnapshot, SnapshotLimits, count};
 use crate::tier::remote::RemoteEvent;
 use crate::tier::{Event, Key, LowerStore, Record, Refused, Source};
@@ -50,7 +50,7 @@ pub(super) struct Place {
     pub(super) number: u64,
     pub(super) next_token: Option<u32>,
     pub(super) is_trimmable: bool,
-    pub(super) parts: Vec<u64>,
+    pub(super) parts: Sizes,
     /// Memory does not have it.
     is_alone: AtomicBool,
 }
@@ -159,18 +159,25 @@ impl Lower {
         let index = SnapshotCache::new(limits)?;
         let table = RwLock::new(table);
         let mut lower = Self { link, index, policy, has_disk, lowest, table };
-        let filled = lower.fill(&records);
+        let filled = lower.fill(records);
+        lower.index.expect_no_more();
         if filled.is_err() {
             lower.close();
         }
         filled.map(|()| lower)
     }
 
-    fn fill(&mut self, records: &[Record]) -> Result<(), Error> {
+    fn fill(&mut self, records: Vec<Record>) -> Result<(), Error> {
+        self.index.expect(records.len())?;
+        // One for all of them: nobody waits for what was committed before.
+        let mark = Mark::default();
+        mark.is_put.store(true, Relaxed);
+        mark.is_committed.store(true, Relaxed);
+        let mark = Arc::new(mark)?;
         for record in records {
             let table = self.table.get_mut();
             table.next = number(&record.key).saturating_add(1).max(table.next);
-            if !self.find_again(record)? {
+            if !self.find_again(&record, &mark)? {
                 self.link.store.remove(record.key);
                 count(&mut self.table.get_mut().counters.unusable, 1);
             }
@@ -179,7 +186,7 @@ impl Lower {
     }
 
     /// Makes an entry of a record again; false if none can be made, or there is a later one.
-    fn find_again(&self, record: &Record) -> Result<bool, Error> {
+    fn find_again(&self, record: &Record, mark: &Arc<Mark>) -> Result<bool, Error> {
         let Some(note) = Note::decode(&record.note)? else { return Ok(false) };
         let number = number(&record.key);
         let Note { namespace, tokens, .. } = &note;
@@ -191,11 +198,7 @@ impl Lower {
         {
             return Ok(false);
         }
-        let mark = Mark::default();
-        mark.is_put.store(true, Relaxed);
-        mark.is_committed.store(true, Relaxed);
-        let mark = Arc::new(mark)?;
-        self.add(&note, number, mark, record.note.len(), true)
+        self.add(&note, number, mark.clone(), record.note.len(), true)
     }
 
     /// Puts a record into the index. Others may have to go for it, and do so at once; false when it
@@ -210,7 +213,7 @@ impl Lower {
     ) -> Result<bool, Error> {
         let new = note.entry(self.link.store.cost(note.bytes(), encoded));
         let NewSnapshot { next_token, is_trimmable, .. } = new;
-        let (link, parts) = (self.link.clone(), try_to_vec(&note.parts)?);
+        let (link, parts) = (self.link.clone(), sizes(&note.parts)?);
         let alone = AtomicBool::new(false);
         let place = Place { link, mark, number, next_token, is_trimmable, parts, is_alone: alone };
         place.set_alone(is_alone);
@@ -221,6 +224,13 @@ impl Lower {
     /// Removes the record of exactly these tokens; whether there was one.
     pub(super) fn remove(&self, namespace: &Namespace, tokens: &[u32]) -> bool {
         self.index.remove(namespace, tokens, &mut Freed::new())
+    }
+
+    /// Removes all records; a crash from now on brings few of them back.
+    pub(super) fn clear(&self, table: &mut Table) {
+        self.leave(table);
+        self.index.clear(&mut Freed::new());
+        self.link.store.commit_removals();
     }
 
     /// Removes a record, if it is still the one of its tokens.

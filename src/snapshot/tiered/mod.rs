@@ -367,8 +367,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let table = lower.as_ref().map(|lower| lower.table.write());
         self.memory.clear(&mut freed.0);
         if let (Some(lower), Some(mut table)) = (&*lower, table) {
-            lower.leave(&mut table);
-            lower.index.clear(&mut Freed::new());
+            lower.clear(&mut table);
         }
     }
 

@@ -1,8 +1,9 @@
 //! What is written beside a snapshot's bytes: all that makes it an entry again after a restart.
-use crate::memory::{OutOfMemory, TryGrow, try_collect, try_to_vec};
+use crate::memory::{OutOfMemory, try_collect, try_to_vec};
 use crate::snapshot::NewSnapshot;
 use crate::token::all_text;
 use crate::tree::{NAMESPACE_WORDS, Namespace};
+use smallvec::SmallVec;
 
 /// What a note begins with, and its version.
 const MAGIC: u32 = u32::from_le_bytes(*b"rkn1");
@@ -13,6 +14,17 @@ const HEAD: usize = 1 + NAMESPACE_WORDS + 4;
 const HAS_NEXT: u32 = 1;
 const TRIMMABLE: u32 = 2;
 
+/// Bytes of each part of a state; few have more than two.
+pub(super) type Sizes = SmallVec<[u64; 2]>;
+
+/// A copy.
+pub(super) fn sizes(parts: &[u64]) -> Result<Sizes, OutOfMemory> {
+    let mut copy = Sizes::new();
+    copy.try_reserve_exact(parts.len()).map_err(|_| OutOfMemory)?;
+    copy.extend_from_slice(parts);
+    Ok(copy)
+}
+
 /// An entry without its state.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Note {
@@ -21,13 +33,13 @@ pub(super) struct Note {
     pub(super) next_token: Option<u32>,
     pub(super) is_trimmable: bool,
     /// Bytes of each part of the state.
-    pub(super) parts: Vec<u64>,
+    pub(super) parts: Sizes,
 }
 
 impl Note {
     pub(super) fn new(new: &NewSnapshot<'_>, parts: &[u64]) -> Result<Self, OutOfMemory> {
         let NewSnapshot { namespace, tokens, next_token, is_trimmable, .. } = *new;
-        let (tokens, parts) = (try_to_vec(tokens)?, try_to_vec(parts)?);
+        let (tokens, parts) = (try_to_vec(tokens)?, sizes(parts)?);
         Ok(Self { namespace: *namespace, tokens, next_token, is_trimmable, parts })
     }
 
@@ -89,10 +101,11 @@ impl Note {
         {
             return Ok(None);
         }
-        let (sizes, ids) = rest.split_at(2 * parts);
-        let mut parts: Vec<u64> = Vec::new();
-        for pair in sizes.chunks_exact(2) {
-            parts.try_push(word(&pair[0]) as u64 | (word(&pair[1]) as u64) << 32)?;
+        let (words, ids) = rest.split_at(2 * parts);
+        let mut parts = Sizes::new();
+        parts.try_reserve_exact(words.len() / 2).map_err(|_| OutOfMemory)?;
+        for pair in words.chunks_exact(2) {
+            parts.push(word(&pair[0]) as u64 | (word(&pair[1]) as u64) << 32);
         }
         let tokens = try_collect(ids.iter().map(|four| word(four)))?;
         let next_token = (flags & HAS_NEXT != 0).then_some(next);
@@ -108,7 +121,7 @@ mod tests {
 
     fn note() -> Note {
         let namespace = Namespace { lora: Some(7), epoch: 9, salt: [3; 32], image: Some([5; 16]) };
-        let parts = vec![0, 1, u64::MAX, 5_000_000_000];
+        let parts = smallvec::smallvec![0, 1, u64::MAX, 5_000_000_000];
         let tokens = vec![1, 2, 3, 0];
         Note { namespace, tokens, next_token: Some(0), is_trimmable: true, parts }
     }

@@ -14,7 +14,7 @@ use super::asking::{Asking, BLOCK, Step, block_digests};
 use super::fetch::{FreedStates, Load, LoadState, Waiting, rescue};
 use super::head::{Body, Head, PARTS, decode, encode};
 use super::lower::{Lower, Table};
-use super::note::Note;
+use super::note::{Note, Sizes};
 use super::value::{Loaded, Storable, Value, Writing};
 use crate::error::Error;
 use crate::memory::{Arc, try_box, try_to_vec};
@@ -194,7 +194,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             tokens: Vec::new(),
             next_token: None,
             is_trimmable: false,
-            parts: Vec::new(),
+            parts: Sizes::new(),
         };
         let note = Arc::new(note)?;
         let number = table.next_number() | NUMBERS;

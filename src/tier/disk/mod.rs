@@ -6,6 +6,7 @@ pub(crate) use files::Files;
 
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::BorrowedFd;
 
 /// What the requests of a direct file are multiples of: place, length, and address in memory.
 pub(crate) const ALIGNMENT: usize = 4096;
@@ -72,6 +73,11 @@ pub trait DiskFile: Debug + Send + Sync {
 
     /// What was written before, and the length, is there after a crash.
     fn sync(&self) -> io::Result<()>;
+
+    /// By what the system names it; `None` if all its calls are to go through here.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// Reads all of it.

@@ -48,6 +48,9 @@ impl PageTiers {
             }
         }
         self.table().clear = latest;
+        if let Some(disk) = &self.disk {
+            disk.commit_removals();
+        }
         Ok(true)
     }
 

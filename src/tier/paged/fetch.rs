@@ -28,14 +28,22 @@ impl Deadline {
 }
 
 impl PageTiers {
-    /// Where what the device has of a sequence ends, and whether the remote store may be asked.
-    pub(super) fn beyond(&self, id: SequenceId, in_row: bool) -> Result<(Beyond, bool), Error> {
+    /// Where what the device has of a sequence ends, and whether the remote store may be asked;
+    /// nothing where it has all of one group, which is most of the time.
+    pub(super) fn beyond(
+        &self,
+        id: SequenceId,
+        in_row: bool,
+    ) -> Result<Option<(Beyond, bool)>, Error> {
         let state = self.shared.read();
         let (first, most) = state.fetchable_pages(id, in_row)?;
+        if most == 0 && !self.policy.counts_uses() && !self.groups.are_several() {
+            return Ok(None);
+        }
         let (last, namespace) = (state.last_shared(id)?, state.namespace_of(id)?);
         let clear = state.latest_clear();
         let may_ask = self.may_ask(&state, &namespace);
-        Ok((Beyond { first, last, most, namespace, clear }, may_ask))
+        Ok(Some((Beyond { first, last, most, namespace, clear }, may_ask)))
     }
 
     /// Starts to bring what the tiers have of a sequence beyond what it reuses, unless `looks_only`
@@ -50,7 +58,9 @@ impl PageTiers {
             return self.fetch_groups(id, deadline, looks_only);
         }
         let host_only = deadline == Deadline::After(Duration::ZERO);
-        let (beyond, may_ask) = self.beyond(id, !looks_only)?;
+        let Some((beyond, may_ask)) = self.beyond(id, !looks_only)? else {
+            return Ok(Fetchable::default());
+        };
         let asks = may_ask && !host_only && !looks_only;
         if self.policy.counts_uses() {
             self.table().stores.note_use(beyond.last.map(|(page, _)| page));

@@ -111,7 +111,9 @@ impl PageTiers {
         looks_only: bool,
     ) -> Result<Fetchable, Error> {
         let host_only = deadline == Deadline::After(Duration::ZERO);
-        let (beyond, _) = self.beyond(id, !looks_only)?;
+        let Some((beyond, _)) = self.beyond(id, !looks_only)? else {
+            return Ok(Fetchable::default());
+        };
         if self.policy.counts_uses() {
             self.table().stores.note_use(beyond.last.map(|(page, _)| page));
         }

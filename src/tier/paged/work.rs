@@ -410,6 +410,10 @@ impl PageTiers {
 pub struct DiskWake(std::sync::Arc<Signal>);
 
 impl Lower for PageTiers {
+    fn cleared(&self) {
+        self.signal.notify();
+    }
+
     fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.signal.notify();

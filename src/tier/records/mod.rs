@@ -7,10 +7,13 @@ pub(crate) use place::{PIECE, Place, piece_sum};
 
 use super::Key;
 use super::disk::{Disk, Open};
+use super::processors::{processors, side_by_side};
 use crate::memory::{Arc, OutOfMemory, TryGrow};
 use backend::Backend;
-use redb::{Database, Durability, ReadableDatabase, TableDefinition};
+use redb::TableDefinition;
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 use std::io;
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const NAME: &str = "records.redb";
@@ -114,17 +117,66 @@ impl Records {
         })
     }
 
-    /// All rows, and how many make no sense; their keys are added to `damaged`.
+    /// All rows, in no order that matters; the keys of those that make no sense are added to
+    /// `damaged`.
     pub fn load(&self, damaged: &mut Vec<Key>) -> Result<Vec<Kept>, RecordsError> {
-        caught(|| self.read_all(damaged))
+        let mut bounds = caught(|| self.bounds())?.into_iter();
+        let parts = bounds.len().saturating_sub(1);
+        let mut from = bounds.next().unwrap_or_default();
+        let ranges = (0..parts).map(|part| {
+            let to = bounds.next().unwrap_or_default();
+            (std::mem::replace(&mut from, to), to, part + 1 == parts)
+        });
+        let read = side_by_side(ranges, |range| caught(|| self.read_range(range)))?;
+        let mut rows = Vec::new();
+        for part in read {
+            let (mut more, bad) = part?;
+            damaged.try_extend_from_slice(&bad)?;
+            if rows.is_empty() {
+                rows = more;
+            } else {
+                rows.try_reserve(more.len()).map_err(OutOfMemory::from)?;
+                rows.append(&mut more);
+            }
+        }
+        Ok(rows)
     }
 
-    fn read_all(&self, damaged: &mut Vec<Key>) -> Result<Vec<Kept>, RecordsError> {
+    /// Where the parts of the file end that are read side by side: some keys, in order, of which
+    /// the first and the last are those of the table.
+    fn bounds(&self) -> Result<Vec<Key>, RecordsError> {
+        let places = self.0.begin_read()?.open_table(PLACES)?;
+        let mut bounds = Vec::new();
+        let (Some(first), Some(last)) = (places.first()?, places.last()?) else {
+            return Ok(bounds);
+        };
+        let (first, last) = (*first.0.value(), *last.0.value());
+        let count = processors(usize::try_from(places.len()?).unwrap_or(usize::MAX)) as u64;
+        let word = |key: &Key| u64::from_be_bytes(*key.first_chunk().expect("eight bytes"));
+        let step = (word(&last) - word(&first)) / count;
+        bounds.try_push(first)?;
+        for part in 1..count {
+            let mut bound = Key::default();
+            bound[..8].copy_from_slice(&(word(&first) + part * step).to_be_bytes());
+            bounds.try_push(bound.max(first))?;
+        }
+        bounds.try_push(last)?;
+        Ok(bounds)
+    }
+
+    /// The rows from a key to another one, which is one of them at the end of the table alone; and
+    /// the keys of those that make no sense.
+    fn read_range(
+        &self,
+        (from, to, is_last): (Key, Key, bool),
+    ) -> Result<(Vec<Kept>, Vec<Key>), RecordsError> {
         let read = self.0.begin_read()?;
         let (places, uses) = (read.open_table(PLACES)?, read.open_table(USES)?);
-        let mut uses = uses.range::<&Key>(..)?.peekable();
-        let mut rows = Vec::new();
-        for row in places.range::<&Key>(..)? {
+        let end = if is_last { Bound::Included(&to) } else { Bound::Excluded(&to) };
+        let range = (Bound::Included(&from), end);
+        let mut uses = uses.range::<&Key>(range)?.peekable();
+        let (mut rows, mut damaged) = (Vec::new(), Vec::new());
+        for row in places.range::<&Key>(range)? {
             let (key, value) = row?;
             let key = *key.value();
             // Both tables are in the order of the keys.
@@ -151,7 +203,7 @@ impl Records {
                 }
             }
         }
-        Ok(rows)
+        Ok((rows, damaged))
     }
 
     /// Changes the file. On return it is there after a crash, or it is unknown which of both states

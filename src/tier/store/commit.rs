@@ -35,7 +35,7 @@ impl State {
         let first = self.first_change?;
         let is_idle = self.writes.is_empty() && self.stats.waiting_bytes == 0;
         let at_once =
-            self.written_bytes >= bytes || self.is_space_wanted || (self.flushing > 0 && is_idle);
+            self.written_bytes >= bytes || self.is_urgent || (self.flushing > 0 && is_idle);
         if at_once { Some(Duration::ZERO) } else { Some(interval.saturating_sub(first.elapsed())) }
     }
 }
@@ -85,7 +85,7 @@ impl Shared {
             std::mem::swap(&mut state.touched, &mut touched);
             state.written_bytes = 0;
             state.first_change = None;
-            state.is_space_wanted = false;
+            state.is_urgent = false;
         }
         if self.state.lock().stats.is_read_only {
             return Ok(Batch::default());

@@ -1,6 +1,7 @@
 //! What is known of each record.
-use crate::memory::{Arc, OutOfMemory};
-use crate::tier::records::Place;
+use crate::memory::{Arc, OutOfMemory, TryGrow, try_zeros};
+use crate::tier::processors::{processors, side_by_side};
+use crate::tier::records::{Kept, Place};
 use crate::tier::{Dropped, Key};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -54,26 +55,55 @@ pub(super) struct Entry {
 
 /// A map that grows by little steps: the lock is held meanwhile, so no step may take long.
 pub(super) struct Entries {
-    shards: Box<[HashMap<Key, Entry, RandomState>]>,
+    shards: Box<[Shard]>,
     hasher: RandomState,
 }
+
+type Shard = HashMap<Key, Entry, RandomState>;
 
 const SHARDS: usize = 1024;
 
 impl Entries {
-    /// A map for about so many entries.
-    pub fn new(count: usize) -> Result<Self, OutOfMemory> {
+    /// The entries of so many keys. One shard is filled after the other: each fits the processor's
+    /// cache, and several processors have some each.
+    pub fn of(keys: &[Kept], entry: impl Fn(&Kept) -> Entry + Sync) -> Result<Self, OutOfMemory> {
         let mut shards = Vec::new();
         shards.try_reserve_exact(SHARDS)?;
-        let hasher = RandomState::default();
-        for _ in 0..SHARDS {
-            let mut shard = HashMap::with_hasher(RandomState::default());
-            // Some have more than others.
-            let expected = if count == 0 { 0 } else { count / SHARDS * 5 / 4 + 8 };
-            shard.try_reserve(expected)?;
-            shards.push(shard);
+        shards.extend((0..SHARDS).map(|_| Shard::with_hasher(RandomState::default())));
+        let mut all = Self { shards: shards.into_boxed_slice(), hasher: RandomState::default() };
+        // Where the numbers of the keys of each shard end.
+        let mut ends = [0_u32; SHARDS];
+        let mut owners: Vec<u16> = Vec::new();
+        owners.try_extend(keys.iter().map(|kept| all.shard(&kept.key) as u16))?;
+        owners.iter().for_each(|&shard| ends[shard as usize] += 1);
+        let mut end = 0;
+        for count in &mut ends {
+            (end, *count) = (end + *count, end);
         }
-        Ok(Self { shards: shards.into_boxed_slice(), hasher })
+        let mut numbers = try_zeros::<u32>(keys.len())?;
+        for (number, &shard) in owners.iter().enumerate() {
+            let at = &mut ends[shard as usize];
+            numbers[*at as usize] = number as u32;
+            *at += 1;
+        }
+        drop(owners);
+        let part = SHARDS.div_ceil(processors(keys.len()));
+        let parts = all.shards.chunks_mut(part).enumerate();
+        let filled = side_by_side(parts, |(number, shards)| {
+            for (at, shard) in shards.iter_mut().enumerate() {
+                let at = number * part + at;
+                let start = at.checked_sub(1).map_or(0, |before| ends[before]);
+                let own = &numbers[start as usize..ends[at] as usize];
+                shard.try_reserve(own.len())?;
+                for &number in own {
+                    let kept = &keys[number as usize];
+                    shard.insert(kept.key, entry(kept));
+                }
+            }
+            Ok(())
+        })?;
+        filled.into_iter().collect::<Result<(), OutOfMemory>>()?;
+        Ok(all)
     }
 
     fn shard(&self, key: &Key) -> usize {

@@ -20,6 +20,7 @@ mod open;
 mod parts;
 mod read;
 mod relocate;
+mod rings;
 mod state;
 mod write;
 
@@ -30,6 +31,7 @@ use super::records::Place;
 use super::space::{NoSpace, UNIT};
 use super::{Event, Key, LowerStore, Refused, Source, StoreStats, Target};
 use crate::memory::Arc as TryArc;
+use crate::ring::Waker;
 use data::Data;
 use entries::{Entry, Phase};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -49,9 +51,13 @@ const NOTE_MAX: usize = 64 << 20;
 /// By what requests are carried out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Io {
-    /// What is best here.
+    /// Writes by io_uring, or as with threads where the system has none or refuses it. Reads by
+    /// threads: what is done with a piece that came, its checksum and a copy to memory that is
+    /// touched for the first time, takes more than the request, and by several threads at once.
     #[default]
     Auto,
+    /// Both by io_uring, if it is to be had: one thread for either.
+    Ring,
     /// Threads that wait for the disk.
     Threads,
 }
@@ -67,7 +73,8 @@ pub struct DiskConfig {
     pub bytes: u64,
     /// Of the model and the layout: a directory of another one is refused.
     pub fingerprint: [u8; 32],
-    /// Threads that read, and as many that write; each has one request in flight, of up to 2 MiB.
+    /// Requests of up to 2 MiB that are read at once, and as many that are written; threads for
+    /// them where the system has no io_uring.
     pub workers: usize,
     /// A record waits that long to be committed, at most, once it is written.
     pub commit_interval: Duration,
@@ -100,6 +107,8 @@ impl DiskConfig {
 
 /// What threads share.
 struct Shared {
+    /// Of the ring that reads and of the one that writes, where those do.
+    wakers: [Option<Waker>; 2],
     state: Mutex<State>,
     has_reads: Condvar,
     has_writes: Condvar,
@@ -167,7 +176,7 @@ impl LowerStore for DiskStore {
             return Err(Refused::Busy);
         }
         let is_full = |state: &mut State| {
-            state.is_space_wanted = !state.removals.is_empty();
+            state.is_urgent = !state.removals.is_empty();
             shared.wants_commit.notify_one();
             Err(Refused::Full)
         };
@@ -210,8 +219,12 @@ impl LowerStore for DiskStore {
         state.uncommitted += 1;
         state.stats.waiting_bytes += bytes;
         state.writes.push_back(Queued { job, next: 0 });
+        let is_listening = std::mem::take(&mut state.writes_listen);
         drop(guard);
-        shared.has_writes.notify_all();
+        match &shared.wakers {
+            [_, Some(ring)] if is_listening => ring.wake(),
+            _ => _ = shared.has_writes.notify_all(),
+        }
         Ok(())
     }
 
@@ -246,8 +259,12 @@ impl LowerStore for DiskStore {
             entry.readers += 1;
         }
         state.reads.push_back(Queued { job, next: 0 });
+        let is_listening = std::mem::take(&mut state.reads_listen);
         drop(guard);
-        self.shared.has_reads.notify_all();
+        match &self.shared.wakers {
+            [Some(ring), _] if is_listening => ring.wake(),
+            _ => _ = self.shared.has_reads.notify_all(),
+        }
         Ok(ticket)
     }
 
@@ -277,6 +294,13 @@ impl LowerStore for DiskStore {
         drop(freed);
         self.shared.wants_commit.notify_one();
         self.shared.flushed.notify_all();
+    }
+
+    fn commit_removals(&self) {
+        let mut state = self.shared.state.lock();
+        state.is_urgent |= !state.removals.is_empty();
+        drop(state);
+        self.shared.wants_commit.notify_one();
     }
 
     fn touch(&self, key: Key) {
@@ -349,7 +373,8 @@ impl LowerStore for DiskStore {
 
     fn stats(&self) -> StoreStats {
         let state = self.shared.state.lock();
-        StoreStats { bytes: state.cost, capacity: self.shared.capacity, ..state.stats }
+        let is_ring = self.shared.wakers[1].is_some();
+        StoreStats { bytes: state.cost, capacity: self.shared.capacity, is_ring, ..state.stats }
     }
 }
 
@@ -363,6 +388,7 @@ impl Drop for DiskStore {
         drop(queued);
         shared.has_reads.notify_all();
         shared.has_writes.notify_all();
+        shared.wakers.iter().flatten().for_each(Waker::wake);
         for worker in self.workers.drain(..) {
             let _ = worker.join();
         }

@@ -4,12 +4,15 @@ use super::data::{self, Buffer, Data};
 use super::entries::{Entries, Entry, Phase};
 use super::epochs::Epochs;
 use super::error::{Cause, OpenError};
+use super::read::Reading;
 use super::relocate::relocate;
 use super::state::State;
-use super::{DiskConfig, DiskStore, Shared, format};
+use super::write::Writing;
+use super::{DiskConfig, DiskStore, Io, Shared, format};
 use crate::memory::TryGrow;
+use crate::ring::Ring;
 use crate::tier::disk::{Disk, Files};
-use crate::tier::records::{Changes, Kept, Records};
+use crate::tier::records::{Changes, Kept, PIECE, Records};
 use crate::tier::space::{Extent, Space, UNIT, in_order};
 use crate::tier::{Key, Record, StoreStats};
 use parking_lot::{Condvar, Mutex};
@@ -49,20 +52,35 @@ fn open(disk: Box<dyn Disk>, config: DiskConfig) -> Result<(DiskStore, Vec<Recor
     let mut rows = records.load(&mut gone)?;
     let mut damaged = gone.len() as u64;
     let data = Data::open(&*disk, config.bytes / UNIT * UNIT)?;
-    damaged += take_out_wrong(&mut rows, &mut gone, data.length() / UNIT)?;
+    let (wrong, taken) = take_out_wrong(&mut rows, &mut gone, data.length() / UNIT)?;
+    damaged += wrong;
     rows.sort_unstable_by_key(|row| row.used);
     take_out_old(&mut rows, &mut gone, config.bytes)?;
-    if !gone.is_empty() {
-        records.commit(&Changes { removed: gone, ..Changes::default() })?;
+    let removed = gone;
+    let gone = removed.len();
+    if gone > 0 {
+        records.commit(&Changes { removed, ..Changes::default() })?;
     }
-    let space = relocate(&mut rows, &records, &data, config.bytes / UNIT)?;
+    let units = config.bytes / UNIT;
+    // Mostly all that is there stays where it is.
+    let stays = gone == 0 && taken.last().is_none_or(|extent| extent.end() <= units);
+    let space = match stays {
+        true => Space::beside(&taken, units)?,
+        false => relocate(&mut rows, &records, &data, units)?,
+    };
+    drop(taken);
     let (state, found) = state_of(rows, space, damaged)?;
     data.cut((config.bytes / UNIT).min(state.space.used_end()))?;
     start(disk, lock, config, records, data, state).map(|store| (store, found))
 }
 
-/// Rows that name what is not there, or what another one names as well. Returns how many.
-fn take_out_wrong(rows: &mut Vec<Kept>, gone: &mut Vec<Key>, units: u64) -> Result<u64, Cause> {
+/// Rows that name what is not there, or what another one names as well. Returns how many, and the
+/// extents of all that there were, in order.
+fn take_out_wrong(
+    rows: &mut Vec<Kept>,
+    gone: &mut Vec<Key>,
+    units: u64,
+) -> Result<(u64, Vec<Extent>), Cause> {
     let mut extents = extents_of(rows)?;
     let mut wrong = in_order(&mut extents, units)?;
     wrong.sort_unstable();
@@ -71,7 +89,9 @@ fn take_out_wrong(rows: &mut Vec<Kept>, gone: &mut Vec<Key>, units: u64) -> Resu
         gone.try_push(rows[number as usize].key)?;
         rows.swap_remove(number as usize);
     }
-    Ok(wrong.len() as u64)
+    let mut taken = Vec::new();
+    taken.try_extend(extents.iter().map(|&(extent, _)| extent))?;
+    Ok((wrong.len() as u64, taken))
 }
 
 pub(super) fn extents_of(rows: &[Kept]) -> Result<Vec<(Extent, u32)>, Cause> {
@@ -104,12 +124,25 @@ fn take_out_old(rows: &mut Vec<Kept>, gone: &mut Vec<Key>, bytes: u64) -> Result
 fn state_of(rows: Vec<Kept>, space: Space, damaged: u64) -> Result<(State, Vec<Record>), Cause> {
     let mut found = Vec::new();
     found.try_reserve_exact(rows.len()).map_err(|_| Cause::OutOfMemory)?;
-    let mut state = State {
-        entries: Entries::new(rows.len())?,
+    let entry = |row: &Kept| Entry {
+        phase: Phase::Committed,
+        place: row.place.clone(),
+        note: Box::default(),
+        cost: cost_of(row),
+        used: row.used,
+        readers: 0,
+        is_touched: false,
+        epoch: 0,
+        failed_syncs: 0,
+    };
+    let state = State {
+        entries: Entries::of(&rows, entry)?,
         space,
-        cost: 0,
+        cost: rows.iter().map(cost_of).sum(),
         reads: VecDeque::new(),
         writes: VecDeque::new(),
+        reads_listen: false,
+        writes_listen: false,
         events: Vec::new(),
         promised: 0,
         written: Vec::new(),
@@ -122,32 +155,31 @@ fn state_of(rows: Vec<Kept>, space: Space, damaged: u64) -> Result<(State, Vec<R
         tickets: 0,
         epochs: Epochs::new()?,
         flushing: 0,
-        is_space_wanted: false,
+        is_urgent: false,
         failed_syncs: 0,
         is_closing: false,
         is_last: false,
         stats: StoreStats { records: rows.len() as u64, damaged, ..StoreStats::default() },
     };
-    for row in rows {
-        let cost = cost_of(&row);
-        let Kept { key, place, note, used } = row;
-        state.entries.try_reserve(&key)?;
-        found.push(Record { key, bytes: place.bytes, note });
-        let entry = Entry {
-            phase: Phase::Committed,
-            place,
-            note: Box::default(),
-            cost,
-            used,
-            readers: 0,
-            is_touched: false,
-            epoch: 0,
-            failed_syncs: 0,
-        };
-        state.entries.insert(key, entry);
-        state.cost += cost;
-    }
+    found.extend(rows.into_iter().map(|row| Record {
+        key: row.key,
+        bytes: row.place.bytes,
+        note: row.note,
+    }));
     Ok((state, found))
+}
+
+/// One to read with and one to write with, where they are wanted and the system lets us.
+fn rings(config: &DiskConfig, data: &Data) -> [Option<Ring>; 2] {
+    let [reads, writes] = match config.io {
+        Io::Auto => [false, true],
+        Io::Ring => [true; 2],
+        Io::Threads => [false; 2],
+    };
+    [reads, writes].map(|wanted| {
+        let file = data.file.descriptor().filter(|_| wanted)?;
+        Ring::new(file, config.workers.max(1), PIECE as usize).ok()
+    })
 }
 
 fn start(
@@ -158,7 +190,10 @@ fn start(
     data: Data,
     state: State,
 ) -> Result<DiskStore, Cause> {
+    let [reading, writing] = rings(&config, &data);
+    let wakers = [&reading, &writing].map(|ring| ring.as_ref().map(Ring::waker));
     let shared = Arc::new(Shared {
+        wakers,
         state: Mutex::new(state),
         has_reads: Condvar::new(),
         has_writes: Condvar::new(),
@@ -177,9 +212,33 @@ fn start(
     // Dropping it ends the threads that were started, whatever comes.
     let mut store = DiskStore { shared, workers: Vec::new(), committer: None };
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    for _ in 0..config.workers.max(1) {
+    let workers = config.workers.max(1);
+    let [readers, writers] =
+        [&reading, &writing].map(|ring| if ring.is_some() { 0 } else { workers });
+    // When the system refuses a ring later, its thread goes on without.
+    if let Some(ring) = reading {
+        let (shared, buffer) = (store.shared.clone(), Buffer::new()?);
+        let run = move || {
+            if !shared.carry::<Reading>(ring, workers) {
+                shared.read_pieces(buffer);
+            }
+        };
+        store.workers.push(thread("rkv-read").spawn(run)?);
+    }
+    if let Some(ring) = writing {
+        let (shared, buffer) = (store.shared.clone(), Buffer::new()?);
+        let run = move || {
+            if !shared.carry::<Writing>(ring, workers) {
+                shared.write_pieces(buffer);
+            }
+        };
+        store.workers.push(thread("rkv-write").spawn(run)?);
+    }
+    for _ in 0..readers {
         let (shared, buffer) = (store.shared.clone(), Buffer::new()?);
         store.workers.push(thread("rkv-read").spawn(move || shared.read_pieces(buffer))?);
+    }
+    for _ in 0..writers {
         let (shared, buffer) = (store.shared.clone(), Buffer::new()?);
         store.workers.push(thread("rkv-write").spawn(move || shared.write_pieces(buffer))?);
     }

@@ -2,13 +2,16 @@
 use super::Shared;
 use super::data::Buffer;
 use super::parts::Parts;
+use super::rings::{Piece, Pieces};
 use super::state::{Queued, State};
 use crate::memory::Arc;
+use crate::ring::Way;
 use crate::tier::disk::read_exactly;
 use crate::tier::records::{PIECE, Place, piece_sum};
 use crate::tier::space::UNIT;
 use crate::tier::{Dropped, Event, Key, LoadError, Target};
 use parking_lot::Mutex;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -41,6 +44,14 @@ impl ReadJob {
         }
         Some(())
     }
+
+    /// Puts a piece that was read where it is wanted, if it is what was written.
+    fn arrive(&self, piece: usize, bytes: &[u8]) -> Result<(), LoadError> {
+        if piece_sum(bytes) != self.place.sum(piece) {
+            return Err(LoadError::Damaged);
+        }
+        self.scatter(piece, bytes).ok_or(LoadError::Io)
+    }
 }
 
 impl Shared {
@@ -51,41 +62,39 @@ impl Shared {
             if state.is_closing {
                 return;
             }
-            let Some(queued) = state.reads.front_mut() else {
+            let Some((job, piece)) = next_piece(&mut state) else {
                 self.has_reads.wait(&mut state);
                 continue;
             };
-            let (job, piece) = (queued.job.clone(), queued.next);
-            queued.next += 1;
-            if queued.next == job.place.pieces() {
-                state.reads.pop_front();
-            }
             drop(state);
             let start = Instant::now();
             let read = catch_unwind(AssertUnwindSafe(|| self.read(&job, piece, &mut buffer)));
-            let read = read.unwrap_or(Err(LoadError::Io));
-            if let Err(error) = read {
-                job.landed.lock().failed.get_or_insert(error);
-            }
-            state = self.state.lock();
-            state.stats.read_nanoseconds += start.elapsed().as_nanos() as u64;
-            let mut count = 1;
-            if read.is_err() {
-                // The rest of it is of no use.
-                let same = |queued: &Queued<ReadJob>| queued.job.ticket == job.ticket;
-                if let Some(at) = state.reads.iter().position(same)
-                    && let Some(queued) = state.reads.remove(at)
-                {
-                    count += job.place.pieces() - queued.next;
-                }
-            }
-            if job.left.fetch_sub(count, Ordering::Relaxed) == count {
-                self.end_read(&mut state, &job);
-            }
-            self.unlock(state);
-            drop(job);
+            self.end_piece(job, read.unwrap_or(Err(LoadError::Io)), start);
             state = self.state.lock();
         }
+    }
+
+    /// A piece was read, or could not be.
+    fn end_piece(&self, job: Arc<ReadJob>, read: Result<(), LoadError>, start: Instant) {
+        if let Err(error) = read {
+            job.landed.lock().failed.get_or_insert(error);
+        }
+        let mut state = self.state.lock();
+        state.stats.read_nanoseconds += start.elapsed().as_nanos() as u64;
+        let mut count = 1;
+        if read.is_err() {
+            // The rest of it is of no use.
+            let same = |queued: &Queued<ReadJob>| queued.job.ticket == job.ticket;
+            if let Some(at) = state.reads.iter().position(same)
+                && let Some(queued) = state.reads.remove(at)
+            {
+                count += job.place.pieces() - queued.next;
+            }
+        }
+        if job.left.fetch_sub(count, Ordering::Relaxed) == count {
+            self.end_read(&mut state, &job);
+        }
+        self.unlock(state);
     }
 
     fn end_read(&self, state: &mut State, job: &ReadJob) {
@@ -122,15 +131,58 @@ impl Shared {
         let mut done = 0;
         for (at, bytes) in job.place.stretches(piece) {
             let into = &mut buffer[done..done + bytes];
-            read_exactly(&*self.data.file, into, at).map_err(|error| match error.kind() {
-                std::io::ErrorKind::UnexpectedEof => LoadError::Damaged,
-                _ => LoadError::Io,
-            })?;
+            read_exactly(&*self.data.file, into, at).map_err(|error| why(&error))?;
             done += bytes;
         }
-        if piece_sum(&buffer[..bytes]) != job.place.sum(piece) {
-            return Err(LoadError::Damaged);
-        }
-        job.scatter(piece, &buffer[..bytes]).ok_or(LoadError::Io)
+        job.arrive(piece, &buffer[..bytes])
+    }
+}
+
+fn why(error: &io::Error) -> LoadError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => LoadError::Damaged,
+        _ => LoadError::Io,
+    }
+}
+
+/// A piece that nobody reads yet.
+fn next_piece(state: &mut State) -> Option<(Arc<ReadJob>, usize)> {
+    let queued = state.reads.front_mut()?;
+    let (job, piece) = (queued.job.clone(), queued.next);
+    queued.next += 1;
+    if queued.next == job.place.pieces() {
+        state.reads.pop_front();
+    }
+    Some((job, piece))
+}
+
+/// Pieces that a ring reads.
+pub(super) struct Reading;
+
+impl Pieces for Reading {
+    type Job = ReadJob;
+    const WAY: Way = Way::Read;
+
+    fn listening(state: &mut State) -> &mut bool {
+        &mut state.reads_listen
+    }
+
+    fn next(state: &mut State) -> Option<(Arc<ReadJob>, usize)> {
+        next_piece(state)
+    }
+
+    fn place(job: &ReadJob) -> &Place {
+        &job.place
+    }
+
+    fn end(shared: &Shared, piece: Piece<ReadJob>, result: io::Result<()>, memory: &mut [u8]) {
+        let Piece { job, piece, start, .. } = piece;
+        let bytes = job.place.piece_bytes(piece);
+        let arrive = || job.arrive(piece, &memory[..bytes]);
+        let read = match result {
+            Ok(()) => catch_unwind(AssertUnwindSafe(arrive)).unwrap_or(Err(LoadError::Io)),
+            Err(error) => Err(why(&error)),
+        };
+        shared.end_piece(job, read, start);
     }
 }

@@ -22,6 +22,9 @@ pub(super) struct State {
     pub cost: u64,
     pub reads: VecDeque<Queued<ReadJob>>,
     pub writes: VecDeque<Queued<WriteJob>>,
+    /// A ring waits, and is to be woken when there is something to read, or to write.
+    pub reads_listen: bool,
+    pub writes_listen: bool,
     pub events: Vec<Event>,
     /// Events that may come: there is room for them.
     pub promised: usize,
@@ -38,8 +41,8 @@ pub(super) struct State {
     pub tickets: u64,
     pub epochs: Epochs,
     pub flushing: usize,
-    /// Somebody waits for space that the next commit gives back.
-    pub is_space_wanted: bool,
+    /// Somebody waits for space that the next commit gives back, or what it removes must be gone.
+    pub is_urgent: bool,
     /// A sync that fails says nothing of which writes it means: of all before it.
     pub failed_syncs: u64,
     /// Workers end.

@@ -288,6 +288,7 @@ class SnapshotTierStats:
     longest_commit_ns: Final[int]
     write_ns: Final[int]
     read_ns: Final[int]
+    is_ring: Final[int]
 
 @final
 class TokenItem:
@@ -666,6 +667,7 @@ class Plan:
         slots: _Array | None = None,
         regions: list[Any] | None = None,
         tree_masks: list[Any] | None = None,
+        masks: _Array | None = None,
     ) -> None: ...
     def reserve(
         self,
@@ -756,10 +758,15 @@ class Runner:
         window: int = 0,
         k_scale: float = 0.0,
         v_scale: float = 0.0,
+        k_scales: _Array | None = None,
+        v_scales: _Array | None = None,
         stream: int | None = None,
     ) -> None: ...
     def prepare_plan(
         self, plan: Plan, *, keep_copies_open: bool = False, stream: int | None = None
+    ) -> None: ...
+    def keep_branches(
+        self, plan: Plan, branches: list[tuple[int, _Array]], *, stream: int | None = None
     ) -> None: ...
     def reserve_plan(self, plan: Plan) -> None: ...
     def merge_states(
@@ -801,8 +808,8 @@ class SnapshotCache:
     def check(self) -> None: ...
     def attach(
         self,
-        directory: _Path,
-        byte_limit: int,
+        directory: _Path | None = None,
+        byte_limit: int = 0,
         *,
         fingerprint: bytes | None = None,
         write_after_matches: int | None = 0,
@@ -810,6 +817,8 @@ class SnapshotCache:
         waiting_byte_limit: int | None = None,
         commit_interval_ms: int = 250,
         event_fd: int | None = None,
+        remote: int | None = None,
+        remote_timeout_ms: int = 0,
     ) -> None: ...
     def detach(self, timeout: float = 60.0) -> bool: ...
     def flush(self, timeout: float = 60.0) -> bool: ...

@@ -1,4 +1,4 @@
-"""Publishes KV events over ZeroMQ, as vLLM does: libradixkv_net for Python.
+"""KV events over ZeroMQ, as vLLM publishes them, and stores that caches share: libradixkv_net.
 
 The library is one of its own, with sockets and a thread, and is not in the wheel: `make net` in the
 repository builds it, `make install-net` installs it. It is looked for, in this order, where the
@@ -78,6 +78,48 @@ class _Stats(ctypes.Structure):
     ]
 
 
+class _StoreConfig(ctypes.Structure):
+    struct_size: int
+    flags: int
+    url: bytes | None
+    prefix: bytes | None
+    endpoint: bytes | None
+    ttl_s: int
+    connection_count: int
+    reserved: int
+    ca_file: bytes | None
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("url", ctypes.c_char_p),
+        ("prefix", ctypes.c_char_p),
+        ("endpoint", ctypes.c_char_p),
+        ("ttl_s", ctypes.c_uint64),
+        ("connection_count", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("ca_file", ctypes.c_char_p),
+    ]
+
+
+class _RemoteStore(ctypes.Structure):
+    struct_size: int
+    reserved: int
+    user_data: int | None
+    has: int | None
+    get: int | None
+    put: int | None
+    remove: int | None
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("user_data", ctypes.c_void_p),
+        ("has", ctypes.c_void_p),
+        ("get", ctypes.c_void_p),
+        ("put", ctypes.c_void_p),
+        ("remove", ctypes.c_void_p),
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class PublisherStats:
     """What a publisher counted."""
@@ -125,6 +167,14 @@ def _load(path: str | None) -> ctypes.CDLL:
             [pointer, ctypes.c_char_p, ctypes.c_size_t, pointer],
         ),
         ("rkv_net_publisher_read_stats", ctypes.c_int, [pointer, pointer]),
+        ("rkv_net_store_create", ctypes.c_int, [pointer, pointer]),
+        ("rkv_net_store_describe", ctypes.c_int, [pointer, pointer]),
+        ("rkv_net_store_destroy", None, [pointer]),
+        (
+            "rkv_net_store_last_failure",
+            ctypes.c_size_t,
+            [pointer, ctypes.c_char_p, ctypes.c_size_t],
+        ),
     ]
     for name, result, arguments in signatures:
         function = getattr(library, name)
@@ -244,16 +294,112 @@ class EventPublisher:
         return self._handle
 
     def _call(self, function: Callable[..., int], *arguments: object) -> None:
-        status = function(*arguments)
-        if status == 0:
-            return
-        # The message is the thread's: this one's.
-        message = ctypes.create_string_buffer(
-            self._library.rkv_net_last_error_message(None, 0)
+        _call(self._library, function, *arguments)
+
+
+class Store:
+    """A store that caches share, on a server of Redis or Valkey, or in a bucket of S3. `address` is
+    what a cache takes as `remote`.
+
+    url: "redis://HOST:PORT", the same with valkey://, "rediss://" or "valkeys://" over TLS, or
+        "unix://PATH"; "s3://BUCKET" or "s3://BUCKET/FOLDER". No server has to be there yet.
+    prefix: what each key begins with.
+    endpoint: for S3: where it is, if not at Amazon; None for what the environment says.
+    ttl_s: for Redis: seconds after which goes what was written; 0 for never.
+    connection_count: for Redis: connections that read, and as many that write.
+    ca_file: for TLS: certificates, in PEM, of whom the server's may be; None for the system's.
+    library: the path of libradixkv_net.so.
+
+    Close it after all caches that have it are closed or detached: it is not closed by itself, since
+    that could come too early. ValueError names an argument that is refused. Every method may be
+    called from any thread.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str | None = None,
+        endpoint: str | None = None,
+        ttl_s: int = 0,
+        connection_count: int = 4,
+        ca_file: str | os.PathLike[str] | None = None,
+        library: str | None = None,
+    ) -> None:
+        self._lock = threading.Lock()
+        self._library = _load(library)
+        if not 0 <= ttl_s < 1 << 64:
+            raise ValueError(f"ttl_s {ttl_s} is not 0 to {(1 << 64) - 1}")
+        if not 1 <= connection_count <= 256:
+            raise ValueError(f"connection_count {connection_count} is not 1 to 256")
+        texts = [
+            _text("url", url),
+            None if prefix is None else _text("prefix", prefix),
+            None if endpoint is None else _text("endpoint", endpoint),
+        ]
+        config = _StoreConfig(
+            ctypes.sizeof(_StoreConfig),
+            0,
+            *texts,
+            ttl_s,
+            connection_count,
+            0,
+            None if ca_file is None else _text("ca_file", os.fspath(ca_file)),
         )
-        self._library.rkv_net_last_error_message(message, len(message))
-        text = message.value.decode()
-        raise (ValueError if status == _INVALID_ARGUMENT else NetworkError)(text)
+        handle = ctypes.c_void_p()
+        create = self._library.rkv_net_store_create
+        _call(self._library, create, ctypes.byref(config), ctypes.byref(handle))
+        self._handle: int | None = handle.value
+        self._functions = _RemoteStore(ctypes.sizeof(_RemoteStore))
+        describe = self._library.rkv_net_store_describe
+        _call(self._library, describe, self._handle, ctypes.byref(self._functions))
+
+    @property
+    def address(self) -> int:
+        """Of the functions that a cache calls."""
+        self._open()
+        return ctypes.addressof(self._functions)
+
+    def last_failure(self) -> str:
+        """Why a call to the server failed last, for a log; empty when none has."""
+        message = ctypes.create_string_buffer(4096)
+        with self._lock:
+            self._library.rkv_net_store_last_failure(self._open(), message, len(message))
+        return message.value.decode(errors="replace")
+
+    def close(self) -> None:
+        """Ends it. More than one close is fine."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+            if handle is not None:
+                self._library.rkv_net_store_destroy(handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _open(self) -> int:
+        if self._handle is None:
+            raise ValueError("the Store is closed")
+        return self._handle
+
+
+def _call(library: ctypes.CDLL, function: Callable[..., int], *arguments: object) -> None:
+    status = function(*arguments)
+    if status == 0:
+        return
+    # The message is the thread's: this one's.
+    message = ctypes.create_string_buffer(library.rkv_net_last_error_message(None, 0))
+    library.rkv_net_last_error_message(message, len(message))
+    text = message.value.decode()
+    raise (ValueError if status == _INVALID_ARGUMENT else NetworkError)(text)
 
 
 def _text(name: str, given: str) -> bytes:

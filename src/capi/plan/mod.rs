@@ -1,19 +1,21 @@
 //! Plans: the rows of one step as arrays.
-use crate::attention::{Capacity, Region, TREE_POSITIONS_MAX};
+mod row;
+
+pub use row::*;
+
+use crate::attention::Capacity;
 use crate::capi::ffi::{
-    AbiElement, AbiStruct, GivenElements, Handle, Object, Opaque, at_most, check_fit, check_flags,
-    count_of, destroy, out, read_struct, rkv_status, slice, with, write_struct,
+    AbiStruct, GivenElements, Handle, Object, Opaque, at_most, check_fit, check_flags, count_of,
+    destroy, out, read_struct, rkv_status, slice, with, write_struct,
 };
 use crate::capi::page_table::rkv_page_table;
 use crate::capi::sequence::rkv_sequence_id;
-use crate::capi::token::rkv_region;
 use crate::error::Error;
 use crate::group::GroupKind;
-use crate::ids::SequenceId;
 use crate::memory::{Arc, OutOfMemory};
 use crate::paging::BatchArrays;
 use crate::plan::{Compact, Plan, PlanRow, Step};
-use crate::sequence::ComputedRow;
+use row::{mask_of, region_of, row_of, tree_masks};
 
 /// What one step computes: new positions of any mix of rows, prefill chunks and decodes alike. Made
 /// once by rkv_plan_create() and set anew for each step; its memory is reused. An engine with
@@ -37,38 +39,6 @@ impl Opaque for rkv_plan {
     type Object = Plan;
     const NAME: &'static str = "plan";
     const MAGIC: u64 = u64::from_le_bytes(*b"rkvplan\0");
-}
-
-/// New positions of one row. An array element.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct rkv_plan_row {
-    /// The sequence; 0 for a row of the page table that is no sequence's: `slot`.
-    pub sequence: rkv_sequence_id,
-    /// The row's slot; not read with a sequence.
-    pub slot: u32,
-    /// Number of regions.
-    pub region_count: u32,
-    /// Positions of the row that attend to each other in both directions, see
-    /// rkv_tokens_regions(): ascending, disjoint, none cut by the first or the last new position.
-    /// Regions behind the new positions are fine. NULL when there are none.
-    pub regions: *const rkv_region,
-    /// The first new position: K and V of all positions before are in the row's pages.
-    pub start: u64,
-    /// New positions, at least 1. The row has pages for them, none of which the cache owns. In
-    /// every other group so does the sequence's row there, and the pages that new positions attend
-    /// to; a slot has pages of group 0 alone.
-    pub count: u64,
-    /// `count` masks of a draft's tree, one for each new position: bit j says that it sees the
-    /// row's new position j. It sees itself in any case, and no position behind it, whose bits are
-    /// zero; at most 64 new positions, no regions. Positions before `start` it sees as ever, and a
-    /// window or chunk is measured as if those that it sees came one behind another. NULL: each
-    /// sees all new ones before it.
-    pub tree_masks: *const u64,
-}
-// SAFETY: integers and pointers, no padding.
-unsafe impl AbiElement for rkv_plan_row {
-    const V1: usize = 40;
 }
 
 /// Flag of rkv_plan_capacity: rows may have regions.
@@ -124,7 +94,8 @@ pub struct rkv_plan_arrays {
     pub indices: *const i32,
     /// For each row, the positions in its last page: 1 to page_size.
     pub last_page_len: *const i32,
-    /// For each new position, where it lies: page * page_size + offset in the page.
+    /// For each new position, where it lies: page * page_size + offset in the page; -1 for a query
+    /// of a row with RKV_MASK_CONTEXT.
     pub slot_mapping: *const i64,
     /// Copies of all groups that were open when the plan was set: before the step is computed, the
     /// first positions of one page are copied to another one in every layer of the group, and of a
@@ -183,13 +154,6 @@ pub struct rkv_plan_group_arrays {
 unsafe impl AbiStruct for rkv_plan_group_arrays {
     const NAME: &'static str = "out_arrays";
     const V1: usize = 56;
-}
-
-fn row_of(raw: &rkv_plan_row) -> ComputedRow {
-    match raw.sequence {
-        0 => ComputedRow::Slot(raw.slot),
-        id => ComputedRow::Sequence(SequenceId(id)),
-    }
 }
 
 /// Creates a plan without rows. It needs no runner, and computes nothing by itself.
@@ -287,32 +251,13 @@ pub unsafe extern "C" fn rkv_plan_set(
                     row: row_of(&raw),
                     start: count_of(raw.start, "rows: start")?,
                     count: count_of(raw.count, "rows: count")?,
+                    mask: mask_of(&raw)?,
                     regions,
                     tree_masks: tree_masks(&raw)?,
                 })
             }))?)
         })
     }
-}
-
-/// # Safety
-/// The row's masks are readable, if it has some.
-unsafe fn tree_masks<'a>(row: &rkv_plan_row) -> Result<&'a [u64], Error> {
-    if row.tree_masks.is_null() {
-        return Ok(&[]);
-    }
-    if !row.tree_masks.is_aligned() {
-        return Err(Error::argument("rows: tree_masks is not aligned"));
-    }
-    // Of too many none is read.
-    let count = at_most(row.count).min(TREE_POSITIONS_MAX + 1);
-    // SAFETY: not NULL, aligned, and the caller promises that many.
-    Ok(unsafe { std::slice::from_raw_parts(row.tree_masks, count) })
-}
-
-fn region_of(raw: &rkv_region) -> Result<Region, Error> {
-    let edge = |value| count_of(value, "rows: regions");
-    Ok(Region { start: edge(raw.start)?, end: edge(raw.end)? })
 }
 
 /// Makes room for every step up to a size, and refuses larger ones from then on. Setting such a

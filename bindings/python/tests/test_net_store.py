@@ -1,0 +1,97 @@
+"""T13: snapshots in a store that caches share, on a Redis that the test starts."""
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ids
+
+import radixkv
+from radixkv import net
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    server = shutil.which("redis-server")
+    if server is None:
+        pytest.skip("no redis-server")
+    with socket.socket() as any_port:
+        any_port.bind(("127.0.0.1", 0))
+        port = any_port.getsockname()[1]
+    words = [server, "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--appendonly", "no"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        yield f"redis://127.0.0.1:{port}"
+        process.kill()
+
+
+def until(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def taken(cache: radixkv.SnapshotCache, tokens: list[int]) -> radixkv.Pin | None:
+    fetch = cache.fetch(tokens)
+    while fetch is not None:
+        try:
+            return fetch.take()
+        except radixkv.Pending:
+            time.sleep(0.002)
+    return None
+
+
+def test_t13_what_one_cache_inserted_another_one_fetches(url: str) -> None:
+    tokens, state = list(range(100)), bytes(range(256)) * 1000
+    with net.Store(url, prefix="test:") as store:
+        with radixkv.SnapshotCache() as first, radixkv.SnapshotCache() as second:
+            first.attach(remote=store.address, remote_timeout_ms=20_000)
+            second.attach(remote=store.address, remote_timeout_ms=20_000)
+            first.insert(tokens, state, parts=[state], next_token=7)
+            pins: list[radixkv.Pin] = []
+
+            def has_come() -> bool:
+                # Nobody says when the first one has written it.
+                pins.extend(pin for pin in [taken(second, [*tokens, 1, 2])] if pin is not None)
+                return len(pins) > 0
+
+            until(has_come)
+            with pins[0] as pin:
+                assert (pin.token_count, pin.next_token, pin.is_copy) == (100, 7, True)
+                assert [bytes(part) for part in pin.parts()] == [state]
+        assert store.last_failure() == ""
+    store.close()
+    with pytest.raises(ValueError, match="closed"):
+        store.address  # noqa: B018
+
+
+def test_t13_without_a_server_nothing_is_found() -> None:
+    with net.Store("redis://127.0.0.1:1") as store, radixkv.SnapshotCache() as cache:
+        cache.attach(remote=store.address, remote_timeout_ms=100)
+        cache.insert(ids(10), "state", parts=[b"state"])
+        until(lambda: "refused" in store.last_failure())
+
+
+def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="config.url"):
+        net.Store("http://localhost")
+    with pytest.raises(ValueError, match="connection_count"):
+        net.Store("redis://127.0.0.1:1", connection_count=0)
+    with pytest.raises(ValueError, match="ca_file"):
+        net.Store("rediss://127.0.0.1:1", ca_file=tmp_path / "none")
+    with pytest.raises(ValueError, match="ca_file"):
+        net.Store("redis://127.0.0.1:1", ca_file=tmp_path / "none")
+    with radixkv.SnapshotCache() as cache, pytest.raises(radixkv.InvalidArgument):
+        cache.attach()

@@ -1,0 +1,86 @@
+#include "bench/tiers.hpp"
+
+#include "bench/client.hpp"
+#include "bench/run.hpp"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <stdexcept>
+
+namespace engine {
+
+namespace {
+
+constexpr std::uint64_t tier_bytes = std::uint64_t{1} << 30;
+
+/// Goes with what is in it.
+class Scratch {
+public:
+    Scratch() {
+        std::string name = (std::filesystem::temp_directory_path() / "radixkv-XXXXXX").string();
+        if (mkdtemp(name.data()) == nullptr) throw std::runtime_error(name + " cannot be made");
+        path_ = name;
+    }
+    ~Scratch() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+private:
+    std::filesystem::path path_;
+};
+
+TierTime ask(Client& client, BenchRequest request, const char* from) {
+    request.arrival = 0;
+    Workload workload{"tiers", "", {}};
+    workload.requests.push_back(std::move(request));
+    const BenchRun run = run_workload(workload, client, from);
+    const BenchRecord& record = run.records.front();
+    return {from, record.first_token_seconds, record.cached_tokens, record.tokens};
+}
+
+/// As long, and with nothing in common.
+BenchRequest other(const BenchRequest& request, std::uint64_t seed) {
+    Random random(seed);
+    BenchRequest made;
+    made.prompt = words_of(random, request.prompt.size());
+    made.output = 4;
+    return made;
+}
+
+}  // namespace
+
+std::vector<TierTime> measure_tiers(EngineConfig config, const BenchRequest& request) {
+    const Scratch folder;
+    const std::size_t positions = request.prompt.size() + request.output;
+    config.prefix_caching = true;
+    // Room for two such prompts.
+    config.kv.page_count =
+        static_cast<std::uint32_t>(2 * (positions / config.kv.page_size + 2) + 2);
+    config.kv.tiers.host_bytes = config.kv.tiers.disk_bytes = tier_bytes;
+    config.kv.tiers.directory = folder.path() / "kv";
+    std::vector<TierTime> times;
+    {
+        Engine engine(config);
+        DirectClient client(engine);
+        // The first request of a process pays for page faults and sleeping cores.
+        (void)ask(client, other(request, 1), "warm-up");
+        times.push_back(ask(client, request, "computed"));
+        times.push_back(ask(client, request, "KV memory"));
+        for (std::uint64_t seed = 2; seed < 5; ++seed)
+            (void)ask(client, other(request, seed), "others");
+        times.push_back(ask(client, request, "host memory"));
+        // Its end waits for what is being written.
+    }
+    Engine engine(config);
+    DirectClient client(engine);
+    (void)ask(client, other(request, 5), "warm-up");
+    times.push_back(ask(client, request, "disk after a restart"));
+    return times;
+}
+
+}  // namespace engine
