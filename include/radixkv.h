@@ -5407,7 +5407,8 @@ enum rkv_status rkv_sequence_read_info(const struct rkv_cache *cache,
  * @param element_size sizeof(rkv_page_copy); not read with capacity 0
  * @param out_count receives the number of copies, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK, also when there are none; RKV_STATUS_PENDING with several groups while a
- * fetch of the sequence is open; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * fetch of the sequence is open; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_BUFFER_TOO_SMALL;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(1); shared lock
  * @par Thread safety
@@ -6670,7 +6671,8 @@ enum rkv_status rkv_tier_config_init(struct rkv_tier_config *config,
  * @param config what to attach
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE
  * when the cache has tiers, or no journal; RKV_STATUS_UNSUPPORTED with an external pool, or for
- * RKV_TIERS_AGREE with several groups of layers; RKV_STATUS_STORAGE when the directory cannot be used: another process or cache
+ * RKV_TIERS_AGREE with several groups of layers; RKV_STATUS_STORAGE when the directory cannot be
+ * used: another process or cache
  * has it, it was made by another version or for another fingerprint, or the system refuses;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
@@ -6814,7 +6816,8 @@ enum rkv_status rkv_cache_complete(struct rkv_cache *cache,
  * RKV_STATUS_POISONED
  * @par Cost
  * O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; with
- * several groups O(pages that the device or the tiers have + 1) * groups; with a remote store O(pages that the device doesn't have). Lock for a moment; never waits for the disk
+ * several groups O(pages that the device or the tiers have + 1) * groups; with a remote store
+ * O(pages that the device doesn't have). Lock for a moment; never waits for the disk
  * or the store. Nothing when the device has the whole pages of the prompt
  * @par Thread safety
  * any thread

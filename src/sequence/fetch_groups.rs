@@ -55,8 +55,10 @@ impl State {
         let mut spine = try_zeros::<u32>(count)?;
         if count > 0 {
             cache.index.visit_path_from(walk.node, first, &mut |start, pages| {
-                for place in start.max(first)..(start + pages.len()).min(first + count) {
-                    spine[place - first] = pages[place - start];
+                let (from, end) = (start.max(first), (start + pages.len()).min(first + count));
+                if from < end {
+                    let pages = &pages[from - start..end - start];
+                    spine[from - first..end - first].copy_from_slice(pages);
                 }
             });
         }
