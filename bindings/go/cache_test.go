@@ -153,11 +153,11 @@ func TestInsertGoesOnFromAMatch(t *testing.T) {
 
 	again, err := b.cache.Insert(args, nil)
 	must(t, err)
-	equal(t, "again", again, radixkv.InsertResult{Node: made.Node})
+	equal(t, "again", again, radixkv.InsertResult{Node: made.Node, PageCount: 47})
 	args.FromNode, args.FromTokenIndex, args.FromPageIndex = 0, 0, 0
 	again, err = b.cache.Insert(args, nil)
 	must(t, err)
-	equal(t, "again from the root", again, radixkv.InsertResult{Node: made.Node})
+	equal(t, "again from the root", again, radixkv.InsertResult{Node: made.Node, PageCount: 47})
 
 	swapped := args
 	swapped.FromNode, swapped.FromTokenIndex, swapped.FromPageIndex = found.Node, 46, 8
