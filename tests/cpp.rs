@@ -57,6 +57,12 @@ fn runner_groups() {
     run_noun("runner_groups");
 }
 
+/// K21, K22: masks of rows, scales of heads, branches that are kept.
+#[test]
+fn runner_rows() {
+    run_noun("runner_rows");
+}
+
 #[test]
 fn continuation() {
     run_noun("continuation");
@@ -134,6 +140,7 @@ fn every_file_has_a_test() {
         "page_table",
         "runner",
         "runner_groups",
+        "runner_rows",
         "sequence",
         "snapshot",
         "snapshot_tiers",

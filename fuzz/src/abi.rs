@@ -38,6 +38,7 @@ sized!(
     rkv_cache_clear_result,
     rkv_cache_insert_args,
     rkv_cache_insert_result,
+    rkv_index_memory_stats,
     rkv_cache_match_result,
     rkv_runner_merge_states_args,
     rkv_namespace,

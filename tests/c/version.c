@@ -127,12 +127,12 @@ static void layout_is_the_abi(void) {
     CHECK_EQ(sizeof(rkv_fetch_end), 40);
     CHECK_EQ(sizeof(rkv_cache_poll_result), 24);
     CHECK_EQ(sizeof(rkv_tier_totals), 64);
-    CHECK_EQ(sizeof(rkv_tier_stats), 512);
+    CHECK_EQ(sizeof(rkv_tier_stats), 520);
     CHECK_EQ(sizeof(rkv_remote_totals), 176);
     CHECK_EQ(sizeof(rkv_remote_item), 56);
     CHECK_EQ(sizeof(rkv_remote_store), 48);
     CHECK_EQ(sizeof(rkv_snapshot_tier_config), 96);
-    CHECK_EQ(sizeof(rkv_snapshot_tier_stats), 408);
+    CHECK_EQ(sizeof(rkv_snapshot_tier_stats), 416);
     CHECK_EQ(sizeof(rkv_namespace), 72);
     CHECK_EQ(offsetof(rkv_namespace, salt), 40);
     CHECK_EQ(sizeof(rkv_cache_match_result), 96);

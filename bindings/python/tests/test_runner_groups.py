@@ -313,8 +313,8 @@ def test_g14_what_runners_of_groups_refuse() -> None:
         for arguments, kind, message in made:
             with pytest.raises(kind, match=message):
                 radixkv.Runner(table, **shape, **arguments)
-        with pytest.raises(radixkv.Unsupported, match="v_head_dim 80"):
-            radixkv.runner_supports(PAGE_SIZE, **shape, v_head_dim=80)
+        with pytest.raises(radixkv.Unsupported, match="v_head_dim 88"):
+            radixkv.runner_supports(PAGE_SIZE, **shape, v_head_dim=88)
 
         runner = radixkv.Runner(table, **shape, **in_window, kv_layers=[(k, v)])
         plan, wide = radixkv.Plan(table), np.zeros((5, HEADS, 96), np.float32)
