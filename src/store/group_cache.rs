@@ -325,10 +325,13 @@ impl PrefixCache {
         &self,
         namespace: &Namespace,
         query: Query<'_>,
-        walk_keys: &dyn Fn(&dyn PrefixIndex, Node, Keys<'_>) -> Walk,
+        walk_keys: impl Fn(&dyn PrefixIndex, Node, Keys<'_>) -> Walk,
     ) -> Found {
         let groups = self.groups.as_deref().expect("there are several groups");
-        let found = self.find_spine(namespace, query, walk_keys);
+        // By a closure of its own, so that the way of one group has the other one to itself: it is
+        // compiled into the call then.
+        let walk = |index: &dyn PrefixIndex, root, keys: Keys<'_>| walk_keys(index, root, keys);
+        let found = self.find_spine(namespace, query, walk);
         self.limit_to_groups(groups, found, query)
     }
 

@@ -209,7 +209,7 @@ impl PrefixCache {
     ) -> Found {
         match self.groups {
             None => self.find_spine(namespace, query, walk_keys),
-            Some(_) => self.find_for_groups(namespace, query, &walk_keys),
+            Some(_) => self.find_for_groups(namespace, query, walk_keys),
         }
     }
 
@@ -358,6 +358,7 @@ impl State {
     }
 
     /// How far a token list is cached.
+    #[inline(always)]
     pub fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
         self.cache()?.find(namespace, tokens)
     }
