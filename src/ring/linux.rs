@@ -2,7 +2,7 @@
 use super::{Done, Way};
 use crate::memory::{OutOfMemory, try_zeros};
 use io_uring::{IoUring, Probe, opcode, types};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -144,21 +144,34 @@ impl Ring {
         }
         done.try_reserve(self.places.len()).map_err(OutOfMemory::from).map_err(no_memory)?;
         loop {
-            // What ended already is taken before anything is waited for.
-            let is_ready = !self.ring.completion().is_empty();
-            let submitted = self.ring.submit_and_wait(usize::from(!is_ready));
+            let submitted = self.ring.submit();
             self.count_taken();
-            match submitted {
-                Ok(_) => {}
+            let is_taken = match submitted {
+                Ok(_) => true,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) => continue,
-                    Some(libc::EAGAIN | libc::EBUSY) => std::thread::sleep(LOOK),
+                    Some(libc::EAGAIN | libc::EBUSY) => false,
                     _ => return Err(error),
                 },
-            }
+            };
+            // What ended already is taken before anything is waited for.
             if self.reap(done) {
                 return Ok(());
             }
+            match is_taken {
+                true => self.wait_for_one(),
+                false => std::thread::sleep(LOOK),
+            }
+        }
+    }
+
+    /// Waits until a request has ended, or somewhat less. By poll(): under valgrind no thread would
+    /// go on while one waits in the ring's own call.
+    fn wait_for_one(&self) {
+        // SAFETY: the ring has its descriptor for as long as it is borrowed.
+        let ring = unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) };
+        if poll(&mut [PollFd::new(&ring, PollFlags::IN)], None).is_err() {
+            std::thread::sleep(LOOK);
         }
     }
 
@@ -196,12 +209,13 @@ impl Drop for Ring {
         self.waker.wake();
         let mut done = Vec::new();
         while self.out > 0 {
-            let waited = self.ring.submitter().submit_and_wait(1);
+            let submitted = self.ring.submit();
             self.count_taken();
-            if waited.is_err() {
-                std::thread::sleep(LOOK);
+            match self.reap(&mut done) {
+                true => {}
+                false if submitted.is_ok() => self.wait_for_one(),
+                false => std::thread::sleep(LOOK),
             }
-            self.reap(&mut done);
         }
     }
 }
