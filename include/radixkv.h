@@ -2354,7 +2354,7 @@ typedef struct rkv_runner_config {
      */
     uint32_t kv_head_count;
     /**
-     * Elements of a head of Q and K: 64, 80, 96, 112, 128, 192 or 256, on the CPU also 512 or 576.
+     * Elements of a head of Q and K: 64, 80, 96, 128, 192 or 256, on the CPU also 112, 512 or 576.
      * Default 128.
      */
     uint32_t head_dim;

@@ -18,12 +18,11 @@ use std::{env, fs};
 /// of one generation; PTX is for the first.
 const ARCHS: &str = "80 89 90a 100f 120f";
 /// Sources, and head dims as which they are built.
-const SOURCES: [(&str, Option<u32>); 8] = [
+const SOURCES: [(&str, Option<u32>); 7] = [
     ("memory", None),
     ("attn_mma", Some(64)),
     ("attn_mma", Some(80)),
     ("attn_mma", Some(96)),
-    ("attn_mma", Some(112)),
     ("attn_mma", Some(128)),
     ("attn_mma", Some(192)),
     ("attn_mma", Some(256)),

@@ -39,14 +39,14 @@ const fn hopper(head_dim: usize, keys: usize) -> Shape {
 }
 
 /// Elements of a head for which there are kernels.
-pub fn head_dims() -> [usize; 7] {
-    [64, 80, 96, 112, 128, 192, 256]
+pub fn head_dims() -> [usize; 6] {
+    [64, 80, 96, 128, 192, 256]
 }
 
-const HEAD_DIM_NAMES: &str = "64, 80, 96, 112, 128, 192 or 256";
+const HEAD_DIM_NAMES: &str = "64, 80, 96, 128, 192 or 256";
 
 /// By head dim, then by rows.
-const SHAPES_16BIT: [Shape; 19] = [
+const SHAPES_16BIT: [Shape; 16] = [
     shape(64, 16, 4, 64, 4),
     shape(64, 64, 1, 64, 3),
     shape(64, 128, 1, 64, 1),
@@ -56,9 +56,6 @@ const SHAPES_16BIT: [Shape; 19] = [
     shape(96, 16, 4, 64, 3),
     shape(96, 64, 1, 64, 2),
     shape(96, 128, 1, 64, 1),
-    shape(112, 16, 4, 64, 3),
-    shape(112, 64, 1, 64, 2),
-    shape(112, 128, 1, 64, 1),
     shape(128, 16, 4, 64, 3),
     shape(128, 64, 1, 64, 2),
     shape(128, 128, 1, 64, 1),
@@ -67,7 +64,7 @@ const SHAPES_16BIT: [Shape; 19] = [
     shape(256, 16, 2, 32, 3),
     shape(256, 64, 1, 32, 2),
 ];
-const SHAPES_FP8: [Shape; 19] = [
+const SHAPES_FP8: [Shape; 16] = [
     shape(64, 16, 4, 64, 4),
     shape(64, 64, 1, 64, 3),
     shape(64, 128, 1, 64, 1),
@@ -77,9 +74,6 @@ const SHAPES_FP8: [Shape; 19] = [
     shape(96, 16, 4, 64, 3),
     shape(96, 64, 1, 64, 2),
     shape(96, 128, 1, 64, 1),
-    shape(112, 16, 4, 64, 3),
-    shape(112, 64, 1, 64, 2),
-    shape(112, 128, 1, 64, 1),
     shape(128, 16, 4, 64, 3),
     shape(128, 64, 1, 64, 2),
     shape(128, 128, 1, 64, 1),

@@ -77,7 +77,7 @@ pub struct rkv_runner_config {
     pub query_head_count: u32,
     /// Heads of K and V; divides query_head_count. Default 0, which is refused.
     pub kv_head_count: u32,
-    /// Elements of a head of Q and K: 64, 80, 96, 112, 128, 192 or 256, on the CPU also 512 or 576.
+    /// Elements of a head of Q and K: 64, 80, 96, 128, 192 or 256, on the CPU also 112, 512 or 576.
     /// Default 128.
     pub head_dim: u32,
     /// Of q, k, v and out: RKV_DTYPE_F32, the default, _F16 or _BF16; on CUDA not F32.
