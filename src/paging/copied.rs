@@ -1,11 +1,12 @@
 //! Which pages are being copied between tiers: they are not used again before that is done.
-use crate::memory::{OutOfMemory, try_zeros};
+use super::page_set::PageSet;
+use crate::memory::OutOfMemory;
 
 /// Pages that are being copied between tiers.
 #[derive(Debug, Default)]
 pub(super) struct Copied {
-    /// A bit for each page; nothing without tiers.
-    bits: Vec<u64>,
+    /// Without tiers there is no room in it.
+    pages: PageSet,
     pub count: usize,
     /// Of those, pages of the index.
     pub cached: usize,
@@ -14,8 +15,8 @@ pub(super) struct Copied {
 impl Copied {
     /// Makes room for copies of so many pages.
     pub fn try_reserve(&mut self, pages: usize) -> Result<(), OutOfMemory> {
-        if self.bits.is_empty() {
-            self.bits = try_zeros(pages.div_ceil(64))?;
+        if self.pages.has_no_room() {
+            self.pages = PageSet::below(pages)?;
         }
         Ok(())
     }
@@ -25,21 +26,19 @@ impl Copied {
     }
 
     pub fn has(&self, page: u32) -> bool {
-        self.count > 0 && self.bits[page as usize / 64] >> (page % 64) & 1 != 0
+        self.count > 0 && self.pages.has(page)
     }
 
     /// Sets a bit; whether it was otherwise.
     pub fn set(&mut self, page: u32, is_copied: bool) -> bool {
-        let (word, bit) = (&mut self.bits[page as usize / 64], 1 << (page % 64));
-        if (*word & bit != 0) == is_copied {
-            return false;
+        let changes = self.pages.set(page, is_copied);
+        if changes {
+            self.count = if is_copied { self.count + 1 } else { self.count - 1 };
         }
-        *word ^= bit;
-        self.count = if is_copied { self.count + 1 } else { self.count - 1 };
-        true
+        changes
     }
 
     pub fn bytes(&self) -> usize {
-        self.bits.capacity() * size_of::<u64>()
+        self.pages.bytes()
     }
 }

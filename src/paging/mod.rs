@@ -5,11 +5,13 @@ mod batch;
 mod check;
 mod config;
 mod copied;
+mod page_set;
 mod pool;
 mod table;
 
 pub use batch::{BatchArrays, BatchRow};
 pub use config::{MorePools, PageTableConfig};
+pub use page_set::PageSet;
 pub use pool::{Claimed, PagePool, RowOwner};
 pub use table::{PageTable, Part, RowId, check_positions};
 

@@ -5,8 +5,7 @@ use crate::error::Error;
 use crate::error::text;
 use crate::ids::{LockId, NodeId};
 use crate::index::{Namespace, Node, Walk};
-use crate::memory::try_zeros;
-use crate::paging::PageTable;
+use crate::paging::{PageSet, PageTable};
 use crate::token::{Keys, Query, TokenList, position_count, with_query};
 
 /// What to insert.
@@ -198,17 +197,17 @@ impl PrefixCache {
     }
 
     /// Refuses text of which an insert would be refused whatever the pages are. Returns how many
-    /// pages are there, and what is given for those of an external pool, by page.
+    /// pages are there, and, of an external pool, the pages that are given for those.
     pub(super) fn check_insert(
         &mut self,
         table: &mut PageTable,
         request: &InsertRequest<'_>,
         descent: &Descent,
-    ) -> Result<(usize, Vec<bool>), Error> {
+    ) -> Result<(usize, PageSet), Error> {
         if request.lock {
             self.reserve_lock(0)?;
         }
-        let mut given = try_zeros(table.pool.total() + 1)?;
+        let mut given = PageSet::below(table.pool.total() + 1)?;
         let existing = with_query(request.tokens, &[], |query| {
             query.check_text(0)?;
             let from = self.insert_start(request, query, descent)?;
@@ -217,7 +216,7 @@ impl PrefixCache {
             if let Some(walk) = walk.filter(|_| table.pool.is_external()) {
                 self.check_duplicates(table, request, (walk.node, existing), descent.pages())?;
                 self.visit_duplicates(request, (walk.node, existing), descent.pages(), |at| {
-                    given[request.pages[at] as usize] = true;
+                    given.set(request.pages[at], true);
                 });
             }
             Ok(existing)

@@ -106,9 +106,8 @@ impl Turn<'_> {
         let mut place = existing;
         for pages in request.pages[existing..request.tokens.ids.len() / page_size].chunks(portion) {
             for &page in pages {
-                match given.get_mut(page as usize) {
-                    Some(given) if !*given && self.table.pool.may_claim(page) => *given = true,
-                    _ => return Err(self.table.pool.not_to_claim("args.pages", place, page)),
+                if !self.table.pool.may_claim(page) || !given.set(page, true) {
+                    return Err(self.table.pool.not_to_claim("args.pages", place, page));
                 }
                 place += 1;
             }

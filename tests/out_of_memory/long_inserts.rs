@@ -10,6 +10,21 @@ const PAGE_SIZE: u32 = 2;
 /// Some portions of either index, when a slice is a page.
 const COUNT: u32 = 70;
 
+/// A cache whose slices are a page, and a list with pages for it.
+fn ready(index: IndexKind) -> (Shared, Vec<u32>, Vec<u32>) {
+    let config = PageTableConfig {
+        page_size: PAGE_SIZE,
+        page_count: COUNT + 2,
+        slot_count: 2,
+        ..PageTableConfig::default()
+    };
+    let shared = Shared::with_slices(config, 1, None).unwrap();
+    shared.attach_cache(CacheConfig { index, ..CacheConfig::default() }).unwrap();
+    let pages = shared.allocate_pages(COUNT as usize).unwrap();
+    let ids: Vec<u32> = (0..COUNT * PAGE_SIZE).collect();
+    (shared, ids, pages)
+}
+
 fn insert(shared: &Shared, ids: &[u32], pages: &[u32]) -> Result<InsertResult, Error> {
     let request = InsertRequest {
         groups: &[],
@@ -35,16 +50,7 @@ fn m05_a_long_insert_says_how_far_it_came() {
     for index in [IndexKind::Radix, IndexKind::BlockHash] {
         let (mut refused, mut short) = (0, 0);
         for at in 0.. {
-            let config = PageTableConfig {
-                page_size: PAGE_SIZE,
-                page_count: COUNT + 2,
-                slot_count: 2,
-                ..PageTableConfig::default()
-            };
-            let shared = Shared::with_slices(config, 1, None).unwrap();
-            shared.attach_cache(CacheConfig { index, ..CacheConfig::default() }).unwrap();
-            let pages = shared.allocate_pages(COUNT as usize).unwrap();
-            let ids: Vec<u32> = (0..COUNT * PAGE_SIZE).collect();
+            let (shared, ids, pages) = ready(index);
             let before = shared.read().page_table_stats();
             let failure = if at % 2 == 0 { Failure::From(at / 2) } else { Failure::Once(at / 2) };
             let (done, failed) = failing(failure, || insert(&shared, &ids, &pages));
@@ -84,16 +90,7 @@ fn m05_a_long_insert_says_how_far_it_came() {
 #[test]
 fn m05_a_long_insert_that_is_wrong_at_its_end_changes_nothing() {
     for index in [IndexKind::Radix, IndexKind::BlockHash] {
-        let config = PageTableConfig {
-            page_size: PAGE_SIZE,
-            page_count: COUNT + 2,
-            slot_count: 2,
-            ..PageTableConfig::default()
-        };
-        let shared = Shared::with_slices(config, 1, None).unwrap();
-        shared.attach_cache(CacheConfig { index, ..CacheConfig::default() }).unwrap();
-        let pages = shared.allocate_pages(COUNT as usize).unwrap();
-        let ids: Vec<u32> = (0..COUNT * PAGE_SIZE).collect();
+        let (shared, ids, pages) = ready(index);
         let wrong = |ids: &[u32], pages: &[u32], named: &str| {
             let refused = insert(&shared, ids, pages).unwrap_err();
             assert!(format!("{refused}").contains(named), "{refused}");
