@@ -235,8 +235,9 @@ impl Given<'_> {
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
 /// twice; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing. A long list is
-/// checked as a whole and published in portions; when memory runs out after the first, the call
-/// succeeds and out_result->page_count says how far it came.
+/// checked as a whole and published in portions; when memory runs out after the first, or another
+/// thread gives a page of the list away, the call succeeds and out_result->page_count says how far
+/// it came.
 /// @par Cost
 /// O(tokens + nodes on the path); lock, in slices
 /// @par Thread safety
