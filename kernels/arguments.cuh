@@ -78,7 +78,8 @@ struct AttentionArguments {
     int64_t q_head_stride;
     int64_t out_position_stride;
     int64_t out_head_stride;
-    KvPlace kv;
+    KvPlace kv;   // of keys, and of values whose heads are as long
+    KvPlace v_kv; // of values
     int32_t query_heads;
     int32_t group; // query heads of a KV head
     float scale_log2;   // to logits in base 2, K's own scale included
@@ -101,7 +102,7 @@ struct HopperArguments {
     AttentionArguments attention;
     int32_t box_positions;   // of a box: a power of two, 8 to 64; 0: there are no maps
     uint32_t position_first; // 1: in the maps positions come before heads
-    uint32_t reserved[4];
+    uint32_t reserved[10];
 };
 
 struct MergeArguments {
@@ -118,7 +119,7 @@ struct MergeArguments {
     int64_t out_head_stride;
     int32_t entry_max; // of the launch
     int32_t query_heads;
-    int32_t head_dim;
+    int32_t head_dim; // of values
     int32_t reserved;
 };
 
@@ -129,7 +130,7 @@ struct MergeStatesArguments {
     float *lse; // may be null
     int64_t position_count;
     int32_t query_heads;
-    int32_t head_dim;
+    int32_t head_dim; // of values
     int32_t state_count;
     int32_t reserved;
     const void *outs[kMergeStatesMax];
@@ -150,13 +151,14 @@ struct KvWriteArguments {
     int64_t k_head_stride;
     int64_t v_position_stride;
     int64_t v_head_stride;
-    KvPlace kv;
+    KvPlace kv;   // of keys
+    KvPlace v_kv; // of values
     int32_t query_max; // of the launch
     int32_t kv_heads;
     int32_t head_dim;
+    int32_t v_head_dim; // 0: values are the beginnings of keys
     float k_scale;
     float v_scale;
-    uint32_t reserved;
 };
 
 struct PageCopy {

@@ -1,4 +1,5 @@
-// The instantiations of attn_mma for one head dim, RKV_HEAD_DIM. src/gpu/shapes.rs has their list.
+// The instantiations of attn_mma for one kind of heads: RKV_HEAD_DIM, and RKV_V_HEAD_DIM where values
+// have another length. src/gpu/shapes.rs has their list.
 //
 //   rows128, rows64   prefill, appends, verification of drafts; _plain: causal and nothing else
 //   rows16            decoding: four warps share the keys of a tile, or two from head dim 192 on
@@ -6,43 +7,70 @@
 
 using namespace rkv;
 
+#ifndef RKV_V_HEAD_DIM
+#define RKV_V_HEAD_DIM RKV_HEAD_DIM
+#endif
+#if RKV_HEAD_DIM == 576
+#define RKV_LATENT true
+#else
+#define RKV_LATENT false
+#endif
+using HeadDims = Heads<RKV_HEAD_DIM, RKV_V_HEAD_DIM, RKV_LATENT>;
+
+// In names: one number where both are the same.
+#define RKV_JOIN_NOW(k, v) k##_##v
+#define RKV_JOIN(k, v) RKV_JOIN_NOW(k, v)
+#if RKV_V_HEAD_DIM == RKV_HEAD_DIM
+#define RKV_HEADS RKV_HEAD_DIM
+#else
+#define RKV_HEADS RKV_JOIN(RKV_HEAD_DIM, RKV_V_HEAD_DIM)
+#endif
+
 #define RKV_ATTEND_NAMED(name, ...) \
     using name##_shape = Shape<__VA_ARGS__>; \
     RKV_KERNEL(name, AttentionArguments, name##_shape::kThreads, name##_shape::kBlocks) { \
         attend<name##_shape>(arguments); \
     } \
     RKV_LIST_KERNEL(name, AttentionArguments, name##_shape::kThreads, name##_shape::kSharedBytes)
-#define RKV_ATTEND_DIM(types, dim, rows, Q, Kv, ...) \
-    RKV_ATTEND_NAMED(rkv_attend_##types##_##dim##_##rows, Q, Kv, dim, __VA_ARGS__)
-#define RKV_ATTEND(types, dim, rows, Q, Kv, ...) \
-    RKV_ATTEND_DIM(types, dim, rows, Q, Kv, __VA_ARGS__)
+#define RKV_ATTEND_HEADS(types, heads, rows, Q, Kv, ...) \
+    RKV_ATTEND_NAMED(rkv_attend_##types##_##heads##_##rows, Q, Kv, HeadDims, __VA_ARGS__)
+#define RKV_ATTEND(types, heads, rows, Q, Kv, ...) \
+    RKV_ATTEND_HEADS(types, heads, rows, Q, Kv, __VA_ARGS__)
 
-// After the types: row warps, key warps, keys of a tile, blocks of a multiprocessor, plain.
+// After the types: row warps, key warps, value warps, keys of a tile, blocks of a multiprocessor,
+// plain.
 #if RKV_HEAD_DIM == 64
 #define RKV_SHAPES(q, Q) \
-    RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows128_plain, Q, Q, 8, 1, 64, 2, true) \
-    RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows128, Q, Q, 8, 1, 64, 1, false) \
-    RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows64, Q, Q, 4, 1, 64, 3, false) \
-    RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows16, Q, Q, 1, 4, 64, 4, false) \
-    RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows128, Q, E4M3, 8, 1, 64, 1, false) \
-    RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows64, Q, E4M3, 4, 1, 64, 3, false) \
-    RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows16, Q, E4M3, 1, 4, 64, 4, false)
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows128_plain, Q, Q, 8, 1, 1, 64, 2, true) \
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows128, Q, Q, 8, 1, 1, 64, 1, false) \
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows64, Q, Q, 4, 1, 1, 64, 3, false) \
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows16, Q, Q, 1, 4, 1, 64, 4, false) \
+    RKV_ATTEND(q##_e4m3, RKV_HEADS, rows128, Q, E4M3, 8, 1, 1, 64, 1, false) \
+    RKV_ATTEND(q##_e4m3, RKV_HEADS, rows64, Q, E4M3, 4, 1, 1, 64, 3, false) \
+    RKV_ATTEND(q##_e4m3, RKV_HEADS, rows16, Q, E4M3, 1, 4, 1, 64, 4, false)
 #elif RKV_HEAD_DIM == 192 || RKV_HEAD_DIM == 256
 #define RKV_SHAPES(q, Q) \
-    RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows64_plain, Q, Q, 4, 1, 32, 2, true) \
-    RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows64, Q, Q, 4, 1, 32, 2, false) \
-    RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows16, Q, Q, 1, 2, 32, 3, false) \
-    RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows64, Q, E4M3, 4, 1, 32, 2, false) \
-    RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows16, Q, E4M3, 1, 2, 32, 3, false)
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows64_plain, Q, Q, 4, 1, 1, 32, 2, true) \
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows64, Q, Q, 4, 1, 1, 32, 2, false) \
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows16, Q, Q, 1, 2, 1, 32, 3, false) \
+    RKV_ATTEND(q##_e4m3, RKV_HEADS, rows64, Q, E4M3, 4, 1, 1, 32, 2, false) \
+    RKV_ATTEND(q##_e4m3, RKV_HEADS, rows16, Q, E4M3, 1, 2, 1, 32, 3, false)
+#elif RKV_HEAD_DIM == 576
+#define RKV_SHAPES(q, Q) \
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows64_plain, Q, Q, 4, 1, 2, 32, 1, true) \
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows64, Q, Q, 4, 1, 2, 32, 1, false) \
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows16, Q, Q, 1, 1, 2, 32, 2, false) \
+    RKV_ATTEND(q##_e4m3, RKV_HEADS, rows64, Q, E4M3, 4, 1, 2, 32, 1, false) \
+    RKV_ATTEND(q##_e4m3, RKV_HEADS, rows16, Q, E4M3, 1, 1, 2, 32, 2, false)
 #else
 #define RKV_SHAPES(q, Q) \
-    RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows128_plain, Q, Q, 8, 1, 64, 1, true) \
-    RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows128, Q, Q, 8, 1, 64, 1, false) \
-    RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows64, Q, Q, 4, 1, 64, 2, false) \
-    RKV_ATTEND(q##_16bit, RKV_HEAD_DIM, rows16, Q, Q, 1, 4, 64, 3, false) \
-    RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows128, Q, E4M3, 8, 1, 64, 1, false) \
-    RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows64, Q, E4M3, 4, 1, 64, 2, false) \
-    RKV_ATTEND(q##_e4m3, RKV_HEAD_DIM, rows16, Q, E4M3, 1, 4, 64, 3, false)
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows128_plain, Q, Q, 8, 1, 1, 64, 1, true) \
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows128, Q, Q, 8, 1, 1, 64, 1, false) \
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows64, Q, Q, 4, 1, 1, 64, 2, false) \
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows16, Q, Q, 1, 4, 1, 64, 3, false) \
+    RKV_ATTEND(q##_e4m3, RKV_HEADS, rows128, Q, E4M3, 8, 1, 1, 64, 1, false) \
+    RKV_ATTEND(q##_e4m3, RKV_HEADS, rows64, Q, E4M3, 4, 1, 1, 64, 2, false) \
+    RKV_ATTEND(q##_e4m3, RKV_HEADS, rows16, Q, E4M3, 1, 4, 1, 64, 3, false)
 #endif
 
 RKV_SHAPES(bf16, Bf16)

@@ -13,22 +13,25 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
     using Rows::any, Rows::args, Rows::head, Rows::head_at, Rows::head_of, Rows::item, Rows::lane,
         Rows::query_at, Rows::query_of;
 
-    const int thread, row_warp, key_warp;
+    const int thread, row_warp, key_warp, value_warp;
     const uint32_t shared;
 
     static constexpr int kCopiedRows = S::kTileKeys / (S::kThreads / 32); // of a tile, by a warp
     using Copies = RowCopies<kCopiedRows, S::kChunks>;
+    // A kind of its own only where values are neither in keys nor like them.
+    using ValueCopies = RowCopies<kCopiedRows, S::kValuesApart ? S::kValueChunks : S::kChunks>;
     int page_ahead; // of the next tile's row that this lane looks up
 
     static constexpr int kSteps = S::kHeadDim / 16;
     uint32_t q[S::kQueryInRegisters ? kSteps : 1][4];
-    float o[S::kHeadDim / 8][4];
+    float o[S::kWarpValues / 8][4];
     RowState state[2];
 
     RKV_DEVICE AttendBlock(const AttentionArguments &arguments, const Item &work)
         : Rows(arguments, work), thread(thread_index()),
-          row_warp(S::kKeyWarps == 1 ? thread_index() >> 5 : 0),
-          key_warp(S::kKeyWarps == 1 ? 0 : thread_index() >> 5), shared(shared_base()) {}
+          row_warp(S::kKeyWarps == 1 ? (thread_index() >> 5) / S::kValueWarps : 0),
+          key_warp(S::kKeyWarps == 1 ? 0 : thread_index() >> 5),
+          value_warp((thread_index() >> 5) % S::kValueWarps), shared(shared_base()) {}
 
     // What the keys of this head are to be multiplied with, where each head has a scale of its own.
     RKV_DEVICE float k_scale_of_head() const {
@@ -42,7 +45,9 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
         if (S::kRowWarps == 1) {
             return;
         }
-        Rows::tell(shared, row_warp);
+        if (value_warp == 0) {
+            Rows::tell(shared, row_warp);
+        }
         sync_block();
         Rows::template join<S::kRowWarps>(shared);
         sync_block();
@@ -68,6 +73,11 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
         return shared + stage * S::kStageBytes + (thread >> 5) * kCopiedRows * S::kCopyRowBytes;
     }
 
+    RKV_DEVICE uint32_t values_copied_at(int stage) const {
+        return shared + stage * S::kStageBytes + S::kCopyTileBytes +
+               (thread >> 5) * kCopiedRows * S::kCopyValueRowBytes;
+    }
+
     // Of this lane's row of those that the warp copies.
     RKV_DEVICE int key_of_lane(int tile) const {
         return tile * S::kTileKeys + (thread >> 5) * kCopiedRows + lane % kCopiedRows;
@@ -84,10 +94,13 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
     // Copies the tile whose pages were looked up. Keys that no row sees are zeros: what lies there
     // may be NaN, and 0 * NaN is NaN.
     RKV_DEVICE void start_tile(int tile, int stage) const {
-        int64_t place = -1;
+        int64_t place = -1, v_place = -1;
         if (page_ahead >= 0) {
             const int position = position_in_page(key_of_lane(tile), args.kv);
             place = place_of(page_ahead, position, head, args.kv) * kBytes<typename S::Kv>;
+            if (S::kValuesApart) {
+                v_place = place_of(page_ahead, position, head, args.v_kv) * kBytes<typename S::Kv>;
+            }
         }
         const uint8_t *k = static_cast<const uint8_t *>(args.k);
         const uint8_t *v = static_cast<const uint8_t *>(args.v);
@@ -95,8 +108,31 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
         Copies::each(place, lane, [&](int row, int chunk, int64_t at, bool wanted) {
             const uint32_t piece = to + row * S::kCopyRowBytes + chunk * 16;
             copy_async16(piece, k + at + chunk * 16, wanted);
-            copy_async16(piece + S::kCopyTileBytes, v + at + chunk * 16, wanted);
+            if (S::kAlike) {
+                copy_async16(piece + S::kCopyTileBytes, v + at + chunk * 16, wanted);
+            }
         });
+        if (S::kValuesApart) {
+            const uint32_t values = values_copied_at(stage);
+            ValueCopies::each(v_place, lane, [&](int row, int chunk, int64_t at, bool wanted) {
+                copy_async16(values + row * S::kCopyValueRowBytes + chunk * 16,
+                             v + at + chunk * 16, wanted);
+            });
+        }
+    }
+
+    // Sixteen numbers.
+    RKV_DEVICE void widen_piece(uint32_t from, uint32_t to) const {
+        const Vector16 narrow = load_shared16(from);
+        RKV_UNROLL
+        for (int half = 0; half < 2; half++) {
+            const uint32_t a = narrow.x[2 * half], b = narrow.x[2 * half + 1];
+            store_shared16(to + half * 16,
+                           {{widen_e4m3<typename S::Q>(permute_bytes<0x1404>(a, 0)),
+                             widen_e4m3<typename S::Q>(permute_bytes<0x3424>(a, 0)),
+                             widen_e4m3<typename S::Q>(permute_bytes<0x1404>(b, 0)),
+                             widen_e4m3<typename S::Q>(permute_bytes<0x3424>(b, 0))}});
+        }
     }
 
     // Widens what this thread itself copied.
@@ -109,22 +145,23 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
                 return;
             }
             RKV_UNROLL
-            for (int values = 0; values < 2; values++) {
-                const Vector16 narrow = load_shared16(from + values * S::kCopyTileBytes +
-                                                      row * S::kCopyRowBytes + chunk * 16);
-                const uint32_t wide =
-                    to + values * S::kTileBytes + row * S::kRowBytes + chunk * 32;
-                RKV_UNROLL
-                for (int half = 0; half < 2; half++) {
-                    const uint32_t a = narrow.x[2 * half], b = narrow.x[2 * half + 1];
-                    store_shared16(wide + half * 16,
-                                   {{widen_e4m3<typename S::Q>(permute_bytes<0x1404>(a, 0)),
-                                     widen_e4m3<typename S::Q>(permute_bytes<0x3424>(a, 0)),
-                                     widen_e4m3<typename S::Q>(permute_bytes<0x1404>(b, 0)),
-                                     widen_e4m3<typename S::Q>(permute_bytes<0x3424>(b, 0))}});
-                }
+            for (int values = 0; values < (S::kAlike ? 2 : 1); values++) {
+                widen_piece(
+                    from + values * S::kCopyTileBytes + row * S::kCopyRowBytes + chunk * 16,
+                    to + values * S::kTileBytes + row * S::kRowBytes + chunk * 32);
             }
         });
+        if (S::kValuesApart) {
+            const uint32_t narrow = values_copied_at(stage);
+            const uint32_t wide = shared + S::kWideAt + S::kTileBytes +
+                                  (thread >> 5) * kCopiedRows * S::kValueRowBytes;
+            ValueCopies::pieces(lane, [&](int row, int chunk, bool exists) {
+                if (exists) {
+                    widen_piece(narrow + row * S::kCopyValueRowBytes + chunk * 16,
+                                wide + row * S::kValueRowBytes + chunk * 32);
+                }
+            });
+        }
     }
 
     // The A operand of step `step`: rows of this warp, 16 elements.
@@ -155,10 +192,13 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
         }
     }
 
+    // Which part of a tile's keys this warp makes logits of.
+    RKV_DEVICE int key_part() const { return S::kValueWarps == 1 ? key_warp : value_warp; }
+
     // s = Q K^T for the keys of this warp.
     RKV_DEVICE void multiply_keys(float (&s)[S::kWarpKeys / 8][4], int stage) {
         const uint32_t base =
-            shared + S::tile_at(stage) + key_warp * S::kWarpKeys * S::kRowBytes;
+            shared + S::tile_at(stage) + key_part() * S::kWarpKeys * S::kRowBytes;
         RKV_UNROLL
         for (int n = 0; n < S::kWarpKeys / 8; n++) {
             s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0.0f;
@@ -201,24 +241,59 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
         }
     }
 
-    // o += P V for the keys of this warp, P rounded to the queries' format.
-    RKV_DEVICE void multiply_values(const float (&s)[S::kWarpKeys / 8][4], int stage) {
-        const uint32_t base = shared + S::tile_at(stage) + S::kTileBytes +
-                              key_warp * S::kWarpKeys * S::kRowBytes;
+    // Logits of the keys of this warp.
+    RKV_DEVICE void make_logits(float (&s)[S::kWarpKeys / 8][4], int tile, int stage,
+                                float k_scale) {
+        multiply_keys(s, stage);
+        Rows::cap_and_mask(s, tile * S::kTileKeys + key_part() * S::kWarpKeys, row_warp * 16,
+                           Rows::warp_all, k_scale);
+    }
+
+    // Of all keys of the tile, by way of shared memory. A thread has the same rows and columns in
+    // each of the value warps.
+    RKV_DEVICE void share_logits(float (&s)[S::kSumKeys / 8][4],
+                                 const float (&own)[S::kWarpKeys / 8][4]) const {
+        const uint32_t at =
+            shared + S::kLogitsAt + (row_warp * (S::kTileKeys / 8) * 32 + lane) * 16;
         RKV_UNROLL
-        for (int step = 0; step < S::kWarpKeys / 16; step++) {
+        for (int n = 0; n < S::kWarpKeys / 8; n++) {
+            store_shared16(at + (value_warp * (S::kWarpKeys / 8) + n) * 512,
+                           {{float_to_bits(own[n][0]), float_to_bits(own[n][1]),
+                             float_to_bits(own[n][2]), float_to_bits(own[n][3])}});
+        }
+        if (!fault(Fault::kNoBarrierBeforeLogits)) {
+            sync_block();
+        }
+        RKV_UNROLL
+        for (int n = 0; n < S::kSumKeys / 8; n++) {
+            const Vector16 four = load_shared16(at + n * 512);
+            RKV_UNROLL
+            for (int e = 0; e < 4; e++) {
+                s[n][e] = bits_to_float(four.x[e]);
+            }
+        }
+    }
+
+    // o += P V for what this warp sums, P rounded to the queries' format.
+    RKV_DEVICE void multiply_values(const float (&s)[S::kSumKeys / 8][4], int stage) {
+        const uint32_t base = shared + S::values_at(stage) +
+                              key_warp * S::kSumKeys * S::kValueRowBytes +
+                              value_warp * S::kWarpValues * 2;
+        RKV_UNROLL
+        for (int step = 0; step < S::kSumKeys / 16; step++) {
             const uint32_t a[4] = {S::Q::pack(s[2 * step][0], s[2 * step][1]),
                                    S::Q::pack(s[2 * step][2], s[2 * step][3]),
                                    S::Q::pack(s[2 * step + 1][0], s[2 * step + 1][1]),
                                    S::Q::pack(s[2 * step + 1][2], s[2 * step + 1][3])};
-            const uint32_t row = base + (step * 16 + (lane & 15)) * S::kRowBytes + (lane >> 4) * 16;
+            const uint32_t row =
+                base + (step * 16 + (lane & 15)) * S::kValueRowBytes + (lane >> 4) * 16;
             if (S::kWidensOperands) {
                 // A transposed matrix gives a thread two keys of two neighbouring elements: one
                 // matrix makes the operands for the even and for the odd elements of 16.
                 RKV_UNROLL
-                for (int d = 0; d < (S::kHeadDim + 31) / 32; d++) {
+                for (int d = 0; d < (S::kValueDim + 31) / 32; d++) {
                     // Of the last 16 elements, where there are no 32, all lanes load the same.
-                    const int pairs = S::kHeadDim - d * 32 < 32 ? 1 : 2;
+                    const int pairs = S::kValueDim - d * 32 < 32 ? 1 : 2;
                     uint32_t b[4];
                     load_matrix4_transposed(b, row + d * 32 - (2 - pairs) * (lane >> 4) * 16);
                     RKV_UNROLL
@@ -233,7 +308,7 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
                 }
             } else {
                 RKV_UNROLL
-                for (int d = 0; d < S::kHeadDim / 16; d++) {
+                for (int d = 0; d < S::kWarpValues / 16; d++) {
                     uint32_t b[4];
                     load_matrix4_transposed(b, row + d * 32);
                     S::Q::multiply_add(o[2 * d], a, b[0], b[1]);
@@ -246,7 +321,7 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
     RKV_DEVICE void run() {
         find_rows();
         RKV_UNROLL
-        for (int n = 0; n < S::kHeadDim / 8; n++) {
+        for (int n = 0; n < S::kWarpValues / 8; n++) {
             o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0.0f;
         }
         const int first = any.begin / S::kTileKeys;
@@ -287,14 +362,18 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
             if (!fault(Fault::kNoBarrierBeforeUse)) {
                 sync_block();
             }
-            float s[S::kWarpKeys / 8][4];
-            multiply_keys(s, stage);
-            Rows::cap_and_mask(s, tile * S::kTileKeys + key_warp * S::kWarpKeys,
-                               row_warp * 16, Rows::warp_all, k_scale);
+            float s[S::kSumKeys / 8][4];
+            if constexpr (S::kValueWarps == 1) {
+                make_logits(s, tile, stage, k_scale);
+            } else {
+                float own[S::kWarpKeys / 8][4];
+                make_logits(own, tile, stage, k_scale);
+                share_logits(s, own);
+            }
             float rescale[2];
             RKV_UNROLL
             for (int half = 0; half < 2; half++) {
-                rescale[half] = weigh<S::kWarpKeys / 8>(state[half], s, half, scale);
+                rescale[half] = weigh<S::kSumKeys / 8>(state[half], s, half, scale);
             }
             rescale_sums(o, rescale);
             multiply_values(s, stage);
@@ -310,7 +389,7 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
         if (S::kKeyWarps == 1) {
             // Found once more, rather than kept in registers meanwhile.
             Rows::locate(anew(row_warp * 16));
-            writer.write_rows(o, state, query_of, head_of, row_warp, lane);
+            writer.write_rows(o, state, query_of, head_of, row_warp, value_warp, lane);
         } else {
             writer.write_combined(o, state, thread, lane, key_warp, shared, head);
         }

@@ -201,7 +201,7 @@ struct Computer {
         }
         rows.locate(anew(row_warp * 16));
         Writer<S> writer{args, rows.item};
-        writer.write_rows(o, state, rows.query_of, rows.head_of, row_warp, rows.lane);
+        writer.write_rows(o, state, rows.query_of, rows.head_of, row_warp, 0, rows.lane);
     }
 
     RKV_DEVICE void attend(float scale) {

@@ -17,20 +17,25 @@ use std::{env, fs};
 /// Compute capabilities with machine code of their own. The suffixes a and f add the instructions
 /// of one generation; PTX is for the first.
 const ARCHS: &str = "80 89 90a 100f 120f";
-/// Sources, and head dims as which they are built.
-const SOURCES: [(&str, Option<u32>); 7] = [
+/// A source, and the head dims of K and of V as which it is built.
+type Source = (&'static str, Option<(u32, u32)>);
+const SOURCES: [Source; 8] = [
     ("memory", None),
-    ("attn_mma", Some(64)),
-    ("attn_mma", Some(80)),
-    ("attn_mma", Some(96)),
-    ("attn_mma", Some(128)),
-    ("attn_mma", Some(192)),
-    ("attn_mma", Some(256)),
+    ("attn_mma", Some((64, 64))),
+    ("attn_mma", Some((80, 80))),
+    ("attn_mma", Some((96, 96))),
+    ("attn_mma", Some((128, 128))),
+    ("attn_mma", Some((192, 192))),
+    ("attn_mma", Some((256, 256))),
+    ("attn_mma", Some((576, 512))),
 ];
 /// Those of Hopper's own instructions, which no other GPU has.
 const HOPPER_ARCH: &str = "90a";
-const HOPPER_SOURCES: [(&str, Option<u32>); 3] =
-    [("attn_sm90", Some(64)), ("attn_sm90", Some(128)), ("attn_sm90", Some(256))];
+const HOPPER_SOURCES: [Source; 3] = [
+    ("attn_sm90", Some((64, 64))),
+    ("attn_sm90", Some((128, 128))),
+    ("attn_sm90", Some((256, 256))),
+];
 
 /// Compressed: the images are a tenth as large, and drivers that take this nvcc's machine code
 /// unpack them.
@@ -121,9 +126,13 @@ fn build_all(nvcc: &Path, target: &Path, sources: &str) -> [Vec<PathBuf>; 2] {
     fs::create_dir_all(&folder).unwrap();
     // For a library without kernels of its own that is to take them from here (RADIXKV_KERNELS).
     fs::write(folder.join("sources"), sources).unwrap();
-    let image = |flags, (source, dim): (&'static str, Option<u32>)| {
-        let dim_name = dim.map_or(String::new(), |dim| format!("_{dim}"));
-        (folder.join(format!("{source}{dim_name}.fatbin")), source, dim, flags)
+    let image = |flags, (source, dims): Source| {
+        let dims_name = match dims {
+            None => String::new(),
+            Some((k, v)) if k == v => format!("_{k}"),
+            Some((k, v)) => format!("_{k}_{v}"),
+        };
+        (folder.join(format!("{source}{dims_name}.fatbin")), source, dims, flags)
     };
     let common: Vec<_> = SOURCES.map(|source| image(&flags, source)).to_vec();
     let mut hopper = HOPPER_SOURCES.map(|source| image(&hopper_flags, source)).to_vec();
@@ -135,11 +144,13 @@ fn build_all(nvcc: &Path, target: &Path, sources: &str) -> [Vec<PathBuf>; 2] {
     for round in missing.chunks(jobs.max(1)) {
         let running: Vec<_> = round
             .iter()
-            .map(|(image, source, dim, flags)| {
+            .map(|(image, source, dims, flags)| {
                 let part = image.with_extension(format!("part{}", std::process::id()));
                 let mut command = Command::new(nvcc);
                 command.args(FLAGS).args(*flags).arg("-fatbin").arg("-o").arg(&part);
-                command.args(dim.map(|dim| format!("-DRKV_HEAD_DIM={dim}")));
+                if let Some((k, v)) = dims {
+                    command.args([format!("-DRKV_HEAD_DIM={k}"), format!("-DRKV_V_HEAD_DIM={v}")]);
+                }
                 command.arg(format!("kernels/{source}.cu"));
                 (command.spawn().expect("nvcc runs"), part, image)
             })

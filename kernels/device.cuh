@@ -39,6 +39,8 @@ enum class Fault : int {
     kTreeIgnored,
     kContextWritten,
     kHeadScaleIgnored,
+    // Of attn_mma with value warps.
+    kNoBarrierBeforeLogits,
     kCount,
 };
 

@@ -8,6 +8,7 @@ namespace rkv {
 
 // Which element of a head the accumulator o[n][e] of a lane belongs to. Values that are widened as
 // they are multiplied come out of a transposed load as pairs of elements, see multiply_values().
+// Of a value warp it counts from the first element that the warp sums.
 template <class S>
 RKV_DEVICE int element_of(int n, int e, int lane) {
     return S::kWidensOperands ? (n >> 1) * 16 + (lane & 3) * 4 + e * 2 + (n & 1)
@@ -54,7 +55,7 @@ struct Writer {
 
     RKV_DEVICE void write4(int row, int query, int head, int element, const float (&x)[4]) const {
         if (is_partial()) {
-            float *to = args.partial_out + partial_at(row, head) * S::kHeadDim + element;
+            float *to = args.partial_out + partial_at(row, head) * S::kValueDim + element;
             store_global(reinterpret_cast<Vector16 *>(to),
                          {{float_to_bits(x[0]), float_to_bits(x[1]), float_to_bits(x[2]),
                            float_to_bits(x[3])}});
@@ -66,7 +67,7 @@ struct Writer {
 
     RKV_DEVICE void write2(int row, int query, int head, int element, float x, float y) const {
         if (is_partial()) {
-            float *to = args.partial_out + partial_at(row, head) * S::kHeadDim + element;
+            float *to = args.partial_out + partial_at(row, head) * S::kValueDim + element;
             store_global2(reinterpret_cast<uint32_t *>(to), float_to_bits(x), float_to_bits(y));
         } else {
             store_global(out_at(query, head, element), S::Q::pack(x, y));
@@ -80,9 +81,10 @@ struct Writer {
     }
 
     // Straight from the accumulators.
-    RKV_DEVICE void write_rows(const float (&o)[S::kHeadDim / 8][4], RowState (&state)[2],
+    RKV_DEVICE void write_rows(const float (&o)[S::kWarpValues / 8][4], RowState (&state)[2],
                                const int (&query_of)[2], const int (&head_of)[2], int row_warp,
-                               int lane) const {
+                               int value_warp, int lane) const {
+        const int first = value_warp * S::kWarpValues;
         RKV_UNROLL
         for (int half = 0; half < 2; half++) {
             if (query_of[half] < 0) {
@@ -92,18 +94,18 @@ struct Writer {
             const int query = query_of[half], head = head_of[half];
             const float factor = finish(state[half], head);
             RKV_UNROLL
-            for (int n = 0; n < S::kHeadDim / 8; n++) {
-                write2(row, query, head, element_of<S>(n, 0, lane), o[n][2 * half] * factor,
-                       o[n][2 * half + 1] * factor);
+            for (int n = 0; n < S::kWarpValues / 8; n++) {
+                write2(row, query, head, first + element_of<S>(n, 0, lane),
+                       o[n][2 * half] * factor, o[n][2 * half + 1] * factor);
             }
-            if ((lane & 3) == 0) {
+            if ((lane & 3) == 0 && value_warp == 0) {
                 write_lse(state[half], row, query, head);
             }
         }
     }
 
     // Through shared memory, because each key warp saw other keys.
-    RKV_DEVICE void write_combined(const float (&o)[S::kHeadDim / 8][4], const RowState (&state)[2],
+    RKV_DEVICE void write_combined(const float (&o)[S::kWarpValues / 8][4], const RowState (&state)[2],
                                    int thread, int lane, int key_warp, uint32_t shared,
                                    int kv_head) const {
         const uint32_t sums = shared + S::kCombineStatBytes;
@@ -115,7 +117,7 @@ struct Writer {
                 store_shared_f32(shared + at * 8 + 4, state[half].sum);
             }
             RKV_UNROLL
-            for (int n = 0; n < S::kHeadDim / 8; n++) {
+            for (int n = 0; n < S::kWarpValues / 8; n++) {
                 RKV_UNROLL
                 for (int e = 0; e < 2; e++) {
                     store_shared_f32(sums + at * S::kCombineRowBytes +
@@ -127,7 +129,7 @@ struct Writer {
         if (!fault(Fault::kNoBarrierBeforeCombine)) {
             sync_block();
         }
-        constexpr int kQuads = S::kHeadDim / 4;
+        constexpr int kQuads = S::kValueDim / 4;
         const int rows = smaller(item.row_count, S::kTileRows);
         for (int i = thread; i < rows * kQuads; i += S::kThreads) {
             const int row = i / kQuads, quad = i % kQuads;

@@ -24,10 +24,11 @@ RKV_DEVICE void store_eight(void *pages, int64_t at, const Vector16 &eight, floa
     store_global2(reinterpret_cast<uint32_t *>(to), words[0], words[1]);
 }
 
-// K and V of the new positions into their pages. A thread for eight elements of both.
+// K and V of the new positions into their pages. A thread for eight elements of both, as far as
+// heads of both go.
 template <class Q, class Kv>
 RKV_DEVICE void kv_write(const KvWriteArguments &args) {
-    const int eights = args.head_dim / 8;
+    const int eights = larger(args.head_dim, args.v_head_dim) / 8;
     const int64_t index = static_cast<int64_t>(block_x()) * kCopyThreads + thread_index();
     const int64_t row = index / eights;
     const int query = static_cast<int>(row / args.kv_heads);
@@ -44,20 +45,31 @@ RKV_DEVICE void kv_write(const KvWriteArguments &args) {
         return;
     }
     const int page = load_global(args.pages + pages + page_of(position, args.kv));
-    const int64_t at =
-        place_of(page, position_in_page(position, args.kv), head, args.kv) + element;
+    const int in_page = position_in_page(position, args.kv);
     auto eight = [&](const void *from, int64_t position_stride, int64_t head_stride) {
         const int64_t place = query * position_stride + head * head_stride + element;
         return load_global(reinterpret_cast<const Vector16 *>(
             static_cast<const uint8_t *>(from) + place * 2));
     };
-    const Vector16 k = eight(args.k, args.k_position_stride, args.k_head_stride);
-    const Vector16 v = eight(args.v, args.v_position_stride, args.v_head_stride);
     auto scale_of = [&](const float *by_head, float of_all) {
         return kBytes<Kv> == 1 && by_head != nullptr ? load_global(by_head + head) : of_all;
     };
-    store_eight<Q, Kv>(args.k_pages, at, k, scale_of(args.k_scales, args.k_scale));
-    store_eight<Q, Kv>(args.v_pages, at, v, scale_of(args.v_scales, args.v_scale));
+    const bool has_k = element < args.head_dim, has_v = element < args.v_head_dim;
+    Vector16 k{}, v{};
+    if (has_k) {
+        k = eight(args.k, args.k_position_stride, args.k_head_stride);
+    }
+    if (has_v) {
+        v = eight(args.v, args.v_position_stride, args.v_head_stride);
+    }
+    if (has_k) {
+        const int64_t at = place_of(page, in_page, head, args.kv) + element;
+        store_eight<Q, Kv>(args.k_pages, at, k, scale_of(args.k_scales, args.k_scale));
+    }
+    if (has_v) {
+        const int64_t at = place_of(page, in_page, head, args.v_kv) + element;
+        store_eight<Q, Kv>(args.v_pages, at, v, scale_of(args.v_scales, args.v_scale));
+    }
 }
 
 enum class Move { kCopy, kGather, kScatter };

@@ -15,6 +15,8 @@ template <class QueryType, int head_dim, int tile_keys>
 struct HopperShape {
     using Q = QueryType;
     static constexpr int kHeadDim = head_dim;
+    static constexpr int kValueDim = head_dim;
+    static constexpr int kWarpValues = kValueDim; // a warp sums all of a value
     static constexpr int kTileKeys = tile_keys;
     static constexpr bool kWidensOperands = false;
 

@@ -22,6 +22,7 @@ mod cuda {
     mod graph_runner;
     mod groups;
     mod hopper;
+    mod latent;
     mod matrix;
     mod moves;
     mod runner;

@@ -95,7 +95,7 @@ impl<'a> Calls<'a> {
             params: Params::new(head_dim),
             sinks: std::ptr::null(),
             q: Tensor::dense(inputs.q.read(), dtype, query_heads, head_dim),
-            kv: writes.then(|| NewKv { k: new(&inputs.k), v: new(&inputs.v) }),
+            kv: writes.then(|| NewKv { k: new(&inputs.k), v: Some(new(&inputs.v)) }),
             out: Tensor::dense(inputs.out.address(), dtype, query_heads, head_dim),
             lse: std::ptr::null_mut(),
             layer: KvLayer {

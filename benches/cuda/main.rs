@@ -58,13 +58,14 @@ fn main() {
 fn probe(config: &CudaConfig) -> Result<(), Error> {
     let geometry =
         Geometry { query_heads: 8, kv_heads: 8, head_dim: 128, v_head_dim: 128, page_size: 16 };
-    CudaBackend::supports(config, &geometry, Dtype::Bf16, Dtype::Bf16)
+    CudaBackend::supports(config, &geometry, false, Dtype::Bf16, Dtype::Bf16)
 }
 
 fn measure(config: &CudaConfig, shape: &Shape, page_size: usize, kv_dtype: Dtype, in_graph: bool) {
     let Shape { query_heads, kv_heads, head_dim, .. } = *shape;
     let geometry = Geometry { query_heads, kv_heads, head_dim, v_head_dim: head_dim, page_size };
-    let backend = CudaBackend::new(config, geometry, Dtype::Bf16, kv_dtype, false).unwrap();
+    let backend =
+        CudaBackend::new(config, geometry, false, (Dtype::Bf16, kv_dtype), false).unwrap();
     if config.sm90 == Some(true) && (shape.is_write || !backend.uses_sm90()) {
         return;
     }

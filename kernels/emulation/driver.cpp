@@ -61,7 +61,11 @@ int cuDeviceGetAttribute(int *value, int attribute, int) {
     case 75: *value = dev.capability; return 0;
     case 76: *value = 0; return 0;
     // shared memory of a block
-    case 97: *value = dev.capability == 9 ? 227 << 10 : 163 << 10; return 0;
+    case 97:
+        *value = dev.shared_bytes > 0    ? dev.shared_bytes
+                 : dev.capability == 9 ? 227 << 10
+                                       : 163 << 10;
+        return 0;
     default: return kInvalidValue;
     }
 }
@@ -327,6 +331,11 @@ void rkv_emulator_set(int schedule, int landing, unsigned seed, int fault, int i
     machine().settings = {static_cast<Schedule>(schedule), static_cast<Landing>(landing), seed,
                           fault};
     device().is_late = is_late != 0;
+}
+// Bytes of shared memory that a block has at most; 0: as the capability says.
+void rkv_emulator_shared_memory(int bytes) {
+    LOCKED;
+    device().shared_bytes = bytes;
 }
 // The first number of the compute capability.
 void rkv_emulator_capability(int major) {

@@ -78,6 +78,7 @@ class Device {
     Allocations memory, pinned;
     bool is_late = true;
     int capability = 8;   // compute capability 8.0
+    int shared_bytes = 0; // of a block at most; 0: what such devices have
     int error = 0;        // sticky, as after a fault on a real device
     std::string message;  // what the fault was
     std::map<std::string, int> calls;

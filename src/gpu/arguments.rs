@@ -96,6 +96,7 @@ plain! {
         out_position_stride: i64,
         out_head_stride: i64,
         kv: KvPlace,
+        v_kv: KvPlace,
         query_heads: i32,
         group: i32,
         scale_log2: f32,
@@ -137,12 +138,13 @@ plain! {
         v_position_stride: i64,
         v_head_stride: i64,
         kv: KvPlace,
+        v_kv: KvPlace,
         query_max: i32,
         kv_heads: i32,
         head_dim: i32,
+        v_head_dim: i32,
         k_scale: f32,
         v_scale: f32,
-        reserved: u32,
     }
     struct PageCopy {
         source: u32,
@@ -213,13 +215,13 @@ pub(super) struct HopperArguments {
     pub attention: AttentionArguments,
     pub box_positions: i32,
     pub position_first: u32,
-    pub reserved: [u32; 4],
+    pub reserved: [u32; 10],
 }
 // SAFETY: repr(C), and the constant below sees to it that there is no padding.
 unsafe impl Plain for HopperArguments {}
 const _: () = assert!(
     size_of::<HopperArguments>()
-        == 2 * size_of::<TensorMap>() + size_of::<AttentionArguments>() + 6 * size_of::<u32>()
+        == 2 * size_of::<TensorMap>() + size_of::<AttentionArguments>() + 12 * size_of::<u32>()
 );
 
 /// States that one launch merges.

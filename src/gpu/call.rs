@@ -9,7 +9,7 @@ use super::hopper::Maps;
 use super::shapes::{Family, dtype_name, kv_name};
 use super::step::{NewStep, PlanOnDevice};
 use super::stream::Stream;
-use crate::attention::{Batch, Capacity, Dtype, Geometry, KvLayer, Params, Row, Tensor};
+use crate::attention::{Batch, Capacity, Dtype, Geometry, KvLayer, KvStrides, Params, Row, Tensor};
 use crate::error::Error;
 
 /// Threads of a block of every kernel but attention.
@@ -28,8 +28,8 @@ const LOG2_E: f32 = std::f32::consts::LOG2_E;
 pub struct NewKv {
     /// `[new positions][KV head][element]`
     pub k: Tensor<*const u8>,
-    /// Like `k`.
-    pub v: Tensor<*const u8>,
+    /// Like `k`; None where values are the beginnings of keys.
+    pub v: Option<Tensor<*const u8>>,
 }
 
 /// A step of a plan.
@@ -107,15 +107,19 @@ impl CudaBackend {
 
     /// The same for KV memory.
     pub fn check_layer(&self, layer: &KvLayer<*mut u8>, name: &str) -> Result<(), Error> {
-        if layer.v_strides != layer.strides {
+        if self.heads.are_alike() && layer.v_strides != layer.strides {
             return Err(Error::unsupported(format!(
-                "{name}: on CUDA K and V have the same strides"
+                "{name}: on CUDA K and V of one head dim have the same strides"
             )));
         }
         let unit = 16 / layer.dtype.bytes();
-        let strides = [layer.strides.page, layer.strides.position, layer.strides.head];
+        let whole = |strides: &KvStrides| {
+            let KvStrides { page, position, head } = *strides;
+            [page, position, head].iter().all(|stride| stride.is_multiple_of(unit))
+        };
         let aligned = [layer.k, layer.v].iter().all(|start| start.addr().is_multiple_of(16))
-            && strides.iter().all(|stride| stride.is_multiple_of(unit));
+            && whole(&layer.strides)
+            && whole(&layer.v_strides);
         if aligned {
             return Ok(());
         }
@@ -133,12 +137,12 @@ impl CudaBackend {
     /// Makes room for every step within a capacity, so that calls can go into graphs. On failure
     /// the next step is sent as ever.
     pub fn reserve(&self, capacity: &Capacity, plan: &mut PlanOnDevice) -> Result<(), Error> {
-        let Geometry { query_heads, head_dim, page_size, .. } = self.geometry;
+        let Geometry { query_heads, v_head_dim, page_size, .. } = self.geometry;
         if capacity.positions.saturating_mul(query_heads) > POSITIONS_MAX {
             return Err(Error::unsupported(TOO_LARGE));
         }
         let _entered = self.context.enter()?;
-        plan.reserve(capacity, page_size, &self.machine(capacity.trees), head_dim)
+        plan.reserve(capacity, page_size, &self.machine(capacity.trees), v_head_dim)
     }
 
     fn check_size(&self, batch: &Batch) -> Result<(), Error> {
@@ -187,7 +191,7 @@ impl CudaBackend {
             batch: step.batch,
             slots: step.slots,
             machine: self.machine(plan.may_have_trees(step.batch)),
-            head_dim: self.geometry.head_dim,
+            v_head_dim: self.geometry.v_head_dim,
             update_mirror: self.kernels.get("rkv_update_mirror"),
         };
         plan.send(&step, stream)
@@ -240,11 +244,11 @@ impl CudaBackend {
         }
     }
 
-    fn place(&self, layer: &KvLayer<*mut u8>) -> KvPlace {
+    fn place(&self, strides: &KvStrides) -> KvPlace {
         KvPlace {
-            page_stride: layer.strides.page as i64,
-            position_stride: layer.strides.position as i64,
-            head_stride: layer.strides.head as i64,
+            page_stride: strides.page as i64,
+            position_stride: strides.position as i64,
+            head_stride: strides.head as i64,
             page_size: Divisor::new(self.geometry.page_size as u32),
             reserved: 0,
         }
@@ -271,11 +275,13 @@ impl CudaBackend {
         sent: &Sent,
         stream: Stream,
     ) -> Result<(), Error> {
-        let (kv_heads, head_dim) = (self.geometry.kv_heads, self.geometry.head_dim);
+        let Geometry { kv_heads, head_dim, v_head_dim, .. } = self.geometry;
+        // Nothing is read of K for a V that is none.
+        let (v, v_head_dim) = new.v.map_or((new.k, 0), |v| (v, v_head_dim));
         let (k_scale, v_scale) = self.scales(call);
         let arguments = KvWriteArguments {
             k: address(new.k.address),
-            v: address(new.v.address),
+            v: address(v.address),
             k_pages: address(call.layer.k),
             v_pages: address(call.layer.v),
             queries: sent.queries,
@@ -285,18 +291,20 @@ impl CudaBackend {
             v_scales: address(call.head_scales[1]),
             k_position_stride: new.k.position_stride as i64,
             k_head_stride: new.k.head_stride as i64,
-            v_position_stride: new.v.position_stride as i64,
-            v_head_stride: new.v.head_stride as i64,
-            kv: self.place(&call.layer),
+            v_position_stride: v.position_stride as i64,
+            v_head_stride: v.head_stride as i64,
+            kv: self.place(&call.layer.strides),
+            v_kv: self.place(&call.layer.v_strides),
             query_max: queries as i32,
             kv_heads: kv_heads as i32,
             head_dim: head_dim as i32,
+            v_head_dim: v_head_dim as i32,
             k_scale,
             v_scale,
-            reserved: 0,
         };
         let name = format!("rkv_kv_write_{}_{}", dtype_name(self.dtype), kv_name(self.kv_dtype));
-        let blocks = (queries * kv_heads * head_dim / 8).div_ceil(HELPER_THREADS);
+        let longest = head_dim.max(v_head_dim);
+        let blocks = (queries * kv_heads * longest / 8).div_ceil(HELPER_THREADS);
         let kernel = self.kernels.get(&name);
         // SAFETY: the caller's contract.
         unsafe { kernel.launch([blocks, 1, 1], HELPER_THREADS, 0, &arguments, stream) }
@@ -336,7 +344,8 @@ impl CudaBackend {
             q_head_stride: call.q.head_stride as i64,
             out_position_stride: call.out.position_stride as i64,
             out_head_stride: call.out.head_stride as i64,
-            kv: self.place(&call.layer),
+            kv: self.place(&call.layer.strides),
+            v_kv: self.place(&call.layer.v_strides),
             query_heads: self.geometry.query_heads as i32,
             group: self.geometry.group() as i32,
             scale_log2: whole * LOG2_E,
@@ -369,7 +378,7 @@ impl CudaBackend {
                 attention: arguments,
                 box_positions: maps.box_positions,
                 position_first: maps.position_first.into(),
-                reserved: [0; 4],
+                reserved: [0; 10],
             };
             // SAFETY: the caller's contract; the maps are of the layer's memory.
             unsafe { kernel.launch(grid, shape.threads(), shared, &all, stream)? };
@@ -403,7 +412,7 @@ impl CudaBackend {
             out_head_stride: call.out.head_stride as i64,
             entry_max: entries as i32,
             query_heads: self.geometry.query_heads as i32,
-            head_dim: self.geometry.head_dim as i32,
+            head_dim: self.geometry.v_head_dim as i32,
             reserved: 0,
         };
         let warps = HELPER_THREADS / 32;
@@ -430,7 +439,7 @@ impl CudaBackend {
             lse: address(call.lse),
             position_count: call.positions as i64,
             query_heads: self.geometry.query_heads as i32,
-            head_dim: self.geometry.head_dim as i32,
+            head_dim: self.geometry.v_head_dim as i32,
             state_count: call.outs.len() as i32,
             reserved: 0,
             outs: [0; MERGE_STATES_MAX],

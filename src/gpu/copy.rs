@@ -3,8 +3,9 @@ use super::CudaBackend;
 use super::arguments::{self, Address, Layer, PageCopyArguments, Plain, PositionMoveArguments};
 use super::call::{HELPER_THREADS, address};
 use super::memory::{Blob, Event, GrowingBuffer, Staging};
+use super::shapes::Heads;
 use super::stream::Stream;
-use crate::attention::{KvLayer, PageCopy, PositionMove};
+use crate::attention::{KvLayer, KvStrides, PageCopy, PositionMove};
 use crate::error::Error;
 
 /// What copies of pages need on the device.
@@ -16,13 +17,18 @@ pub(super) struct Copying {
     used: Option<(Event, Stream)>,
 }
 
-/// Neighbouring layers whose strides are alike, which one launch takes.
+/// Keys, values or both of neighbouring layers whose strides are alike, which one launch takes.
 #[derive(Debug)]
 struct Alike {
+    /// Of the first one's keys or values; those of the next lie two addresses further.
     layers: Address,
     count: usize,
+    /// Keys and values, or one of them.
+    kinds: usize,
     /// In bytes.
     strides: [i64; 3],
+    /// Of a head of a position.
+    row_bytes: usize,
 }
 
 impl CudaBackend {
@@ -54,11 +60,11 @@ impl CudaBackend {
                 position_stride,
                 head_stride,
                 kv_heads: self.geometry.kv_heads as i32,
-                row_bytes: self.row_bytes() as i32,
+                row_bytes: alike.row_bytes as i32,
                 page_size: self.geometry.page_size as i32,
                 layer_count: alike.count as i32,
             };
-            let grid = [copies.len(), alike.count, 2];
+            let grid = [copies.len(), alike.count, alike.kinds];
             // SAFETY: the caller's contract.
             unsafe { kernel.launch(grid, HELPER_THREADS, 0, &arguments, stream) }
         })
@@ -91,19 +97,41 @@ impl CudaBackend {
                 position_stride,
                 head_stride,
                 kv_heads: self.geometry.kv_heads as i32,
-                row_bytes: self.row_bytes() as i32,
+                row_bytes: alike.row_bytes as i32,
                 move_count: moves.len() as i32,
                 reserved: 0,
             };
-            let pieces = self.geometry.kv_heads * self.row_bytes() / 16;
-            let grid = [pieces.div_ceil(HELPER_THREADS), alike.count, 2];
+            let pieces = self.geometry.kv_heads * alike.row_bytes / 16;
+            let grid = [pieces.div_ceil(HELPER_THREADS), alike.count, alike.kinds];
             // SAFETY: the caller's contract.
             unsafe { kernel.launch(grid, HELPER_THREADS, 0, &arguments, stream) }
         })
     }
 
-    fn row_bytes(&self) -> usize {
-        self.geometry.head_dim * self.kv_dtype.bytes()
+    /// What is copied of layers with these strides of keys and of values: both at once where they
+    /// are alike, keys alone where values are in them.
+    fn kinds_of_copies(
+        &self,
+        layers: Address,
+        count: usize,
+        strides: [KvStrides; 2],
+    ) -> impl Iterator<Item = Alike> {
+        let bytes = self.kv_dtype.bytes();
+        let (dims, kinds) = match self.heads {
+            heads if heads.are_alike() => ([Some(heads.head_dim), None], 2),
+            Heads { head_dim, latent: true, .. } => ([Some(head_dim), None], 1),
+            Heads { head_dim, v_head_dim, .. } => ([Some(head_dim), Some(v_head_dim)], 1),
+        };
+        dims.into_iter().enumerate().filter_map(move |(which, dim)| {
+            let KvStrides { page, position, head } = strides[which];
+            dim.map(|dim| Alike {
+                layers: layers + (which * size_of::<Address>()) as u64,
+                count,
+                kinds,
+                strides: [page, position, head].map(|elements| (elements * bytes) as i64),
+                row_bytes: dim * bytes,
+            })
+        })
     }
 
     /// Sends a list and launches over it for all layers that are alike.
@@ -145,20 +173,19 @@ impl Copying {
         self.arrays.reserve(context, self.blob.len())?;
         let arrays = self.arrays.address();
         self.staging.send(context, &self.blob, arrays, stream)?;
-        let bytes = backend.kv_dtype.bytes();
         // Layers of the engine may have strides of their own: a launch for each kind of stride.
         let mut first = 0;
         while first < layers.len() {
-            let strides = layers[first].strides;
-            let count = layers[first..].iter().take_while(|l| l.strides == strides).count();
-            let alike = Alike {
-                layers: arrays + (first * size_of::<Layer>()) as u64,
-                count: count.min(65535),
-                strides: [strides.page, strides.position, strides.head]
-                    .map(|elements| (elements * bytes) as i64),
+            let KvLayer { strides, v_strides, .. } = layers[first];
+            let is_like = |layer: &&KvLayer<*mut u8>| {
+                layer.strides == strides && layer.v_strides == v_strides
             };
-            launch(&alike, arrays + list_at as u64)?;
-            first += alike.count;
+            let count = layers[first..].iter().take_while(is_like).count().min(65535);
+            let layers_at = arrays + (first * size_of::<Layer>()) as u64;
+            for alike in backend.kinds_of_copies(layers_at, count, [strides, v_strides]) {
+                launch(&alike, arrays + list_at as u64)?;
+            }
+            first += count;
         }
         let event = match self.used.take() {
             Some((event, _)) => event,

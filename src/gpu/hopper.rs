@@ -3,7 +3,7 @@
 use super::CudaConfig;
 use super::arguments::TensorMap;
 use super::driver::{Context, check};
-use super::shapes::{Shape, hopper_shape};
+use super::shapes::{Heads, Shape, hopper_shape};
 use crate::attention::{Dtype, Geometry, KvLayer};
 use crate::error::Error;
 use cudarc::driver::sys::{self, CUdevice_attribute};
@@ -22,7 +22,7 @@ const BOX_ELEMENTS: u32 = 64;
 pub(super) fn shape(
     config: &CudaConfig,
     context: &Context,
-    head_dim: usize,
+    heads: Heads,
     kv_dtype: Dtype,
 ) -> Result<Option<&'static Shape>, Error> {
     let wished = || std::env::var_os(WISH).is_some_and(|value| value == "1");
@@ -33,7 +33,7 @@ pub(super) fn shape(
         context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor =
         context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
-    Ok(hopper_shape(head_dim, kv_dtype).filter(|_| (major, minor) == (9, 0)))
+    Ok(hopper_shape(heads, kv_dtype).filter(|_| (major, minor) == (9, 0)))
 }
 
 /// Maps of a layer's keys and values.

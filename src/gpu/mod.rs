@@ -28,7 +28,7 @@ mod stream;
 
 pub use call::{AppendPrefill, MergeStates, NewKv, StepOfPlan};
 pub use images::Images;
-pub use shapes::head_dims;
+pub use shapes::{Heads, heads};
 pub use step::PlanOnDevice;
 pub use stream::Stream;
 
@@ -77,6 +77,7 @@ pub struct CudaBackend {
     context: Arc<Context>,
     kernels: Kernels,
     geometry: Geometry,
+    heads: Heads,
     dtype: Dtype,
     kv_dtype: Dtype,
     shapes: Vec<Shape>,
@@ -102,14 +103,15 @@ fn helper_names(dtype: Dtype, kv_dtype: Dtype) -> [String; 6] {
 
 impl CudaBackend {
     /// Whether these shapes and formats can be computed here: by the kernels, with this build, on
-    /// this machine. The error says what cannot.
+    /// this machine. `latent`: values are the beginnings of keys. The error says what cannot.
     pub fn supports(
         config: &CudaConfig,
         geometry: &Geometry,
+        latent: bool,
         dtype: Dtype,
         kv_dtype: Dtype,
     ) -> Result<(), Error> {
-        shapes::check(geometry, dtype, kv_dtype)?;
+        shapes::check(geometry, latent, dtype, kv_dtype)?;
         if config.images.is_empty() {
             return Err(Error::unsupported(
                 "config.backend: this build has no CUDA kernels, see rkv_features()",
@@ -138,11 +140,13 @@ impl CudaBackend {
     pub fn new(
         config: &CudaConfig,
         geometry: Geometry,
-        dtype: Dtype,
-        kv_dtype: Dtype,
+        latent: bool,
+        (dtype, kv_dtype): (Dtype, Dtype),
         batch_invariant: bool,
     ) -> Result<Self, Error> {
-        Self::supports(config, &geometry, dtype, kv_dtype)?;
+        Self::supports(config, &geometry, latent, dtype, kv_dtype)?;
+        let Geometry { head_dim, v_head_dim, .. } = geometry;
+        let heads = Heads { head_dim, v_head_dim, latent };
         let context = Context::new(config.device)?;
         let room = context
             .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
@@ -152,10 +156,10 @@ impl CudaBackend {
         // It would round otherwise than attn_mma does for fewer rows.
         let hopper = match batch_invariant {
             true => None,
-            false => hopper::shape(config, &context, geometry.head_dim, kv_dtype)?,
+            false => hopper::shape(config, &context, heads, kv_dtype)?,
         };
         let rows_below = hopper.map_or(usize::MAX, |shape| shape.tile().rows);
-        let common = shapes::shapes(geometry.head_dim, kv_dtype);
+        let common = shapes::shapes(heads);
         let common = common.filter(|shape| shape.tile().rows < rows_below);
         for shape in common.chain(hopper) {
             let shared = shape.shared_bytes(kv_dtype.bytes());
@@ -169,8 +173,7 @@ impl CudaBackend {
         }
         if chosen.is_empty() {
             return Err(Error::unsupported(format!(
-                "config.device: {room} bytes of shared memory are too few for head_dim {}",
-                geometry.head_dim
+                "config.device: {room} bytes of shared memory are too few for head_dim {head_dim}"
             )));
         }
         let multiprocessors =
@@ -183,6 +186,7 @@ impl CudaBackend {
             kernels: Kernels::load(&context, config.images, hopper.is_some(), &wanted)?,
             context,
             geometry,
+            heads,
             dtype,
             kv_dtype,
             tiles: chosen.iter().map(Shape::tile).collect(),
@@ -243,9 +247,9 @@ pub fn kernel_table() -> Vec<(String, usize, usize)> {
     let mut table = Vec::new();
     for dtype in [Dtype::Bf16, Dtype::F16] {
         for kv_dtype in [dtype, Dtype::Fp8E4m3] {
-            for head_dim in head_dims() {
-                let hopper = shapes::hopper_shape(head_dim, kv_dtype);
-                for shape in shapes::shapes(head_dim, kv_dtype).chain(hopper) {
+            for heads in heads() {
+                let hopper = shapes::hopper_shape(heads, kv_dtype);
+                for shape in shapes::shapes(heads).chain(hopper) {
                     for plain in [false, true] {
                         let shared = shape.shared_bytes(kv_dtype.bytes());
                         if !plain || shape.has_plain(kv_dtype) {

@@ -11,15 +11,50 @@ pub(super) enum Family {
     Hopper,
 }
 
+/// How long heads are, and where values lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heads {
+    /// Elements of a head of q and k.
+    pub head_dim: usize,
+    /// Of v and of the result.
+    pub v_head_dim: usize,
+    /// Values are the beginnings of keys.
+    pub latent: bool,
+}
+
+impl Heads {
+    const fn alike(head_dim: usize) -> Self {
+        Self { head_dim, v_head_dim: head_dim, latent: false }
+    }
+
+    /// Whether values lie as keys do, in memory of their own.
+    pub(super) fn are_alike(&self) -> bool {
+        !self.latent && self.head_dim == self.v_head_dim
+    }
+
+    /// As names of kernels have it.
+    fn name(&self) -> String {
+        let Self { head_dim, v_head_dim, .. } = self;
+        match head_dim == v_head_dim {
+            true => head_dim.to_string(),
+            false => format!("{head_dim}_{v_head_dim}"),
+        }
+    }
+}
+
+/// Multi-head latent attention, absorbed.
+const LATENT: Heads = Heads { head_dim: 576, v_head_dim: 512, latent: true };
+
 /// An instantiation of attn_mma, see `kernels/attn_mma.cu` and `kernels/tile.cuh`, or of attn_sm90,
 /// see `kernels/attn_sm90.cu` and `kernels/tile_sm90.cuh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     family: Family,
-    head_dim: usize,
+    heads: Heads,
     rows: usize,
     row_warps: usize,
     key_warps: usize,
+    value_warps: usize,
     keys: usize,
     blocks: usize,
 }
@@ -31,22 +66,44 @@ const fn shape(
     keys: usize,
     blocks: usize,
 ) -> Shape {
-    Shape { family: Family::Mma, head_dim, rows, row_warps: rows / 16, key_warps, keys, blocks }
+    Shape {
+        family: Family::Mma,
+        heads: Heads::alike(head_dim),
+        rows,
+        row_warps: rows / 16,
+        key_warps,
+        value_warps: 1,
+        keys,
+        blocks,
+    }
+}
+
+/// Two warps share the values of heads that are too long for one.
+const fn divided(heads: Heads, rows: usize, blocks: usize) -> Shape {
+    Shape { heads, value_warps: 2, ..shape(heads.head_dim, rows, 1, 32, blocks) }
 }
 
 const fn hopper(head_dim: usize, keys: usize) -> Shape {
     Shape { family: Family::Hopper, ..shape(head_dim, 128, 1, keys, 1) }
 }
 
-/// Elements of a head for which there are kernels.
-pub fn head_dims() -> [usize; 6] {
-    [64, 80, 96, 128, 192, 256]
+/// Heads for which there are kernels.
+pub fn heads() -> [Heads; 7] {
+    [
+        Heads::alike(64),
+        Heads::alike(80),
+        Heads::alike(96),
+        Heads::alike(128),
+        Heads::alike(192),
+        Heads::alike(256),
+        LATENT,
+    ]
 }
 
-const HEAD_DIM_NAMES: &str = "64, 80, 96, 128, 192 or 256";
+const HEAD_DIM_NAMES: &str = "64, 80, 96, 128, 192 or 256, or 576 with V of 512 in K";
 
-/// By head dim, then by rows.
-const SHAPES_16BIT: [Shape; 16] = [
+/// For 16-bit KV and for fp8, by heads, then by rows.
+const SHAPES: [Shape; 18] = [
     shape(64, 16, 4, 64, 4),
     shape(64, 64, 1, 64, 3),
     shape(64, 128, 1, 64, 1),
@@ -63,24 +120,8 @@ const SHAPES_16BIT: [Shape; 16] = [
     shape(192, 64, 1, 32, 2),
     shape(256, 16, 2, 32, 3),
     shape(256, 64, 1, 32, 2),
-];
-const SHAPES_FP8: [Shape; 16] = [
-    shape(64, 16, 4, 64, 4),
-    shape(64, 64, 1, 64, 3),
-    shape(64, 128, 1, 64, 1),
-    shape(80, 16, 4, 64, 3),
-    shape(80, 64, 1, 64, 2),
-    shape(80, 128, 1, 64, 1),
-    shape(96, 16, 4, 64, 3),
-    shape(96, 64, 1, 64, 2),
-    shape(96, 128, 1, 64, 1),
-    shape(128, 16, 4, 64, 3),
-    shape(128, 64, 1, 64, 2),
-    shape(128, 128, 1, 64, 1),
-    shape(192, 16, 2, 32, 3),
-    shape(192, 64, 1, 32, 2),
-    shape(256, 16, 2, 32, 3),
-    shape(256, 64, 1, 32, 2),
+    divided(LATENT, 16, 2),
+    divided(LATENT, 64, 1),
 ];
 
 /// For 16-bit KV.
@@ -94,45 +135,50 @@ impl Shape {
     pub(super) fn threads(&self) -> usize {
         // Hopper's has four warps more, which load.
         let loading = if self.family == Family::Hopper { 128 } else { 0 };
-        32 * self.row_warps * self.key_warps + loading
+        32 * self.row_warps * self.key_warps * self.value_warps + loading
     }
 
     /// Bytes of shared memory, as `kernels/tile.cuh` and `kernels/tile_sm90.cuh` lay it out.
     pub(super) fn shared_bytes(&self, kv_bytes: usize) -> usize {
+        let Heads { head_dim, v_head_dim, latent } = self.heads;
         if self.family == Family::Hopper {
             // Barriers, what the warps see, and room to begin at a multiple of 1024.
             let (barriers, ranges) = (8 * 8, 2 * self.row_warps * 8);
-            return (self.rows + 4 * self.keys) * self.head_dim * 2 + barriers + ranges + 1024;
+            return (self.rows + 4 * self.keys) * head_dim * 2 + barriers + ranges + 1024;
         }
-        let in_registers = self.head_dim <= 128;
+        let in_registers = head_dim <= 128;
         // An odd number of pieces of 16 bytes.
-        let row = |bytes: usize| 16 * ((self.head_dim * bytes / 16) | 1);
-        let query = self.rows * row(2);
+        let row = |dim: usize, bytes: usize| 16 * ((dim * bytes / 16) | 1);
+        let values = |bytes: usize| if latent { 0 } else { bytes };
+        let rows = |bytes| row(head_dim, bytes) + values(row(v_head_dim, bytes));
+        let query = self.rows * row(head_dim, 2);
         // fp8 that row warps share is widened into a tile of its own.
         let (stage, wide) = match (kv_bytes, self.key_warps) {
-            (1, 1) => (2 * self.keys * self.head_dim, 2 * self.keys * row(2)),
-            _ => (2 * self.keys * row(kv_bytes), 0),
+            (1, 1) => (self.keys * (head_dim + values(v_head_dim)), self.keys * rows(2)),
+            _ => (self.keys * rows(kv_bytes), 0),
         };
         let query_at = if in_registers { stage } else { 2 * stage };
         let wide_at = if in_registers { 2 * stage } else { query_at + query };
         let tiles_end = if wide > 0 { wide_at + wide } else { 2 * stage };
-        let combine = self.key_warps * self.rows * (8 + self.head_dim * 4 + 16);
-        (query_at + query).max(tiles_end).max(if self.key_warps == 1 { 0 } else { combine })
+        let logits = if self.value_warps == 1 { 0 } else { self.rows * self.keys * 4 };
+        let pipeline = (query_at + query).max(tiles_end) + logits;
+        let combine = self.key_warps * self.rows * (8 + v_head_dim * 4 + 16);
+        pipeline.max(if self.key_warps == 1 { 0 } else { combine })
     }
 
     /// The kernel for these formats.
     pub(super) fn name(&self, dtype: Dtype, kv_dtype: Dtype, plain: bool) -> String {
-        let (q, kv) = (dtype_name(dtype), kv_name(kv_dtype));
+        let (q, kv, heads) = (dtype_name(dtype), kv_name(kv_dtype), self.heads.name());
         if self.family == Family::Hopper {
-            return format!("rkv_attend_sm90_{q}_{}", self.head_dim);
+            return format!("rkv_attend_sm90_{q}_{heads}");
         }
         let plain = if plain && self.has_plain(kv_dtype) { "_plain" } else { "" };
-        format!("rkv_attend_{q}_{kv}_{}_rows{}{plain}", self.head_dim, self.rows)
+        format!("rkv_attend_{q}_{kv}_{heads}_rows{}{plain}", self.rows)
     }
 
     /// Whether there is one for causal masks and nothing else.
     pub(super) fn has_plain(&self, kv_dtype: Dtype) -> bool {
-        let largest = if self.head_dim > 128 { 64 } else { 128 };
+        let largest = if self.heads.head_dim > 128 { 64 } else { 128 };
         self.rows == largest && kv_dtype != Dtype::Fp8E4m3 && self.family == Family::Mma
     }
 
@@ -147,14 +193,13 @@ impl Shape {
     }
 }
 
-pub(super) fn shapes(head_dim: usize, kv_dtype: Dtype) -> impl Iterator<Item = &'static Shape> {
-    let all: &[Shape] = if kv_dtype == Dtype::Fp8E4m3 { &SHAPES_FP8 } else { &SHAPES_16BIT };
-    all.iter().filter(move |shape| shape.head_dim == head_dim)
+pub(super) fn shapes(heads: Heads) -> impl Iterator<Item = &'static Shape> {
+    SHAPES.iter().filter(move |shape| shape.heads == heads)
 }
 
 /// The shape of attn_sm90, if it exists.
-pub(super) fn hopper_shape(head_dim: usize, kv_dtype: Dtype) -> Option<&'static Shape> {
-    let takes = |shape: &&Shape| shape.head_dim == head_dim && kv_dtype != Dtype::Fp8E4m3;
+pub(super) fn hopper_shape(heads: Heads, kv_dtype: Dtype) -> Option<&'static Shape> {
+    let takes = |shape: &&Shape| shape.heads == heads && kv_dtype != Dtype::Fp8E4m3;
     SHAPES_HOPPER.iter().find(takes)
 }
 
@@ -167,16 +212,23 @@ pub(super) fn kv_name(kv_dtype: Dtype) -> &'static str {
 }
 
 /// Whether the kernels can do it; the error names what they cannot.
-pub(super) fn check(geometry: &Geometry, dtype: Dtype, kv_dtype: Dtype) -> Result<(), Error> {
+pub(super) fn check(
+    geometry: &Geometry,
+    latent: bool,
+    dtype: Dtype,
+    kv_dtype: Dtype,
+) -> Result<(), Error> {
     let fail = |text: String| Err(Error::unsupported(text));
     let Geometry { query_heads, kv_heads, head_dim, v_head_dim, page_size } = *geometry;
-    if v_head_dim != head_dim {
+    if shapes(Heads { head_dim, v_head_dim, latent }).next().is_none() {
+        let values = match (latent, v_head_dim == head_dim) {
+            (true, _) => format!(" with V of {v_head_dim} in K"),
+            (false, true) => String::new(),
+            (false, false) => format!(" with v_head_dim {v_head_dim}"),
+        };
         return fail(format!(
-            "v_head_dim {v_head_dim} is not head_dim {head_dim}, which CUDA kernels take it for"
+            "head_dim {head_dim}{values} is none of what CUDA kernels take: {HEAD_DIM_NAMES}"
         ));
-    }
-    if shapes(head_dim, Dtype::Bf16).next().is_none() {
-        return fail(format!("head_dim {head_dim} is not {HEAD_DIM_NAMES}"));
     }
     if kv_heads == 0 || query_heads == 0 || query_heads % kv_heads != 0 {
         return fail(format!(

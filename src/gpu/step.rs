@@ -55,7 +55,7 @@ pub(super) struct NewStep<'a> {
     /// The rows' slots.
     pub slots: &'a [u32],
     pub machine: Machine<'a>,
-    pub head_dim: usize,
+    pub v_head_dim: usize,
     /// Brings the page rows up to date.
     pub update_mirror: Kernel,
 }
@@ -112,7 +112,7 @@ impl PlanOnDevice {
         capacity: &Capacity,
         page_size: usize,
         machine: &Machine<'_>,
-        head_dim: usize,
+        v_head_dim: usize,
     ) -> Result<(), Error> {
         if self.is_captured() {
             return Err(Error::state("plan: a captured graph has its addresses"));
@@ -124,7 +124,7 @@ impl PlanOnDevice {
         // What must change of the rows: a run for each row, and at most all of their pages.
         let update = Mirror::update_bytes(capacity.rows, capacity.pages);
         // Kernels count entries, and partial results, in 32 bits.
-        let floats = head_dim * machine.kv_heads * machine.group;
+        let floats = v_head_dim * machine.kv_heads * machine.group;
         let partial_bytes = room.partials.checked_mul(floats * size_of::<f32>());
         let largest = entries.max(room.partials).max(places.end() / size_of::<arguments::Item>());
         let (Some(partial_bytes), true) = (partial_bytes, largest <= i32::MAX as usize) else {
@@ -134,7 +134,7 @@ impl PlanOnDevice {
         let context = &self.context;
         self.rows.reserve(context, entries * size_of::<u32>())?;
         self.arrays.reserve(context, places.end() + update)?;
-        self.partial_lse.reserve_exactly(context, partial_bytes / head_dim)?;
+        self.partial_lse.reserve_exactly(context, partial_bytes / v_head_dim)?;
         self.partial_out.reserve_exactly(context, partial_bytes)?;
         self.reserved = Some(Reserved { capacity: *capacity, room, is_captured: false });
         Ok(())
@@ -198,7 +198,7 @@ impl PlanOnDevice {
     }
 
     fn try_send(&mut self, step: &NewStep<'_>, stream: Stream) -> Result<(), Error> {
-        let NewStep { batch, slots, machine, head_dim, update_mirror, .. } = *step;
+        let NewStep { batch, slots, machine, v_head_dim, update_mirror, .. } = *step;
         let cascade = self.reserved.as_ref().is_none_or(|reserved| reserved.capacity.cascade);
         let machine = Machine { cascade: machine.cascade && cascade, ..machine };
         self.work.divide(batch, &machine)?;
@@ -221,7 +221,7 @@ impl PlanOnDevice {
         let runs = self.blob.put_behind(self.places.end(), &self.mirror.runs);
         let values = self.blob.put_behind(runs.end, &self.mirror.values);
         self.partial_lse.reserve(&self.context, lanes * size_of::<f32>())?;
-        self.partial_out.reserve(&self.context, lanes * head_dim * size_of::<f32>())?;
+        self.partial_out.reserve(&self.context, lanes * v_head_dim * size_of::<f32>())?;
         self.arrays.reserve(&self.context, self.blob.len())?;
         let arrays = self.arrays.address();
         self.staging.send(&self.context, &self.blob, arrays, stream)?;

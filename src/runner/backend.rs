@@ -39,12 +39,13 @@ impl BackendConfig {
     pub(super) fn supports(
         &self,
         geometry: &Geometry,
+        latent: bool,
         dtype: Dtype,
         kv_dtype: Dtype,
     ) -> Result<(), Error> {
         match self {
             Self::Cpu(_) => CpuBackend::supports(geometry, dtype, kv_dtype),
-            Self::Cuda(config) => CudaBackend::supports(config, geometry, dtype, kv_dtype),
+            Self::Cuda(config) => CudaBackend::supports(config, geometry, latent, dtype, kv_dtype),
         }
     }
 }
@@ -63,11 +64,12 @@ impl Backend {
         geometry: Geometry,
         view: View,
     ) -> Result<Self, Error> {
-        let RunnerConfig { dtype, kv_dtype, batch_invariant, .. } = *runner;
+        let RunnerConfig { dtype, kv_dtype, batch_invariant, latent, .. } = *runner;
         Ok(match config {
             BackendConfig::Cpu(threads) => Self::Cpu(CpuBackend::new(threads)?),
             BackendConfig::Cuda(config) => {
-                let made = CudaBackend::new(&config, geometry, dtype, kv_dtype, batch_invariant)?;
+                let dtypes = (dtype, kv_dtype);
+                let made = CudaBackend::new(&config, geometry, latent, dtypes, batch_invariant)?;
                 Self::Cuda(try_box(made.with_view(view))?)
             }
         })

@@ -145,14 +145,14 @@ impl Runner {
                 for (tensor, name) in given {
                     tensor.map_or(Ok(()), |tensor| cuda.check_tensor(&tensor, name))?;
                 }
-                let new = |(k, v)| NewKv { k: read_only(k), v: read_only(v) };
+                let new = |k| NewKv { k: read_only(k), v: v.map(read_only) };
                 let call = gpu::AppendPrefill {
                     step: on_device(step_of_plan, batch),
                     params,
                     sinks: step.sinks,
                     head_scales,
                     q: read_only(q),
-                    kv: k.zip(v).map(new),
+                    kv: k.map(new),
                     out,
                     lse: step.lse,
                     layer,

@@ -100,10 +100,7 @@ impl RunnerConfig {
                 self.head_dim
             )));
         }
-        if self.latent && matches!(backend, BackendConfig::Cuda(_)) {
-            return Err(Error::unsupported("config.flags: CUDA kernels read V apart from K"));
-        }
-        backend.supports(&self.geometry(page_size), self.dtype, self.kv_dtype)
+        backend.supports(&self.geometry(page_size), self.latent, self.dtype, self.kv_dtype)
     }
 
     /// Whether a backend can do it for a group of a page table, which is returned.

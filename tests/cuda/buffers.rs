@@ -13,27 +13,34 @@ pub struct Buffers {
     lse: Memory,
     sinks: Option<Memory>,
     head_scales: Option<[Memory; 2]>,
-    /// Shapes of q and out, of k, of v.
+    /// Shapes of q, of k, of v.
     shapes: [Padded; 3],
+    out_shape: Padded,
+    /// Values are in keys.
+    latent: bool,
     room: usize,
 }
 
 impl Buffers {
     /// For as many new positions as `room` says.
     pub fn new(world: &World, room: usize) -> Self {
-        let Geometry { query_heads, kv_heads, head_dim, .. } = world.setup.geometry;
-        let shape = |heads| [room, heads, head_dim];
-        let shapes = [query_heads, kv_heads, kv_heads]
-            .map(|heads| Padded::new(world.setup.dtype, shape(heads), world.setup.padding));
+        let Geometry { query_heads, kv_heads, head_dim, v_head_dim, .. } = world.setup.geometry;
+        let padded =
+            |heads, dim| Padded::new(world.setup.dtype, [room, heads, dim], world.setup.padding);
+        let shapes = [(query_heads, head_dim), (kv_heads, head_dim), (kv_heads, v_head_dim)]
+            .map(|(heads, dim)| padded(heads, dim));
+        let out_shape = padded(query_heads, v_head_dim);
         Self {
             inputs: [0, 1, 2].map(|at| Memory::of(&shapes[at].bytes)),
-            out: Memory::of(&shapes[0].bytes),
+            out: Memory::of(&out_shape.bytes),
             lse: Memory::of(&poison(4 * room * query_heads)),
             sinks: world.sinks().map(|sinks| Memory::of_floats(&sinks)),
             head_scales: world
                 .head_scales()
                 .map(|scales| scales.map(|scales| Memory::of_floats(&scales))),
             shapes,
+            out_shape,
+            latent: world.setup.latent,
             room,
         }
     }
@@ -46,7 +53,7 @@ impl Buffers {
             bytes[..given.bytes.len()].copy_from_slice(&given.bytes);
             memory.write(0, &bytes);
         }
-        self.out.write(0, &poison(self.shapes[0].bytes.len()));
+        self.out.write(0, &poison(self.out_shape.bytes.len()));
         self.lse.write(0, &poison(4 * self.room * self.shapes[0].heads));
     }
 
@@ -56,7 +63,7 @@ impl Buffers {
             address: self.inputs[at].address().cast_const(),
             ..self.shapes[at].tensor()
         };
-        let Tensor { dtype, position_stride, head_stride, .. } = tensor(0);
+        let Tensor { dtype, position_stride, head_stride, .. } = self.out_shape.tensor();
         let address = self.out.address();
         let mut params = world.setup.params;
         if self.head_scales.is_some() {
@@ -70,7 +77,7 @@ impl Buffers {
                 [0, 1].map(|at| scales[at].address().cast_const().cast())
             }),
             q: tensor(0),
-            kv: Some(NewKv { k: tensor(1), v: tensor(2) }),
+            kv: Some(NewKv { k: tensor(1), v: (!self.latent).then(|| tensor(2)) }),
             out: Tensor { address, dtype, position_stride, head_stride },
             lse: self.lse.address().cast(),
             layer: world.layer(),
@@ -81,7 +88,7 @@ impl Buffers {
 
     /// What came out for so many new positions; None when the device failed.
     pub fn outcome(&self, positions: usize) -> Option<Outcome> {
-        let Padded { dtype, heads, head_dim, head_stride, position_stride, .. } = self.shapes[0];
+        let Padded { dtype, heads, head_dim, head_stride, position_stride, .. } = self.out_shape;
         let bytes = self.out.try_read()?;
         let out = Padded { bytes, dtype, heads, head_dim, head_stride, position_stride };
         let (mut out, mut lse) = (out.numbers(), self.lse.try_read()?);

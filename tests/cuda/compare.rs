@@ -19,7 +19,7 @@ pub fn check_step(
     lse: &[f32],
     dtype: Dtype,
 ) -> Result<(), String> {
-    let head_dim = problem.geometry.head_dim;
+    let (head_dim, v_head_dim) = (problem.geometry.head_dim, problem.geometry.v_head_dim);
     let (query_heads, kv_heads) = (problem.geometry.query_heads, problem.geometry.kv_heads);
     let exact = problem.attend();
     // Means of the values' sizes, with the same weights.
@@ -33,8 +33,8 @@ pub fn check_step(
         let logit = keys.step_by(kv_heads).map(products).fold(0.0, f64::max)
             * f64::from(problem.params.scale);
         let error = UNITS * 0.5f64.powi(24) * (1.0 + logit);
-        for d in 0..head_dim {
-            let at = index * head_dim + d;
+        for d in 0..v_head_dim {
+            let at = index * v_head_dim + d;
             let tolerance = rounding(dtype) * 1.02 * (spread.out[at] + exact.out[at].abs())
                 + 2.0 * error * largest
                 + 1e-7;

@@ -3,7 +3,7 @@
 #[path = "ptx/mod.rs"]
 mod ptx;
 
-use radixkv::gpu::{head_dims, kernel_table};
+use radixkv::gpu::{heads, kernel_table};
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write;
 use std::fs;
@@ -43,14 +43,17 @@ pub fn build() -> PathBuf {
         return library;
     }
     fs::create_dir_all(&folder).unwrap();
-    let dims = head_dims().map(|dim| format!("-DRKV_HEAD_DIM={dim}"));
-    let mut sources: Vec<(PathBuf, Option<&String>)> =
-        dims.iter().rev().map(|dim| (kernels.join("attn_mma.cu"), Some(dim))).collect();
-    let of_hopper = dims.iter().zip(head_dims()).filter(|(_, dim)| [64, 128, 256].contains(dim));
-    sources.extend(of_hopper.map(|(dim, _)| (kernels.join("attn_sm90.cu"), Some(dim))));
+    let mut sources: Vec<(PathBuf, Dims)> = heads()
+        .iter()
+        .rev()
+        .map(|heads| (kernels.join("attn_mma.cu"), Some((heads.head_dim, heads.v_head_dim))))
+        .collect();
+    let of_hopper = [64, 128, 256].map(|dim| (kernels.join("attn_sm90.cu"), Some((dim, dim))));
+    sources.extend(of_hopper);
     sources.push((kernels.join("memory.cu"), None));
     if from_ptx {
-        let translated = sources.iter().map(|(source, dim)| (as_ptx(source, *dim, &folder), None));
+        let translated =
+            sources.iter().map(|(source, dims)| (as_ptx(source, *dims, &folder), None));
         sources = translated.collect();
     }
     let others = ["machine", "units", "products", "driver", "graphs"];
@@ -60,11 +63,11 @@ pub fn build() -> PathBuf {
     for round in sources.chunks(jobs) {
         let running: Vec<(Child, PathBuf)> = round
             .iter()
-            .map(|(source, dim)| {
+            .map(|(source, dims)| {
                 let object = folder.join(format!("{}-{}.o", std::process::id(), objects.len()));
                 objects.push(object.clone());
                 let mut command = Command::new("g++");
-                command.args(FLAGS).args(*dim).arg("-I").arg(root());
+                command.args(FLAGS).args(definitions(*dims)).arg("-I").arg(root());
                 if source.starts_with(&folder) {
                     command.args(["-w", "-O1"]); // translated: nobody reads it
                 }
@@ -98,15 +101,23 @@ const TRANSLATOR: [&str; 3] = [
 
 const FLAGS: [&str; 6] = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"];
 
+/// Elements of heads of K and of V that a source is built for.
+type Dims = Option<(usize, usize)>;
+
+fn definitions(dims: Dims) -> Vec<String> {
+    let define = |(k, v)| vec![format!("-DRKV_HEAD_DIM={k}"), format!("-DRKV_V_HEAD_DIM={v}")];
+    dims.map_or(Vec::new(), define)
+}
+
 /// The kernels of a source as nvcc makes them, translated.
-fn as_ptx(source: &Path, dim: Option<&String>, folder: &Path) -> PathBuf {
+fn as_ptx(source: &Path, dims: Dims, folder: &Path) -> PathBuf {
     let nvcc = Path::new(env!("RKV_CUDA_HOME")).join("bin/nvcc");
     let is_hopper = source.ends_with("attn_sm90.cu");
     let arch = if is_hopper { "90a" } else { "80" };
     let output = Command::new(&nvcc)
         .args(["-std=c++17", "-O3", "-ptx", "-o", "-"])
         .arg(format!("-gencode=arch=compute_{arch},code=compute_{arch}"))
-        .args(dim)
+        .args(definitions(dims))
         .arg(source)
         .output()
         .unwrap_or_else(|error| panic!("RKV_CUDA_KERNELS=ptx needs nvcc, {nvcc:?}: {error}"));
@@ -126,8 +137,8 @@ fn as_ptx(source: &Path, dim: Option<&String>, folder: &Path) -> PathBuf {
         .unwrap();
     }
     let stem = source.file_stem().unwrap().to_string_lossy();
-    let dim = dim.map_or("", |dim| dim.rsplit('=').next().unwrap());
-    let translated = folder.join(format!("{}-{stem}{dim}.cpp", std::process::id()));
+    let dims = dims.map_or(String::new(), |(k, v)| format!("{k}-{v}"));
+    let translated = folder.join(format!("{}-{stem}{dims}.cpp", std::process::id()));
     fs::write(&translated, text).unwrap();
     translated
 }

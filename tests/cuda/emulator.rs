@@ -60,6 +60,7 @@ impl Driver {
         let driver = Self { emulated, _turn: turn };
         driver.conduct(Conduct::default());
         driver.capability(8);
+        driver.shared_memory(0);
         driver
     }
 
@@ -79,6 +80,16 @@ impl Driver {
         if let Some(set) = self.call::<Set>("rkv_emulator_capability") {
             // SAFETY: a plain number.
             unsafe { set(major) };
+        }
+    }
+
+    /// Sets how much shared memory a block has at most; 0: as the capability says. A real device
+    /// has its own.
+    pub fn shared_memory(&self, bytes: c_int) {
+        type Set = unsafe extern "C" fn(c_int);
+        if let Some(set) = self.call::<Set>("rkv_emulator_shared_memory") {
+            // SAFETY: a plain number.
+            unsafe { set(bytes) };
         }
     }
 

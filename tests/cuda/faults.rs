@@ -1,11 +1,12 @@
 //! Faults put into the kernels are found: a test that could not fail would show nothing.
 use super::emulator::{Conduct, has_faults};
+use super::latent::latent;
 use super::trees::binary_tree;
 use super::world::{Setup, World};
 use radixkv::attention::Dtype;
 
 /// Names in the order of `Fault` in kernels/device.cuh, from 1 on.
-pub const FAULTS: [&str; 25] = [
+pub const FAULTS: [&str; 26] = [
     "no barrier before a tile is used",
     "no barrier after a tile was used",
     "no wait for a tile",
@@ -31,6 +32,7 @@ pub const FAULTS: [&str; 25] = [
     "tree masks are not looked at",
     "K and V of no position are written",
     "scales of heads are not looked at",
+    "no barrier before logits of other warps are read",
 ];
 /// Those that attn_mma can have.
 const OF_MMA: usize = 13;
@@ -40,6 +42,10 @@ pub const OF_GRAPHS: usize = 22;
 const OF_TREES: usize = 23;
 const OF_CONTEXTS: usize = 24;
 const OF_HEAD_SCALES: usize = 25;
+/// Where warps share the sums of a row.
+const OF_LOGITS: usize = 26;
+/// Those that cannot happen there: queries stay in shared memory, and every warp sees all keys.
+const NOT_OF_LATENT: [usize; 2] = [5, 10];
 /// Those of attn_mma's that attn_sm90 cannot have: it has no such place.
 const NOT_OF_SM90: [usize; 4] = [1, 2, 4, 10];
 
@@ -68,6 +74,22 @@ fn steps(fault: usize) -> Result<(), String> {
         world.try_step(&[(0, 1), (1, 1)])?;
     }
     world.try_step(&[(0, 35), (1, 35)])?;
+    Ok(())
+}
+
+/// The same for latent values, and so for heads whose values several warps share.
+fn steps_of_latent(fault: usize) -> Result<(), String> {
+    let mut setup = Setup::of(latent(), 16).heads(4, 1);
+    setup.sinks = true;
+    setup.params.view.window = (fault == 7).then_some(30);
+    setup.q_size = query_size(fault);
+    setup.pages = 90;
+    let mut world = World::new(setup, 2);
+    world.fill(0, 1100);
+    world.fill(1, 45);
+    world.driver.conduct(Conduct { fault: fault as i32, ..Conduct::default() });
+    world.try_step(&[(0, 1), (1, 1)])?;
+    world.try_step(&[(0, 12), (1, 12)])?;
     Ok(())
 }
 
@@ -106,6 +128,12 @@ fn check_all_are_found(
 #[test]
 fn every_fault_is_found() {
     check_all_are_found((1..=OF_MMA).chain([OF_TREES, OF_CONTEXTS, OF_HEAD_SCALES]), steps);
+}
+
+#[test]
+fn every_fault_is_found_with_latent_values() {
+    let faults = (1..=OF_MMA).filter(|fault| !NOT_OF_LATENT.contains(fault));
+    check_all_are_found(faults.chain([OF_LOGITS]), steps_of_latent);
 }
 
 #[test]

@@ -171,8 +171,8 @@ fn what_attn_sm90_is_used_for() {
         driver.capability(capability);
         let config = CudaConfig { sm90, ..driver.config() };
         let geometry = Setup::new(head_dim, 16).geometry;
-        let (dtype, invariant) = (Dtype::Bf16, batch_invariant);
-        CudaBackend::new(&config, geometry, dtype, kv_dtype, invariant).unwrap().uses_sm90()
+        let (dtypes, invariant) = ((Dtype::Bf16, kv_dtype), batch_invariant);
+        CudaBackend::new(&config, geometry, false, dtypes, invariant).unwrap().uses_sm90()
     };
     let wish = Some(true);
     assert!(uses(wish, 9, 128, Dtype::Bf16, false));

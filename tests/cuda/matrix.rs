@@ -2,7 +2,7 @@
 use super::hopper::has_hopper;
 use super::world::{Setup, World};
 use radixkv::attention::{Dtype, KvLayout, Region};
-use radixkv::gpu::head_dims;
+use radixkv::gpu::{Heads, heads};
 
 /// One combination: prefill, append, drafts and decoding, with rows for every tile.
 fn run(setup: Setup, with_regions: bool) {
@@ -35,9 +35,9 @@ fn every(nth: usize, sm90: bool) {
         (Dtype::F16, Dtype::Fp8E4m3),
     ];
     let formats = if sm90 { &formats[..2] } else { &formats[..] };
-    let head_dims = if sm90 { &[64, 128, 256][..] } else { &head_dims() };
+    let is_for = |heads: &Heads| !sm90 || [64, 128, 256].contains(&heads.head_dim);
     let mut number = 0;
-    for &head_dim in head_dims {
+    for lengths in heads().into_iter().filter(is_for) {
         for &(dtype, kv_dtype) in formats {
             for mask in 0..4 {
                 for page_size in [1, 16, 23, 128] {
@@ -46,7 +46,7 @@ fn every(nth: usize, sm90: bool) {
                         if number % nth != 0 {
                             continue;
                         }
-                        let mut setup = Setup::new(head_dim, page_size).heads(heads.0, heads.1);
+                        let mut setup = Setup::of(lengths, page_size).heads(heads.0, heads.1);
                         setup = setup.dtypes(dtype, kv_dtype);
                         (setup.layout, setup.sm90) = (layout, sm90);
                         setup.pages = 700 / page_size + 8;
@@ -81,9 +81,9 @@ fn nth() -> Option<usize> {
 /// The plain kernels, which other masks don't reach, and head dims with each of their tiles.
 #[test]
 fn every_kernel_of_every_head_dim() {
-    for head_dim in head_dims() {
+    for lengths in heads() {
         for dtype in [Dtype::Bf16, Dtype::F16] {
-            let mut setup = Setup::new(head_dim, 16).heads(8, 2).dtypes(dtype, dtype);
+            let mut setup = Setup::of(lengths, 16).heads(8, 2).dtypes(dtype, dtype);
             setup.pages = 40;
             let mut world = World::new(setup, 2);
             world.fill(1, 17);

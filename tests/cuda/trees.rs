@@ -1,7 +1,9 @@
 //! Tree masks: new positions of a draft that see some of those before them.
 use super::hopper::has_hopper;
+use super::latent::latent;
 use super::world::{Setup, World};
 use radixkv::attention::{Capacity, Dtype, KvLayout, PositionMove};
+use radixkv::gpu::Heads;
 
 /// Masks of a binary tree, whose positions lie in the order of their levels.
 pub fn binary_tree(count: usize) -> Vec<u64> {
@@ -84,16 +86,19 @@ fn k21_drafts_behind_contexts_that_are_cut_and_shared() {
 // K21
 #[test]
 fn k21_a_branch_is_moved_in_order() {
-    for (head_dim, page_size, layout, dtypes) in [
-        (128, 16, KvLayout::Nhd, (Dtype::Bf16, Dtype::Bf16)),
-        (80, 1, KvLayout::Hnd, (Dtype::F16, Dtype::Fp8E4m3)),
-        (256, 7, KvLayout::Hnd, (Dtype::F16, Dtype::F16)),
+    let alike = |head_dim| Heads { head_dim, v_head_dim: head_dim, latent: false };
+    for (lengths, page_size, layout, dtypes) in [
+        (alike(128), 16, KvLayout::Nhd, (Dtype::Bf16, Dtype::Bf16)),
+        (alike(80), 1, KvLayout::Hnd, (Dtype::F16, Dtype::Fp8E4m3)),
+        (alike(256), 7, KvLayout::Hnd, (Dtype::F16, Dtype::F16)),
+        (latent(), 16, KvLayout::Nhd, (Dtype::Bf16, Dtype::Bf16)),
     ] {
-        let mut setup = Setup::new(head_dim, page_size).heads(8, 4).dtypes(dtypes.0, dtypes.1);
+        let mut setup = Setup::of(lengths, page_size).heads(8, 4).dtypes(dtypes.0, dtypes.1);
         (setup.layout, setup.padding, setup.pages) = (layout, 16, 120 / page_size + 8);
         let mut world = World::new(setup, 1);
         world.fill(0, 63);
-        let before = [&world.k, &world.v].map(|memory| memory.read());
+        let before: Vec<_> =
+            world.kinds().iter().map(|&kind| (kind, world.memory(kind).read())).collect();
         let place = |world: &World, at: usize| {
             (world.sequences[0].pages[at / page_size], (at % page_size) as u32)
         };
@@ -106,16 +111,16 @@ fn k21_a_branch_is_moved_in_order() {
             })
             .collect();
         world.move_positions(&moves);
-        for (memory, before) in [&world.k, &world.v].into_iter().zip(before) {
+        for (kind, before) in before {
             let mut expected = before.clone();
             for moved in &moves {
                 for head in 0..4 {
-                    let at = |(page, offset)| world.place_of_head(page, offset, head);
+                    let at = |place| world.place_of_head(kind, place, head);
                     let (source, target) = (at(moved.source), at(moved.target));
                     expected[target].copy_from_slice(&before[source]);
                 }
             }
-            assert!(memory.read() == expected);
+            assert!(world.memory(kind).read() == expected);
         }
     }
 }

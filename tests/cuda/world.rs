@@ -12,7 +12,7 @@ use radixkv::attention::{
     Batch, Dtype, Geometry, KvLayer, KvLayout, KvStrides, PageCopy, Params, PositionMove, Region,
 };
 use radixkv::error::Error;
-use radixkv::gpu::{CudaBackend, CudaConfig, PlanOnDevice, StepOfPlan, Stream};
+use radixkv::gpu::{CudaBackend, CudaConfig, Heads, PlanOnDevice, StepOfPlan, Stream};
 
 /// What stays the same from step to step.
 #[derive(Debug, Clone)]
@@ -26,6 +26,8 @@ pub struct Setup {
     pub params: Params,
     pub sinks: bool,
     pub batch_invariant: bool,
+    /// V of a position is the beginning of its K, and there is no memory for it.
+    pub latent: bool,
     /// Each KV head has scales of its own, for fp8.
     pub head_scales: bool,
     /// Size of queries: large ones make sharp distributions.
@@ -48,11 +50,20 @@ impl Setup {
             params: Params::new(head_dim),
             sinks: false,
             batch_invariant: false,
+            latent: false,
             head_scales: false,
             q_size: 1.0,
             pages: 2048 / page_size + 8,
             sm90: false,
         }
+    }
+
+    /// For heads of which there are kernels.
+    pub fn of(heads: Heads, page_size: usize) -> Self {
+        let Heads { head_dim, v_head_dim, latent } = heads;
+        let mut setup = Self { latent, ..Self::new(head_dim, page_size) };
+        setup.geometry.v_head_dim = v_head_dim;
+        setup
     }
 
     /// With tiles of attn_sm90 for more than 64 packed rows.
@@ -69,7 +80,8 @@ impl Setup {
     pub fn dtypes(mut self, dtype: Dtype, kv_dtype: Dtype) -> Self {
         (self.dtype, self.kv_dtype) = (dtype, kv_dtype);
         if kv_dtype == Dtype::Fp8E4m3 {
-            (self.params.k_scale, self.params.v_scale) = (0.03, 0.5);
+            (self.params.k_scale, self.params.v_scale) =
+                if self.latent { (0.03, 0.03) } else { (0.03, 0.5) };
         }
         self
     }
@@ -102,9 +114,11 @@ pub struct World {
     pub backend: CudaBackend,
     pub plan: PlanOnDevice,
     pub stream: EngineStream,
-    pub k: Memory,
-    pub v: Memory,
+    k: Memory,
+    /// None where values are in keys.
+    v: Option<Memory>,
     strides: KvStrides,
+    v_strides: KvStrides,
     free: Vec<u32>,
     number: u64,
     /// A function of the driver that fails during the next call, after so many calls that succeed,
@@ -119,8 +133,9 @@ impl Drop for World {
     }
 }
 
+/// Which numbers of a position.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+pub enum Kind {
     Q = 1,
     K,
     V,
@@ -132,25 +147,33 @@ impl World {
         driver.capability(if setup.sm90 { 9 } else { 8 });
         let config = CudaConfig { sm90: Some(setup.sm90), ..driver.config() };
         let (geometry, size) = (setup.geometry, setup.kv_dtype.bytes());
+        let dtypes = (setup.dtype, setup.kv_dtype);
         let backend =
-            CudaBackend::new(&config, geometry, setup.dtype, setup.kv_dtype, setup.batch_invariant)
+            CudaBackend::new(&config, geometry, setup.latent, dtypes, setup.batch_invariant)
                 .unwrap();
         assert_eq!(backend.uses_sm90(), setup.sm90);
         device::enter();
         let mut free: Vec<u32> = (1..setup.pages as u32).collect();
         Rng::with_seed(5).shuffle(&mut free);
-        let head_dim = geometry.head_dim + setup.padding;
-        let mut strides = KvStrides::dense(setup.layout, &geometry, head_dim).unwrap();
-        strides.page += 3 * setup.padding;
-        let bytes = poison(setup.pages * strides.page * size);
+        let strides_of = |head_dim| {
+            let mut strides =
+                KvStrides::dense(setup.layout, &geometry, head_dim + setup.padding).unwrap();
+            strides.page += 3 * setup.padding;
+            strides
+        };
+        let strides = strides_of(geometry.head_dim);
+        let v_strides = if setup.latent { strides } else { strides_of(geometry.v_head_dim) };
+        let memory = |strides: &KvStrides| Memory::of(&poison(setup.pages * strides.page * size));
+        let (k, v) = (memory(&strides), (!setup.latent).then(|| memory(&v_strides)));
         Self {
             plan: backend.new_plan().unwrap(),
             backend,
             sequences: (0..count).map(|numbers| Sequence { numbers, ..<_>::default() }).collect(),
             stream: EngineStream::new(),
-            k: Memory::of(&bytes),
-            v: Memory::of(&bytes),
+            k,
+            v,
             strides,
+            v_strides,
             free,
             number: 0,
             failing: None,
@@ -160,21 +183,42 @@ impl World {
     }
 
     pub fn layer(&self) -> KvLayer<*mut u8> {
-        let (k, v) = (self.k.address(), self.v.address());
-        KvLayer { k, v, strides: self.strides, v_strides: self.strides, dtype: self.setup.kv_dtype }
+        let (strides, v_strides) = (self.strides, self.v_strides);
+        let (k, v) = (self.k.address(), self.memory(Kind::V).address());
+        KvLayer { k, v, strides, v_strides, dtype: self.setup.kv_dtype }
+    }
+
+    /// Where keys or values lie.
+    pub fn memory(&self, kind: Kind) -> &Memory {
+        self.v.as_ref().filter(|_| kind == Kind::V).unwrap_or(&self.k)
+    }
+
+    /// What has memory of its own.
+    pub fn kinds(&self) -> &'static [Kind] {
+        if self.setup.latent { &[Kind::K] } else { &[Kind::K, Kind::V] }
+    }
+
+    fn dim(&self, kind: Kind) -> usize {
+        let Geometry { head_dim, v_head_dim, .. } = self.setup.geometry;
+        if kind == Kind::V { v_head_dim } else { head_dim }
     }
 
     /// The numbers of a position, [head][element], as the caller passes them.
     fn numbers(&self, sequence: usize, position: usize, kind: Kind) -> Vec<f32> {
         let Sequence { numbers, shared, .. } = self.sequences[sequence];
         let whose = if position < shared { numbers } else { sequence };
-        let Geometry { query_heads, kv_heads, head_dim, .. } = self.setup.geometry;
+        let Geometry { query_heads, kv_heads, .. } = self.setup.geometry;
+        if kind == Kind::V && self.setup.latent {
+            let (keys, dim) = (self.numbers(sequence, position, Kind::K), self.dim(Kind::V));
+            let beginning = |key: &[f32]| key[..dim].to_vec();
+            return keys.chunks_exact(self.dim(Kind::K)).flat_map(beginning).collect();
+        }
         let seed = (whose as u64) << 32 | (position as u64) << 2 | kind as u64;
         let mut random = Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let (heads, size) =
             if kind == Kind::Q { (query_heads, self.setup.q_size) } else { (kv_heads, 1.0) };
         let mut number = || round(normal(&mut random) * size, self.setup.dtype);
-        (0..heads * head_dim).map(|_| number()).collect()
+        (0..heads * self.dim(kind)).map(|_| number()).collect()
     }
 
     /// Of a KV head.
@@ -182,6 +226,7 @@ impl World {
         let by_head = if self.setup.head_scales { 1.0 + 0.3 * head as f32 } else { 1.0 };
         match kind {
             _ if self.setup.kv_dtype != Dtype::Fp8E4m3 => 1.0,
+            Kind::V if self.setup.latent => self.scale(Kind::K, head),
             Kind::K => self.setup.params.k_scale * by_head,
             Kind::V => self.setup.params.v_scale / by_head,
             Kind::Q => 1.0,
@@ -197,7 +242,7 @@ impl World {
 
     /// What is in the cache for a position.
     fn stored(&self, sequence: usize, position: usize, kind: Kind) -> Vec<f64> {
-        let head_dim = self.setup.geometry.head_dim;
+        let head_dim = self.dim(kind);
         let stored = |(at, x): (usize, f32)| {
             let scale = self.scale(kind, at / head_dim);
             f64::from(round(x / scale, self.setup.kv_dtype)) * f64::from(scale)
@@ -205,8 +250,9 @@ impl World {
         self.numbers(sequence, position, kind).into_iter().enumerate().map(stored).collect()
     }
 
-    fn place(&self, page: u32, offset: usize, head: usize) -> usize {
-        let KvStrides { page: by_page, position, head: by_head } = self.strides;
+    fn place(&self, kind: Kind, page: u32, offset: usize, head: usize) -> usize {
+        let strides = if kind == Kind::V { self.v_strides } else { self.strides };
+        let KvStrides { page: by_page, position, head: by_head } = strides;
         (page as usize * by_page + offset * position + head * by_head) * self.setup.kv_dtype.bytes()
     }
 
@@ -221,26 +267,25 @@ impl World {
     /// Writes the KV of a sequence's next positions without the backend's help.
     pub fn fill(&mut self, sequence: usize, count: usize) {
         self.grow(sequence, count);
-        let Geometry { head_dim, page_size, .. } = self.setup.geometry;
+        let page_size = self.setup.geometry.page_size;
         let start = self.sequences[sequence].positions;
         self.stream.synchronize();
-        let (mut k, mut v) = (self.k.read(), self.v.read());
-        for position in start..start + count {
-            let page = self.sequences[sequence].pages[position / page_size];
-            for (kind, memory) in [(Kind::K, &mut k), (Kind::V, &mut v)] {
+        for &kind in self.kinds() {
+            let mut memory = self.memory(kind).read();
+            for position in start..start + count {
+                let page = self.sequences[sequence].pages[position / page_size];
                 let numbers = self.numbers(sequence, position, kind);
-                for (head, numbers) in numbers.chunks_exact(head_dim).enumerate() {
+                for (head, numbers) in numbers.chunks_exact(self.dim(kind)).enumerate() {
                     let mut bytes = Vec::new();
                     for number in numbers {
                         encode(number / self.scale(kind, head), self.setup.kv_dtype, &mut bytes);
                     }
-                    let at = self.place(page, position % page_size, head);
+                    let at = self.place(kind, page, position % page_size, head);
                     memory[at..at + bytes.len()].copy_from_slice(&bytes);
                 }
             }
+            self.memory(kind).write(0, &memory);
         }
-        self.k.write(0, &k);
-        self.v.write(0, &v);
         self.sequences[sequence].positions = start + count;
     }
 
@@ -260,7 +305,7 @@ impl World {
     }
 
     fn gather(&self, chunks: &[(usize, usize)], kind: Kind) -> Padded {
-        let Geometry { query_heads, kv_heads, head_dim, .. } = self.setup.geometry;
+        let Geometry { query_heads, kv_heads, .. } = self.setup.geometry;
         let heads = if kind == Kind::Q { query_heads } else { kv_heads };
         let mut numbers = Vec::new();
         for &(sequence, count) in chunks {
@@ -269,7 +314,7 @@ impl World {
                 numbers.extend(self.numbers(sequence, position, kind));
             }
         }
-        let shape = [numbers.len() / heads / head_dim, heads, head_dim];
+        let shape = [numbers.len() / heads / self.dim(kind), heads, self.dim(kind)];
         Padded::of(self.setup.dtype, shape, self.setup.padding, &numbers)
     }
 
@@ -401,8 +446,9 @@ impl World {
             regions: &self.sequences[sequence].regions,
             tree: &self.sequences[sequence].tree,
         };
-        let Geometry { query_heads, head_dim, .. } = self.setup.geometry;
-        let out = &outcome.out[first * query_heads * head_dim..][..q.len()];
+        let Geometry { query_heads, v_head_dim, .. } = self.setup.geometry;
+        let of_query = query_heads * v_head_dim;
+        let out = &outcome.out[first * of_query..][..count * of_query];
         let lse = &outcome.lse[first * query_heads..][..count * query_heads];
         check_step(&problem, out, lse, self.setup.dtype)
             .map_err(|wrong| format!("sequence {sequence}: {wrong}"))
@@ -414,15 +460,16 @@ impl World {
         sequence: usize,
         positions: std::ops::Range<usize>,
     ) -> Result<(), String> {
-        let Geometry { head_dim, page_size, .. } = self.setup.geometry;
+        let page_size = self.setup.geometry.page_size;
         let size = self.setup.kv_dtype.bytes();
-        for (kind, memory) in [(Kind::K, self.k.read()), (Kind::V, self.v.read())] {
+        for &kind in self.kinds() {
+            let (memory, head_dim) = (self.memory(kind).read(), self.dim(kind));
             for position in positions.clone() {
                 let page = self.sequences[sequence].pages[position / page_size];
                 let expected = self.stored(sequence, position, kind);
                 for (head, expected) in expected.chunks_exact(head_dim).enumerate() {
                     let scale = f64::from(self.scale(kind, head));
-                    let at = self.place(page, position % page_size, head);
+                    let at = self.place(kind, page, position % page_size, head);
                     let bytes = memory[at..at + head_dim * size].chunks_exact(size);
                     let found =
                         bytes.map(|bytes| f64::from(decode(bytes, self.setup.kv_dtype)) * scale);
@@ -445,10 +492,15 @@ impl World {
         self.stream.synchronize();
     }
 
-    /// The bytes of a head at a place.
-    pub fn place_of_head(&self, page: u32, offset: u32, head: usize) -> std::ops::Range<usize> {
-        let at = self.place(page, offset as usize, head);
-        at..at + self.setup.geometry.head_dim * self.setup.kv_dtype.bytes()
+    /// The bytes of a head at a place (page, offset).
+    pub fn place_of_head(
+        &self,
+        kind: Kind,
+        (page, offset): (u32, u32),
+        head: usize,
+    ) -> std::ops::Range<usize> {
+        let at = self.place(kind, page, offset as usize, head);
+        at..at + self.dim(kind) * self.setup.kv_dtype.bytes()
     }
 
     /// Moves positions on the device.
