@@ -2,7 +2,8 @@
 // have another length. src/gpu/shapes.rs has their list.
 //
 //   rows128, rows64   prefill, appends, verification of drafts; _plain: causal and nothing else
-//   rows16            decoding: four warps share the keys of a tile, or two from head dim 192 on
+//   rows16            decoding: four warps share the keys of a tile, or two from head dim 192 on;
+//                     from 512 on two share the values
 #include "attn_mma.cuh"
 
 using namespace rkv;
@@ -55,6 +56,13 @@ using HeadDims = Heads<RKV_HEAD_DIM, RKV_V_HEAD_DIM, RKV_LATENT>;
     RKV_ATTEND(q##_16bit, RKV_HEADS, rows16, Q, Q, 1, 2, 1, 32, 3, false) \
     RKV_ATTEND(q##_e4m3, RKV_HEADS, rows64, Q, E4M3, 4, 1, 1, 32, 2, false) \
     RKV_ATTEND(q##_e4m3, RKV_HEADS, rows16, Q, E4M3, 1, 2, 1, 32, 3, false)
+#elif RKV_HEAD_DIM == 512
+#define RKV_SHAPES(q, Q) \
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows64_plain, Q, Q, 4, 1, 2, 32, 1, true) \
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows64, Q, Q, 4, 1, 2, 32, 1, false) \
+    RKV_ATTEND(q##_16bit, RKV_HEADS, rows16, Q, Q, 1, 1, 2, 16, 2, false) \
+    RKV_ATTEND(q##_e4m3, RKV_HEADS, rows64, Q, E4M3, 4, 1, 2, 32, 1, false) \
+    RKV_ATTEND(q##_e4m3, RKV_HEADS, rows16, Q, E4M3, 1, 1, 2, 16, 2, false)
 #elif RKV_HEAD_DIM == 576
 #define RKV_SHAPES(q, Q) \
     RKV_ATTEND(q##_16bit, RKV_HEADS, rows64_plain, Q, Q, 4, 1, 2, 32, 1, true) \

@@ -203,6 +203,7 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
         for (int n = 0; n < S::kWarpKeys / 8; n++) {
             s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0.0f;
         }
+        uint32_t b_of_two[4];
         RKV_UNROLL
         for (int step = 0; step < kSteps; step++) {
             uint32_t a[4];
@@ -228,6 +229,13 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
                                            widen_e4m3<typename S::Q>(b[i] << 8));
                     }
                 }
+            } else if (S::kWarpKeys == 8) {
+                // Of two steps at once.
+                if (step % 2 == 0) {
+                    load_matrix4(b_of_two, base + (lane & 7) * S::kRowBytes + step * 32 +
+                                               (lane >> 3) * 16);
+                }
+                S::Q::multiply_add(s[0], a, b_of_two[step % 2 * 2], b_of_two[step % 2 * 2 + 1]);
             } else {
                 RKV_UNROLL
                 for (int n = 0; n < S::kWarpKeys / 8; n += 2) {

@@ -19,14 +19,17 @@ use std::{env, fs};
 const ARCHS: &str = "80 89 90a 100f 120f";
 /// A source, and the head dims of K and of V as which it is built.
 type Source = (&'static str, Option<(u32, u32)>);
-const SOURCES: [Source; 8] = [
+const SOURCES: [Source; 11] = [
     ("memory", None),
     ("attn_mma", Some((64, 64))),
     ("attn_mma", Some((80, 80))),
     ("attn_mma", Some((96, 96))),
+    ("attn_mma", Some((112, 112))),
     ("attn_mma", Some((128, 128))),
+    ("attn_mma", Some((192, 128))),
     ("attn_mma", Some((192, 192))),
     ("attn_mma", Some((256, 256))),
+    ("attn_mma", Some((512, 512))),
     ("attn_mma", Some((576, 512))),
 ];
 /// Those of Hopper's own instructions, which no other GPU has.

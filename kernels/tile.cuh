@@ -93,7 +93,9 @@ struct Shape {
     static constexpr int kSharedBytes =
         kPipelineBytes > kCombineBytes ? kPipelineBytes : kCombineBytes;
 
-    static_assert(kWarpKeys % 16 == 0, "a key warp takes whole matrix instructions");
+    static_assert(kSumKeys % 16 == 0, "a key warp takes whole matrix instructions");
+    static_assert(kWarpKeys % 16 == 0 || (kWarpKeys == 8 && !kWidensOperands && kHeadDim % 32 == 0),
+                  "matrices are loaded four at a time");
     static_assert(kKeyWarps == 1 || kRowWarps == 1, "either rows or keys are divided");
     static_assert(kKeyWarps == 1 || kValueWarps == 1, "either keys or values are divided");
     static_assert(kHeadDim % 16 == 0, "a head is whole matrix instructions");

@@ -22,7 +22,7 @@ mod cuda {
     mod graph_runner;
     mod groups;
     mod hopper;
-    mod latent;
+    mod long_heads;
     mod matrix;
     mod moves;
     mod runner;

@@ -40,6 +40,14 @@ void store_shared(uint32_t to, const Several<T, kCount> &values) {
     emulation::machine().shared().write(to, &values, sizeof values, thread_index());
 }
 
+// The upper half of a product, of numbers with a sign or without.
+inline uint32_t multiply_high(uint32_t a, uint32_t b) {
+    return static_cast<uint32_t>(static_cast<uint64_t>(a) * b >> 32);
+}
+inline int32_t multiply_high(int32_t a, int32_t b) {
+    return static_cast<int32_t>(static_cast<int64_t>(a) * b >> 32);
+}
+
 // Shifts by as many bits as there are, or more, are defined.
 template <class T>
 T shift_left(T value, uint32_t bits) {

@@ -44,6 +44,8 @@ impl Heads {
 
 /// Multi-head latent attention, absorbed.
 const LATENT: Heads = Heads { head_dim: 576, v_head_dim: 512, latent: true };
+/// The same with keys and values made of the latent ones, as prompts are computed.
+const UNFOLDED: Heads = Heads { head_dim: 192, v_head_dim: 128, latent: false };
 
 /// An instantiation of attn_mma, see `kernels/attn_mma.cu` and `kernels/tile.cuh`, or of attn_sm90,
 /// see `kernels/attn_sm90.cu` and `kernels/tile_sm90.cuh`.
@@ -78,9 +80,14 @@ const fn shape(
     }
 }
 
+/// The same for other heads than such of one length.
+const fn of(heads: Heads, shape: Shape) -> Shape {
+    Shape { heads, ..shape }
+}
+
 /// Two warps share the values of heads that are too long for one.
-const fn divided(heads: Heads, rows: usize, blocks: usize) -> Shape {
-    Shape { heads, value_warps: 2, ..shape(heads.head_dim, rows, 1, 32, blocks) }
+const fn divided(heads: Heads, rows: usize, keys: usize, blocks: usize) -> Shape {
+    Shape { value_warps: 2, ..of(heads, shape(heads.head_dim, rows, 1, keys, blocks)) }
 }
 
 const fn hopper(head_dim: usize, keys: usize) -> Shape {
@@ -88,22 +95,26 @@ const fn hopper(head_dim: usize, keys: usize) -> Shape {
 }
 
 /// Heads for which there are kernels.
-pub fn heads() -> [Heads; 7] {
+pub fn heads() -> [Heads; 10] {
     [
         Heads::alike(64),
         Heads::alike(80),
         Heads::alike(96),
+        Heads::alike(112),
         Heads::alike(128),
         Heads::alike(192),
+        UNFOLDED,
         Heads::alike(256),
+        Heads::alike(512),
         LATENT,
     ]
 }
 
-const HEAD_DIM_NAMES: &str = "64, 80, 96, 128, 192 or 256, or 576 with V of 512 in K";
+const HEAD_DIM_NAMES: &str = "64, 80, 96, 112, 128, 192, 256 or 512, or 192 with v_head_dim 128, \
+                              or 576 with V of 512 in K";
 
 /// For 16-bit KV and for fp8, by heads, then by rows.
-const SHAPES: [Shape; 18] = [
+const SHAPES: [Shape; 25] = [
     shape(64, 16, 4, 64, 4),
     shape(64, 64, 1, 64, 3),
     shape(64, 128, 1, 64, 1),
@@ -113,6 +124,9 @@ const SHAPES: [Shape; 18] = [
     shape(96, 16, 4, 64, 3),
     shape(96, 64, 1, 64, 2),
     shape(96, 128, 1, 64, 1),
+    shape(112, 16, 4, 64, 3),
+    shape(112, 64, 1, 64, 2),
+    shape(112, 128, 1, 64, 1),
     shape(128, 16, 4, 64, 3),
     shape(128, 64, 1, 64, 2),
     shape(128, 128, 1, 64, 1),
@@ -120,8 +134,13 @@ const SHAPES: [Shape; 18] = [
     shape(192, 64, 1, 32, 2),
     shape(256, 16, 2, 32, 3),
     shape(256, 64, 1, 32, 2),
-    divided(LATENT, 16, 2),
-    divided(LATENT, 64, 1),
+    of(UNFOLDED, shape(192, 16, 2, 32, 3)),
+    of(UNFOLDED, shape(192, 64, 1, 32, 2)),
+    divided(Heads::alike(512), 16, 16, 2),
+    // Where a block has 208 KB.
+    divided(Heads::alike(512), 64, 32, 1),
+    divided(LATENT, 16, 32, 2),
+    divided(LATENT, 64, 32, 1),
 ];
 
 /// For 16-bit KV.

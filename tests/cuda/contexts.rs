@@ -23,7 +23,7 @@ fn k21_queries_that_are_no_positions_see_a_whole_context() {
     for (head_dim, page_size, heads, dtypes) in [
         (64, 16, (8, 2), (Dtype::Bf16, Dtype::Bf16)),
         (80, 1, (2, 2), (Dtype::F16, Dtype::F16)),
-        (96, 23, (3, 1), fp8),
+        (112, 23, (3, 1), fp8),
         (128, 64, (8, 2), (Dtype::Bf16, Dtype::Bf16)),
         (192, 16, (4, 2), fp8),
     ] {

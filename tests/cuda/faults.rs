@@ -1,9 +1,10 @@
 //! Faults put into the kernels are found: a test that could not fail would show nothing.
 use super::emulator::{Conduct, has_faults};
-use super::latent::latent;
+use super::long_heads::unusual;
 use super::trees::binary_tree;
 use super::world::{Setup, World};
 use radixkv::attention::Dtype;
+use radixkv::gpu::Heads;
 
 /// Names in the order of `Fault` in kernels/device.cuh, from 1 on.
 pub const FAULTS: [&str; 26] = [
@@ -44,8 +45,10 @@ const OF_CONTEXTS: usize = 24;
 const OF_HEAD_SCALES: usize = 25;
 /// Where warps share the sums of a row.
 const OF_LOGITS: usize = 26;
-/// Those that cannot happen there: queries stay in shared memory, and every warp sees all keys.
-const NOT_OF_LATENT: [usize; 2] = [5, 10];
+/// What cannot happen where queries stay in shared memory.
+const OF_QUERIES: usize = 5;
+/// What cannot happen where every warp sees all keys.
+const OF_KEY_WARPS: usize = 10;
 /// Those of attn_mma's that attn_sm90 cannot have: it has no such place.
 const NOT_OF_SM90: [usize; 4] = [1, 2, 4, 10];
 
@@ -77,9 +80,9 @@ fn steps(fault: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The same for latent values, and so for heads whose values several warps share.
-fn steps_of_latent(fault: usize) -> Result<(), String> {
-    let mut setup = Setup::of(latent(), 16).heads(4, 1);
+/// The same for heads whose values lie otherwise, or are shared by several warps.
+fn steps_of_long_heads(heads: Heads, fault: usize) -> Result<(), String> {
+    let mut setup = Setup::of(heads, 16).heads(4, 1);
     setup.sinks = true;
     setup.params.view.window = (fault == 7).then_some(30);
     setup.q_size = query_size(fault);
@@ -131,9 +134,15 @@ fn every_fault_is_found() {
 }
 
 #[test]
-fn every_fault_is_found_with_latent_values() {
-    let faults = (1..=OF_MMA).filter(|fault| !NOT_OF_LATENT.contains(fault));
-    check_all_are_found(faults.chain([OF_LOGITS]), steps_of_latent);
+fn every_fault_is_found_in_long_heads() {
+    for heads in unusual() {
+        let are_shared = heads.v_head_dim > 256;
+        let faults = (1..=OF_MMA)
+            .chain([OF_LOGITS])
+            .filter(|&fault| fault != OF_QUERIES)
+            .filter(|&fault| fault != if are_shared { OF_KEY_WARPS } else { OF_LOGITS });
+        check_all_are_found(faults, |fault| steps_of_long_heads(heads, fault));
+    }
 }
 
 #[test]

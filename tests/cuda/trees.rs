@@ -1,6 +1,6 @@
 //! Tree masks: new positions of a draft that see some of those before them.
 use super::hopper::has_hopper;
-use super::latent::latent;
+use super::long_heads::latent;
 use super::world::{Setup, World};
 use radixkv::attention::{Capacity, Dtype, KvLayout, PositionMove};
 use radixkv::gpu::Heads;
@@ -87,11 +87,13 @@ fn k21_drafts_behind_contexts_that_are_cut_and_shared() {
 #[test]
 fn k21_a_branch_is_moved_in_order() {
     let alike = |head_dim| Heads { head_dim, v_head_dim: head_dim, latent: false };
+    let unfolded = Heads { head_dim: 192, v_head_dim: 128, latent: false };
     for (lengths, page_size, layout, dtypes) in [
         (alike(128), 16, KvLayout::Nhd, (Dtype::Bf16, Dtype::Bf16)),
         (alike(80), 1, KvLayout::Hnd, (Dtype::F16, Dtype::Fp8E4m3)),
         (alike(256), 7, KvLayout::Hnd, (Dtype::F16, Dtype::F16)),
         (latent(), 16, KvLayout::Nhd, (Dtype::Bf16, Dtype::Bf16)),
+        (unfolded, 16, KvLayout::Hnd, (Dtype::Bf16, Dtype::Fp8E4m3)),
     ] {
         let mut setup = Setup::of(lengths, page_size).heads(8, 4).dtypes(dtypes.0, dtypes.1);
         (setup.layout, setup.padding, setup.pages) = (layout, 16, 120 / page_size + 8);

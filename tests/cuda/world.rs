@@ -35,6 +35,8 @@ pub struct Setup {
     pub pages: usize,
     /// On Hopper, with attn_sm90.
     pub sm90: bool,
+    /// Of a block at most; 0: what the device has.
+    pub shared_bytes: i32,
 }
 
 impl Setup {
@@ -55,6 +57,8 @@ impl Setup {
             q_size: 1.0,
             pages: 2048 / page_size + 8,
             sm90: false,
+            // For all shapes of the longest heads a large device.
+            shared_bytes: if head_dim == 512 { 227 << 10 } else { 0 },
         }
     }
 
@@ -145,6 +149,7 @@ impl World {
     pub fn new(setup: Setup, count: usize) -> Self {
         let driver = Driver::get();
         driver.capability(if setup.sm90 { 9 } else { 8 });
+        driver.shared_memory(setup.shared_bytes);
         let config = CudaConfig { sm90: Some(setup.sm90), ..driver.config() };
         let (geometry, size) = (setup.geometry, setup.kv_dtype.bytes());
         let dtypes = (setup.dtype, setup.kv_dtype);

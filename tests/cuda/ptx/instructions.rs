@@ -35,7 +35,8 @@ impl Body {
                 let factor = |at: usize| format!("static_cast<{}>({})", value_type(&wide), v(at));
                 self.set(&o[0], &wide, &format!("{} * {}", factor(1), factor(2)))
             }
-            "mul" if has("hi") => set(format!("multiply_high({}, {})", v(1), v(2))),
+            // Divisions by a constant: by 7 and 14 with a factor that is negative.
+            "mul" if has("hi") => set(format!("ptx::multiply_high({}, {})", v(1), v(2))),
             "mul" if ty == "f16x2" => {
                 let word = |at: usize| self.value(&o[at], "b32");
                 self.set(&o[0], "b32", &format!("F16::multiply({}, {})", word(1), word(2)))
