@@ -190,6 +190,11 @@ fn b11_b07_parity() {
 }
 
 #[test]
+fn b11_latent_attention() {
+    run("latent", &[]);
+}
+
+#[test]
 fn g15_hybrid() {
     run("hybrid", &[]);
 }

@@ -163,6 +163,15 @@ static void g15_qwen3_next_with_delta_nets() {
     }
 }
 
+/// Attention over latent vectors against the formulas, which make each head's keys and values. Also
+/// with the numbers of the real model: keys of 576, values of 512, where a head has 192 and 128.
+static void b11_deepseek_v2_with_latent_attention() {
+    const engine::CheckpointSpec shape = engine::llama_checkpoint(2, 64, 96, 4, 4, 64);
+    compare(engine::deepseek_v2_checkpoint(shape), engine::Gemm::packed, 0);
+    compare(engine::deepseek_v2_checkpoint(shape), engine::Gemm::packed, 5);
+    compare(engine::deepseek_v2_checkpoint(shape, {512, 128, 64, 128}), engine::Gemm::packed, 7);
+}
+
 static void b11_half_precision_weights() {
     for (const engine::Dtype dtype : {engine::Dtype::f16, engine::Dtype::f32}) {
         engine::CheckpointSpec spec = tiny_spec();
@@ -245,6 +254,7 @@ int main() {
     RUN(b11_qwen3_with_head_norms);
     RUN(b11_qwen2_with_biases);
     RUN(b11_llama3_rope_scaling);
+    RUN(b11_deepseek_v2_with_latent_attention);
     RUN(b11_half_precision_weights);
     RUN(g15_gemma3_with_windows);
     RUN(g15_qwen3_next_with_delta_nets);

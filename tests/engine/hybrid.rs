@@ -20,7 +20,7 @@ pub fn model(folder: &Path, architecture: &str, test: &str) -> PathBuf {
 #[test]
 fn g15_engine_bench() {
     let Some(folder) = built() else { return };
-    for architecture in ["gemma3", "qwen3-next"] {
+    for architecture in ["gemma3", "qwen3-next", "deepseek-v2"] {
         let output = program(folder, "engine_bench")
             .args(["--workload", "chat", "--max-output", "8", "--model"])
             .arg(model(folder, architecture, "bench"))
@@ -40,7 +40,7 @@ fn g15_engine_bench() {
 #[test]
 fn g15_command_lines_that_are_wrong() {
     let Some(folder) = built() else { return };
-    for architecture in ["gemma3", "qwen3-next"] {
+    for architecture in ["gemma3", "qwen3-next", "deepseek-v2"] {
         let output = program(folder, "engine_server")
             .args(["--device", "cuda", "--model"])
             .arg(model(folder, architecture, "wrong"))

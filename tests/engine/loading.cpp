@@ -117,6 +117,29 @@ static void b11_configs_that_are_wrong_name_the_field() {
     CHECK_REFUSES(rkv::Error, "head_dim", TestCore core(tiny_config(narrow)));
 }
 
+/// DeepSeek-V2: what is not computed of it, and numbers that contradict the weights.
+static void b11_latent_configs_that_are_wrong_name_the_field() {
+    const engine::CheckpointSpec spec = engine::deepseek_v2_checkpoint(tiny_spec());
+    const auto set = [](const char* name, const Json& value) {
+        return [=](Json& config) { config[name] = value; };
+    };
+    refuses_config("q_lora_rank: q is computed as one product", set("q_lora_rank", 1536), spec);
+    refuses_config("attention_bias", set("attention_bias", true), spec);
+    refuses_config("first_k_dense_replace: a mixture of experts", set("first_k_dense_replace", 1),
+                   spec);
+    refuses_config("first_k_dense_replace", [](Json& config) {
+        config.erase("first_k_dense_replace");
+    }, spec);
+    refuses_config("qk_rope_head_dim is odd", set("qk_rope_head_dim", 31), spec);
+    refuses_config("kv_lora_rank is not a positive number", set("kv_lora_rank", 0), spec);
+    refuses_config("type \"yarn\"", set("rope_scaling", {{"type", "yarn"}}), spec);
+    refuses_config("kv_a_proj_with_mqa.weight has the shape", set("kv_lora_rank", 32), spec);
+    refuses_config("kv_b_proj.weight has the shape", set("v_head_dim", 64), spec);
+    // Right altogether, but the library has no attention for keys of so many numbers.
+    const Checkpoint odd(engine::deepseek_v2_checkpoint(tiny_spec(), {40, 32, 32, 32}));
+    CHECK_REFUSES(rkv::Error, "head_dim 72", TestCore core(tiny_config(odd)));
+}
+
 /// What other architectures have, or older and newer files of these.
 static void g15_configs_that_are_wrong_name_the_field() {
     const engine::CheckpointSpec gemma = engine::gemma3_checkpoint(tiny_spec(), 24);
@@ -345,6 +368,7 @@ static void b11_half_precision_numbers_are_read_exactly() {
 
 int main() {
     RUN(b11_configs_that_are_wrong_name_the_field);
+    RUN(b11_latent_configs_that_are_wrong_name_the_field);
     RUN(g15_configs_that_are_wrong_name_the_field);
     RUN(g15_configs_may_leave_things_out);
     RUN(b11_files_of_brackets_are_refused);

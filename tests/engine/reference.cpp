@@ -34,7 +34,7 @@ Vector attend(const Vector& query, const std::vector<Vector>& keys,
     const double most = *std::max_element(weights.begin(), weights.end());
     double sum = 0;
     for (double& weight : weights) sum += weight = std::exp(weight - most);
-    Vector out(query.size(), 0);
+    Vector out(values.front().size(), 0);
     for (std::size_t i = first; i < keys.size(); ++i)
         add_to(out, values[i], weights[i - first] / sum);
     return out;
@@ -166,6 +166,56 @@ std::vector<Vector> Reference::attention(const std::string& prefix,
     return out;
 }
 
+/// Neighbours are the two coordinates of what is turned.
+Vector Reference::turned_pairs(const Vector& head, std::size_t position) const {
+    Vector out(head.size());
+    for (std::size_t i = 0; i < head.size(); i += 2) {
+        const double angle =
+            static_cast<double>(position) * frequency(i / 2, head.size(), false);
+        out[i] = head[i] * std::cos(angle) - head[i + 1] * std::sin(angle);
+        out[i + 1] = head[i + 1] * std::cos(angle) + head[i] * std::sin(angle);
+    }
+    return out;
+}
+
+/// Each head's own keys and values are made of the latent vector; the part of a key that is turned
+/// is the same for all.
+std::vector<Vector> Reference::latent_attention(const std::string& prefix,
+                                                const std::vector<Vector>& normed) const {
+    const engine::LatentConfig& latent = config_.latent;
+    const std::size_t count = config_.query_head_count, plain = latent.plain_dim;
+    const double scale = 1 / std::sqrt(static_cast<double>(plain + latent.rotary_dim));
+    std::vector<std::vector<Vector>> keys(count), values(count);
+    std::vector<Vector> out;
+    for (std::size_t position = 0; position < normed.size(); ++position) {
+        const Vector& x = normed[position];
+        const auto with_turned = [&](const Vector& first, const Vector& turned) {
+            Vector all = first;
+            const Vector second = turned_pairs(turned, position);
+            all.insert(all.end(), second.begin(), second.end());
+            return all;
+        };
+        const Vector kv = linear(prefix + "kv_a_proj_with_mqa", x,
+                                 latent.rank + latent.rotary_dim);
+        const Vector compressed = norm(prefix + "kv_a_layernorm", part(kv, 0, latent.rank));
+        const auto q = heads(prefix + "q_proj", "", x, count, plain + latent.rotary_dim);
+        const auto unfolded =
+            heads(prefix + "kv_b_proj", "", compressed, count, plain + latent.value_dim);
+        Vector joined;
+        for (std::size_t head = 0; head < count; ++head) {
+            keys[head].push_back(with_turned(part(unfolded[head], 0, plain),
+                                             part(kv, latent.rank, latent.rotary_dim)));
+            values[head].push_back(part(unfolded[head], plain, latent.value_dim));
+            const Vector query = with_turned(part(q[head], 0, plain),
+                                             part(q[head], plain, latent.rotary_dim));
+            const Vector result = attend(query, keys[head], values[head], 0, scale);
+            joined.insert(joined.end(), result.begin(), result.end());
+        }
+        out.push_back(linear(prefix + "o_proj", joined, x.size()));
+    }
+    return out;
+}
+
 /// The file has for each key head its q, k, the v of its value heads, and their gates.
 std::vector<Vector> Reference::delta_net(const std::string& prefix,
                                          const std::vector<Vector>& normed) const {
@@ -254,6 +304,8 @@ std::vector<Vector> Reference::logits(const std::vector<std::uint32_t>& tokens) 
         const std::vector<Vector> attended =
             kind == engine::LayerKind::delta_net
                 ? delta_net(prefix + "linear_attn.", normed)
+            : config_.is_latent()
+                ? latent_attention(prefix + "self_attn.", normed)
                 : attention(prefix + "self_attn.", normed, kind == engine::LayerKind::window);
         for (std::size_t i = 0; i < hidden.size(); ++i) {
             add_to(hidden[i], both ? norm(behind, attended[i]) : attended[i]);

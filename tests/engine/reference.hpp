@@ -40,6 +40,9 @@ private:
     [[nodiscard]] std::vector<Vector> attention(const std::string& prefix,
                                                 const std::vector<Vector>& normed,
                                                 bool in_window) const;
+    [[nodiscard]] Vector turned_pairs(const Vector& head, std::size_t position) const;
+    [[nodiscard]] std::vector<Vector> latent_attention(const std::string& prefix,
+                                                       const std::vector<Vector>& normed) const;
     [[nodiscard]] std::vector<Vector> delta_net(const std::string& prefix,
                                                 const std::vector<Vector>& normed) const;
     [[nodiscard]] Vector feed_forward(const std::string& prefix, const Vector& normed) const;

@@ -42,6 +42,18 @@ void add_qwen3_next(const ModelConfig& model, Json& json) {
     json["layer_types"] = layer_types(model);
 }
 
+void add_deepseek_v2(const ModelConfig& model, Json& json) {
+    const LatentConfig& latent = model.latent;
+    json["num_key_value_heads"] = model.query_head_count;
+    json["head_dim"] = latent.rotary_dim;
+    json["kv_lora_rank"] = latent.rank;
+    json["q_lora_rank"] = nullptr;
+    json["qk_nope_head_dim"] = latent.plain_dim;
+    json["qk_rope_head_dim"] = latent.rotary_dim;
+    json["v_head_dim"] = latent.value_dim;
+    json["first_k_dense_replace"] = model.layer_count;
+}
+
 Json config_json(const CheckpointSpec& spec) {
     const ModelConfig& model = spec.model;
     Json json = {{"model_type", model.model_type},
@@ -73,6 +85,7 @@ Json config_json(const CheckpointSpec& spec) {
     else
         json["hidden_act"] = "silu";
     if (model.gates_attention) add_qwen3_next(model, json);
+    if (model.is_latent()) add_deepseek_v2(model, json);
     return json;
 }
 

@@ -16,8 +16,8 @@ int write(int count, char** arguments) {
     constexpr std::uint64_t most = 1U << 16;
     engine::Options options;
     options.text("--out", "folder to write", out)
-        .word("--architecture", "llama, gemma3 or qwen3-next: the kinds of layers", architecture,
-              {"llama", "gemma3", "qwen3-next"})
+        .word("--architecture", "llama, gemma3, qwen3-next or deepseek-v2: the kinds of layers",
+              architecture, {"llama", "gemma3", "qwen3-next", "deepseek-v2"})
         .number("--window", "of the layers of gemma3 that have one", window, 1, most)
         .number("--layers", "layers", layers, 1, most)
         .number("--hidden", "width of the model", hidden, 1, most)
@@ -42,6 +42,7 @@ int write(int count, char** arguments) {
     if (qk_norm) spec.model.model_type = "qwen3";
     if (architecture == "gemma3") spec = engine::gemma3_checkpoint(spec, window);
     if (architecture == "qwen3-next") spec = engine::qwen3_next_checkpoint(spec);
+    if (architecture == "deepseek-v2") spec = engine::deepseek_v2_checkpoint(spec);
     spec.model.tie_word_embeddings = tied;
     spec.dtype = dtype == "f32"   ? engine::Dtype::f32
                  : dtype == "f16" ? engine::Dtype::f16

@@ -62,4 +62,14 @@ CheckpointSpec qwen3_next_checkpoint(const CheckpointSpec& shape) {
     return spec;
 }
 
+CheckpointSpec deepseek_v2_checkpoint(const CheckpointSpec& shape, const LatentConfig& latent) {
+    CheckpointSpec spec = shape;
+    ModelConfig& model = spec.model;
+    model.model_type = "deepseek_v2";
+    model.latent = latent;
+    model.kv_head_count = 1;
+    model.head_dim = latent.rank + latent.rotary_dim;
+    return spec;
+}
+
 }  // namespace engine

@@ -61,6 +61,8 @@ private:
         const std::size_t hidden = model_.hidden_size, inner = model_.intermediate_size;
         if (model_.layers.at(index) == LayerKind::delta_net)
             delta_net(prefix + "linear_attn.");
+        else if (model_.is_latent())
+            latent_attention(prefix + "self_attn.");
         else
             attention(prefix + "self_attn.");
         linear(prefix + "mlp.gate_proj", inner, hidden, 1);
@@ -90,6 +92,17 @@ private:
             bias(prefix + "k_proj", model_.kv_width());
             bias(prefix + "v_proj", model_.kv_width());
         }
+    }
+    /// What is made of the latent vector, which is normed, is as large as what is turned.
+    void latent_attention(const std::string& prefix) {
+        const LatentConfig& latent = model_.latent;
+        const std::size_t hidden = model_.hidden_size, heads = model_.query_head_count;
+        linear(prefix + "q_proj", heads * (latent.plain_dim + latent.rotary_dim), hidden, 2);
+        linear(prefix + "kv_a_proj_with_mqa", latent.rank + latent.rotary_dim, hidden, 2);
+        norm(prefix + "kv_a_layernorm", latent.rank);
+        linear(prefix + "kv_b_proj", heads * (latent.plain_dim + latent.value_dim), latent.rank,
+               2);
+        linear(prefix + "o_proj", hidden, heads * latent.value_dim, 2);
     }
     /// Heads forget within tens of tokens, some sooner and some later.
     void delta_net(const std::string& prefix) {

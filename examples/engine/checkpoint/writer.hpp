@@ -43,6 +43,11 @@ constexpr std::size_t byte_vocab_size = 258;
 /// case.
 [[nodiscard]] CheckpointSpec qwen3_next_checkpoint(const CheckpointSpec& shape);
 
+/// The same shape with latent K and V, like those of DeepSeek-V2. Its numbers are those of the
+/// model divided by four, but for the latent vector: 64, so that a key has 96.
+[[nodiscard]] CheckpointSpec deepseek_v2_checkpoint(const CheckpointSpec& shape,
+                                                    const LatentConfig& latent = {64, 32, 32, 32});
+
 /// Writes both files; the folder is made. The same spec always gives the same bytes.
 /// Throws std::runtime_error when a file cannot be written.
 void write_checkpoint(const CheckpointSpec& spec, const std::filesystem::path& folder);

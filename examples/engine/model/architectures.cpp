@@ -186,4 +186,31 @@ void read_qwen3_next(const Fields& fields, ModelConfig& config) {
                       " numbers of a head, which is no positive even number");
 }
 
+void read_deepseek_v2(const Fields& fields, ModelConfig& config) {
+    require_activation(fields, "hidden_act", "silu");
+    refuse_field(fields, "q_lora_rank", "q is computed as one product");
+    if (fields.flag_or("attention_bias", false))
+        refuse_config("attention_bias: products of attention have none here");
+    const Json* dense = fields.find("first_k_dense_replace");
+    if (dense == nullptr || !dense->is_number_unsigned() ||
+        dense->get<std::size_t>() < config.layer_count)
+        refuse_config("first_k_dense_replace: a mixture of experts is not computed, and layers "
+                      "from there on are some");
+    config.layers = read_layer_kinds(fields, config.layer_count, "", LayerKind::full, 1);
+    LatentConfig& latent = config.latent;
+    latent.rank = fields.count_or("kv_lora_rank", 512);
+    latent.plain_dim = fields.count_or("qk_nope_head_dim", 128);
+    latent.rotary_dim = fields.count_or("qk_rope_head_dim", 64);
+    latent.value_dim = fields.count_or("v_head_dim", 128);
+    if (latent.rotary_dim % 2 != 0) refuse_config("qk_rope_head_dim is odd");
+    config.kv_head_count = 1;
+    config.head_dim = latent.rank + latent.rotary_dim;
+    config.rotary_dim = latent.rotary_dim;
+    config.attention_scale = static_cast<float>(
+        1 / std::sqrt(static_cast<double>(latent.plain_dim + latent.rotary_dim)));
+    config.rope_theta = fields.real_or("rope_theta", 10000, most_rope_theta);
+    if (const Json* rope = rope_object(fields))
+        read_rope_object(Fields(*rope, "rope_scaling"), config);
+}
+
 }  // namespace engine

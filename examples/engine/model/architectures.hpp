@@ -16,6 +16,7 @@ namespace engine {
 void read_llama(const Fields& fields, ModelConfig& config);
 void read_gemma3(const Fields& fields, ModelConfig& config);
 void read_qwen3_next(const Fields& fields, ModelConfig& config);
+void read_deepseek_v2(const Fields& fields, ModelConfig& config);
 
 /// "layer_types", where "full_attention" and `other_name` are known. Without that list each
 /// `interval`-th layer attends to everything and the others are of the other kind.

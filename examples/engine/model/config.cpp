@@ -28,6 +28,7 @@ constexpr std::array architectures = {
     Architecture{"qwen3", read_llama, 0, false},
     Architecture{"gemma3_text", read_gemma3, 256, true},
     Architecture{"qwen3_next", read_qwen3_next, 256, false},
+    Architecture{"deepseek_v2", read_deepseek_v2, 0, false},
 };
 
 /// A file that names none is Llama's.

@@ -58,6 +58,17 @@ struct DeltaNetConfig {
     }
 };
 
+/// Multi-head latent attention: heads of K and V are products of a short vector, which alone is
+/// kept, and behind it numbers that are turned and that all heads of K share.
+struct LatentConfig {
+    /// Of that vector; 0: K and V are kept as they are.
+    std::size_t rank = 0;
+    /// Numbers of a head of q and k that are not turned, those that are, and those of v.
+    std::size_t plain_dim = 0;
+    std::size_t rotary_dim = 0;
+    std::size_t value_dim = 0;
+};
+
 struct ModelConfig {
     std::string model_type;
     std::size_t vocab_size = 0;
@@ -66,14 +77,17 @@ struct ModelConfig {
     std::size_t layer_count = 0;
     std::size_t query_head_count = 0;
     std::size_t kv_head_count = 0;
+    /// As attention sees it: with latent K and V these are one head of rank + rotary_dim numbers,
+    /// and heads of q are brought to that length.
     std::size_t head_dim = 0;
+    LatentConfig latent;
     std::size_t max_position_count = 0;
     float rms_norm_eps = 0;
     double rope_theta = 10000;
     std::optional<Llama3Rope> rope_scaling;
     /// All positions are divided by it.
     double rope_divisor = 1;
-    /// The first numbers of each head are turned; 0: all of them.
+    /// The first numbers of each head are turned, the last ones where K is latent; 0: all of them.
     std::size_t rotary_dim = 0;
     /// Of layers that attend to a window, which have no scaling.
     double window_rope_theta = 10000;
@@ -100,9 +114,15 @@ struct ModelConfig {
 
     [[nodiscard]] std::size_t query_width() const { return query_head_count * head_dim; }
     [[nodiscard]] std::size_t kv_width() const { return kv_head_count * head_dim; }
+    [[nodiscard]] bool is_latent() const { return latent.rank > 0; }
+    /// Of what attention puts out.
+    [[nodiscard]] std::size_t attended_width() const {
+        return query_head_count * (is_latent() ? latent.rank : head_dim);
+    }
     /// Whether its layers are Llama's: all that is computed on a GPU.
     [[nodiscard]] bool is_llama_like() const {
-        return !norms_outputs && !gates_attention && activation == Activation::silu &&
+        return !norms_outputs && !gates_attention && !is_latent() &&
+               activation == Activation::silu &&
                std::all_of(layers.begin(), layers.end(),
                            [](LayerKind kind) { return kind == LayerKind::full; });
     }

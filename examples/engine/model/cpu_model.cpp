@@ -62,13 +62,13 @@ void CpuModel::attention_block(std::size_t layer, const StepTokens& tokens, Atte
     const std::size_t stride = weights.qkv.outputs();
     float* normed = room(scratch_.normed, rows * config().hidden_size);
     float* qkv = room(scratch_.qkv, rows * stride);
-    float* attended = room(scratch_.attended, rows * width);
+    float* attended = room(scratch_.attended, rows * config().attended_width());
     rms_norm(scratch_.hidden.data(), rows, weights.attention_norm, config().rms_norm_eps, normed,
              pool_);
     weights.qkv.apply(normed, rows, qkv, pool_);
     turn_heads(layer, tokens);
     const float* k = qkv + width;
-    const float* v = k + config().kv_width();
+    const float* v = config().is_latent() ? nullptr : k + config().kv_width();
     attention.attend(
         {layer, qkv, k, v, stride, attended, config().attention_scale, nullptr});
     if (config().gates_attention)
@@ -107,11 +107,12 @@ void CpuModel::add_projected(const std::vector<float>& norm, std::size_t rows) {
     add(scratch_.hidden.data(), projected, rows * config().hidden_size, pool_);
 }
 
-/// Norms the heads of q and k where the model does, and turns them to their positions.
+/// Norms the heads of q and k where the model does, and turns them to their positions. Latent keys
+/// are normed without what is turned, which lies behind.
 void CpuModel::turn_heads(std::size_t which, const StepTokens& tokens) {
     const LayerWeights& layer = weights_.layers[which];
     const Rope& rope = config().layers[which] == LayerKind::window ? window_rope_ : rope_;
-    const std::size_t dim = config().head_dim;
+    const std::size_t dim = config().head_dim, first_turned = config().latent.rank;
     const std::size_t stride = layer.qkv.outputs();
     const std::size_t heads = config().query_head_count + config().kv_head_count;
     float* qkv = scratch_.qkv.data();
@@ -122,7 +123,7 @@ void CpuModel::turn_heads(std::size_t which, const StepTokens& tokens) {
                 float* at = qkv + row * stride + head * dim;
                 const auto& norm = head < config().query_head_count ? layer.q_norm : layer.k_norm;
                 if (!norm.empty()) rms_norm_head(at, norm, config().rms_norm_eps);
-                rope.rotate(at, tokens.positions[row]);
+                rope.rotate(at + first_turned, tokens.positions[row]);
             }
         }
     });

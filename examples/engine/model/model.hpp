@@ -21,7 +21,7 @@ enum class Device { cpu, cuda };
 
 /// q, k and v of one layer for all tokens of a step, and where the result goes: f32 of the
 /// processor's memory, or bf16 of the GPU's. The rows of q, k and v are `stride` elements apart;
-/// those of out are dense.
+/// those of out are dense. Latent values are the beginnings of keys: v is NULL.
 struct AttentionCall {
     std::size_t layer;
     const void* q;

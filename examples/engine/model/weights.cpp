@@ -89,6 +89,8 @@ HostLayer WeightReader::layer(std::size_t index) const {
     layer.attention_norm = norm(prefix + "input_layernorm", hidden);
     if (config_.layers.at(index) == LayerKind::delta_net)
         read_delta_net(prefix + "linear_attn.", layer);
+    else if (config_.is_latent())
+        read_latent_attention(prefix + "self_attn.", layer);
     else
         read_attention(prefix + "self_attn.", layer);
     // Gemma calls by this name what it has behind attention, and has another one here.
@@ -123,6 +125,63 @@ void WeightReader::read_attention(const std::string& prefix, HostLayer& layer) c
     layer.q_norm = norm_if_present(prefix + "q_norm", config_.head_dim);
     layer.k_norm = norm_if_present(prefix + "k_norm", config_.head_dim);
     layer.attention_out = stacked({{prefix + "o_proj", config_.hidden_size}}, queries);
+}
+
+/// The file has matrices that make heads of k and v of a latent vector. Neither is computed: a score
+/// is as well the product of the latent vector with q times the one matrix, and the sum of values is
+/// the other matrix times the sum of latent vectors. So both are multiplied into their neighbours,
+/// once. The two numbers of a pair that is turned lie beside each other in the file.
+void WeightReader::read_latent_attention(const std::string& prefix, HostLayer& layer) const {
+    const LatentConfig& latent = config_.latent;
+    const std::size_t heads = config_.query_head_count, hidden = config_.hidden_size;
+    const std::size_t query = latent.plain_dim + latent.rotary_dim;
+    const std::size_t unfolded = latent.plain_dim + latent.value_dim;
+    const HostMatrix q = stacked({{prefix + "q_proj", heads * query}}, hidden);
+    const HostMatrix kv = stacked({{prefix + "kv_a_proj_with_mqa", config_.head_dim}}, hidden);
+    const HostMatrix unfold = stacked({{prefix + "kv_b_proj", heads * unfolded}}, latent.rank);
+    const HostMatrix out = stacked({{prefix + "o_proj", hidden}}, heads * latent.value_dim);
+    layer.k_norm = norm(prefix + "kv_a_layernorm", latent.rank);
+
+    HostMatrix& qkv = layer.qkv;
+    qkv = {{}, (heads + 1) * config_.head_dim, hidden, {}};
+    const auto take_turned = [&](const HostMatrix& from, std::size_t first) {
+        Rows rows(from);
+        for (const std::size_t which : {0U, 1U})
+            rows.take_of_groups(first, latent.rotary_dim / 2, 2, which, 1);
+        const HostMatrix taken = rows.done();
+        qkv.weight.insert(qkv.weight.end(), taken.weight.begin(), taken.weight.end());
+    };
+    for (std::size_t head = 0; head < heads; ++head) {
+        std::vector<double> sums(latent.rank * hidden);
+        for (std::size_t i = 0; i < latent.plain_dim; ++i) {
+            const float* a = unfold.weight.data() + (head * unfolded + i) * latent.rank;
+            const float* b = q.weight.data() + (head * query + i) * hidden;
+            for (std::size_t r = 0; r < latent.rank; ++r)
+                for (std::size_t x = 0; x < hidden; ++x)
+                    sums[r * hidden + x] += double{a[r]} * double{b[x]};
+        }
+        for (const double sum : sums) qkv.weight.push_back(static_cast<float>(sum));
+        take_turned(q, head * query + latent.plain_dim);
+    }
+    const auto end = kv.weight.begin() + static_cast<std::ptrdiff_t>(latent.rank * hidden);
+    qkv.weight.insert(qkv.weight.end(), kv.weight.begin(), end);
+    take_turned(kv, latent.rank);
+
+    layer.attention_out = {{}, hidden, heads * latent.rank, {}};
+    for (std::size_t y = 0; y < hidden; ++y) {
+        for (std::size_t head = 0; head < heads; ++head) {
+            std::vector<double> sums(latent.rank);
+            for (std::size_t i = 0; i < latent.value_dim; ++i) {
+                const float a = out.weight[(y * heads + head) * latent.value_dim + i];
+                const float* b = unfold.weight.data() +
+                                 (head * unfolded + latent.plain_dim + i) * latent.rank;
+                for (std::size_t r = 0; r < latent.rank; ++r)
+                    sums[r] += double{a} * double{b[r]};
+            }
+            for (const double sum : sums)
+                layer.attention_out.weight.push_back(static_cast<float>(sum));
+        }
+    }
 }
 
 /// The file has for each key head its [q | k | v heads | gates], and in another matrix its [how

@@ -30,10 +30,12 @@ template <class Matrix, class Norm> struct Layer {
     Norm attention_norm;
     /// Outputs are [q heads | k heads | v heads]: one product instead of three. Behind them the
     /// gates of the heads of q, where attention has some. Of a gated delta net [q heads | k heads |
-    /// v heads | gates of the v heads | how much each v head learns | how long it forgets].
+    /// v heads | gates of the v heads | how much each v head learns | how long it forgets]. With
+    /// latent K and V [q heads, times what makes a head of k of a latent vector | the latent one].
     Matrix qkv;
-    /// Norms of each head of q and k, as Qwen3 has them.
+    /// Norms of each head of q and k, as Qwen3 has them; of latent K and V.
     Norm q_norm, k_norm;
+    /// With latent K and V times what makes heads of v.
     Matrix attention_out;
     /// Of what attention puts out, as Gemma has it.
     Norm attention_out_norm;
@@ -98,6 +100,7 @@ private:
     [[nodiscard]] HostMatrix stacked(
         const std::vector<std::pair<std::string, std::size_t>>& parts, std::size_t inputs) const;
     void read_attention(const std::string& prefix, HostLayer& layer) const;
+    void read_latent_attention(const std::string& prefix, HostLayer& layer) const;
     void read_delta_net(const std::string& prefix, HostLayer& layer) const;
 };
 

@@ -149,7 +149,7 @@ void Kv::attend(const AttentionCall& call) {
     args.out = call.out;
     args.q_position_stride = call.stride;
     args.k_position_stride = call.stride;
-    args.v_position_stride = call.stride;
+    args.v_position_stride = call.v == nullptr ? 0 : call.stride;
     args.scale = call.scale;
     args.stream = call.stream;
     runners_[place.group]->append_prefill(*current_, args);

@@ -53,6 +53,10 @@ rkv_runner_config runner_config(const ModelConfig& model, const LayerGroups& gro
     runner.kv_head_count = narrow(model.kv_head_count);
     runner.head_dim = narrow(model.head_dim);
     runner.flags = config.batch_invariant ? RKV_RUNNER_BATCH_INVARIANT : 0;
+    if (model.is_latent()) {
+        runner.v_head_dim = narrow(model.latent.rank);
+        runner.flags |= RKV_RUNNER_LATENT;
+    }
     if (config.device == Device::cuda) {
         runner.backend = RKV_BACKEND_CUDA;
         runner.dtype = runner.kv_dtype = RKV_DTYPE_BF16;
