@@ -2354,8 +2354,8 @@ typedef struct rkv_runner_config {
      */
     uint32_t kv_head_count;
     /**
-     * Elements of a head of Q and K: 64, 80, 96, 128, 192 or 256, on the CPU also 112, 512 or 576.
-     * Default 128.
+     * Elements of a head of Q and K: 64, 80, 96, 112, 128, 192, 256, 512 or 576, on CUDA 576 with
+     * RKV_RUNNER_LATENT alone. Default 128.
      */
     uint32_t head_dim;
     /**
@@ -2376,7 +2376,7 @@ typedef struct rkv_runner_config {
      */
     uint32_t thread_count;
     /**
-     * RKV_RUNNER_ bits; RKV_RUNNER_LATENT on the CPU alone.
+     * RKV_RUNNER_ bits; on CUDA RKV_RUNNER_LATENT with head_dim 576 and v_head_dim 512 alone.
      */
     uint32_t flags;
     /**
@@ -2407,7 +2407,8 @@ typedef struct rkv_runner_config {
      */
     uint32_t group;
     /**
-     * Elements of a head of V and of the result. Default 0: head_dim, which it is on CUDA.
+     * Elements of a head of V and of the result: one of those. Default 0: head_dim, which it is on
+     * CUDA but for head_dim 192 with 128, and 576 with 512.
      */
     uint32_t v_head_dim;
 } rkv_runner_config;

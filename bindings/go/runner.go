@@ -111,8 +111,8 @@ type RunnerConfig struct {
 	QueryHeadCount uint32
 	// KVHeadCount is the number of heads of K and V; divides QueryHeadCount.
 	KVHeadCount uint32
-	// HeadDim is the number of elements of a head of Q and K: 64, 80, 96, 128, 192 or 256,
-	// on the CPU also 112, 512 or 576. Default 128.
+	// HeadDim is the number of elements of a head of Q and K: 64, 80, 96, 112, 128, 192, 256, 512
+	// or 576, on CUDA 576 with RunnerLatent alone. Default 128.
 	HeadDim uint32
 	// DType is that of queries, keys, values and results: DTypeF32, the default, F16 or BF16.
 	DType DType
@@ -139,7 +139,7 @@ type RunnerConfig struct {
 	// no sinks.
 	Group uint32
 	// VHeadDim is the number of elements of a head of V and of the result. Default: HeadDim, which
-	// it is on CUDA.
+	// it is on CUDA but for 192 with 128, and 576 with 512.
 	VHeadDim uint32
 }
 

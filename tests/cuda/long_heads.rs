@@ -181,9 +181,8 @@ fn batch_invariant_results_of_long_heads_have_the_same_bits() {
     }
 }
 
-// K14
 #[test]
-fn k14_pages_of_long_heads_are_copied() {
+fn pages_of_long_heads_are_copied() {
     for heads in unusual() {
         let mut world = World::new(setup(heads, 16, 20), 1);
         world.fill(0, 40);

@@ -25,6 +25,16 @@ pub const HEADS: usize = 4;
 pub const KV_HEADS: usize = 2;
 pub const DIM: usize = 64;
 
+/// Of multi-head latent attention.
+fn latent() -> RunnerConfig {
+    RunnerConfig { kv_heads: 1, head_dim: 576, v_head_dim: 512, latent: true, ..config() }
+}
+
+/// The same with K and V made of what is latent.
+fn unfolded() -> RunnerConfig {
+    RunnerConfig { kv_heads: HEADS, head_dim: 192, v_head_dim: 128, ..config() }
+}
+
 fn config() -> RunnerConfig {
     RunnerConfig {
         group: 0,
@@ -66,9 +76,13 @@ pub struct Engine {
 }
 
 impl Engine {
-    fn new(backend: impl Into<BackendConfig>, stream: Option<EngineStream>) -> Self {
+    fn new(
+        config: RunnerConfig,
+        backend: impl Into<BackendConfig>,
+        stream: Option<EngineStream>,
+    ) -> Self {
         let shared = table();
-        let runner = Runner::new(shared.clone(), config(), backend).unwrap();
+        let runner = Runner::new(shared.clone(), config, backend).unwrap();
         let plan = Plan::new(shared.clone()).unwrap();
         Self { shared, runner, plan, stream }
     }
@@ -101,8 +115,9 @@ impl Engine {
     }
 
     pub fn layer(&self, layer: usize, rows: Rows<'_>) -> Result<Vec<f32>, Error> {
-        let [q, k, v] = inputs(layer, rows);
-        let mut out = vec![0xff; q.len()];
+        let config = self.runner.config();
+        let [q, k, v] = inputs_of(config, layer, rows);
+        let mut out = vec![0xff; q.len() / config.head_dim * config.v_head_dim];
         let there = self.stream.as_ref().map(|_| [&q, &k, &v, &out].map(|bytes| Memory::of(bytes)));
         let [q, k, v, out_at] = match &there {
             Some(there) => [0, 1, 2, 3].map(|at| there[at].address()),
@@ -130,17 +145,18 @@ impl Engine {
         out: *mut u8,
     ) -> Result<(), Error> {
         let dense = Strides::default();
+        let RunnerConfig { head_dim, latent, .. } = *self.runner.config();
         let step = LayerStep {
             k_scales: std::ptr::null(),
             v_scales: std::ptr::null(),
             layer,
             q: (q, dense),
             k: Some((k, dense)),
-            v: Some((v, dense)),
+            v: (!latent).then_some((v, dense)),
             out: (out, dense),
             lse: ptr::null_mut(),
             sinks: ptr::null(),
-            params: Params::new(DIM),
+            params: Params::new(head_dim),
             stream: self.raw_stream(),
         };
         // SAFETY: the caller's contract.
@@ -158,7 +174,14 @@ pub fn numbers(bytes: &[u8]) -> Vec<f32> {
 
 /// q, k and v; the numbers of a position depend on its token, on where it is, and on the layer.
 pub fn inputs(layer: usize, rows: Rows<'_>) -> [Vec<u8>; 3] {
-    [(1, HEADS), (2, KV_HEADS), (3, KV_HEADS)].map(|(kind, heads)| {
+    inputs_of(&config(), layer, rows)
+}
+
+fn inputs_of(config: &RunnerConfig, layer: usize, rows: Rows<'_>) -> [Vec<u8>; 3] {
+    let RunnerConfig { query_heads, kv_heads, head_dim, v_head_dim, .. } = *config;
+    let numbers = [query_heads * head_dim, kv_heads * head_dim, kv_heads * v_head_dim];
+    [0, 1, 2].map(|which| {
+        let kind = which as u64 + 1;
         let mut bytes = Vec::new();
         for (_, ids, start) in rows {
             for position in *start..ids.len() {
@@ -166,7 +189,7 @@ pub fn inputs(layer: usize, rows: Rows<'_>) -> [Vec<u8>; 3] {
                     [kind, layer as u64, u64::from(ids[position]), position as u64];
                 let seed = seed.iter().fold(7u64, |seed, part| seed.wrapping_mul(1_000_003) ^ part);
                 let mut random = Rng::with_seed(seed);
-                for _ in 0..heads * DIM {
+                for _ in 0..numbers[which] {
                     encode(normal(&mut random), Dtype::Bf16, &mut bytes);
                 }
             }
@@ -194,11 +217,15 @@ pub struct Pair {
 
 impl Pair {
     pub fn new() -> Self {
+        Self::of(config())
+    }
+
+    fn of(config: RunnerConfig) -> Self {
         let driver = Driver::get();
-        let on_device = Engine::new(cuda(&driver), None);
+        let on_device = Engine::new(config, cuda(&driver), None);
         device::enter();
         let on_device = Engine { stream: Some(EngineStream::new()), ..on_device };
-        Self { engines: [Engine::new(Threads::Own(1), None), on_device], driver }
+        Self { engines: [Engine::new(config, Threads::Own(1), None), on_device], driver }
     }
 
     /// A whole request: matched, computed in chunks, published.
@@ -231,7 +258,11 @@ impl Drop for Pair {
 // K14, B07, B08
 #[test]
 fn b08_requests_that_share_a_prefix_and_part_of_a_page() {
-    let pair = Pair::new();
+    [config(), latent(), unfolded()].into_iter().for_each(share_a_prefix);
+}
+
+fn share_a_prefix(config: RunnerConfig) {
+    let pair = Pair::of(config);
     let first: Vec<u32> = (0..70).collect();
     let ids = pair.prefill(&first, 30);
     // 37 positions in common: two pages shared, five positions of the third copied.
@@ -377,7 +408,8 @@ fn what_cuda_cannot_do_is_said_before() {
     };
     refused(&|config, _| (config.dtype, config.kv_dtype) = (Dtype::F32, Dtype::F32), "dtype");
     refused(&|config, _| config.kv_dtype = Dtype::F16, "kv_dtype");
-    refused(&|config, _| config.head_dim = 80, "head_dim");
+    refused(&|config, _| config.head_dim = 80, "head_dim 80 with v_head_dim 64");
+    refused(&|config, _| config.latent = true, "head_dim 64 with V of 64 in K");
     refused(&|_, cuda| cuda.device = 99, "config.device 99");
     refused(&|_, cuda| cuda.images = Images::of(&[]), "no CUDA kernels");
 }

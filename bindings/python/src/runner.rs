@@ -19,7 +19,7 @@ use crate::status::check;
 ///
 /// layers: of the model, those that this runner computes.
 /// query_heads, kv_heads, head_dim: of the model; head_dim, of Q and K, is 64, 80, 96, 112,
-///     128, 192 or 256, on the CPU also 512 or 576.
+///     128, 192, 256, 512 or 576, on CUDA 576 with latent alone.
 /// dtype: of q, k, v and out: "f32", "f16" or "bf16", or torch's.
 /// kv_dtype: of K and V in memory: the same, or "fp8_e4m3".
 /// kv_layout: "nhd", [page][position][head][head_dim], or "hnd", heads before positions.
@@ -29,9 +29,10 @@ use crate::status::check;
 /// kv_layers: the engine's memory, (k, v) of each layer in this layout, for every page of the
 ///     group's pool; None: memory of the runner's own.
 /// group: the group of layers; not one of states, on CUDA not one of chunks or with sinks.
-/// v_head_dim: of V and of results; None or 0: head_dim, which it is on CUDA.
+/// v_head_dim: of V and of results; None or 0: head_dim, which it is on CUDA but for 192 with 128,
+///     and 576 with 512.
 /// latent: V of a position is the first v_head_dim elements of its K, and memory has K alone:
-///     multi-head latent attention, absorbed. v is None in every call and in kv_layers. On the CPU.
+///     multi-head latent attention, absorbed. v is None in every call and in kv_layers.
 ///
 /// Tensors are taken by DLPack or the buffer protocol, where they lie. NumPy has no bf16: integers
 /// of 16 bits are taken as its bits.

@@ -77,8 +77,8 @@ pub struct rkv_runner_config {
     pub query_head_count: u32,
     /// Heads of K and V; divides query_head_count. Default 0, which is refused.
     pub kv_head_count: u32,
-    /// Elements of a head of Q and K: 64, 80, 96, 128, 192 or 256, on the CPU also 112, 512 or 576.
-    /// Default 128.
+    /// Elements of a head of Q and K: 64, 80, 96, 112, 128, 192, 256, 512 or 576, on CUDA 576 with
+    /// RKV_RUNNER_LATENT alone. Default 128.
     pub head_dim: u32,
     /// Of q, k, v and out: RKV_DTYPE_F32, the default, _F16 or _BF16; on CUDA not F32.
     pub dtype: u32,
@@ -89,7 +89,7 @@ pub struct rkv_runner_config {
     /// Threads that compute, at most 1024: of its own, the calling one included, or with
     /// parallel_for the engine's. Default 0: as many as the process may use.
     pub thread_count: u32,
-    /// RKV_RUNNER_ bits; RKV_RUNNER_LATENT on the CPU alone.
+    /// RKV_RUNNER_ bits; on CUDA RKV_RUNNER_LATENT with head_dim 576 and v_head_dim 512 alone.
     pub flags: u32,
     /// Ordinal of the GPU; 0 for the CPU.
     pub device: u32,
@@ -106,7 +106,8 @@ pub struct rkv_runner_config {
     /// The group of layers whose K and V it has, see docs/groups.md: no STATE group; on CUDA no
     /// CHUNK group and no sinks. Default 0.
     pub group: u32,
-    /// Elements of a head of V and of the result. Default 0: head_dim, which it is on CUDA.
+    /// Elements of a head of V and of the result: one of those. Default 0: head_dim, which it is on
+    /// CUDA but for head_dim 192 with 128, and 576 with 512.
     pub v_head_dim: u32,
 }
 // SAFETY: integers and pointers, no padding.
