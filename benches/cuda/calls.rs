@@ -4,7 +4,7 @@ use crate::shapes::Shape;
 use radixkv::attention::{
     Batch, Capacity, Dtype, Geometry, KvLayer, KvLayout, KvStrides, Params, Tensor,
 };
-use radixkv::gpu::{AppendPrefill, CudaBackend, NewKv, PlanOnDevice, StepOfPlan, Stream};
+use radixkv::gpu::{AppendPrefill, CudaBackend, Heads, NewKv, PlanOnDevice, StepOfPlan, Stream};
 use std::time::Instant;
 
 const RUNS: usize = 30;
@@ -43,6 +43,7 @@ pub struct Calls<'a> {
     slots: Vec<u32>,
     page_count: usize,
     strides: KvStrides,
+    v_strides: KvStrides,
     kv_dtype: Dtype,
     inputs: Vec<Inputs>,
 }
@@ -55,26 +56,31 @@ impl<'a> Calls<'a> {
         kv_dtype: Dtype,
     ) -> Self {
         let (batch, page_count) = shape.batch(geometry.page_size);
-        let strides = KvStrides::dense(KvLayout::Nhd, geometry, geometry.head_dim).unwrap();
+        let dense = |dim| KvStrides::dense(KvLayout::Nhd, geometry, dim).unwrap();
+        let (strides, latent) = (dense(geometry.head_dim), shape.heads.latent);
+        let v_strides = if latent { strides } else { dense(geometry.v_head_dim) };
         // A graph has room for more rows.
         let room = batch.query_count().max(GRAPH_ROWS * shape.queries);
-        let q = room * shape.query_heads * shape.head_dim;
-        let kv = batch.query_count() * shape.kv_heads * shape.head_dim;
+        let q = room * shape.query_heads * geometry.head_dim;
+        let out = room * shape.query_heads * geometry.v_head_dim;
+        let new = batch.query_count() * shape.kv_heads;
         let pages = page_count * strides.page;
-        let sets = (ROTATED_BYTES / (2 * pages * kv_dtype.bytes() + 4 * q)).clamp(1, CALLS);
+        let v_pages = if latent { 1 } else { page_count * v_strides.page };
+        let bytes = (pages + v_pages) * kv_dtype.bytes() + 2 * (q + out);
+        let sets = (ROTATED_BYTES / bytes).clamp(1, CALLS);
         let dtype = Dtype::Bf16;
         let inputs = (0..sets)
             .map(|_| Inputs {
                 q: Memory::random(q, dtype),
-                k: Memory::random(kv, dtype),
-                v: Memory::random(kv, dtype),
+                k: Memory::random(new * geometry.head_dim, dtype),
+                v: Memory::random(new * geometry.v_head_dim, dtype),
                 k_pages: Memory::random(pages, kv_dtype),
-                v_pages: Memory::random(pages, kv_dtype),
-                out: Memory::random(q, dtype),
+                v_pages: Memory::random(v_pages, kv_dtype),
+                out: Memory::random(out, dtype),
             })
             .collect();
         let slots = (0..batch.rows().len() as u32).collect();
-        Self { backend, shape, batch, slots, page_count, strides, kv_dtype, inputs }
+        Self { backend, shape, batch, slots, page_count, strides, v_strides, kv_dtype, inputs }
     }
 
     pub fn batch(&self) -> &Batch {
@@ -86,23 +92,29 @@ impl<'a> Calls<'a> {
     }
 
     fn call(&self, inputs: &Inputs, writes: bool) -> AppendPrefill<'_> {
-        let Shape { query_heads, kv_heads, head_dim, .. } = *self.shape;
+        let Shape { query_heads, kv_heads, heads, .. } = *self.shape;
+        let Heads { head_dim, v_head_dim, latent } = heads;
         let dtype = Dtype::Bf16;
-        let new = |memory: &Memory| Tensor::dense(memory.read(), dtype, kv_heads, head_dim);
+        let new = |memory: &Memory, dim| Tensor::dense(memory.read(), dtype, kv_heads, dim);
+        let new_kv = || NewKv {
+            k: new(&inputs.k, head_dim),
+            v: (!latent).then(|| new(&inputs.v, v_head_dim)),
+        };
+        let (k, v) = (inputs.k_pages.address(), inputs.v_pages.address());
         AppendPrefill {
             head_scales: [std::ptr::null(); 2],
             step: self.step(),
             params: Params::new(head_dim),
             sinks: std::ptr::null(),
             q: Tensor::dense(inputs.q.read(), dtype, query_heads, head_dim),
-            kv: writes.then(|| NewKv { k: new(&inputs.k), v: Some(new(&inputs.v)) }),
-            out: Tensor::dense(inputs.out.address(), dtype, query_heads, head_dim),
+            kv: writes.then(new_kv),
+            out: Tensor::dense(inputs.out.address(), dtype, query_heads, v_head_dim),
             lse: std::ptr::null_mut(),
             layer: KvLayer {
-                k: inputs.k_pages.address(),
-                v: inputs.v_pages.address(),
+                k,
+                v: if latent { k } else { v },
                 strides: self.strides,
-                v_strides: self.strides,
+                v_strides: self.v_strides,
                 dtype: self.kv_dtype,
             },
             page_count: self.page_count,

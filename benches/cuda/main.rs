@@ -62,10 +62,9 @@ fn probe(config: &CudaConfig) -> Result<(), Error> {
 }
 
 fn measure(config: &CudaConfig, shape: &Shape, page_size: usize, kv_dtype: Dtype, in_graph: bool) {
-    let Shape { query_heads, kv_heads, head_dim, .. } = *shape;
-    let geometry = Geometry { query_heads, kv_heads, head_dim, v_head_dim: head_dim, page_size };
+    let (geometry, latent) = (shape.geometry(page_size), shape.heads.latent);
     let backend =
-        CudaBackend::new(config, geometry, false, (Dtype::Bf16, kv_dtype), false).unwrap();
+        CudaBackend::new(config, geometry, latent, (Dtype::Bf16, kv_dtype), false).unwrap();
     if config.sm90 == Some(true) && (shape.is_write || !backend.uses_sm90()) {
         return;
     }
