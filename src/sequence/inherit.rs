@@ -198,7 +198,11 @@ impl State {
         }
         match self.retained.get(parent) {
             None => self.table.share_row(slot, parent.slot(), shared),
-            Some(_) => self.map_path(slot, base, shared, known),
+            Some(_) => {
+                let known = &known[..known.len().min(shared)];
+                self.table.extend_shared(slot, known.len()).copy_from_slice(known);
+                self.map_path(slot, base, known.len()..shared);
+            }
         }
         // A page of the cache is protected by the lock on the node, which ends there or later.
         if let Some(page) = source.filter(|&page| !self.table.pool.is_cached(page)) {

@@ -37,14 +37,17 @@ fn deep(setting: Setting) -> World {
 
 fn lookup(world: &World, family: u32, lock: bool) -> Result<(), Error> {
     let ids = tokens(family, 2 * PAGES + 1);
-    let take = |state: &mut State, found: Found, known: &[u32]| {
+    let take = |state: &mut State, found: Found, known: usize| {
         let now = state.find(&Namespace::default(), TokenList::text(&ids))?;
         assert_eq!(found.positions(), now.positions(), "what is found is what is cached then");
         let (matched, lock) = state.take_match(found, lock)?;
-        assert_eq!(pages(state, &matched, known)?, pages(state, &matched, &[])?);
-        Ok::<_, Error>(lock)
+        let (all, rest) = (pages(state, &matched, 0)?, pages(state, &matched, known)?);
+        assert_eq!(all[known..], rest[known..]);
+        Ok::<_, Error>((lock, all))
     };
-    let lock = world.shared.turn().lookup(&Namespace::default(), TokenList::text(&ids), take)?;
+    let list = TokenList::text(&ids);
+    let ((lock, all), known) = world.shared.turn().lookup(&Namespace::default(), list, take)?;
+    assert_eq!(known, all[..known.len()]);
     lock.map_or(Ok(()), |lock| unlock(world, lock))
 }
 
@@ -56,13 +59,13 @@ fn unlock(world: &World, lock: LockId) -> Result<(), Error> {
     }
 }
 
-/// The pages of a match, of which some are known.
-fn pages(state: &State, matched: &Matched, known: &[u32]) -> Result<Vec<u32>, Error> {
+/// The pages of a match from one on.
+fn pages(state: &State, matched: &Matched, first: usize) -> Result<Vec<u32>, Error> {
     let mut pages = vec![0; matched.pages];
     let into = |start: usize, part: &[u32]| {
         pages[start..start + part.len()].copy_from_slice(part);
     };
-    state.visit_path(matched.node, known, into)?;
+    state.visit_path(matched.node, first, into)?;
     Ok(pages)
 }
 
@@ -117,7 +120,7 @@ fn insert(world: &World, from: Option<NodeId>, lock: bool) -> Result<(), Error> 
             return world.shared.turn().free_pages(0, &loose);
         }
         let (matched, _) = state.take_match(found, false)?;
-        state.visit_path(matched.node, &[], |start, part| {
+        state.visit_path(matched.node, 0, |start, part| {
             pages[start..start + part.len()].copy_from_slice(part);
         })?;
     }
@@ -132,21 +135,23 @@ fn insert(world: &World, from: Option<NodeId>, lock: bool) -> Result<(), Error> 
         from_page,
         lock,
     };
-    let duplicates = |state: &mut State, known: &[u32], node| {
-        let mut others = 0;
-        state.visit_path(node, known, |start, part| {
-            others += part.iter().zip(&pages[start..]).filter(|(ours, sent)| ours != sent).count();
-        })?;
-        Ok::<_, Error>(others)
-    };
-    let done = world.shared.turn().insert(request, |state, done, known| {
+    let done = world.shared.turn().insert(request, |state, done, _| {
         let found = state.find(&Namespace::default(), TokenList::text(&ids))?;
         let is_whole = world.shared.group_count() > 1 || found.pages() == done.pages;
         assert!(is_whole, "what was published is found");
-        Ok::<_, Error>((done, duplicates(state, known, done.node)?))
+        let mut published = vec![0; pages.len()];
+        let into = |start: usize, part: &[u32]| {
+            published[start..start + part.len()].copy_from_slice(part);
+        };
+        state.visit_path(done.node, 0, into)?;
+        Ok::<_, Error>((done, published))
     });
     let (done, others) = match done {
-        Ok(done) => done?,
+        Ok((done, known)) => {
+            let (done, published) = done?;
+            assert_eq!(known, published[..known.len()]);
+            (done, published.iter().zip(&pages).filter(|(ours, sent)| ours != sent).count())
+        }
         // What was evicted meanwhile is no page to publish; and the node went with it.
         Err(error @ (Error::Argument(_) | Error::StaleNode(_) | Error::State(_))) => {
             world.shared.turn().free_pages(0, &loose)?;

@@ -29,7 +29,7 @@ mod walk;
 
 use super::{
     Ask, DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, Portion,
-    PrefixIndex, Probe, Walk,
+    PrefixIndex, Probe, Stretch, Walk,
 };
 use crate::error::Error;
 use crate::grace::Garbage;
@@ -104,8 +104,8 @@ impl PrefixIndex for RadixIndex {
         self.walk_down(from.0, keys.keys)
     }
 
-    fn walk_some(&self, from: Node, keys: Keys<'_>, nodes: usize) -> (Walk, bool) {
-        let (walk, rest, passed) = self.pass_nodes(from.0, keys.keys, nodes);
+    fn walk_some(&self, from: Node, keys: Keys<'_>, most: Stretch) -> (Walk, bool) {
+        let (walk, rest, passed) = self.pass_nodes(from.0, keys.keys, most);
         if passed {
             return (walk, !rest.is_empty());
         }
