@@ -246,20 +246,59 @@ impl Turn<'_> {
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
         self.check_computed(id, computed)?;
         self.begin_publishing(id);
-        let (page_size, portion) = (self.table.page_size(), self.publish_portion()?);
-        let ahead = if self.cache()?.index.digests_pages() { portion } else { usize::MAX };
-        let end_of = |shared: usize| computed.min((shared + portion) * page_size);
-        let mut end = end_of(self.sequence(id)?.shared);
-        let mut done = self.publish_checked(id, end, ahead)?;
-        while end < computed {
+        let mut next = self.next_portion(id, computed)?;
+        let mut done = self.publish_checked(id, next.end, next.ahead)?;
+        while next.end < computed {
             self.let_waiting_in();
-            end = end_of(self.sequence(id)?.shared);
+            next = self.next_portion(id, computed)?;
             let more = self.check_computed(id, computed);
-            let Ok(more) = more.and_then(|()| self.publish_checked(id, end, ahead)) else { break };
+            let more = more.and_then(|()| self.publish_checked(id, next.end, next.ahead));
+            let Ok(more) = more else { break };
             done = done.and(more);
         }
         Ok(done)
     }
+
+    /// What is published of a sequence before others are let in, of its first positions.
+    pub(super) fn next_portion(
+        &self,
+        id: SequenceId,
+        computed: usize,
+    ) -> Result<PublishPortion, Error> {
+        let (page_size, portion) = (self.table.page_size(), self.publish_portion()?);
+        let (cache, sequence) = (self.cache()?, self.sequence(id)?);
+        let end = computed.min((sequence.shared + portion) * page_size);
+        if cache.index.digests_pages() {
+            return Ok(PublishPortion { end, ahead: portion });
+        }
+        // It may have been cut short meanwhile.
+        let last = end.max(sequence.prompt_positions).min(sequence.positions) / page_size;
+        let whole = PublishPortion { end, ahead: usize::MAX };
+        // Where somebody else published the same, no more than a stretch of that is passed.
+        let most = self.stretch();
+        let left = last.saturating_sub(sequence.base_pages);
+        if left <= most.nodes && left * page_size <= most.keys {
+            return Ok(whole);
+        }
+        let from = sequence.base.or_else(|| cache.index.find_root(&sequence.namespace));
+        let Some(from) = from else { return Ok(whole) };
+        let keys = &sequence.tail()[..left * page_size];
+        let (walk, goes_on) = cache.index.walk_some(from, cache.keys(keys), most);
+        if !goes_on {
+            return Ok(whole);
+        }
+        let end = end.min(walk.pages * page_size);
+        Ok(PublishPortion { end, ahead: walk.pages - end / page_size })
+    }
+}
+
+/// What is published before others are let in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PublishPortion {
+    /// Positions from the beginning.
+    pub(super) end: usize,
+    /// Pages behind those among which is looked for what others published.
+    pub(super) ahead: usize,
 }
 
 #[cold]

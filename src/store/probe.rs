@@ -1,6 +1,6 @@
 //! Probes: how far a list is cached, without a lock where that can be, and else with the one that
 //! readers share.
-use super::long_path::stretch;
+use super::descent::stretch;
 use super::long_query::is_long_to_read;
 use super::lookup::Sharing;
 use super::{Found, PrefixCache, Shared, State};

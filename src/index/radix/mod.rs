@@ -151,9 +151,9 @@ impl PrefixIndex for RadixIndex {
     }
 
     fn publish_portion(&self, slice: usize) -> usize {
-        // A node of the usual length, or a few short ones. What is published in one portion is of
-        // one age.
-        16 * slice
+        // Nodes of 64 KiB as a rule: one of short pages, or two. What is published in one portion
+        // is of one age.
+        (64 * slice / self.page_size).clamp(1, 16 * slice)
     }
 
     fn touch(&mut self, node: Node, below: Option<Node>) {
