@@ -54,6 +54,8 @@ impl Room {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Begun {
     pub(super) id: SequenceId,
+    /// Pages that it shares: the first of its row.
+    pub(super) shared: usize,
     /// Pages that the row gets now.
     pub(super) row_pages: usize,
     pub(super) origin: Origin,
@@ -148,7 +150,8 @@ impl State {
         let (positions, reused) = (new.positions, new.cached_positions);
         let id = self.occupy(slot);
         let row_pages = room.row_pages(most, positions, reused, self.table.page_size());
-        Begun { id, row_pages, origin: Origin::Lookup }
+        let shared = self.sequences[slot as usize].shared;
+        Begun { id, shared, row_pages, origin: Origin::Lookup }
     }
 
     /// Finds and locks what is reused, and puts the sequence into a slot that is still free. What
@@ -295,8 +298,8 @@ impl Turn<'_> {
         };
         let started = self.start_below(&mut query, &descent, (positions, room));
         let used_at = self.now().filter(|_| started.is_ok());
-        let filled = started.and_then(|(begun, shared, own)| {
-            let filled = self.fill(begun.id, (shared, descent.pages()), &query.keys().keys[own..]);
+        let filled = started.and_then(|(begun, own)| {
+            let filled = self.fill(&begun, descent.pages(), &query.keys().keys[own..]);
             filled.inspect_err(|_| self.abandon(&begun)).map(|()| begun)
         });
         self.ascend(descent, used_at);
@@ -304,22 +307,22 @@ impl Turn<'_> {
         filled
     }
 
-    /// Starts a sequence after a descent, but for writing its row and its tail. Returns also how
-    /// many pages it shares, and which of the keys is the first of the tail.
+    /// Starts a sequence after a descent, but for writing its row and its tail, the keys from the
+    /// one on that is returned too.
     fn start_below(
         &mut self,
         query: &mut LongQuery<'_>,
         descent: &Descent,
         (positions, room): (usize, Room),
-    ) -> Result<(Begun, usize, usize), Error> {
+    ) -> Result<(Begun, usize), Error> {
         let (most, slot) = self.check_place(positions, room)?;
         let find = |cache: &PrefixCache, _: Query<'_>| cache.find_behind(query, descent);
         let own =
             self.state().start_query(query.namespace(), query.keys(), slot, (most, room), find)?;
         let images = self.take_images(query);
         let begun = self.state().occupy_begun(slot, images, (most, room));
-        let shared = std::mem::take(&mut self.sequences[slot as usize].shared);
-        Ok((begun, shared, own))
+        self.sequences[slot as usize].shared = 0;
+        Ok((begun, own))
     }
 
     /// Begins a sequence.
