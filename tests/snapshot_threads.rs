@@ -2,7 +2,7 @@
 //! and clear, and destructors call back. Every snapshot is accounted for: destroyed exactly once,
 //! and never while somebody reads it. ThreadSanitizer runs this file too.
 use radixkv::capi::*;
-use radixkv::snapshot::{Namespace, NewSnapshot, SnapshotCache, SnapshotLimits};
+use radixkv::snapshot::{Namespace, NewSnapshot, SnapshotBounds, SnapshotCache, SnapshotLimits};
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
@@ -301,4 +301,65 @@ fn threads_share_a_snapshot_cache_of_rust() {
     assert_eq!((stats.pins, stats.entries), (0, 3));
     drop(cache);
     assert_eq!(gone.load(Ordering::Relaxed), WORKERS * (ROUNDS / 10));
+}
+
+/// M06: lists of which each node is a stretch, so that others get in between any two, and change
+/// what was passed. What is found is what is stored at the end, and what it says is its own.
+#[test]
+fn m06_a_long_lookup_begins_anew_where_the_tree_changed() {
+    let bounds = SnapshotBounds { segment: 2, ..SnapshotBounds::default() };
+    let limits = SnapshotLimits { entries: 40, bytes: u64::MAX };
+    let cache = SnapshotCache::<Arc<Vec<u32>>>::with_bounds(limits, bounds).unwrap();
+    let namespace = Namespace::default();
+    let list: Vec<u32> = (0..60).collect();
+    fn new<'a>(namespace: &'a Namespace, tokens: &'a [u32]) -> NewSnapshot<'a> {
+        NewSnapshot { namespace, tokens, bytes: 1, next_token: None, is_trimmable: false }
+    }
+    // Nobody takes this one away, so no lookup may miss it.
+    let always = &list[..30];
+    let hits = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let (cache, list, hits) = (&cache, &list, &hits);
+            scope.spawn(move || {
+                let mut freed = radixkv::snapshot::Freed::default();
+                cache
+                    .insert(new(&namespace, always), || Arc::new(always.to_vec()), &mut freed)
+                    .unwrap();
+                let mut random = fastrand::Rng::with_seed(worker as u64);
+                for _ in 0..ROUNDS {
+                    let mut ids = list[..random.usize(1..=list.len())].to_vec();
+                    if random.bool() {
+                        *ids.last_mut().unwrap() += 1000;
+                    }
+                    if worker % 2 == 0 {
+                        let look = |value: &Arc<Vec<u32>>| value.clone();
+                        let Some(hit) = cache.find(&namespace, list, look).unwrap() else {
+                            panic!("what is always there is found");
+                        };
+                        assert!(hit.tokens >= always.len());
+                        assert_eq!(hit.value[..], list[..hit.tokens]);
+                        hits.fetch_add(1, Ordering::Relaxed);
+                        cache.release(hit.pin, &mut freed).unwrap();
+                        assert!(cache.probe(&namespace, list) >= always.len());
+                    } else if random.bool() {
+                        let value = Arc::new(ids.clone());
+                        cache.insert(new(&namespace, &ids), || value, &mut freed).unwrap();
+                        // It was used last, and is not the next to go.
+                        cache
+                            .insert(
+                                new(&namespace, always),
+                                || Arc::new(always.to_vec()),
+                                &mut freed,
+                            )
+                            .unwrap();
+                    } else if ids != always {
+                        cache.remove(&namespace, &ids, &mut freed);
+                    }
+                }
+            });
+        }
+    });
+    cache.check().unwrap();
+    assert_eq!(hits.load(Ordering::Relaxed), WORKERS / 2 * ROUNDS);
 }
