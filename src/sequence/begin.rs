@@ -111,6 +111,7 @@ impl Claim<()> for NewRow {
 impl State {
     /// Does everything but taking private pages, after making sure that they can be had: those of
     /// all positions, also where only the first get theirs now.
+    #[inline(always)] // of every request
     fn start(
         &mut self,
         namespace: &Namespace,
@@ -138,12 +139,14 @@ impl State {
     }
 
     /// The pages that a row of so many positions may come to, and the slot of the next sequence.
+    #[inline(always)] // as above
     fn check_place(&self, positions: usize, room: Room) -> Result<(usize, u32), Error> {
         let most = self.table.pages_for(positions.saturating_add(room.reserve), "args.tokens")?;
         Ok((most, self.table.next_slot()?))
     }
 
     /// Names the sequence that was put into a slot. These are its images.
+    #[inline(always)] // as above
     fn occupy_begun(&mut self, slot: u32, images: Vec<u32>, (most, room): (usize, Room)) -> Begun {
         let new = &mut self.sequences[slot as usize];
         new.images = images;
@@ -283,9 +286,6 @@ impl Turn<'_> {
         tokens: TokenList<'_>,
         room: Room,
     ) -> Result<Begun, Error> {
-        if !self.is_slow(tokens) {
-            return self.start(namespace, tokens, room);
-        }
         let positions = check_prompt(tokens)?;
         self.check_place(positions, room)?;
         let mut query = self.ask_long(namespace, tokens, Hold::All)?;
@@ -332,7 +332,7 @@ impl Turn<'_> {
         tokens: TokenList<'_>,
         room: impl Into<Room>,
     ) -> Result<SequenceInfo, Error> {
-        let begun = if self.is_long(tokens) {
+        let begun = if self.is_long(tokens) && self.is_slow(tokens) {
             self.start_long(namespace, tokens, room.into())?
         } else {
             self.start(namespace, tokens, room.into())?
