@@ -1,5 +1,5 @@
-// The instantiations of attn_mma for one kind of heads: RKV_HEAD_DIM, and RKV_V_HEAD_DIM where values
-// have another length. src/gpu/shapes.rs has their list.
+// The instantiations of attn_mma for one kind of heads: RKV_HEAD_DIM, and RKV_V_HEAD_DIM of values.
+// src/gpu/shapes.rs has their list.
 //
 //   rows128, rows64   prefill, appends, verification of drafts; _plain: causal and nothing else
 //   rows16            decoding: four warps share the keys of a tile, or two from head dim 192 on;

@@ -105,9 +105,9 @@ struct Writer {
     }
 
     // Through shared memory, because each key warp saw other keys.
-    RKV_DEVICE void write_combined(const float (&o)[S::kWarpValues / 8][4], const RowState (&state)[2],
-                                   int thread, int lane, int key_warp, uint32_t shared,
-                                   int kv_head) const {
+    RKV_DEVICE void write_combined(const float (&o)[S::kWarpValues / 8][4],
+                                   const RowState (&state)[2], int thread, int lane, int key_warp,
+                                   uint32_t shared, int kv_head) const {
         const uint32_t sums = shared + S::kCombineStatBytes;
         RKV_UNROLL
         for (int half = 0; half < 2; half++) {

@@ -104,7 +104,9 @@ struct Shape {
 
     // Keys to be multiplied; the values lie behind them, or are in them.
     static RKV_DEVICE int tile_at(int stage) { return kWidensTile ? kWideAt : stage * kStageBytes; }
-    static RKV_DEVICE int values_at(int stage) { return tile_at(stage) + (kLatent ? 0 : kTileBytes); }
+    static RKV_DEVICE int values_at(int stage) {
+        return tile_at(stage) + (kLatent ? 0 : kTileBytes);
+    }
 };
 
 } // namespace rkv

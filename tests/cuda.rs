@@ -13,6 +13,7 @@ mod cuda {
     pub mod device;
     mod emulated_driver;
     pub mod emulator;
+    pub mod setup;
     pub mod world;
 
     mod contexts;

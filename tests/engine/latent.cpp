@@ -1,6 +1,6 @@
 // B11 for multi-head latent attention: one short vector for each position is kept, and what a
-// request generates depends on its prompt alone: not on caching, chunks, pages, forks, company, or on
-// a restart between. tests/engine/forward.cpp compares the same model with its formulas.
+// request generates depends on its prompt alone: not on caching, chunks, pages, forks, company, or
+// on a restart between. tests/engine/forward.cpp compares the same model with its formulas.
 #include "family.hpp"
 #include "plain_search.hpp"
 

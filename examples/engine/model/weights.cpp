@@ -127,10 +127,10 @@ void WeightReader::read_attention(const std::string& prefix, HostLayer& layer) c
     layer.attention_out = stacked({{prefix + "o_proj", config_.hidden_size}}, queries);
 }
 
-/// The file has matrices that make heads of k and v of a latent vector. Neither is computed: a score
-/// is as well the product of the latent vector with q times the one matrix, and the sum of values is
-/// the other matrix times the sum of latent vectors. So both are multiplied into their neighbours,
-/// once. The two numbers of a pair that is turned lie beside each other in the file.
+/// The file has matrices that make heads of k and v of a latent vector. Neither is computed: a
+/// score is as well the product of the latent vector with q times the one matrix, and the sum of
+/// values is the other matrix times the sum of latent vectors. So both are multiplied into their
+/// neighbours, once. The two numbers of a pair that is turned lie beside each other in the file.
 void WeightReader::read_latent_attention(const std::string& prefix, HostLayer& layer) const {
     const LatentConfig& latent = config_.latent;
     const std::size_t heads = config_.query_head_count, hidden = config_.hidden_size;
