@@ -40,6 +40,7 @@ mod snapshot_pin;
 mod snapshot_tier;
 mod space;
 mod status;
+mod tier;
 mod tokens;
 
 #[pymodule(gil_used = false)]
