@@ -2,10 +2,12 @@
 # The Python package, bindings/python: builds the wheel, installs it into an empty virtual
 # environment and tries it there.
 #
-#   scripts/python.sh [test | wheel | bench | example] [argument...]
+#   scripts/python.sh [test | wheel | wheels | bench | example] [argument...]
 #
 # test      (default) pytest, mypy --strict and stubtest; arguments go to pytest
-# wheel     the wheel alone, in target/python/wheels
+# wheel     the wheel alone, in target/python
+# wheels    that, and the one of free-threaded CPython, which need not be there; FREE_THREADED names
+#           its version, 3.14 by default
 # bench     bindings/python/benches/hot_path.py beside the same calls from C
 # example   examples/python/prefix_cache.py
 #
@@ -18,8 +20,8 @@ export PATH="$HOME/.cargo/bin:$PATH"
 what=${1:-test}
 shift || true
 case "$what" in
-test | wheel | bench | example) ;;
-*) sed -n '5,10s/^# *//p' "$0" >&2; exit 2 ;;
+test | wheel | wheels | bench | example) ;;
+*) sed -n '5,12s/^# *//p' "$0" >&2; exit 2 ;;
 esac
 
 python=${PYTHON:-python3}
@@ -52,6 +54,15 @@ PATH="$folder/build/bin:$PATH" PYO3_PYTHON="$folder/build/bin/python" \
 wheel=$(echo "$folder"/wheels/*.whl)
 echo "$wheel"
 [ "$what" != wheel ] || exit 0
+if [ "$what" = wheels ]; then
+    # The stable ABI of CPython 3.11 has no variant without the lock. maturin knows what such an
+    # interpreter says of itself; library and headers lie in the package from the wheel before.
+    CARGO_TARGET_DIR="$target/python/extension" "$folder/build/bin/maturin" build -q --release \
+        --manifest-path bindings/python/Cargo.toml --compatibility off -o "$folder/wheels" \
+        -i "python${FREE_THREADED:-3.14}t" --target "$(rustc -vV | sed -n 's/^host: //p')"
+    echo "$folder"/wheels/*t-*.whl
+    exit 0
+fi
 
 # An empty environment: what the wheel needs comes with it, the tools of the tests beside it.
 environment "$folder/$what" "$requirements/$what.txt"

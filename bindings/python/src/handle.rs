@@ -77,9 +77,11 @@ impl<T: Object> Closable<T> {
 
     #[inline]
     pub fn get(&self, py: Python<'_>) -> PyResult<Arc<Handle<T>>> {
-        let inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*inside {
-            Some(handle) => Ok(handle.clone()),
+        // Let go of before Python code runs: whoever waits for this lock keeps the interpreter from
+        // stopping all threads, as its garbage collector does.
+        let inside = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match inside {
+            Some(handle) => Ok(handle),
             None => Err(refused(py, RKV_STATUS_INVALID_STATE, &format!("{} is closed", T::NAME))),
         }
     }

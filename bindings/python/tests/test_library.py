@@ -202,6 +202,25 @@ def test_log_messages_come_on_the_main_thread() -> None:
     assert len(seen) == 2
 
 
+def test_a_receiver_of_log_messages_sets_another_one() -> None:
+    seen: list[str] = []
+
+    def first(level: int, message: str) -> None:
+        seen.append("first " + message)
+        radixkv.set_log(lambda level, message: seen.append("second " + message))
+
+    radixkv.set_log(first)
+    try:
+        for at in range(2):
+            radixkv.log_message(1, f"message {at}")
+            for _ in range(100):
+                if len(seen) == at + 1:
+                    break
+        assert seen == ["first message 0", "second message 1"]
+    finally:
+        radixkv.set_log(None)
+
+
 def test_namespaces_of_keys_do_not_run_together() -> None:
     made = [
         radixkv.namespace_of("ab", "c"), radixkv.namespace_of("a", "bc"),
