@@ -74,6 +74,11 @@ test)
     # The second library is not in the wheel: the one that the stage `net` builds, too.
     cargo build -q --locked --manifest-path net/Cargo.toml --target-dir "$target/net"
     export RADIXKV_NET_LIBRARY=$target/net/debug/libradixkv_net.so
+    # Runners on CUDA compute on an emulated device, whose driver a C++ compiler makes.
+    if command -v g++ >/dev/null; then
+        cargo test -q --locked --test emulated_cuda >/dev/null
+        export RADIXKV_EMULATED_CUDA=$target/tmp/emulated-cuda
+    fi
     cd bindings/python
     export PYTHONDONTWRITEBYTECODE=1
     "$run" -m pytest -p no:cacheprovider "$@"
