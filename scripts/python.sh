@@ -8,7 +8,8 @@
 # wheel     the wheel alone, in target/python
 # wheels    that, and the one of free-threaded CPython, which need not be there; FREE_THREADED names
 #           its version, 3.14 by default
-# bench     bindings/python/benches/hot_path.py beside the same calls from C
+# bench     bindings/python/benches/hot_path.py beside the same calls from C; with --sglang lookups
+#           beside those of SGLang's Rust core, in the environment of integrations/sglang/run.sh
 # example   examples/python/prefix_cache.py
 #
 # PYTHON names the interpreter, python3 by default: 3.11 or later. With a free-threaded one, e.g.
@@ -21,7 +22,7 @@ what=${1:-test}
 shift || true
 case "$what" in
 test | wheel | wheels | bench | example) ;;
-*) sed -n '5,12s/^# *//p' "$0" >&2; exit 2 ;;
+*) sed -n '5,13s/^# *//p' "$0" >&2; exit 2 ;;
 esac
 
 python=${PYTHON:-python3}
@@ -64,9 +65,15 @@ if [ "$what" = wheels ]; then
     exit 0
 fi
 
-# An empty environment: what the wheel needs comes with it, the tools of the tests beside it.
-environment "$folder/$what" "$requirements/$what.txt"
-run=$folder/$what/bin/python
+if [ "$what" = bench ] && [ "${1:-}" = --sglang ]; then
+    run=$target/engines/sglang/venv/bin/python
+    [ -x "$run" ] || { echo "first: bash integrations/sglang/run.sh --quick" >&2; exit 1; }
+    export SGLANG_USE_CPU_ENGINE=1 PYTHONPATH=$PWD/integrations/sglang/tests/stand_in
+else
+    # An empty environment: what the wheel needs comes with it, the tools of the tests beside it.
+    environment "$folder/$what" "$requirements/$what.txt"
+    run=$folder/$what/bin/python
+fi
 "$run" -m pip install -q --disable-pip-version-check --force-reinstall --no-deps "$wheel"
 
 case "$what" in
@@ -90,6 +97,12 @@ test)
     "$run" -m mypy --strict --cache-dir "$cache" -p radixkv
     "$run" -m mypy.stubtest radixkv --ignore-disjoint-bases
     ;;
-bench) "$run" bindings/python/benches/hot_path.py "$@" ;;
+bench)
+    if [ "${1:-}" = --sglang ]; then
+        "$run" bindings/python/benches/sglang_core.py
+    else
+        "$run" bindings/python/benches/hot_path.py "$@"
+    fi
+    ;;
 example) "$run" examples/python/prefix_cache.py "$@" ;;
 esac
