@@ -167,11 +167,10 @@ impl Turn<'_> {
         }
         state.set_cached(slot, positions);
         state.sequences[slot as usize].is_loading = false;
-        let portion = self.publish_portion()?;
-        let ahead = if self.cache()?.index.digests_pages() { portion } else { usize::MAX };
         loop {
-            let end = (self.sequence(id)?.shared + portion).min(pages);
-            if self.state().publish_checked(id, end * page_size, ahead).is_err() || end == pages {
+            let next = self.next_portion(id, positions)?;
+            let published = self.state().publish_checked(id, next.end, next.ahead);
+            if published.is_err() || next.end == positions {
                 break;
             }
             self.let_waiting_in();
