@@ -1,5 +1,5 @@
-//! The emulated CUDA device for programs that are no tests of this crate, as those in Python: leaves
-//! in target/tmp/emulated-cuda the driver, libcuda.so, and in `kernels` what RADIXKV_KERNELS takes.
+//! The emulated CUDA device for programs that are no tests of this crate, as those in Python:
+//! leaves in target/tmp/emulated-cuda its driver, and in `kernels` what RADIXKV_KERNELS takes.
 
 #[path = "cuda/emulated_driver.rs"]
 mod emulated_driver;

@@ -8,6 +8,7 @@ objects of its own. A decoding step needs nothing of that core: the engine's all
 its place, and the tree is told at the next checkpoint.
 """
 
+import importlib
 from array import array
 from collections.abc import Callable
 from typing import Any
@@ -41,11 +42,9 @@ def of_radixkv(page_size: int) -> dict[str, Callable[[], object]]:
 
 
 def of_sglang(page_size: int) -> dict[str, Callable[[], object]]:
-    import torch  # type: ignore[import-not-found,unused-ignore]
-    from sglang.srt.mem_cache.rust_tree_core.extension import (  # type: ignore[import-not-found,unused-ignore]
-        bindings,
-    )
-
+    torch: Any = importlib.import_module("torch")
+    module = "sglang.srt.mem_cache.rust_tree_core.extension"
+    bindings: Any = importlib.import_module(module).bindings
     core: Any = bindings.RustUnifiedTreeCoreBinding(
         bindings.TreeCoreInitParamsBinding(
             eviction_policy="lru", page_size=page_size, device="cpu"

@@ -233,6 +233,21 @@ def test_namespaces_of_keys_do_not_run_together() -> None:
     assert made[6].lora_id == 0 and made[2].lora_id is None
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_page_numbers_of_places(kind: type) -> None:
+    numbers = np.array([7, 3, 0, 200_000], np.uint32)
+    for page_size in (1, 16, 24):
+        of_each = numbers[:, None] * page_size + np.arange(page_size)
+        places: NDArray[Any] = of_each.astype(kind).reshape(-1)
+        into = np.full(6, 9, np.uint32)
+        radixkv.page_numbers(places, page_size, into)
+        assert into.tolist() == [*numbers.tolist(), 9, 9]
+        radixkv.page_numbers(places[:0], page_size, into[:0])
+        into[:] = 9
+        radixkv.page_numbers(places[: page_size + 1], page_size, into)  # the second is begun
+        assert into.tolist() == [7, 3, 9, 9, 9, 9]
+
+
 def test_k01_images_are_tokens(cache: radixkv.Cache) -> None:
     digest = radixkv.image_digest(b"an image")
     image = radixkv.TokenItem.image(5, 40, digest)

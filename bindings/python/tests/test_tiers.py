@@ -1,5 +1,5 @@
-"""Below the pages of a cache: what was evicted comes back with its bytes, from host memory, from the
-disk, in the next process; what is given up; what is refused."""
+"""Below the pages of a cache: what was evicted comes back with its bytes, from host memory, from
+the disk, in the next process."""
 
 import mmap
 import os
@@ -7,7 +7,7 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,98 +16,10 @@ import numpy as np
 import pytest
 from conftest import PAGE_SIZE, ids
 from numpy.typing import NDArray
+from tier_engine import PAGE_BYTES, PAGES, PROMPT, Engine, engine, until
 
 import radixkv
 from radixkv import dtypes
-
-PAGE_BYTES = 96
-PAGES = 4
-PROMPT = PAGES * PAGE_SIZE + 1
-
-Prompt = NDArray[np.uint32]
-Bytes = NDArray[np.uint8]
-
-
-def until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
-class Engine:
-    """Pages of KV as bytes: a page holds what its tokens say."""
-
-    def __init__(self, cache: radixkv.Cache, pages: int = 257) -> None:
-        self.cache = cache
-        self.kv = np.zeros((pages, PAGE_BYTES), np.uint8)
-        self.jobs = np.zeros(64, dtypes.copy_job)
-        self.ends = np.zeros(16, dtypes.fetch_end)
-        self.ended: dict[int, Any] = {}
-
-    def bytes_of(self, prompt: Prompt, page: int) -> Bytes:
-        tokens = prompt[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
-        return np.resize((tokens % 251).astype(np.uint8), PAGE_BYTES)
-
-    def step(self) -> None:
-        """Carries out what there is to copy."""
-        job_count, end_count = self.cache.poll(self.jobs, self.ends)
-        for job in self.jobs[:job_count]:
-            host, page = radixkv.host_page(job), self.kv[job["page"]]
-            if job["direction"] == radixkv.COPY_LOAD:
-                page[:] = host
-            else:
-                host[:] = page
-        self.cache.complete(self.jobs[:job_count])
-        for end in self.ends[:end_count]:
-            self.ended[int(end["sequence"])] = end.copy()
-
-    def compute(self, prompt: Prompt) -> None:
-        """Begins, computes what isn't cached, publishes."""
-        with self.cache.begin(prompt) as sequence:
-            if sequence.copies().size:
-                sequence.confirm_copies()
-            shared = sequence.info().shared_page_count
-            for at, page in enumerate(sequence.pages()[: len(prompt) // PAGE_SIZE]):
-                if at >= shared:
-                    self.kv[page] = self.bytes_of(prompt, at)
-            sequence.publish(len(prompt))
-
-    def steps_until(self, is_true: Callable[[], bool]) -> None:
-        def stepped() -> bool:
-            self.step()
-            return is_true()
-
-        until(stepped)
-
-    def fetch(self, prompt: Prompt, deadline: float | None = None) -> tuple[int, int]:
-        """A request that fetches. Returns the pages that it reuses, of which all hold the right
-        bytes, and how many of them came."""
-        with self.cache.begin(prompt) as sequence:
-            brought = 0
-            if sequence.fetch(deadline).is_open:
-                self.steps_until(lambda: sequence.id in self.ended)
-                brought = int(self.ended.pop(sequence.id)["brought_page_count"])
-            reused = sequence.info().cached_position_count // PAGE_SIZE
-            for at, page in enumerate(sequence.pages()[:reused]):
-                np.testing.assert_array_equal(self.kv[page], self.bytes_of(prompt, at))
-            return reused, brought
-
-    def stored(self, prompt: Prompt) -> None:
-        """Until the tiers have all pages of a prompt, of which the device has none."""
-        self.steps_until(
-            lambda: self.cache.prefetch(prompt, look_only=True).position_count
-            == PAGES * PAGE_SIZE
-        )
-
-
-@contextmanager
-def engine(pages: int = 256) -> Iterator[Engine]:
-    with radixkv.PageTable(pages, page_size=PAGE_SIZE, slot_count=16) as table:
-        with radixkv.Cache(table, journal_bytes=1 << 16) as cache:
-            yield Engine(cache, pages + 1)
-            if not cache.closed:
-                cache.check()
 
 
 @pytest.fixture
@@ -266,7 +178,7 @@ def test_t04_a_copy_that_failed_is_a_miss(bench: Engine) -> None:
 
 
 def test_t11_fetches_race_with_evictions(tmp_path: Path) -> None:
-    """One thread steps, others begin and fetch, one evicts all the time. Whatever comes is right."""
+    """One thread steps, others begin and fetch, one evicts all the time: what comes is right."""
     with engine(64) as bench:
         cache = bench.cache
         cache.attach_tiers(
@@ -323,7 +235,7 @@ def test_t11_fetches_race_with_evictions(tmp_path: Path) -> None:
                         expected = bench.bytes_of(prompt, at)
                         np.testing.assert_array_equal(bench.kv[page], expected)
 
-        workers = [guarded(lambda seed=seed: fetches(seed)) for seed in range(3)]  # type: ignore[misc]
+        workers = [guarded(partial(fetches, seed)) for seed in range(3)]
         others = [guarded(steps), guarded(evicts)]
         for thread in workers + others:
             thread.start()
@@ -501,98 +413,3 @@ def test_t14_one_owner_and_one_kind(tmp_path: Path) -> None:
                 fingerprint=bytes(31) + b"\1",
             )
         second.cache.attach_tiers(PAGE_BYTES, 960, directory=tmp_path / "kv", disk_bytes=1 << 20)
-
-
-Call = Callable[[radixkv.Cache], object]
-READ_ONLY = np.zeros(64, np.uint8).tobytes()
-
-# What is done wrong with a cache that has no tiers, what is raised, and a part of the message.
-WITHOUT: dict[str, tuple[Call, type[Exception], str]] = {
-    "no page": (lambda c: c.attach_tiers(), radixkv.InvalidArgument, "page_bytes"),
-    "no host memory": (lambda c: c.attach_tiers(96), radixkv.InvalidArgument, "host_bytes"),
-    "a page of less than none": (
-        lambda c: c.attach_tiers(-1, 960), OverflowError, "page_bytes"),
-    "memory that is too small": (
-        lambda c: c.attach_tiers(96, 960, host_memory=np.zeros(95, np.uint8)),
-        ValueError, "host_memory: 960 bytes are needed, 95"),
-    "memory that can't be written": (
-        lambda c: c.attach_tiers(8, host_memory=READ_ONLY), ValueError, "host_memory"),
-    "memory with gaps": (
-        lambda c: c.attach_tiers(8, host_memory=np.zeros(64, np.uint8)[::2]),
-        ValueError, "host_memory: must be C-contiguous"),
-    "memory that is none": (
-        lambda c: c.attach_tiers(8, host_memory=7),  # type: ignore[arg-type]
-        TypeError, "host_memory"),
-    "memory of a pool": (
-        lambda c: c.attach_tiers(pools=[(8, 80, np.zeros(9, np.uint8))]),
-        ValueError, r"pools\[0\]: host_memory: 80 bytes"),
-    "half a pool": (
-        lambda c: c.attach_tiers(pools=[(8,)]), (TypeError, ValueError), "pools|tuple"),  # type: ignore[list-item,dict-item]
-    "too many pools": (
-        lambda c: c.attach_tiers(pools=[(8, 80, None)] * 2), radixkv.InvalidArgument, "pool"),
-    "pools, and one besides": (
-        lambda c: c.attach_tiers(8, 80, pools=[(8, 80, None)]),
-        radixkv.InvalidArgument, "page_bytes|host_bytes"),
-    "a path with a NUL": (
-        lambda c: c.attach_tiers(96, 960, directory="a\0b"), ValueError, "directory: has a NUL"),
-    "a directory of no size": (
-        lambda c: c.attach_tiers(96, 960, directory="kv"), radixkv.InvalidArgument, "disk_bytes"),
-    "half a fingerprint": (
-        lambda c: c.attach_tiers(96, 960, fingerprint=b"abc"), ValueError, "fingerprint|32"),
-    "nobody works": (
-        lambda c: c.attach_tiers(96, 960, worker_count=0),
-        radixkv.InvalidArgument, "worker_count"),
-    "too many uses": (
-        lambda c: c.attach_tiers(96, 960, store_after_uses=256),
-        radixkv.InvalidArgument, "store_after_uses"),
-    "detached before": (lambda c: c.detach_tiers(), radixkv.InvalidState, "tiers"),
-    "shrunk before": (lambda c: c.shrink_tiers(0), radixkv.InvalidState, "tiers"),
-    "polled before": (lambda c: c.poll(), radixkv.InvalidState, "tiers"),
-    "completed before": (
-        lambda c: c.complete(np.zeros(1, np.uint64)), radixkv.InvalidState, "tiers"),
-    "fetched before": (lambda c: c.begin(ids(9)).fetch(), radixkv.InvalidState, "tiers"),
-    "agreed before": (lambda c: c.begin(ids(9)).agree(0), radixkv.InvalidState, "tiers"),
-    "prefetched before": (lambda c: c.prefetch(ids(9)), radixkv.InvalidState, "tiers"),
-    "cancelled before": (lambda c: c.cancel_prefetch(1), radixkv.InvalidState, "tiers"),
-}
-
-# The same with tiers.
-WITH: dict[str, tuple[Call, type[Exception], str]] = {
-    "attached twice": (lambda c: c.attach_tiers(96, 960), radixkv.InvalidState, "tiers"),
-    "jobs of another layout": (
-        lambda c: c.poll(np.zeros(4, dtypes.fetch_end)), TypeError, "jobs.*copy_job"),
-    "ends of another layout": (
-        lambda c: c.poll(None, np.zeros(4, dtypes.copy_job)), TypeError, "ends.*fetch_end"),
-    "jobs of 32 bits": (
-        lambda c: c.complete(np.zeros(1, np.uint32)), TypeError, "jobs.*64-bit"),
-    "jobs of others": (
-        lambda c: c.complete(np.array([77], np.uint64)), radixkv.InvalidArgument, "jobs"),
-    "jobs with gaps": (
-        lambda c: c.complete(np.zeros(4, dtypes.copy_job)["job"]), ValueError, "jobs: must be C"),
-    "a deadline in the past": (lambda c: c.begin(ids(9)).fetch(-1), ValueError, "deadline"),
-    "a deadline that is none": (
-        lambda c: c.prefetch(ids(9), deadline=float("nan")), ValueError, "deadline"),
-    "a timeout in the past": (lambda c: c.detach_tiers(-0.5), ValueError, "timeout"),
-    "a prompt of floats": (lambda c: c.prefetch(np.zeros(4)), TypeError, "tokens"),
-}
-
-
-@pytest.mark.parametrize("name", [*WITHOUT, *WITH])
-def test_p01_misuse_of_tiers(cache: radixkv.Cache, name: str) -> None:
-    call, kind, message = (WITHOUT | WITH)[name]
-    if name in WITH:
-        cache.attach_tiers(96, 960)
-    with pytest.raises(kind, match=message):
-        call(cache)
-    stats = cache.tier_stats()
-    assert stats.host.byte_limit == (960 if name in WITH else 0)
-    assert stats.open_fetch_count == stats.open_job_count == 0
-
-
-def test_p01_caches_that_can_have_no_tiers(table: radixkv.PageTable) -> None:
-    external = radixkv.PageTable(64, page_size=1, external=True)
-    with external, radixkv.Cache(external, journal_bytes=1 << 16) as cache:
-        with pytest.raises(radixkv.Unsupported, match="external"):
-            cache.attach_tiers(96, 960)
-    with radixkv.Cache(table) as cache, pytest.raises(radixkv.InvalidState, match="journal"):
-        cache.attach_tiers(96, 960)

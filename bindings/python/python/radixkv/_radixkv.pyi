@@ -60,6 +60,7 @@ __all__ = [
     "layouts",
     "index_memory_stats",
     "log_message",
+    "page_numbers",
     "reserve_index_memory",
     "runner_supports",
     "set_log",
@@ -995,6 +996,7 @@ def reserve_index_memory(
 ) -> None: ...
 def index_memory_stats() -> IndexMemoryStats: ...
 def image_digest(data: _Array) -> bytes: ...
+def page_numbers(places: _Array, page_size: int, pages: _Array) -> None: ...
 def runner_supports(
     page_size: int,
     *,
