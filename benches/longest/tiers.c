@@ -13,7 +13,7 @@ enum { SEED = 1909, PAGE_BYTES = 4096, JOBS = 64, ENDS = 16, SHORT_PAGES = 16, M
 
 static void pause_a_little(void)
 {
-    const struct timespec time = {0, 200000};
+    const struct timespec time = {0, 1000000};
     nanosleep(&time, NULL);
 }
 
@@ -110,7 +110,7 @@ static void attach(const struct house *house, const char *directory)
     config.directory = directory;
     config.disk_bytes = config.host_bytes;
     config.worker_count = 2;
-    config.commit_interval_ms = 1;
+    config.commit_interval_ms = 50;
     TIME(rkv_cache_attach_tiers, house->cache, &config);
 }
 
@@ -240,7 +240,7 @@ static rkv_snapshot_cache *open(const char *directory, uint64_t entry_limit)
     below.directory = directory;
     below.byte_limit = (uint64_t)1 << 30;
     below.worker_count = 2;
-    below.commit_interval_ms = 1;
+    below.commit_interval_ms = 50;
     TIME(rkv_snapshot_cache_create, &config, &cache);
     TIME(rkv_snapshot_cache_attach, cache, &below);
     reader_of_snapshots(cache);
