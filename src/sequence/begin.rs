@@ -54,6 +54,8 @@ impl Room {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Begun {
     pub(super) id: SequenceId,
+    /// Pages that it shares: the first of its row.
+    pub(super) shared: usize,
     /// Pages that the row gets now.
     pub(super) row_pages: usize,
     pub(super) origin: Origin,
@@ -109,6 +111,7 @@ impl Claim<()> for NewRow {
 impl State {
     /// Does everything but taking private pages, after making sure that they can be had: those of
     /// all positions, also where only the first get theirs now.
+    #[inline(always)] // of every request
     fn start(
         &mut self,
         namespace: &Namespace,
@@ -136,19 +139,22 @@ impl State {
     }
 
     /// The pages that a row of so many positions may come to, and the slot of the next sequence.
+    #[inline(always)] // as above
     fn check_place(&self, positions: usize, room: Room) -> Result<(usize, u32), Error> {
         let most = self.table.pages_for(positions.saturating_add(room.reserve), "args.tokens")?;
         Ok((most, self.table.next_slot()?))
     }
 
     /// Names the sequence that was put into a slot. These are its images.
+    #[inline(always)] // as above
     fn occupy_begun(&mut self, slot: u32, images: Vec<u32>, (most, room): (usize, Room)) -> Begun {
         let new = &mut self.sequences[slot as usize];
         new.images = images;
         let (positions, reused) = (new.positions, new.cached_positions);
         let id = self.occupy(slot);
         let row_pages = room.row_pages(most, positions, reused, self.table.page_size());
-        Begun { id, row_pages, origin: Origin::Lookup }
+        let shared = self.sequences[slot as usize].shared;
+        Begun { id, shared, row_pages, origin: Origin::Lookup }
     }
 
     /// Finds and locks what is reused, and puts the sequence into a slot that is still free. What
@@ -280,9 +286,6 @@ impl Turn<'_> {
         tokens: TokenList<'_>,
         room: Room,
     ) -> Result<Begun, Error> {
-        if !self.is_slow(tokens) {
-            return self.start(namespace, tokens, room);
-        }
         let positions = check_prompt(tokens)?;
         self.check_place(positions, room)?;
         let mut query = self.ask_long(namespace, tokens, Hold::All)?;
@@ -295,8 +298,8 @@ impl Turn<'_> {
         };
         let started = self.start_below(&mut query, &descent, (positions, room));
         let used_at = self.now().filter(|_| started.is_ok());
-        let filled = started.and_then(|(begun, shared, own)| {
-            let filled = self.fill(begun.id, (shared, descent.pages()), &query.keys().keys[own..]);
+        let filled = started.and_then(|(begun, own)| {
+            let filled = self.fill(&begun, descent.pages(), &query.keys().keys[own..]);
             filled.inspect_err(|_| self.abandon(&begun)).map(|()| begun)
         });
         self.ascend(descent, used_at);
@@ -304,22 +307,22 @@ impl Turn<'_> {
         filled
     }
 
-    /// Starts a sequence after a descent, but for writing its row and its tail. Returns also how
-    /// many pages it shares, and which of the keys is the first of the tail.
+    /// Starts a sequence after a descent, but for writing its row and its tail, the keys from the
+    /// one on that is returned too.
     fn start_below(
         &mut self,
         query: &mut LongQuery<'_>,
         descent: &Descent,
         (positions, room): (usize, Room),
-    ) -> Result<(Begun, usize, usize), Error> {
+    ) -> Result<(Begun, usize), Error> {
         let (most, slot) = self.check_place(positions, room)?;
         let find = |cache: &PrefixCache, _: Query<'_>| cache.find_behind(query, descent);
         let own =
             self.state().start_query(query.namespace(), query.keys(), slot, (most, room), find)?;
         let images = self.take_images(query);
         let begun = self.state().occupy_begun(slot, images, (most, room));
-        let shared = std::mem::take(&mut self.sequences[slot as usize].shared);
-        Ok((begun, shared, own))
+        self.sequences[slot as usize].shared = 0;
+        Ok((begun, own))
     }
 
     /// Begins a sequence.
@@ -329,7 +332,7 @@ impl Turn<'_> {
         tokens: TokenList<'_>,
         room: impl Into<Room>,
     ) -> Result<SequenceInfo, Error> {
-        let begun = if self.is_long(tokens) {
+        let begun = if self.is_long(tokens) && self.is_slow(tokens) {
             self.start_long(namespace, tokens, room.into())?
         } else {
             self.start(namespace, tokens, room.into())?

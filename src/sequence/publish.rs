@@ -3,7 +3,7 @@ use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
 use crate::index::Node;
-use crate::store::{PublishedGroups, State, Turn};
+use crate::store::{PrefixCache, PublishedGroups, Sequence, State, Turn};
 use crate::token::Keys;
 use std::ops::Range;
 
@@ -260,35 +260,48 @@ impl Turn<'_> {
     }
 
     /// What is published of a sequence before others are let in, of its first positions.
+    #[inline(always)] // of every chunk and decoded page
     pub(super) fn next_portion(
         &self,
         id: SequenceId,
         computed: usize,
     ) -> Result<PublishPortion, Error> {
-        let (page_size, portion) = (self.table.page_size(), self.publish_portion()?);
-        let (cache, sequence) = (self.cache()?, self.sequence(id)?);
+        let (page_size, cache, sequence) =
+            (self.table.page_size(), self.cache()?, self.sequence(id)?);
+        let portion = self.publish_portion()?;
         let end = computed.min((sequence.shared + portion) * page_size);
         if cache.index.digests_pages() {
             return Ok(PublishPortion { end, ahead: portion });
         }
         // It may have been cut short meanwhile.
-        let last = end.max(sequence.prompt_positions).min(sequence.positions) / page_size;
-        let whole = PublishPortion { end, ahead: usize::MAX };
-        // Where somebody else published the same, no more than a stretch of that is passed.
-        let most = self.stretch();
-        let left = last.saturating_sub(sequence.base_pages);
-        if left <= most.nodes && left * page_size <= most.keys {
-            return Ok(whole);
+        let last = end.max(sequence.prompt_positions).min(sequence.positions);
+        let known = sequence.base_pages * page_size;
+        if last <= known + self.short_path() {
+            return Ok(PublishPortion { end, ahead: usize::MAX });
         }
-        let from = sequence.base.or_else(|| cache.index.find_root(&sequence.namespace));
-        let Some(from) = from else { return Ok(whole) };
-        let keys = &sequence.tail()[..left * page_size];
-        let (walk, goes_on) = cache.index.walk_some(from, cache.keys(keys), most);
+        Ok(self.next_stretch(cache, sequence, (end, last / page_size)))
+    }
+
+    /// The same where somebody else may have published more of it than a stretch, and no more than
+    /// that is passed: to where pages of the prompt end.
+    #[cold]
+    fn next_stretch(
+        &self,
+        cache: &PrefixCache,
+        sequence: &Sequence,
+        (end, last): (usize, usize),
+    ) -> PublishPortion {
+        let whole = PublishPortion { end, ahead: usize::MAX };
+        let root = || cache.index.find_root(&sequence.namespace);
+        let Some(from) = sequence.base.or_else(root) else { return whole };
+        let page_size = self.table.page_size();
+        let keys = &sequence.tail()[..(last - sequence.base_pages) * page_size];
+        let (walk, goes_on) = cache.index.walk_some(from, cache.keys(keys), self.stretch());
         if !goes_on {
-            return Ok(whole);
+            return whole;
         }
         let end = end.min(walk.pages * page_size);
-        Ok(PublishPortion { end, ahead: walk.pages - end / page_size })
+        PublishPortion { end, ahead: walk.pages - end / page_size }
     }
 }
 

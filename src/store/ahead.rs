@@ -83,6 +83,12 @@ impl Turn<'_> {
         })
     }
 
+    /// Tokens that are looked up at once, whatever is cached, where no page is digested.
+    #[inline(always)]
+    pub(crate) fn short_path(&self) -> usize {
+        self.shared.short_lists[0]
+    }
+
     /// Whether looking up a list is better begun with `digest_ahead`.
     #[inline]
     pub(super) fn digests_many(&self, tokens: TokenList<'_>) -> bool {

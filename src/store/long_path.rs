@@ -13,6 +13,9 @@ use crate::memory::TryGrow;
 /// Nodes of a portion, as a part of the pages of a slice: 256 of them take 20 microseconds when
 /// none is in a cache of the processor.
 const NODES: usize = 2;
+/// Page numbers that are copied at once, in portions of a read: 10 microseconds.
+const ROW: usize = 4;
+
 /// Nodes of a path that are passed before others are let in.
 pub(super) fn path_portion(slice: usize) -> usize {
     slice.div_ceil(NODES)
@@ -179,20 +182,49 @@ impl Turn<'_> {
         self.ascend_from((at, node), now)
     }
 
+    /// Whether writing a row of so many pages takes longer than others should wait for.
+    pub(crate) fn is_long_row(&self, pages: usize) -> bool {
+        pages > ROW * self.shared.read_portion()
+    }
+
+    /// The node at which a portion of pages that are read up from one ends, unless that is all.
+    fn read_up(&self, from: Node) -> Result<Option<Node>, Error> {
+        let (nodes, most, index) =
+            (self.path_portion(), self.shared.read_portion(), &self.cache()?.index);
+        let last = index.end_page(from).saturating_sub(most);
+        let mut next = Some(from);
+        for _ in 0..nodes {
+            next = next.and_then(|node| index.ancestor(node, 1));
+            if next.is_none_or(|node| index.end_page(node) <= last) {
+                break;
+            }
+        }
+        Ok(next)
+    }
+
     /// The pages on the path to a locked node, if that is long.
     pub(crate) fn read_ahead(&mut self, node: Node) -> Result<Vec<u32>, Error> {
-        let (is_deep, nodes) = (self.is_deep(node), self.path_portion());
+        let count = self.cache()?.index.end_page(node);
+        let is_long = self.is_long_row(count) || self.is_deep(node);
         let cache = self.parts()?.0;
         let mut pages = Vec::new();
-        let room = pages.try_reserve_exact(cache.index.end_page(node));
-        let Some(at) = (is_deep && room.is_ok()).then(|| cache.hold(node)).flatten() else {
+        let room = pages.try_reserve_exact(count);
+        let Some(at) = (is_long && room.is_ok()).then(|| cache.hold(node)).flatten() else {
             return Ok(Vec::new());
         };
-        pages.resize(cache.index.end_page(node), 0);
+        // New memory takes the system longer than to copy to it.
+        let gone = self.caches_gone;
+        pages = self.unlocked(|| {
+            pages.resize(count, 0);
+            pages
+        });
+        if gone != self.caches_gone {
+            return Err(super::no_cache());
+        }
         let mut next = Some(node);
         while let Some(last) = next {
+            next = self.read_up(last)?;
             let index = &self.cache()?.index;
-            next = index.ancestor(last, nodes);
             let first = next.map_or(0, |above| index.end_page(above));
             index.visit_path_from(last, first, &mut |start, part| {
                 let from = first.max(start);
