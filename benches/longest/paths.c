@@ -60,6 +60,20 @@ static rkv_cache_insert_result insert(const struct house *house, const struct pr
     return result;
 }
 
+/* Publishes a page with another first token, after so many pages of the prompt. */
+static void branch_at(const struct house *house, const struct prompt *prompt, uint32_t *pages,
+                      uint32_t page, rkv_node_id from_node)
+{
+    uint32_t *id = &prompt->ids[token_count(prompt, page)], kept = *id, kept_page = pages[page];
+    *id = FRESH;
+    TIME(rkv_page_table_allocate_pages, house->table, 1, &pages[page]);
+    rkv_cache_insert_result result =
+        insert(house, prompt, pages, page + 1, from_node, from_node == 0 ? 0 : page);
+    REQUIRE(result.claimed_page_count == 1);
+    *id = kept;
+    pages[page] = kept_page;
+}
+
 /*
  * Publishes a prompt page by page, and from each page another one goes on, so that there are as
  * many nodes. Each insert goes on from the node before it, as an engine's does.
@@ -67,23 +81,25 @@ static rkv_cache_insert_result insert(const struct house *house, const struct pr
 static void grow(const struct house *house, const struct prompt *prompt, uint32_t depth,
                  uint32_t *pages)
 {
-    uint32_t first = prompt->has_image ? 2 : 0;
     rkv_node_id node = 0;
-    if (first > 0) {
-        TIME(rkv_page_table_allocate_pages, house->table, first, pages);
-        node = insert(house, prompt, pages, first, 0, 0).node;
+    for (uint32_t i = 0; i < depth; i++) {
+        branch_at(house, prompt, pages, i, node);
+        TIME(rkv_page_table_allocate_pages, house->table, 1, &pages[i]);
+        rkv_cache_insert_result result = insert(house, prompt, pages, i + 1, node, i);
+        REQUIRE(result.claimed_page_count == 1);
+        node = result.node;
     }
-    for (uint32_t i = first; i < depth; i++) {
-        for (unsigned branch = 0; branch < 2; branch++) {
-            uint32_t *id = &prompt->ids[token_count(prompt, i)], kept = *id;
-            *id = branch == 0 ? FRESH : kept;
-            TIME(rkv_page_table_allocate_pages, house->table, 1, &pages[i]);
-            rkv_cache_insert_result result =
-                insert(house, prompt, pages, i + 1, node, i);
-            REQUIRE(result.claimed_page_count == 1);
-            node = branch == 0 ? node : result.node;
-            *id = kept;
-        }
+}
+
+/* The same nodes, in less time: the prompt in one call, then a branch at each page from its end. */
+static void divide(const struct house *house, const struct prompt *prompt, uint32_t depth,
+                   uint32_t *pages)
+{
+    uint32_t first = prompt->has_image ? 2 : 1;
+    TIME(rkv_page_table_allocate_pages, house->table, depth, pages);
+    REQUIRE(insert(house, prompt, pages, depth, 0, 0).claimed_page_count == depth);
+    for (uint32_t i = depth - 1; i >= first; i--) {
+        branch_at(house, prompt, pages, i, 0);
     }
 }
 
@@ -117,7 +133,11 @@ static void path(uint32_t page_size, uint32_t index, uint32_t depth, bool has_im
     struct house house = house_open(page_size, 4 * depth + 64, 64, index, 0);
     struct prompt prompt = prompt_open(page_size, depth + 1, has_image);
     uint32_t *pages = allocate(depth + 1, sizeof *pages);
-    grow(&house, &prompt, depth, pages);
+    if (has_image) {
+        divide(&house, &prompt, depth, pages);
+    } else {
+        grow(&house, &prompt, depth, pages);
+    }
     for (uint32_t i = 0; i < REPEATS; i++) {
         look_up(&house, &prompt, depth - i, pages);
     }
@@ -140,12 +160,10 @@ void world_path(uint32_t page_size, uint32_t index)
 void world_path_of_images(uint32_t page_size, uint32_t index)
 {
     situation(index == RKV_INDEX_BLOCK_HASH ? "10^4 nodes behind an image, block hash, page 16"
-              : page_size == 1              ? "10^4 nodes behind an image, page 1"
                                             : "10^4 nodes behind an image, page 16");
     path(page_size, index, sizes.depth, true);
-    situation(index == RKV_INDEX_BLOCK_HASH ? "131,072 positions behind an image, block hash, page 16"
-              : page_size == 1              ? "131,072 positions behind an image, page 1"
-                                            : "131,072 positions behind an image, page 16");
+    situation(index == RKV_INDEX_BLOCK_HASH ? "131,072 behind an image, block hash, page 16"
+                                            : "131,072 behind an image, page 16");
     uint32_t page_count = sizes.positions / page_size;
     struct house house = house_open(page_size, 3 * page_count, 64, index, 0);
     struct prompt prompt = prompt_open(page_size, page_count, true);
@@ -208,9 +226,8 @@ void world_path_of_groups(uint32_t page_size, uint32_t index)
 void world_meanwhile(uint32_t page_size, uint32_t index)
 {
     uint32_t depth = sizes.depth;
-    situation(index == RKV_INDEX_BLOCK_HASH ? "published meanwhile in 10^4 nodes, block hash, page 16"
-              : page_size == 1              ? "published meanwhile in 10^4 nodes, page 1"
-                                            : "published meanwhile in 10^4 nodes, page 16");
+    situation(index == RKV_INDEX_BLOCK_HASH ? "others' 10^4 nodes meanwhile, block hash, page 16"
+                                            : "others' 10^4 nodes meanwhile, page 16");
     struct house house = house_open(page_size, 6 * depth, 64, index, 0);
     struct prompt prompt = prompt_open(page_size, depth, false);
     uint32_t *pages = allocate(depth, sizeof *pages);
@@ -219,7 +236,7 @@ void world_meanwhile(uint32_t page_size, uint32_t index)
     for (unsigned i = 0; i < 2; i++) {
         states[i] = begin(&house, NULL, &tokens);
     }
-    grow(&house, &prompt, depth, pages);
+    divide(&house, &prompt, depth, pages);
     for (unsigned i = 0; i < 2; i++) {
         rkv_sequence_publish_result result = {.struct_size = sizeof result};
         TIME(rkv_sequence_publish, house.cache, states[i].sequence, states[i].position_count,

@@ -12,7 +12,10 @@ enum { SERIES_LIMIT = 1024, SITUATION_LIMIT = 128, WATCHED_LIMIT = 4 };
 /* From here on a call is worth a closer look: a system call, and a word with the reader. */
 static const double LONG_NANOSECONDS = 20e3;
 
-/* What part of a call the longest read meanwhile took, in each watched round; negative: no read. */
+/*
+ * What part of a call's own time the longest read meanwhile took, in each watched round; negative: no
+ * read.
+ */
 struct waits {
     float part[WATCHED_LIMIT];
 };
@@ -199,7 +202,7 @@ void call_end(struct site *site, const char *function, uint64_t ticks)
     if (watched && nanoseconds((double)ticks) > LONG_NANOSECONDS) {
         uint64_t wait = reader_longest();
         if (wait > 0) {
-            float part = (float)wait / (float)ticks;
+            float part = (float)wait / (float)call.own;
             call.part = part < 1 ? part : 1;
         }
     }
