@@ -174,6 +174,33 @@ static void short_prompt(const struct house *house, const rkv_tokens *tokens)
     TIME(rkv_sequence_donate, house->cache, state.sequence, &left);
 }
 
+/* Pages of every group that the caller computed, published in one call: of the window the last. */
+static void insert(const struct house *house, const rkv_tokens *tokens)
+{
+    uint32_t count = (uint32_t)(tokens->count / house->page_size);
+    uint32_t *pages[GROUP_COUNT];
+    rkv_group_row rows[GROUP_COUNT - 1];
+    const uint32_t kept[GROUP_COUNT] = {count, WINDOW_SIZE / house->page_size + 1, 1};
+    for (uint32_t group = 0; group < GROUP_COUNT; group++) {
+        pages[group] = allocate(count, sizeof **pages);
+        TIME(rkv_page_table_allocate_pool_pages, house->table, group, kept[group],
+             pages[group] + count - kept[group]);
+        if (group > 0) {
+            rows[group - 1] = (rkv_group_row){
+                .group = group, .pages = pages[group], .page_count = count};
+        }
+    }
+    rkv_cache_insert_args args = {
+        .struct_size = sizeof args, .tokens = tokens, .pages = pages[SPINE], .page_count = count,
+        .groups = rows, .group_count = GROUP_COUNT - 1, .group_size = sizeof *rows};
+    rkv_cache_insert_result result = {.struct_size = sizeof result};
+    TIME(rkv_cache_insert, house->cache, &args, NULL, &result);
+    REQUIRE(result.claimed_page_count == count);
+    for (uint32_t group = 0; group < GROUP_COUNT; group++) {
+        free(pages[group]);
+    }
+}
+
 /* Nothing of it is published, and the window slides all the way in one call. */
 static void slide(const struct house *house, const rkv_tokens *tokens)
 {
@@ -192,7 +219,7 @@ void world_groups(uint32_t page_size, uint32_t index)
     (void)index;
     situation(page_size == 1 ? "131,072 positions in three groups, page 1"
                              : "131,072 positions in three groups, page 16");
-    struct house house = open(page_size, 4 * page_count, 2048);
+    struct house house = open(page_size, 5 * page_count, 2048);
     tokens_fill(SEED, 0, ids, length);
     rkv_tokens tokens = text(ids, length);
     chunked(&house, &tokens, length / 64);
@@ -212,6 +239,8 @@ void world_groups(uint32_t page_size, uint32_t index)
     whole(&house, &tokens);
     ids[0] = FRESH + 1;
     slide(&house, &tokens);
+    ids[0] = FRESH + 2;
+    insert(&house, &tokens);
     /* Short prompts, so that there is something to give way. */
     for (uint32_t i = 0; i < SHORT_COUNT; i++) {
         ids[0] = FRESH_MISS + i;
