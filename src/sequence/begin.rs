@@ -102,6 +102,12 @@ impl Claim<()> for NewRow {
         Ok(true)
     }
 
+    fn place(&mut self, state: &mut State, pages: &[u32]) -> Result<bool, Error> {
+        // Nobody knows the row, and when the sequence ends they go back with it.
+        state.table.extend_taken(self.id.slot(), pages);
+        Ok(true)
+    }
+
     fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
         state.extend_row(self.id.slot(), missing, early);
         Ok(())
