@@ -13,8 +13,8 @@ enum { SERIES_LIMIT = 1024, SITUATION_LIMIT = 128, WATCHED_LIMIT = 4 };
 static const double LONG_NANOSECONDS = 20e3;
 
 /*
- * What part of a call's own time the longest read meanwhile took, in each watched round; negative: no
- * read.
+ * What part of a call's own time the longest read meanwhile took, in each watched round; negative:
+ * no read.
  */
 struct waits {
     float part[WATCHED_LIMIT];
