@@ -460,7 +460,7 @@ impl State {
 
 /// A copy has read its page, or never will: what was borrowed goes back, of the cache's it is one
 /// use less.
-fn end_source(table: &mut PageTable, hung: &mut Hung, (page, slot): (HungPage, u32), now: u64) {
+pub(super) fn end_source(table: &mut PageTable, hung: &mut Hung, (page, slot): (HungPage, u32), now: u64) {
     let pool = table.pool_at_mut(hung.pool_of(page.group));
     if !pool.end_loan(page.page, slot) {
         hung.end_use(page, None, now);

@@ -36,7 +36,10 @@ fn setup(groups: Vec<GroupConfig>, pages: u32, host: usize) -> Setup {
         pages: vec![pages; pools],
         host_pages: vec![host; pools],
         store: None,
+        remote: None,
         policy: PagePolicy::Through,
+        agrees: false,
+        first: 0,
     }
 }
 

@@ -19,7 +19,10 @@ pub fn hybrid(store: Option<MemoryStore>) -> Setup {
         pages: vec![40, 40, 8],
         host_pages: vec![100, 100, 20],
         store,
+        remote: None,
         policy: PagePolicy::Through,
+        agrees: false,
+        first: 0,
     }
 }
 

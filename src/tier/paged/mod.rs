@@ -58,6 +58,7 @@ mod pages;
 mod poll;
 mod prefetch;
 mod remote;
+mod rest;
 mod spaces;
 mod stats;
 mod stores;
