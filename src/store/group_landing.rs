@@ -90,7 +90,7 @@ impl State {
         let now = cache.index.now();
         let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
         let rows = &mut self.sequences[slot as usize].groups;
-        let old = std::mem::take(&mut rows.copies);
+        let old_copies = rows.copies.len();
         for (group, config) in groups.hung() {
             let needs = config.kind.needs(keep * page_size, page_size);
             let needs = needs.expect("every group can go on from there");
@@ -135,7 +135,7 @@ impl State {
                 rows.changes += 1;
             }
         }
-        for copy in old {
+        for copy in rows.copies.drain(..old_copies) {
             let source = HungPage { group: copy.group, page: copy.source };
             super::group_rows::end_source(&mut self.table, hung, (source, slot), now);
         }

@@ -102,7 +102,7 @@ impl PageTiers {
                 planned.last = Some(parent);
                 break;
             }
-            let count = room.min(most - at).min(SLICE);
+            let count = room.min(most.min(limit) - at).min(SLICE);
             let made = digest(first + at, parent, &mut digests[..count])?;
             let table = self.table();
             for &digest in &digests[..made] {

@@ -103,7 +103,7 @@ impl PageTiers {
                 known.last = Some(parent);
                 break;
             }
-            let count = room.min(most - known.names.len()).min(SLICE);
+            let count = room.min(most.min(limit) - known.names.len()).min(SLICE);
             let at = first + known.names.len();
             let made = digest(at, parent, &mut digests[..count])?;
             let table = self.table();
