@@ -145,7 +145,7 @@ fn any(world: &GroupWorld, rng: &mut fastrand::Rng, is_open: Option<bool>) -> Op
 
 fn step(world: &mut GroupWorld, rng: &mut fastrand::Rng) {
     let fails = rng.u8(0..12) == 0;
-    match rng.u8(0..32) {
+    match rng.u8(0..36) {
         0..=4 => {
             let space = Namespace { lora: rng.bool().then_some(7), ..Namespace::default() };
             let tokens = prompt(rng);
@@ -217,9 +217,9 @@ fn step(world: &mut GroupWorld, rng: &mut fastrand::Rng) {
             let refused = [state.publish(id, 1).is_err(), state.slide(id, 1).is_err()];
             assert!(!is_loading || refused == [true; 2]);
         }
-        31 if rng.u8(0..2) == 0 => {
+        32..=35 => {
             let Some(remote) = world.setup.remote.clone() else { return };
-            if rng.u8(0..4) == 0 {
+            if rng.u8(0..16) == 0 {
                 let moods = [Mood::Dead, Mood::Lies, Mood::Cuts, Mood::Good, Mood::Good];
                 remote.set(moods[rng.usize(..moods.len())]);
             }
@@ -271,6 +271,6 @@ fn t16_no_row_of_any_group_maps_what_was_not_computed() {
         }
         world.end();
     }
-    let least = [300, 20, 100, 20, 10, 100].map(runs);
+    let least = [300, 20, 100, 20, 10, 3].map(runs);
     assert!(counts.iter().zip(least).all(|(&count, least)| count > least), "{counts:?}");
 }

@@ -20,6 +20,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
+/// Pages of a fetch that host memory is told of when it begins.
+const TOUCHED: usize = 256;
 /// Times that a fetch looks anew for the same end, after the device lost some of it.
 const SURPRISES: u32 = 4;
 
@@ -395,9 +397,15 @@ impl PageTiers {
         let device = self.device_sets(turn.state(), id, places);
         let device = device.unwrap_or(DeviceSets(Vec::new()));
         let mut plan = load.plan.take().expect("it has one");
+        let may_ask = load.remote.has_answered();
         for (at, place) in plan.places.iter_mut().enumerate() {
             place.device = device.of(at);
+            let before = place.host | place.disk;
             self.look_up(table, place);
+            if may_ask {
+                // The store was not asked for what was here then, and may have it.
+                place.remote |= before & !(place.host | place.disk);
+            }
         }
         let state = turn.state();
         let fits = |pages: usize| state.can_end_at(id, pages).unwrap_or(false);
@@ -433,6 +441,14 @@ impl PageTiers {
             } else if plan.target > plan.row && plan.row > plan.first {
                 (plan.most, plan.is_stale) = (plan.most.min(plan.row), true);
                 self.signal.notify();
+            }
+        }
+        if let Ok(Some(pages)) = &pages {
+            // What else comes to host memory does not go in their place.
+            for page in pages.iter().take(TOUCHED) {
+                if let Some((record, Level::Host)) = table.find(page.name) {
+                    table.map.touch(record);
+                }
             }
         }
         let load = table.loads.open.get_mut(&number).expect("it is open");

@@ -148,6 +148,11 @@ impl Wanted {
         matches!(self.state, Asking::Next | Asking::Open)
     }
 
+    /// Whether it was asked and has answered.
+    pub fn has_answered(&self) -> bool {
+        matches!(self.state, Asking::Has(_))
+    }
+
     fn wait(&mut self, time: Duration) {
         self.until = Instant::now().checked_add(time);
     }
