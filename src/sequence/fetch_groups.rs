@@ -151,7 +151,8 @@ impl Turn<'_> {
                 return Err(Error::state("the sequence's fetch has ended"));
             }
             let state = self.state();
-            state.drop_passed_pages(slot, row, pages);
+            // A row that was made longer has no page that is not needed.
+            state.drop_passed_pages(slot, row..usize::MAX, pages);
             let places = state.table.row(slot)?.len().max(pages);
             state.make_room_in_row(slot, places - state.table.row(slot)?.len())?;
             state.reserve_group_rows(slot, places)?;
@@ -202,7 +203,10 @@ impl Turn<'_> {
         // Nothing can fail from here on: should there be no memory to publish the rest, then it is
         // the sequence's alone.
         let state = self.state();
-        state.land_group_rows(slot, LandedGroups { positions, from: before, theirs: &theirs });
+        state.land_group_rows(
+            slot,
+            LandedGroups { positions, from: before, to: own_from, theirs: &theirs },
+        );
         state.end_copy(slot);
         if own_from > before {
             state.publish_groups(slot, before, own_from);
@@ -211,14 +215,18 @@ impl Turn<'_> {
         let portion = self.publish_portion()?;
         let ahead = if self.cache()?.index.digests_pages() { portion } else { usize::MAX };
         loop {
-            let end = (self.sequence(id)?.shared + portion).min(pages);
+            let shared = self.sequence(id)?.shared;
+            let end = (shared + portion).min(pages);
+            // Nothing was brought to those: they are not to be published.
+            self.state().drop_passed_pages(slot, shared..end, pages);
             if self.state().publish_checked(id, end * page_size, ahead).is_err() || end == pages {
                 break;
             }
             self.let_waiting_in();
         }
-        self.sequence(id)?;
+        let shared = self.sequence(id)?.shared;
         let state = self.state();
+        state.drop_passed_pages(slot, shared..pages, pages);
         state.share_fetched_states(slot, pages);
         state.sequences[slot as usize].is_loading = false;
         Ok(Some(Landed { pages: pages - before, positions }))

@@ -4,6 +4,7 @@ use super::State;
 use super::group_rows::{ByPool, GroupCopy};
 use crate::group::{GROUP_LIMIT, GroupKind, Hung, HungPage};
 use crate::paging::RowOwner;
+use std::ops::Range;
 
 impl State {
     /// What hangs on the pages of group 0; none with one group.
@@ -11,16 +12,18 @@ impl State {
         Some(&self.cache.as_ref()?.groups.as_deref()?.hung)
     }
 
-    /// Gives up the pages behind `row` that an end behind so many pages does not need: a row that
-    /// was made longer has none that are not needed.
-    pub(crate) fn drop_passed_pages(&mut self, slot: u32, row: usize, pages: usize) {
+    /// Gives up a sequence's own pages at some places, in the groups with windows that an end behind
+    /// so many pages does not need there.
+    pub(crate) fn drop_passed_pages(&mut self, slot: u32, places: Range<usize>, pages: usize) {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let rows = &mut self.sequences[slot as usize].groups;
         for (group, config) in groups.hung().filter(|(_, config)| config.kind.slides()) {
             let needs = config.kind.needs(pages * page_size, page_size);
             let needs = needs.expect("sliding groups end anywhere");
             let pool = self.table.pool_at_mut(config.pool as usize);
-            for (place, page) in rows.rows[group].iter_mut().enumerate().skip(row) {
+            let row = &mut rows.rows[group];
+            let (start, end) = (places.start.min(row.len()), places.end.min(row.len()));
+            for (page, place) in row[start..end.max(start)].iter_mut().zip(start..) {
                 if *page != 0 && !needs.contain(place) {
                     pool.put_back(std::mem::take(page));
                     rows.changes += 1;

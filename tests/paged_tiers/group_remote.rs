@@ -246,7 +246,8 @@ fn small(remote: Option<MemoryRemote>) -> Setup {
 
 fn filled_small(tokens: &[u32], saves: &[usize]) -> MemoryRemote {
     let remote = MemoryRemote::new();
-    let mut world = GroupWorld::new(Setup { pages: vec![60, 60, 8], ..small(Some(remote.clone())) });
+    let mut world =
+        GroupWorld::new(Setup { pages: vec![60, 60, 8], ..small(Some(remote.clone())) });
     world.run(tokens, saves);
     world.settle();
     world.end();
@@ -307,7 +308,8 @@ fn t05_a_long_prompt_is_fetched_whole() {
     for host in [710, 90] {
         let remote = MemoryRemote::new();
         let store = MemoryStore::new(1 << 20, 1 << 12);
-        let setup = world::Setup { remote: Some(remote), ..world::Setup::new(750, host, Some(store)) };
+        let setup =
+            world::Setup { remote: Some(remote), ..world::Setup::new(750, host, Some(store)) };
         let mut world = World::new(setup);
         world.run(&plain, &tokens);
         for _ in 0..20 {

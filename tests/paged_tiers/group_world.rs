@@ -326,8 +326,7 @@ impl GroupWorld {
             while !self.copies.is_empty() {
                 self.end_copy(0, true);
             }
-            let is_ready =
-                |id: &SequenceId| self.fetched.iter().any(|done| done.sequence == *id);
+            let is_ready = |id: &SequenceId| self.fetched.iter().any(|done| done.sequence == *id);
             let mut open = self.requests.iter().filter(|(_, request)| request.is_open);
             let is_done = open.all(|(id, _)| self.setup.agrees && is_ready(id));
             if given == 0 && is_done && self.tiers.stats().waiting == 0 {

@@ -481,12 +481,7 @@ impl PageTiers {
         None
     }
 
-    fn finish_group_load(
-        &self,
-        table: &mut Table,
-        number: u64,
-        landed: Landed,
-    ) -> Option<Fetched> {
+    fn finish_group_load(&self, table: &mut Table, number: u64, landed: Landed) -> Option<Fetched> {
         let load = table.loads.end(number)?;
         let plan = load.plan.as_ref().expect("it has one");
         let counters = &mut table.counters;

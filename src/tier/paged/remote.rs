@@ -213,11 +213,7 @@ impl PageTiers {
     }
 
     /// The pages that a fetch is to ask for now.
-    pub(super) fn question(
-        &self,
-        table: &mut Table,
-        number: u64,
-    ) -> Option<(Question, Vec<Name>)> {
+    pub(super) fn question(&self, table: &mut Table, number: u64) -> Option<(Question, Vec<Name>)> {
         let load = table.loads.open.get_mut(&number)?;
         if load.remote.state != Asking::Next {
             return None;
@@ -357,8 +353,7 @@ impl PageTiers {
         };
         let name = load.pages.get(at).map(|page| page.name);
         let Loads { carried, fetching, open, .. } = &mut table.loads;
-        let bringing =
-            name.and_then(|name| carried.get(&name).or(fetching.get(&name)).copied());
+        let bringing = name.and_then(|name| carried.get(&name).or(fetching.get(&name)).copied());
         if bringing.is_some_and(|other| other != number && open.get(&other).is_some()) {
             // Somebody else brings it, or gives it up.
             self.wait_longer(table, number);

@@ -16,7 +16,7 @@ use crate::token::{OpenImage, PageDigest};
 /// Pages whose digests are made before others are let in.
 pub(super) const SLICE: usize = 64;
 /// Pages of a prompt that a call hashes itself.
-pub(super) const AT_ONCE: usize = 128;
+pub(super) const AT_ONCE: usize = 64;
 
 /// The pages of a prompt that were not looked for yet.
 #[derive(Debug, Clone, Copy)]
