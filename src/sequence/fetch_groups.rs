@@ -137,8 +137,8 @@ impl State {
 
 impl Turn<'_> {
     /// Makes the rows of a sequence that is loading long enough to go on from behind so many whole
-    /// pages. It had `row` places when the fetch was begun; of what is behind those, groups get pages
-    /// where they are needed then, and holes elsewhere.
+    /// pages. It had `row` places when the fetch was begun; of what is behind those, groups get
+    /// pages where they are needed then, and holes elsewhere.
     pub fn grow_for_fetch(
         &mut self,
         id: SequenceId,

@@ -93,8 +93,8 @@ impl Turn<'_> {
         Ok(self.sequence(id)?.cached_positions)
     }
 
-    /// The same with several groups of layers: up to where all of them can go on from what the cache
-    /// has now.
+    /// The same with several groups of layers: up to where all of them can go on from what the
+    /// cache has now.
     fn share_less_in_groups(&mut self, less: ShareLess) -> Result<(), Error> {
         let slot = less.id.slot();
         loop {

@@ -1,5 +1,5 @@
-//! Rows of a sequence with several groups while a tier fills their pages: as long as the fetch needs
-//! them, as short as ranks agree; and states that came, which are the cache's then.
+//! Rows of a sequence with several groups while a tier fills their pages: as long as the fetch
+//! needs them, as short as ranks agree; and states that came, which are the cache's then.
 use super::State;
 use super::group_rows::{ByPool, GroupCopy};
 use crate::group::{GROUP_LIMIT, GroupKind, Hung, HungPage};
@@ -12,8 +12,8 @@ impl State {
         Some(&self.cache.as_ref()?.groups.as_deref()?.hung)
     }
 
-    /// Gives up a sequence's own pages at some places, in the groups with windows that an end behind
-    /// so many pages does not need there.
+    /// Gives up a sequence's own pages at some places, in the groups with windows that an end
+    /// behind so many pages does not need there.
     pub(crate) fn drop_passed_pages(&mut self, slot: u32, places: Range<usize>, pages: usize) {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let rows = &mut self.sequences[slot as usize].groups;
@@ -145,9 +145,9 @@ impl State {
         rows.saved = if groups.end_with_pages() { keep as u32 } else { 0 };
     }
 
-    /// States that came to a sequence, which are after so many pages of it, become the cache's, where
-    /// it has none there; the sequence is to copy them then, as if they had been found. Where no page
-    /// can be had for that it keeps its own.
+    /// States that came to a sequence, which are after so many pages of it, become the cache's,
+    /// where it has none there; the sequence is to copy them then, as if they had been found.
+    /// Where no page can be had for that it keeps its own.
     pub(crate) fn share_fetched_states(&mut self, slot: u32, pages: usize) {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let Some(place) = pages.checked_sub(1) else { return };

@@ -1,5 +1,5 @@
-//! T16, T13, T09: several groups of layers through a store that others share, rows that are too short
-//! for what is fetched, prompts too long for the caller to hash, and ranks that agree.
+//! T16, T13, T09: several groups of layers through a store that others share, rows that are too
+//! short for what is fetched, prompts too long for the caller to hash, and ranks that agree.
 use super::group_world::{GroupWorld, Setup};
 use super::groups::{FULL, hybrid, prompt, window};
 use super::memory_store::MemoryStore;
@@ -205,8 +205,8 @@ fn t16_t13_a_cleared_namespace_is_left_alone() {
     }
 }
 
-/// A row that has pages for the first chunk alone: it is made longer, with pages of the window alone
-/// where the pool of that is small, and short again when less comes.
+/// A row that has pages for the first chunk alone: it is made longer, with pages of the window
+/// alone where the pool of that is small, and short again when less comes.
 #[test]
 fn t16_rows_of_a_chunk_get_what_is_fetched_beyond_them() {
     let tokens = prompt(1, 161);
@@ -254,8 +254,8 @@ fn filled_small(tokens: &[u32], saves: &[usize]) -> MemoryRemote {
     remote
 }
 
-/// What is behind the pages that the caller hashes is hashed by the tiers' thread, and comes as well:
-/// from host memory, the disk and the store, whatever ends it meanwhile.
+/// What is behind the pages that the caller hashes is hashed by the tiers' thread, and comes as
+/// well: from host memory, the disk and the store, whatever ends it meanwhile.
 #[test]
 fn t16_a_long_prompt_is_fetched_whole() {
     let tokens = prompt(1, 4 * 700 + 1);

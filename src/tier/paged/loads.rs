@@ -166,8 +166,8 @@ impl Load {
         }
     }
 
-    /// Whether what it is to bring is not known yet: pages are hashed, the remote store is asked, or
-    /// there is to be another plan.
+    /// Whether what it is to bring is not known yet: pages are hashed, the remote store is asked,
+    /// or there is to be another plan.
     pub fn is_unsettled(&self) -> bool {
         let is_planned =
             |plan: &GroupPlan| plan.is_stale || plan.has_news || self.remote.is_asking();

@@ -44,6 +44,7 @@ mod config;
 mod disk;
 mod fetch;
 mod follow;
+mod group_end;
 mod group_fetch;
 mod group_plan;
 mod host;

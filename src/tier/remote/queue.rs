@@ -51,8 +51,8 @@ pub enum RemoteEvent {
     AskedEach {
         /// The caller's.
         ticket: u64,
-        /// Whether those are there, in the order of the question. About what is beyond its end there
-        /// was no answer.
+        /// Whether those are there, in the order of the question. About what is beyond its end
+        /// there was no answer.
         there: Vec<bool>,
     },
     /// A read has ended.
