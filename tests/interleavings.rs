@@ -226,7 +226,7 @@ fn made_by(long: &Long) -> usize {
         "fork" => 2,
         "continue from one that runs" => 2,
         name if name.starts_with("begin") => 1,
-        "continue" | "release" | "retain" => 1,
+        "continue" | "release" | "retain" | "publish what others have" => 1,
         _ => 0,
     }
 }

@@ -2,7 +2,7 @@
 //! and clear, and destructors call back. Every snapshot is accounted for: destroyed exactly once,
 //! and never while somebody reads it. ThreadSanitizer runs this file too.
 use radixkv::capi::*;
-use radixkv::snapshot::{Namespace, NewSnapshot, SnapshotCache, SnapshotLimits};
+use radixkv::snapshot::{Namespace, NewSnapshot, SnapshotBounds, SnapshotCache, SnapshotLimits};
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
@@ -301,4 +301,55 @@ fn threads_share_a_snapshot_cache_of_rust() {
     assert_eq!((stats.pins, stats.entries), (0, 3));
     drop(cache);
     assert_eq!(gone.load(Ordering::Relaxed), WORKERS * (ROUNDS / 10));
+}
+
+/// M06: lists of which each node is a stretch, so that others get in between any two, and put
+/// another tree in the place of what was passed. What is found is what is stored at the end.
+#[test]
+fn m06_a_long_lookup_begins_anew_where_the_tree_changed() {
+    let bounds = SnapshotBounds { segment: 2, ..SnapshotBounds::default() };
+    let limits = SnapshotLimits { entries: 40, bytes: u64::MAX };
+    let cache = SnapshotCache::<Arc<Vec<u32>>>::with_bounds(limits, bounds).unwrap();
+    let namespace = Namespace::default();
+    fn new<'a>(namespace: &'a Namespace, tokens: &'a [u32]) -> NewSnapshot<'a> {
+        NewSnapshot { namespace, tokens, bytes: 1, next_token: None, is_trimmable: false }
+    }
+    // Long enough for a writer to go to sleep while it is looked up: only then does it get in. In
+    // both trees the same tokens lead to the same places.
+    let list: Vec<u32> = (0..if cfg!(miri) { 60 } else { 4000 }).map(|at| at % 7).collect();
+    let hits = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let (cache, list, hits) = (&cache, &list, &hits);
+            scope.spawn(move || {
+                let mut freed = radixkv::snapshot::Freed::default();
+                let mut random = fastrand::Rng::with_seed(worker as u64);
+                for _ in 0..ROUNDS / 5 {
+                    if worker % 2 == 0 {
+                        let look = |value: &Arc<Vec<u32>>| value.clone();
+                        if let Some(hit) = cache.find(&namespace, list, look).unwrap() {
+                            assert_eq!(hit.value[..], list[..hit.tokens]);
+                            hits.fetch_add(1, Ordering::Relaxed);
+                            cache.release(hit.pin, &mut freed).unwrap();
+                        }
+                        assert!(cache.probe(&namespace, list) <= list.len());
+                        continue;
+                    }
+                    let mut ids = list[..random.usize(1..=list.len())].to_vec();
+                    match random.usize(..4) {
+                        0 => cache.clear(&mut freed),
+                        1 => drop(cache.remove(&namespace, &ids, &mut freed)),
+                        what => {
+                            // A branch, or the beginning; and others lie behind it.
+                            *ids.last_mut().unwrap() += if what == 2 { 1000 } else { 0 };
+                            let value = Arc::new(ids.clone());
+                            cache.insert(new(&namespace, &ids), || value, &mut freed).unwrap();
+                        }
+                    }
+                }
+            });
+        }
+    });
+    cache.check().unwrap();
+    assert!(hits.load(Ordering::Relaxed) > 0);
 }

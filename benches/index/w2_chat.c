@@ -46,7 +46,7 @@ void run_w2(uint32_t page_size)
     for (unsigned number = 0; number < runs; number++) {
         run(&w2, &meter, page_size, number, number + 1 == runs);
     }
-    meter_emit(&meter, "W2", page_size, 1.2, -1);
+    meter_emit(&meter, "W2", page_size, 1.1, -1);
     meter_free(&meter);
     chat_close(&w2.chat);
 }

@@ -83,9 +83,9 @@ static const struct {
 } OPERATION[OPERATIONS] = {
     [COLD] = {"request, new document", -1, -1},
     [WARM] = {"request, document + 64 tokens", -1, -1},
-    [MATCH] = {"match of 32k tokens", 11, 8.7},
+    [MATCH] = {"match of 32k tokens", 6.5, -1},
     [COLD_LONG] = {"request, new sequence of 131k", -1, -1},
-    [MATCH_LONG] = {"match of 131k tokens", 20, 12},
+    [MATCH_LONG] = {"match of 131k tokens", 13, -1},
     [SPLIT_LONG] = {"match that cuts a node of 131k in half", -1, -1},
     [EVICT_LONG] = {"evict 64 tokens off a node of 131k", 0.5, -1},
 };

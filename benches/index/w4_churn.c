@@ -115,13 +115,13 @@ void run_w4(uint32_t page_size)
         run(&warm_up, &meter, page_size, number, number + 1 == runs);
     }
     meter_emit(&warm_up, "W4", page_size, -1, -1);
-    meter_emit(&meter, "W4", page_size, 3, -1);
+    meter_emit(&meter, "W4", page_size, 1.8, -1);
     if (!options.count) {
         struct row tail = meter_row(&meter, "W4", page_size);
         snprintf(tail.operation, sizeof tail.operation, "churn request, p99");
         tail.median = median_of(meter.p99, meter.single_count);
         tail.quiet = meter_quiet_p99(&meter);
-        tail.target = 10;
+        tail.target = 5.5;
         row_emit(&tail);
     }
     meter_free(&warm_up);

@@ -12,6 +12,10 @@ struct w5 {
     struct rng rng;
     uint32_t prefix[PREFIX_TOKENS];
     uint64_t expected;
+    rkv_tokens tokens[BATCH];
+    rkv_cache_match_item items[BATCH];
+    rkv_cache_match_result found[BATCH];
+    rkv_status statuses[BATCH];
 };
 
 static void prepare(struct w5 *w5, uint32_t child, size_t i)
@@ -37,12 +41,34 @@ static void match(void *context, size_t i)
     REQUIRE(found == w5->expected);
 }
 
-enum operation { BUILD, MATCH, PARTIAL, MISS, OPERATIONS };
-static const char *const OPERATION[OPERATIONS] = {
-    [BUILD] = "request, new child",
-    [MATCH] = "match",
-    [PARTIAL] = "match that ends 8 tokens into a child",
-    [MISS] = "match of the prefix, no such child",
+static void match_many(void *context, size_t i)
+{
+    struct w5 *w5 = context;
+    (void)i;
+    for (size_t at = 0; at < BATCH; at++) {
+        w5->tokens[at] = (rkv_tokens){.struct_size = sizeof *w5->tokens,
+                                      .ids = w5->prompts.ids[at],
+                                      .count = w5->prompts.count[at]};
+        w5->items[at] = (rkv_cache_match_item){.tokens = &w5->tokens[at]};
+        w5->found[at].struct_size = sizeof *w5->found;
+    }
+    CHECK(rkv_cache_match_many(w5->fixture.cache, w5->items, BATCH, sizeof *w5->items, w5->found,
+                               sizeof *w5->found, w5->statuses));
+    for (size_t at = 0; at < BATCH; at++) {
+        REQUIRE(w5->found[at].position_count == w5->expected);
+    }
+}
+
+enum operation { BUILD, MATCH, MATCH_MANY, PARTIAL, MISS, OPERATIONS };
+static const struct {
+    const char *name;
+    double target;
+} OPERATION[OPERATIONS] = {
+    [BUILD] = {"request, new child", -1},
+    [MATCH] = {"match", 0.5},
+    [MATCH_MANY] = {"64 matches, a call for all", 64 * 0.12},
+    [PARTIAL] = {"match that ends 8 tokens into a child", -1},
+    [MISS] = {"match of the prefix, no such child", -1},
 };
 
 static void matches(struct w5 *w5, struct meter *meters, uint32_t children)
@@ -54,6 +80,10 @@ static void matches(struct w5 *w5, struct meter *meters, uint32_t children)
         }
         w5->expected = PROMPT_TOKENS;
         meter_calls(&meters[MATCH], match, w5, BATCH);
+        for (size_t i = 0; i < BATCH; i++) {
+            prepare(w5, rng_below(&w5->rng, children), i);
+        }
+        meter_calls(&meters[MATCH_MANY], match_many, w5, 1);
         for (size_t i = 0; i < BATCH; i++) {
             w5->prompts.ids[i][PREFIX_TOKENS] = FRESH_MISS + (uint32_t)(first + i);
         }
@@ -109,7 +139,7 @@ void run_w5(uint32_t page_size)
     static struct w5 w5;
     struct meter meters[OPERATIONS];
     for (int i = 0; i < OPERATIONS; i++) {
-        meter_init(&meters[i], OPERATION[i]);
+        meter_init(&meters[i], OPERATION[i].name);
     }
     prompts_init(&w5.prompts, BATCH, PROMPT_TOKENS);
     tokens_fill(SEED, UINT32_MAX, w5.prefix, PREFIX_TOKENS);
@@ -118,8 +148,7 @@ void run_w5(uint32_t page_size)
         run(&w5, meters, page_size, number, number + 1 == runs);
     }
     for (int i = 0; i < OPERATIONS; i++) {
-        bool is_match = i == MATCH;
-        meter_emit(&meters[i], "W5", page_size, is_match ? 0.2 : -1, is_match ? 0.15 : -1);
+        meter_emit(&meters[i], "W5", page_size, OPERATION[i].target, -1);
         meter_free(&meters[i]);
     }
     prompts_free(&w5.prompts);

@@ -67,7 +67,7 @@ fn main() {
             shared.probe(&space, list).unwrap();
         });
         measure("match, with the pages", cached, || {
-            let take = |state: &mut State, found: Found, known: &[u32]| {
+            let take = |state: &mut State, found: Found, known: usize| {
                 let (matched, _) = state.take_match(found, false)?;
                 state.visit_path(matched.node, known, |start, part| {
                     found_pages[start..start + part.len()].copy_from_slice(part);

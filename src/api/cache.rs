@@ -139,15 +139,16 @@ impl Cache {
 
     /// Finds and locks the longest cached prefix.
     pub fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Match, Error> {
-        let (matched, depths, node, lock, pages) = call(self.shared(), |shared| {
-            shared.turn().lookup(namespace, tokens, |state, found, known| {
+        let ((matched, depths, node, lock, mut pages), known) = call(self.shared(), |shared| {
+            shared.turn().lookup(namespace, tokens, |state, found, first| {
                 let mut pages = try_filled(0, found.pages())?;
                 let (matched, lock) = state.take_match(found, true)?;
                 let into = |start: usize, part: &[u32]| copy_to(&mut pages, start, part);
-                state.visit_path(matched.node, known, into)?;
+                state.visit_path(matched.node, first, into)?;
                 Ok::<_, Error>((matched, found.depths(), state.node_id(matched.node)?, lock, pages))
             })
         })?;
+        copy_to(&mut pages, 0, &known);
         let partial = matched.partial;
         Ok(Match {
             pages,
@@ -182,12 +183,15 @@ impl Cache {
                 lock: true,
             };
             let mut published = try_to_vec(pages)?;
-            shared.turn().insert(request, |state, inserted, known| {
+            let (told, known) = shared.turn().insert(request, |state, inserted, first| {
                 let into = |start: usize, part: &[u32]| copy_to(&mut published, start, part);
-                state.visit_path(inserted.node, known, into)?;
-                published.truncate(inserted.pages);
-                Ok((inserted, state.node_id(inserted.node)?, published))
-            })?
+                state.visit_path(inserted.node, first, into)?;
+                Ok::<_, Error>((inserted, state.node_id(inserted.node)?))
+            })?;
+            let (inserted, node) = told?;
+            copy_to(&mut published, 0, &known);
+            published.truncate(inserted.pages);
+            Ok((inserted, node, published))
         })?;
         Ok(Inserted::of(self, &inserted, node, pages))
     }

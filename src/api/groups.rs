@@ -109,18 +109,21 @@ impl Cache {
                 from_page: 0,
                 lock: true,
             };
-            shared.turn().insert(request, |state, inserted, known| {
+            let (told, known) = shared.turn().insert(request, |state, inserted, first| {
                 let into = |start: usize, part: &[u32]| copy_to(&mut spine, start, part);
-                state.visit_path(inserted.node, known, into)?;
-                spine.truncate(inserted.pages);
+                state.visit_path(inserted.node, first, into)?;
                 for (row, published) in groups.iter().zip(&mut rows) {
                     published.truncate(inserted.pages);
                     state.write_group_row(inserted.node, row.group, |place, page| {
                         published[place] = page;
                     })?;
                 }
-                Ok((inserted, state.node_id(inserted.node)?, spine, rows))
-            })?
+                Ok::<_, Error>((inserted, state.node_id(inserted.node)?))
+            })?;
+            let (inserted, node) = told?;
+            copy_to(&mut spine, 0, &known);
+            spine.truncate(inserted.pages);
+            Ok((inserted, node, spine, rows))
         })?;
         Ok(InsertedGroups {
             inserted: Inserted::of(self, &inserted, node, spine),

@@ -2,9 +2,10 @@
 use super::cache::{Attached, Cache};
 use super::call;
 use crate::error::Error;
-use crate::memory::{Arc, try_to_vec};
+use crate::memory::{Arc, try_filled};
 use crate::paging::{BatchArrays, BatchRow, PageTableConfig};
 use crate::store::{CacheConfig, PageTableStats, Shared};
+use std::cell::RefCell;
 
 /// Physical pages, and the rows that map them. A clone is the same page table.
 #[derive(Debug, Clone)]
@@ -36,7 +37,17 @@ impl PageTable {
 
     /// The pages of a row.
     pub fn row(&self, slot: u32) -> Result<Vec<u32>, Error> {
-        call(&self.shared, |shared| Ok(try_to_vec(shared.read().row_from(slot, 0)?)?))
+        call(&self.shared, |shared| {
+            let pages = RefCell::new(Vec::new());
+            let begin = |count: usize| {
+                *pages.borrow_mut() = try_filled(0, count)?;
+                Ok::<_, Error>(true)
+            };
+            shared.row_from(slot, 0, begin, |at, some| {
+                pages.borrow_mut()[at..at + some.len()].copy_from_slice(some);
+            })?;
+            Ok(pages.into_inner())
+        })
     }
 
     /// The arrays that paged attention kernels take, for a batch of rows.

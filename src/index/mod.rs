@@ -71,6 +71,22 @@ impl Portion {
     }
 }
 
+/// How far a call goes down a path before it lets others in.
+#[derive(Debug, Clone, Copy)]
+pub struct Stretch {
+    /// Nodes.
+    pub nodes: usize,
+    /// Keys, and what is left of the node in which those end.
+    pub keys: usize,
+}
+
+impl Stretch {
+    /// One of twice the length.
+    pub fn twice(self) -> Self {
+        Self { nodes: self.nodes.saturating_mul(2), keys: self.keys.saturating_mul(2) }
+    }
+}
+
 /// A text form of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DumpFormat {
@@ -165,8 +181,8 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// is found for those.
     fn walk(&self, from: Node, keys: Keys<'_>) -> Walk;
 
-    /// The same for so many nodes at most. Returns also whether the path may go on.
-    fn walk_some(&self, from: Node, keys: Keys<'_>, nodes: usize) -> (Walk, bool);
+    /// The same for a stretch of the path. Returns also whether it may go on.
+    fn walk_some(&self, from: Node, keys: Keys<'_>, most: Stretch) -> (Walk, bool);
 
     /// Whether a walk makes the digest of each page, which whoever asks may do before.
     fn digests_pages(&self) -> bool {

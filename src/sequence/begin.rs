@@ -5,9 +5,11 @@ use crate::index::{Namespace, Node};
 use crate::memory::try_to_vec;
 use crate::paging::{PageCopy, RowOwner};
 use crate::store::{
-    Claim, Found, GroupRoom, PrefixCache, SequenceInfo, Shared, State, Turn, no_cache, page_at,
+    Claim, Descent, Found, GroupRoom, Hold, LongQuery, PrefixCache, SequenceInfo, Shared, State,
+    Turn, no_cache, page_at,
 };
 use crate::token::{Query, TokenList, position_count, with_query};
+use std::ops::Range;
 
 /// Which positions of a new sequence get pages at once.
 #[derive(Debug, Clone, Copy, Default)]
@@ -52,6 +54,8 @@ impl Room {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Begun {
     pub(super) id: SequenceId,
+    /// Pages that it shares: the first of its row.
+    pub(super) shared: usize,
     /// Pages that the row gets now.
     pub(super) row_pages: usize,
     pub(super) origin: Origin,
@@ -98,6 +102,12 @@ impl Claim<()> for NewRow {
         Ok(true)
     }
 
+    fn place(&mut self, state: &mut State, pages: &[u32]) -> Result<bool, Error> {
+        // Nobody knows the row, and when the sequence ends they go back with it.
+        state.table.extend_taken(self.id.slot(), pages);
+        Ok(true)
+    }
+
     fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
         state.extend_row(self.id.slot(), missing, early);
         Ok(())
@@ -106,41 +116,56 @@ impl Claim<()> for NewRow {
 
 impl State {
     /// Does everything but taking private pages, after making sure that they can be had: those of
-    /// all positions, also where only the first get theirs now. `find` looks the tokens up; these
-    /// are the first pages of what it finds, as far as they are known.
-    pub(super) fn start(
+    /// all positions, also where only the first get theirs now.
+    #[inline(always)] // of every request
+    fn start(
         &mut self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
         room: Room,
-        find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
-        known: &[u32],
     ) -> Result<Begun, Error> {
-        if tokens.ids.is_empty() {
-            return Err(Error::argument("args.tokens: a sequence needs at least one token"));
-        }
-        let positions = position_count(tokens)?;
-        let most = self.table.pages_for(positions.saturating_add(room.reserve), "args.tokens")?;
-        let slot = self.table.next_slot()?;
+        let positions = check_prompt(tokens)?;
+        let (most, slot) = self.check_place(positions, room)?;
         let cache = self.cache.as_mut().ok_or_else(no_cache)?;
         let images = cache.images.hold_all(tokens.items)?;
         let started = with_query(tokens, &images, |query| {
-            self.start_query(namespace, query, slot, (most, room), find)
+            let find = |cache: &PrefixCache, query: Query<'_>| cache.find_query(namespace, query);
+            let own = self.start_query(namespace, query, slot, (most, room), find)?;
+            self.sequences[slot as usize].tail.extend_from_slice(&query.keys[own..]);
+            Ok(())
         });
         if started.is_err() {
             self.cache.as_mut().expect("it was there").images.release(&images);
         }
         started?;
-        let new = &mut self.sequences[slot as usize];
-        new.images = images;
-        let (base, shared, reused) = (new.base, new.shared, new.cached_positions);
-        let id = self.occupy(slot);
-        self.map_path(slot, base, shared, known);
-        let row_pages = room.row_pages(most, positions, reused, self.table.page_size());
-        Ok(Begun { id, row_pages, origin: Origin::Lookup })
+        let begun = self.occupy_begun(slot, images, (most, room));
+        let new = &self.sequences[slot as usize];
+        self.map_path(slot, new.base, 0..new.shared);
+        Ok(begun)
     }
 
-    /// Finds and locks what is reused, and puts the sequence into a slot that is still free.
+    /// The pages that a row of so many positions may come to, and the slot of the next sequence.
+    #[inline(always)] // as above
+    fn check_place(&self, positions: usize, room: Room) -> Result<(usize, u32), Error> {
+        let most = self.table.pages_for(positions.saturating_add(room.reserve), "args.tokens")?;
+        Ok((most, self.table.next_slot()?))
+    }
+
+    /// Names the sequence that was put into a slot. These are its images.
+    #[inline(always)] // as above
+    fn occupy_begun(&mut self, slot: u32, images: Vec<u32>, (most, room): (usize, Room)) -> Begun {
+        let new = &mut self.sequences[slot as usize];
+        new.images = images;
+        let (positions, reused) = (new.positions, new.cached_positions);
+        let id = self.occupy(slot);
+        let row_pages = room.row_pages(most, positions, reused, self.table.page_size());
+        let shared = self.sequences[slot as usize].shared;
+        Begun { id, shared, row_pages, origin: Origin::Lookup }
+    }
+
+    /// Finds and locks what is reused, and puts the sequence into a slot that is still free. What
+    /// is left to do is to write its row and its tail, the keys from the returned one on: there is
+    /// room for both.
     fn start_query(
         &mut self,
         namespace: &Namespace,
@@ -148,7 +173,7 @@ impl State {
         slot: u32,
         (row_pages, room): (usize, Room),
         find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         let (page_size, has_groups) = (self.table.page_size(), self.has_groups());
         let reuse = match has_groups {
             false => self.find_reuse(query, row_pages, find)?,
@@ -157,9 +182,9 @@ impl State {
                 self.find_group_reuse(query, room.of_groups(row_pages, query.positions), find)?
             }
         };
-        let own_keys = &query.keys[reuse.found.pages() * page_size..];
+        let own = reuse.found.pages() * page_size;
         let no_room = |_| Error::memory("the tokens of a sequence");
-        self.reserve_tail(slot, own_keys.len()).map_err(no_room)?;
+        self.reserve_tail(slot, query.keys.len() - own).map_err(no_room)?;
         let image_spans = try_to_vec(query.images)?;
         self.table.reserve_row(slot, row_pages).map_err(|_| Error::memory("a row"))?;
         let cache = self.cache.as_mut().expect("it was there");
@@ -178,7 +203,6 @@ impl State {
             )),
         };
         let new = &mut self.sequences[slot as usize];
-        new.tail.extend_from_slice(own_keys);
         (new.namespace, new.began) = (*namespace, self.clears.latest());
         (new.base, new.base_pages, new.shared) = (matched.node, matched.pages, shared);
         (new.positions, new.prompt_positions) = (query.positions, query.positions);
@@ -194,33 +218,26 @@ impl State {
             new.groups.depths = reuse.found.depths();
             self.map_groups(slot, (matched.node, matched.partial), reuse.positions);
         }
-        Ok(())
+        Ok(own)
     }
 
-    /// Maps the first pages of the prefix that ends at a node into a new row, of which some are
-    /// known.
-    pub(super) fn map_path(&mut self, slot: u32, node: Option<Node>, count: usize, known: &[u32]) {
-        let (Some(node), Some(cache)) = (node, &self.cache) else {
+    /// Maps pages of the prefix that ends at a node into a new row that has those before.
+    pub(super) fn map_path(&mut self, slot: u32, node: Option<Node>, places: Range<usize>) {
+        let (Some(node), Some(cache)) = (node.filter(|_| !places.is_empty()), &self.cache) else {
             return;
         };
-        let row = self.table.extend_shared(slot, count);
-        let first = known.len().min(count);
-        if first > 0 {
-            row[..first].copy_from_slice(&known[..first]);
-            if first == count {
-                return;
-            }
-        }
-        cache.index.visit_path_from(node, first, &mut |start, pages| {
-            let end = (start + pages.len()).min(count);
-            if start < end {
-                row[start..end].copy_from_slice(&pages[..end - start]);
+        let row = self.table.extend_shared(slot, places.len());
+        cache.index.visit_path_from(node, places.start, &mut |start, pages| {
+            let (from, end) = (start.max(places.start), places.end.min(start + pages.len()));
+            if from < end {
+                let into = &mut row[from - places.start..end - places.start];
+                into.copy_from_slice(&pages[from - start..end - start]);
             }
         });
     }
 
     /// Whether a sequence waits for its pages: nobody else knows it.
-    fn is_being_made(&self, id: SequenceId) -> bool {
+    pub(super) fn is_being_made(&self, id: SequenceId) -> bool {
         let place = self.sequences.get(id.slot() as usize);
         place.is_some_and(|place| place.id == Some(id) && place.incomplete)
     }
@@ -258,8 +275,16 @@ impl State {
     }
 }
 
+/// Positions of a prompt that a sequence can begin with.
+fn check_prompt(tokens: TokenList<'_>) -> Result<usize, Error> {
+    if tokens.ids.is_empty() {
+        return Err(Error::argument("args.tokens: a sequence needs at least one token"));
+    }
+    position_count(tokens)
+}
+
 impl Turn<'_> {
-    /// Starts a sequence on what may be a long path, or takes many digests to find.
+    /// Starts a sequence whose lookup may take longer than others should wait for.
     #[cold]
     fn start_long(
         &mut self,
@@ -267,13 +292,43 @@ impl Turn<'_> {
         tokens: TokenList<'_>,
         room: Room,
     ) -> Result<Begun, Error> {
-        let (descent, digests) = self.descend(namespace, tokens)?;
-        let find = |cache: &PrefixCache, query: Query<'_>| {
-            cache.find_behind(namespace, query, (&descent, &digests))
+        let positions = check_prompt(tokens)?;
+        self.check_place(positions, room)?;
+        let mut query = self.ask_long(namespace, tokens, Hold::All)?;
+        let descent = match self.descend(&query, (usize::MAX, positions)) {
+            Ok(descent) => descent,
+            Err(error) => {
+                self.end_long(query);
+                return Err(error);
+            }
         };
-        let begun = self.start(namespace, tokens, room, find, descent.pages());
-        self.ascend(descent, begun.is_ok());
-        begun
+        let started = self.start_below(&mut query, &descent, (positions, room));
+        let used_at = self.now().filter(|_| started.is_ok());
+        let filled = started.and_then(|(begun, own)| {
+            let filled = self.fill(&begun, descent.pages(), &query.keys().keys[own..]);
+            filled.inspect_err(|_| self.abandon(&begun)).map(|()| begun)
+        });
+        self.ascend(descent, used_at);
+        self.end_long(query);
+        filled
+    }
+
+    /// Starts a sequence after a descent, but for writing its row and its tail, the keys from the
+    /// one on that is returned too.
+    fn start_below(
+        &mut self,
+        query: &mut LongQuery<'_>,
+        descent: &Descent,
+        (positions, room): (usize, Room),
+    ) -> Result<(Begun, usize), Error> {
+        let (most, slot) = self.check_place(positions, room)?;
+        let find = |cache: &PrefixCache, _: Query<'_>| cache.find_behind(query, descent);
+        let own =
+            self.state().start_query(query.namespace(), query.keys(), slot, (most, room), find)?;
+        let images = self.take_images(query);
+        let begun = self.state().occupy_begun(slot, images, (most, room));
+        self.sequences[slot as usize].shared = 0;
+        Ok((begun, own))
     }
 
     /// Begins a sequence.
@@ -283,11 +338,10 @@ impl Turn<'_> {
         tokens: TokenList<'_>,
         room: impl Into<Room>,
     ) -> Result<SequenceInfo, Error> {
-        let begun = if self.is_long(tokens) {
+        let begun = if self.is_long(tokens) && self.is_slow(tokens) {
             self.start_long(namespace, tokens, room.into())?
         } else {
-            let find = |cache: &PrefixCache, query: Query<'_>| cache.find_query(namespace, query);
-            self.start(namespace, tokens, room.into(), find, &[])?
+            self.start(namespace, tokens, room.into())?
         };
         let mut filled = self.carry_out(begun.row());
         if self.has_groups() {

@@ -212,14 +212,13 @@ impl Turn<'_> {
             state.publish_groups(slot, before, own_from);
         }
         state.set_cached(slot, positions);
-        let portion = self.publish_portion()?;
-        let ahead = if self.cache()?.index.digests_pages() { portion } else { usize::MAX };
         loop {
+            let next = self.next_portion(id, positions)?;
             let shared = self.sequence(id)?.shared;
-            let end = (shared + portion).min(pages);
             // Nothing was brought to those: they are not to be published.
-            self.state().drop_passed_pages(slot, shared..end, pages);
-            if self.state().publish_checked(id, end * page_size, ahead).is_err() || end == pages {
+            self.state().drop_passed_pages(slot, shared..next.end.div_ceil(page_size), pages);
+            let published = self.state().publish_checked(id, next.end, next.ahead);
+            if published.is_err() || next.end == positions {
                 break;
             }
             self.let_waiting_in();

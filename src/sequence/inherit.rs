@@ -125,14 +125,14 @@ impl State {
         pools.try_for_each(|pool| self.check_pool_room(pool, needed[pool], 0))
     }
 
-    /// Does everything for one child but taking private pages. These are the first pages of a
-    /// retained parent, as far as they are known.
+    /// Does everything for one child but taking private pages, and writing the shared ones to its
+    /// row if those are known.
     fn start_child(
         &mut self,
         parent: SequenceId,
         share: Share,
         (suffix, suffix_images): (Query<'_>, &[u32]),
-        known: &[u32],
+        is_known: bool,
     ) -> Result<Begun, Error> {
         let no_room = |_: OutOfMemory| Error::memory("a child");
         let page_size = self.table.page_size();
@@ -197,8 +197,9 @@ impl State {
             self.inherit_groups(parent, slot, share.positions);
         }
         match self.retained.get(parent) {
+            _ if is_known => self.sequences[slot as usize].shared = 0,
             None => self.table.share_row(slot, parent.slot(), shared),
-            Some(_) => self.map_path(slot, base, shared, known),
+            Some(_) => self.map_path(slot, base, 0..shared),
         }
         // A page of the cache is protected by the lock on the node, which ends there or later.
         if let Some(page) = source.filter(|&page| !self.table.pool.is_cached(page)) {
@@ -206,14 +207,14 @@ impl State {
         }
         let Share { positions: reused, row_pages, room, .. } = share;
         let row_pages = room.row_pages(row_pages, positions, reused, page_size);
-        Ok(Begun { id, row_pages, origin: Origin::Parent })
+        Ok(Begun { id, shared, row_pages, origin: Origin::Parent })
     }
 
     /// None when there is no such parent, but all tokens to begin with.
     fn start_continuation(
         &mut self,
         how: &Continuation<'_>,
-        known: &[u32],
+        is_known: bool,
     ) -> Result<Option<Begun>, Error> {
         let parent = match self.heritable(how.parent) {
             Err(Error::StaleSequence(_)) if how.all.is_some() => return Ok(None),
@@ -232,7 +233,7 @@ impl State {
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let images = cache.images.hold_all(how.suffix.items)?;
         let started = with_query(how.suffix, &images, |query| {
-            self.start_child(how.parent, share, (query, &images), known)
+            self.start_child(how.parent, share, (query, &images), is_known)
         });
         if started.is_err() {
             self.cache.as_mut().expect("it was there").images.release(&images);
@@ -258,11 +259,11 @@ impl Shared {
     /// Begins a sequence that goes on from another one.
     pub fn continue_from(&self, how: &Continuation<'_>) -> Result<SequenceInfo, Error> {
         let mut turn = self.turn();
-        let known = turn.pages_of_retained(how.parent)?;
-        match turn.start_continuation(how, &known)? {
+        let known = turn.pages_of(how.parent)?;
+        match turn.start_continuation(how, !known.is_empty())? {
             Some(begun) => {
                 turn.touch_path_of(&begun);
-                turn.complete(&[begun])?;
+                turn.complete(&[begun], &known)?;
                 turn.sequence_info(begun.id)
             }
             None => turn.begin(how.namespace, how.all.expect("it was looked at"), how.room),
@@ -279,10 +280,14 @@ impl Shared {
         let (mut children, mut made) = (Vec::new(), Vec::new());
         let mut turn = self.turn();
         let how = (count, reserve);
-        if !turn.start_fork(parent, how, true, (&mut children, &mut made))? {
-            turn.start_fork(parent, how, false, (&mut children, &mut made))?;
-        }
-        turn.complete(&children)?;
+        let known = match turn.start_fork(parent, how, true, (&mut children, &mut made))? {
+            Some(known) => known,
+            None => {
+                let known = turn.start_fork(parent, how, false, (&mut children, &mut made))?;
+                known.unwrap_or_default()
+            }
+        };
+        turn.complete(&children, &known)?;
         for child in &children {
             made.push(turn.sequence_info(child.id)?);
         }
@@ -291,9 +296,16 @@ impl Shared {
 }
 
 impl Turn<'_> {
-    /// The pages on the path of a retained sequence, if that is long.
-    fn pages_of_retained(&mut self, id: SequenceId) -> Result<Vec<u32>, Error> {
-        let base = self.retained.get(id).and_then(|entry| entry.sequence.base);
+    /// The pages on the path of a parent, if to read them takes long.
+    fn pages_of(&mut self, parent: SequenceId) -> Result<Vec<u32>, Error> {
+        let base = match self.retained.get(parent) {
+            Some(entry) => entry.sequence.base,
+            // A row is quicker to read.
+            None => {
+                let live = self.sequence(parent).ok();
+                live.filter(|live| self.is_long_row(live.shared)).and_then(|live| live.base)
+            }
+        };
         base.map_or(Ok(Vec::new()), |base| self.read_ahead(base))
     }
 
@@ -305,17 +317,18 @@ impl Turn<'_> {
         }
     }
 
-    /// Starts the children, and makes room for what is said of them. Each has a long row, perhaps,
-    /// so who waits gets in between two of them. False, and no child, when the parent has changed
-    /// by then: the children are to be alike.
+    /// Starts the children, and makes room for what is said of them; returns the pages that they
+    /// share, if those are still to be written to their rows. Each has a long row, perhaps, so who
+    /// waits gets in between two of them. None, and no child, when the parent has changed by then:
+    /// the children are to be alike.
     fn start_fork(
         &mut self,
         parent: SequenceId,
         (count, reserve): (usize, usize),
         lets_in: bool,
         (children, made): (&mut Vec<Begun>, &mut Vec<SequenceInfo>),
-    ) -> Result<bool, Error> {
-        let known = self.pages_of_retained(parent)?;
+    ) -> Result<Option<Vec<u32>>, Error> {
+        let known = self.pages_of(parent)?;
         let share = self.share_for_fork(parent, reserve)?;
         self.check_children(share, count)?;
         let no_room = |_| Error::memory("the children");
@@ -331,22 +344,27 @@ impl Turn<'_> {
                     return Err(None);
                 }
             }
-            children.push(self.start_child(parent, share, (nothing, &[]), &known).map_err(Some)?);
+            let child = self.start_child(parent, share, (nothing, &[]), !known.is_empty());
+            children.push(child.map_err(Some)?);
             Ok(())
         });
         if let Err(why) = started {
             children.drain(..).for_each(|child| self.abandon(&child));
-            return why.map_or(Ok(false), Err);
+            return why.map_or(Ok(None), Err);
         }
         if let Some(child) = children.first() {
             self.touch_path_of(child);
         }
-        Ok(true)
+        Ok(Some(known))
     }
 
-    /// Takes the pages that children lack, for all or for none.
-    fn complete(&mut self, children: &[Begun]) -> Result<(), Error> {
+    /// Writes the pages that children share to their rows if those are known, and takes the pages
+    /// that they lack, for all or for none.
+    fn complete(&mut self, children: &[Begun], known: &[u32]) -> Result<(), Error> {
         let done = children.iter().try_for_each(|child| {
+            if !known.is_empty() {
+                self.fill(child, known, &[])?;
+            }
             self.carry_out(child.row())?;
             match self.has_groups() {
                 false => Ok(()),

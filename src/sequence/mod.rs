@@ -16,6 +16,7 @@ mod begin;
 mod compute;
 mod fetch;
 mod fetch_groups;
+mod fill;
 mod groups;
 mod inherit;
 mod publish;

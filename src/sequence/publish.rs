@@ -3,7 +3,7 @@ use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
 use crate::index::Node;
-use crate::store::{PublishedGroups, State, Turn};
+use crate::store::{PrefixCache, PublishedGroups, Sequence, State, Turn};
 use crate::token::Keys;
 use std::ops::Range;
 
@@ -246,20 +246,72 @@ impl Turn<'_> {
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
         self.check_computed(id, computed)?;
         self.begin_publishing(id);
-        let (page_size, portion) = (self.table.page_size(), self.publish_portion()?);
-        let ahead = if self.cache()?.index.digests_pages() { portion } else { usize::MAX };
-        let end_of = |shared: usize| computed.min((shared + portion) * page_size);
-        let mut end = end_of(self.sequence(id)?.shared);
-        let mut done = self.publish_checked(id, end, ahead)?;
-        while end < computed {
+        let mut next = self.next_portion(id, computed)?;
+        let mut done = self.publish_checked(id, next.end, next.ahead)?;
+        while next.end < computed {
             self.let_waiting_in();
-            end = end_of(self.sequence(id)?.shared);
+            next = self.next_portion(id, computed)?;
             let more = self.check_computed(id, computed);
-            let Ok(more) = more.and_then(|()| self.publish_checked(id, end, ahead)) else { break };
+            let more = more.and_then(|()| self.publish_checked(id, next.end, next.ahead));
+            let Ok(more) = more else { break };
             done = done.and(more);
         }
         Ok(done)
     }
+
+    /// What is published of a sequence before others are let in, of its first positions.
+    #[inline(always)] // of every chunk and decoded page
+    pub(super) fn next_portion(
+        &self,
+        id: SequenceId,
+        computed: usize,
+    ) -> Result<PublishPortion, Error> {
+        let (page_size, cache, sequence) =
+            (self.table.page_size(), self.cache()?, self.sequence(id)?);
+        let portion = self.publish_portion()?;
+        let end = computed.min((sequence.shared + portion) * page_size);
+        if cache.index.digests_pages() {
+            return Ok(PublishPortion { end, ahead: portion });
+        }
+        // It may have been cut short meanwhile.
+        let last = end.max(sequence.prompt_positions).min(sequence.positions);
+        let known = sequence.base_pages * page_size;
+        if last <= known + self.short_path() {
+            return Ok(PublishPortion { end, ahead: usize::MAX });
+        }
+        Ok(self.next_stretch(cache, sequence, (end, last / page_size)))
+    }
+
+    /// The same where somebody else may have published more of it than a stretch, and no more than
+    /// that is passed: to where pages of the prompt end.
+    #[cold]
+    fn next_stretch(
+        &self,
+        cache: &PrefixCache,
+        sequence: &Sequence,
+        (end, last): (usize, usize),
+    ) -> PublishPortion {
+        let whole = PublishPortion { end, ahead: usize::MAX };
+        let root = || cache.index.find_root(&sequence.namespace);
+        let Some(from) = sequence.base.or_else(root) else { return whole };
+        let page_size = self.table.page_size();
+        let keys = &sequence.tail()[..(last - sequence.base_pages) * page_size];
+        let (walk, goes_on) = cache.index.walk_some(from, cache.keys(keys), self.stretch());
+        if !goes_on {
+            return whole;
+        }
+        let end = end.min(walk.pages * page_size);
+        PublishPortion { end, ahead: walk.pages - end / page_size }
+    }
+}
+
+/// What is published before others are let in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PublishPortion {
+    /// Positions from the beginning.
+    pub(super) end: usize,
+    /// Pages behind those among which is looked for what others published.
+    pub(super) ahead: usize,
 }
 
 #[cold]

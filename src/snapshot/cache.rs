@@ -3,6 +3,7 @@ use super::freed::{Freed, Snapshot, Stack};
 use super::ledger::Ledger;
 use super::nodes::NODE_LIMIT;
 use super::rest::Rest;
+use super::search::{Search, Step, let_others_in, stretch};
 use super::tree::{Found, Tree};
 use super::{
     Counters, ENTRY_LIMIT, Hit, NONE, Namespace, NewSnapshot, SnapshotInserted, SnapshotLimits,
@@ -16,14 +17,14 @@ use crate::memory::{OutOfMemory, try_box_with};
 use crate::token::{TEXT_ID_LIMIT, all_text, bad_id};
 
 /// Tokens of a node: what is copied at once takes a few microseconds.
-const SEGMENT: usize = 1 << 14;
+pub(super) const SEGMENT: usize = 1 << 14;
 /// Entries and nodes that go before others are let in.
 const SLICE: usize = 32;
 /// Places that are looked at before others are let in.
 const LOOKS: usize = 128;
 
 /// The right to change what is stored.
-type Store<'a, V> = RwLockWriteGuard<'a, Tree<V>>;
+pub(super) type Store<'a, V> = RwLockWriteGuard<'a, Tree<V>>;
 
 /// How far a cache can count. For tests, which come to the ends sooner than anybody else.
 #[doc(hidden)]
@@ -59,6 +60,8 @@ pub struct SnapshotCache<V> {
     pub(super) limits: SnapshotLimits,
     /// Tokens of a node at most.
     segment: usize,
+    /// Tokens that are compared before others are let in.
+    pub(super) stretch: usize,
     /// What is stored: changes to it exclude everybody, lookups go on side by side.
     pub(super) store: RwLock<Tree<V>>,
     pub(super) ledger: RwLock<Ledger<V>>,
@@ -79,6 +82,7 @@ impl<V> SnapshotCache<V> {
         Ok(Self {
             limits,
             segment,
+            stretch: stretch(segment),
             store: RwLock::new(Tree::new(bounds.nodes, segment)),
             ledger: RwLock::new(Ledger::new(limits, pins, bounds.counters)),
         })
@@ -114,8 +118,9 @@ impl<V> SnapshotCache<V> {
             return Ok(SnapshotInserted { stored: false, replaced: false, evicted: 0 });
         }
         let copy = self.copy_ahead(namespace, tokens)?;
-        let mut tree = self.store.write();
-        let plan = tree.plan(namespace, tokens, copy)?;
+        let walk = |tree: &Tree<V>, search: &mut Search, most| tree.walk_on(search, tokens, most);
+        let (mut tree, end) = self.search_to_change(namespace, &walk);
+        let plan = tree.plan(end, tokens, copy)?;
         let snapshot =
             try_box_with(|| Snapshot { value: make(), bytes, next_token, before: None })?;
         // Nothing needs memory from here on.
@@ -142,7 +147,8 @@ impl<V> SnapshotCache<V> {
         if tokens.len() <= self.segment {
             return Ok(None);
         }
-        let known = self.store.read().known(namespace, tokens);
+        let walk = |tree: &Tree<V>, search: &mut Search, most| tree.walk_on(search, tokens, most);
+        let known = self.search(namespace, &walk).1.map_or(0, |end| end.known());
         Rest::try_new(tokens, known, self.segment).map(Some)
     }
 
@@ -166,7 +172,7 @@ impl<V> SnapshotCache<V> {
             }
             ledger.evicting += 1;
             drop(ledger);
-            RwLockWriteGuard::bump(tree);
+            let_others_in(tree);
             ledger = self.ledger.write();
             ledger.evicting -= 1;
         }
@@ -180,7 +186,9 @@ impl<V> SnapshotCache<V> {
         tokens: &[u32],
         view: impl FnOnce(&V) -> R,
     ) -> Result<Option<Hit<R>>, Error> {
-        self.find_by(|tree| tree.find(namespace, tokens, true), tokens.len(), view)
+        let find =
+            |tree: &Tree<V>, search: &mut Search, most| tree.find_on(search, tokens, (true, most));
+        self.find_by(namespace, &find, |_, found| Some(found), tokens.len(), view)
     }
 
     /// The same, and a snapshot that is trimmable counts with the tokens that it has in common with
@@ -191,18 +199,24 @@ impl<V> SnapshotCache<V> {
         tokens: &[u32],
         view: impl FnOnce(&V) -> R,
     ) -> Result<Option<Hit<R>>, Error> {
-        self.find_by(|tree| tree.find_trimmable(namespace, tokens), tokens.len(), view)
+        let find = |tree: &Tree<V>, search: &mut Search, most| {
+            tree.find_trimmable_on(search, tokens, most)
+        };
+        self.find_by(namespace, &find, Tree::trimmed, tokens.len(), view)
     }
 
     fn find_by<R>(
         &self,
-        find: impl FnOnce(&Tree<V>) -> Option<Found>,
+        namespace: &Namespace,
+        find: &impl Step<V>,
+        end: impl FnOnce(&Tree<V>, Found) -> Option<Found>,
         token_count: usize,
         view: impl FnOnce(&V) -> R,
     ) -> Result<Option<Hit<R>>, Error> {
         // Held until the pin is there: whoever evicts or removes takes it for writing.
-        let tree = self.store.read();
-        let found = find(&tree);
+        let (tree, search) = self.search(namespace, find);
+        let found = search.and_then(|search| search.found);
+        let found = found.and_then(|found| end(&tree, found));
         let found = found.and_then(|found| Some((found, tree.nodes[found.node].entry.as_ref()?)));
         let mut ledger = self.ledger.write();
         if found.is_some() {
@@ -226,8 +240,10 @@ impl<V> SnapshotCache<V> {
 
     /// The length of the longest stored prefix. Changes nothing.
     pub fn probe(&self, namespace: &Namespace, tokens: &[u32]) -> usize {
-        let tree = self.store.read();
-        tree.find(namespace, tokens, false).map_or(0, |found| found.tokens)
+        let find =
+            |tree: &Tree<V>, search: &mut Search, most| tree.find_on(search, tokens, (false, most));
+        let search = self.search(namespace, &find).1;
+        search.and_then(|search| search.found).map_or(0, |found| found.tokens)
     }
 
     /// Ends a pin.
@@ -248,15 +264,19 @@ impl<V> SnapshotCache<V> {
 
     /// Lets entries go until the limits hold.
     pub(super) fn shrink(&self, freed: &mut Freed<V>) {
-        let mut tree = self.store.write();
+        let mut tree = self.change();
         self.evict(&mut tree, self.ledger.write(), false, freed);
     }
 
     /// Removes the entry of exactly these tokens; false when there is none. Readers keep what they
     /// have.
     pub fn remove(&self, namespace: &Namespace, tokens: &[u32], freed: &mut Freed<V>) -> bool {
-        let mut tree = self.store.write();
-        let Some(node) = tree.exact(namespace, tokens) else { return false };
+        let find =
+            |tree: &Tree<V>, search: &mut Search, most| tree.find_on(search, tokens, (false, most));
+        let (mut tree, Search { found, .. }) = self.search_to_change(namespace, &find);
+        let Some(Found { node, .. }) = found.filter(|found| found.tokens == tokens.len()) else {
+            return false;
+        };
         let mut ledger = self.ledger.write();
         let mut work = SLICE;
         remove(&mut tree, &mut ledger, node, &mut work, &mut freed.ended);
@@ -265,7 +285,7 @@ impl<V> SnapshotCache<V> {
         drop(ledger);
         tree.join_again();
         while tree.prune_again(&mut work) {
-            RwLockWriteGuard::bump(&mut tree);
+            let_others_in(&mut tree);
             work = SLICE;
         }
         true
@@ -273,11 +293,12 @@ impl<V> SnapshotCache<V> {
 
     /// Removes every entry. Readers keep what they have.
     pub fn clear(&self, freed: &mut Freed<V>) {
-        let mut tree = self.store.write();
+        let mut tree = self.change();
         self.remove_pinned(&mut tree, freed);
         let mut ledger = self.ledger.write();
         let entries = ledger.entries;
-        let empty = Tree::new(tree.nodes.limit(), self.segment);
+        let mut empty = Tree::new(tree.nodes.limit(), self.segment);
+        empty.changes = tree.changes;
         let mut old = std::mem::replace(&mut *tree, empty);
         ledger.remove_all(&mut old.nodes);
         count(&mut ledger.counters.removed, entries);
@@ -306,7 +327,7 @@ impl<V> SnapshotCache<V> {
                 return;
             }
             drop(ledger);
-            RwLockWriteGuard::bump(tree);
+            let_others_in(tree);
         }
     }
 

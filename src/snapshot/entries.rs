@@ -116,7 +116,7 @@ impl<V> Tree<V> {
     fn find_by(&self, namespace: &Namespace, tokens: &[u32], trims: bool) -> Option<Found> {
         match trims {
             true => self.find_trimmable(namespace, tokens),
-            false => self.find(namespace, tokens, false),
+            false => self.find(namespace, tokens),
         }
     }
 

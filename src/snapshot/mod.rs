@@ -53,6 +53,7 @@ mod nodes;
 mod pinned;
 mod recency;
 mod rest;
+mod search;
 pub mod tiered;
 mod tree;
 mod trimmable;

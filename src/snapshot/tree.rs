@@ -17,10 +17,11 @@ use super::buckets::Buckets;
 use super::nodes::{Node, Nodes};
 use super::recency::{Order, fetch_neighbours};
 use super::rest::Rest;
+use super::search::{NODE, Search};
 use super::{Label, NONE, SPARSE};
 use crate::error::Error;
 use crate::memory::seed;
-use crate::tree::{Namespace, Roots, common_start};
+use crate::tree::{Namespace, Roots};
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering::Relaxed;
@@ -39,27 +40,10 @@ pub(super) struct Found {
     pub(super) common: usize,
 }
 
-/// Where a walk ends.
-#[derive(Debug)]
-struct End {
-    /// The deepest node whose segment was passed whole; NONE when not even a root is there.
-    node: u32,
-    /// Tokens up to there.
-    tokens: usize,
-    /// The child that begins like the rest, and how many tokens they share: fewer than it has.
-    inside: Option<(u32, usize)>,
-}
-
-impl End {
-    fn known(&self) -> usize {
-        self.tokens + self.inside.map_or(0, |(_, common)| common)
-    }
-}
-
 /// All that new nodes need, made before anything changes.
 #[derive(Debug)]
 pub(super) struct Plan {
-    end: End,
+    end: Search,
     /// The shorter part of the node that ends in two.
     cut: Option<Label>,
     /// What no node has yet.
@@ -83,6 +67,8 @@ pub(super) struct Tree<V> {
     segment: usize,
     /// The chunk of nodes to be moved next.
     sweep: usize,
+    /// Times that somebody took the lock to change something.
+    pub(super) changes: u64,
 }
 
 impl<V> Tree<V> {
@@ -97,6 +83,7 @@ impl<V> Tree<V> {
             dying: Order::new(),
             segment,
             sweep: 0,
+            changes: 0,
         }
     }
 
@@ -127,71 +114,61 @@ impl<V> Tree<V> {
         }
     }
 
-    /// The longest prefix of `tokens` that has an entry. With `fetch` what pinning it changes is
-    /// fetched while tokens are compared: in a large cache the processor waits for memory most of
-    /// the time, and better for several places at once.
-    pub(super) fn find(&self, namespace: &Namespace, tokens: &[u32], fetch: bool) -> Option<Found> {
-        let mut node = self.roots.find(namespace)?;
-        let (mut at, mut found) = (0, None);
-        while let Some(&first) = tokens.get(at) {
-            let Some(child) = self.child(node, first) else { break };
+    /// The longest prefix of `tokens` that has an entry.
+    pub(super) fn find(&self, namespace: &Namespace, tokens: &[u32]) -> Option<Found> {
+        let mut search = Search::at(self.roots.find(namespace)?);
+        self.find_on(&mut search, tokens, (false, usize::MAX));
+        search.found
+    }
+
+    /// Looks for that, for so many tokens; whether that was all. With `fetch` what pinning it
+    /// changes is fetched while tokens are compared: in a large cache the processor waits for
+    /// memory most of the time, and better for several places at once.
+    #[inline]
+    pub(super) fn find_on(
+        &self,
+        search: &mut Search,
+        tokens: &[u32],
+        (fetch, most): (bool, usize),
+    ) -> bool {
+        let mut left = most;
+        while let Some(&first) = tokens.get(search.tokens) {
+            let Some(child) = self.child(search.node, first) else { break };
             let Node { label, first_child, entry, .. } = &self.nodes[child];
             // A leaf is likely to be what is found.
             if fetch && *first_child == NONE {
                 fetch_neighbours(&self.nodes, child);
             }
-            if !tokens[at..].starts_with(label.tokens()) {
+            if !tokens[search.tokens..].starts_with(label.tokens()) {
                 break;
             }
-            at += label.len();
-            node = child;
+            (search.node, search.tokens) = (child, search.tokens + label.len());
             if entry.is_some() {
-                found = Some(Found { node, tokens: at, common: at });
+                let (node, tokens) = (search.node, search.tokens);
+                search.found = Some(Found { node, tokens, common: tokens });
+            }
+            left = left.saturating_sub(label.len() + NODE);
+            if left == 0 {
+                return false;
             }
         }
-        found
+        true
     }
 
     /// The node with the entry of exactly these tokens, if there is one.
     pub(super) fn exact(&self, namespace: &Namespace, tokens: &[u32]) -> Option<u32> {
-        let found = self.find(namespace, tokens, false)?;
+        let found = self.find(namespace, tokens)?;
         (found.tokens == tokens.len()).then_some(found.node)
     }
 
-    fn walk(&self, root: u32, tokens: &[u32]) -> End {
-        let mut end = End { node: root, tokens: 0, inside: None };
-        while let Some(&first) = tokens.get(end.tokens) {
-            let Some(child) = self.child(end.node, first) else { break };
-            let label = &self.nodes[child].label;
-            let common = common_start(label.tokens(), &tokens[end.tokens..]);
-            if common < label.len() {
-                end.inside = Some((child, common));
-                break;
-            }
-            end = End { node: child, tokens: end.tokens + common, inside: None };
-        }
-        end
-    }
-
-    fn end_of(&self, namespace: &Namespace, tokens: &[u32]) -> End {
-        let nothing = || End { node: NONE, tokens: 0, inside: None };
-        self.roots.find(namespace).map_or_else(nothing, |root| self.walk(root, tokens))
-    }
-
-    /// How many of the first tokens are in the tree.
-    pub(super) fn known(&self, namespace: &Namespace, tokens: &[u32]) -> usize {
-        self.end_of(namespace, tokens).known()
-    }
-
-    /// Makes room for a node that ends exactly where `tokens`, which are some, end. `copy` is the
-    /// rest of them, if the tree has all that come before.
+    /// Makes room for a node that ends exactly where `tokens`, which are some, end; this is how far
+    /// they can be followed. `copy` is the rest of them, if the tree has all that come before.
     pub(super) fn plan(
         &mut self,
-        namespace: &Namespace,
+        end: Search,
         tokens: &[u32],
         copy: Option<Rest>,
     ) -> Result<Plan, Error> {
-        let end = self.end_of(namespace, tokens);
         let rest = match copy.filter(|copy| copy.from == end.known()) {
             Some(copy) => copy,
             None => Rest::try_new(tokens, end.known(), self.segment)?,

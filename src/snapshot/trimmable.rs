@@ -5,6 +5,7 @@
 //! the tree a first child leads to the next one, down to an entry: nothing is searched. The bit
 //! changes on the way up from an entry, as far as it is another one there.
 use super::nodes::Nodes;
+use super::search::{NODE, Search};
 use super::tree::{Found, Tree};
 use super::{NONE, Namespace};
 use crate::tree::common_start;
@@ -37,24 +38,43 @@ impl<V> Tree<V> {
     /// behind them, any other must be whole. Of several an entry that is whole, else one of which
     /// no other is a prefix.
     pub(super) fn find_trimmable(&self, namespace: &Namespace, tokens: &[u32]) -> Option<Found> {
-        let mut node = self.roots.find(namespace)?;
-        // The last is the deepest node at which or below which there is something to find.
-        let (mut at, mut found) = (0, None);
-        while let Some(&first) = tokens.get(at) {
-            let Some(child) = self.child(node, first) else { break };
+        let mut search = Search::at(self.roots.find(namespace)?);
+        self.find_trimmable_on(&mut search, tokens, usize::MAX);
+        self.trimmed(search.found?)
+    }
+
+    /// Looks for that, for so many tokens; whether that was all. What is found is the deepest node
+    /// at which or below which there is something.
+    pub(super) fn find_trimmable_on(
+        &self,
+        search: &mut Search,
+        tokens: &[u32],
+        most: usize,
+    ) -> bool {
+        let mut left = most;
+        while let Some(&first) = tokens.get(search.tokens) {
+            let Some(child) = self.child(search.node, first) else { break };
             let label = &self.nodes[child].label;
-            let common = common_start(label.tokens(), &tokens[at..]);
+            let common = common_start(label.tokens(), &tokens[search.tokens..]);
             let is_whole = common == label.len();
             if self.nodes.leads(child) || is_whole && self.nodes[child].entry.is_some() {
-                let (tokens, common) = (at + label.len(), at + common);
-                found = Some(Found { node: child, tokens, common });
+                let (tokens, common) = (search.tokens + label.len(), search.tokens + common);
+                search.found = Some(Found { node: child, tokens, common });
             }
             if !is_whole {
                 break;
             }
-            (node, at) = (child, at + common);
+            (search.node, search.tokens) = (child, search.tokens + common);
+            left = left.saturating_sub(common + NODE);
+            if left == 0 {
+                return false;
+            }
         }
-        let mut found = found?;
+        true
+    }
+
+    /// The entry at or below what was found.
+    pub(super) fn trimmed(&self, mut found: Found) -> Option<Found> {
         if found.common == found.tokens && self.nodes[found.node].entry.is_some() {
             return Some(found);
         }

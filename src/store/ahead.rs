@@ -3,13 +3,14 @@
 //! With an index that finds pages by their digests, a lookup of a long prompt is mostly hashing,
 //! which needs nothing of the cache. It goes piece by piece: when all of a piece is cached, the
 //! next one is hashed, up to twice as long. So hardly more is hashed in vain than was found.
-use super::long_path::path_portion;
+use super::descent::stretch;
+use super::long_query::is_long_to_read;
 use super::lookup::Sharing;
-use super::{Descent, Found, PrefixCache, Shared, State, Turn};
+use super::{Found, Hold, PrefixCache, Shared, State, Turn};
 use crate::error::Error;
-use crate::index::Namespace;
+use crate::index::{Namespace, Stretch};
 use crate::lock::RwLockWriteGuard;
-use crate::token::{PageDigest, TextDigester, TextDigests, TokenList, with_known_query};
+use crate::token::{PageDigest, TextDigester, TextDigests, TokenList, position_count};
 
 /// Of the pages of a slice, the part that is hashed at once: 64 pages, 5 microseconds with 16
 /// positions each.
@@ -21,7 +22,8 @@ const SHORTS: usize = 16;
 /// Tokens of a list that may be looked up at once, whatever is cached: by its path, and where each
 /// page is digested.
 pub(super) fn short_lists(slice: usize, page_size: usize) -> [usize; 2] {
-    let path = path_portion(slice).saturating_mul(page_size);
+    let Stretch { nodes, keys } = stretch(slice);
+    let path = keys.min(nodes.saturating_mul(page_size));
     [path, path.min((slice / SHORTS).saturating_mul(page_size))]
 }
 
@@ -35,20 +37,6 @@ impl PrefixCache {
 }
 
 impl State {
-    /// How far a token list is cached, after a descent. Its first pages have these digests.
-    #[cold]
-    pub(super) fn find_behind(
-        &self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-        known: (&Descent, &[PageDigest]),
-    ) -> Result<Found, Error> {
-        let cache = self.cache()?;
-        with_known_query(tokens, &cache.images, |query| {
-            Ok(cache.find_behind(namespace, query, known))
-        })
-    }
-
     /// Whether all pages with these digests are cached; these and more keys have them.
     fn has_all(&self, namespace: &Namespace, keys: &[u32], digests: &[PageDigest]) -> bool {
         let Some(cache) = &self.cache else { return false };
@@ -84,14 +72,21 @@ impl Shared {
 }
 
 impl Turn<'_> {
-    /// Whether others should have the lock while a list is looked up.
+    /// Whether others may be let in while a list is looked up.
     #[inline(always)]
     pub(crate) fn is_long(&self, tokens: TokenList<'_>) -> bool {
         let cache = self.state.cache.as_ref();
         cache.is_some_and(|cache| {
             let [path, digests] = self.shared.short_lists;
-            tokens.ids.len() > if cache.sharing.digests_pages { digests } else { path }
+            let most = if cache.sharing.digests_pages { digests } else { path };
+            tokens.ids.len() > most || is_long_to_read(tokens, most, self.shared.slice)
         })
+    }
+
+    /// Tokens that are looked up at once, whatever is cached, where no page is digested.
+    #[inline(always)]
+    pub(crate) fn short_path(&self) -> usize {
+        self.shared.short_lists[0]
     }
 
     /// Whether looking up a list is better begun with `digest_ahead`.
@@ -113,15 +108,15 @@ impl Turn<'_> {
         RwLockWriteGuard::unlocked(state, || shared.digest_ahead(namespace, tokens, page_size))
     }
 
-    /// Finds how far a token list is cached. `then` gets that, and the pages of the path that are
-    /// known, before others can change anything. Of a long one others may have the lock before and
-    /// after it.
+    /// Finds how far a token list is cached. `then` gets that, and how many pages of the path are
+    /// known, before others can change anything; it returns those pages. Of a long one others may
+    /// have the lock before and after it.
     pub fn lookup<R, E: From<Error>>(
         &mut self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
-        then: impl FnOnce(&mut State, Found, &[u32]) -> Result<R, E>,
-    ) -> Result<R, E> {
+        then: impl FnOnce(&mut State, Found, usize) -> Result<R, E>,
+    ) -> Result<(R, Vec<u32>), E> {
         self.find_long(namespace, tokens, then, true)
     }
 
@@ -130,19 +125,33 @@ impl Turn<'_> {
         &mut self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
-        then: impl FnOnce(&mut State, Found, &[u32]) -> Result<R, E>,
+        then: impl FnOnce(&mut State, Found, usize) -> Result<R, E>,
         is_used: bool,
-    ) -> Result<R, E> {
-        let (descent, digests) = self.descend(namespace, tokens)?;
-        let found = self.state.find_behind(namespace, tokens, (&descent, &digests));
-        let done = match found {
-            Ok(found) => {
-                let known = descent.pages().len().min(found.pages());
-                then(self.state(), found, &descent.pages()[..known])
+    ) -> Result<(R, Vec<u32>), E> {
+        if !self.is_slow(tokens) {
+            let found = self.state.find(namespace, tokens)?;
+            return Ok((then(self.state(), found, 0)?, Vec::new()));
+        }
+        let positions = position_count(tokens)?;
+        let query = self.ask_long(namespace, tokens, Hold::Known)?;
+        let done = match self.descend(&query, (usize::MAX, positions)) {
+            Ok(mut descent) => {
+                let found = self.cache().map(|cache| cache.find_behind(&query, &descent));
+                let done = found.map_err(E::from).and_then(|found| {
+                    let known = descent.pages().len().min(found.pages());
+                    Ok((then(self.state(), found, known)?, known))
+                });
+                let mut pages = descent.take_pages();
+                let used_at = self.now().filter(|_| is_used && done.is_ok());
+                self.ascend(descent, used_at);
+                done.map(|(done, known)| {
+                    pages.truncate(known);
+                    (done, pages)
+                })
             }
             Err(error) => Err(error.into()),
         };
-        self.ascend(descent, is_used && done.is_ok());
+        self.end_long(query);
         done
     }
 }

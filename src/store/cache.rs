@@ -76,6 +76,8 @@ pub struct PrefixCache {
     pub(crate) locks: Handles,
     /// What calls hold that let others in.
     pub(super) footholds: Slab<Foothold>,
+    /// The images among that.
+    pub(super) held_images: Slab<Vec<u32>>,
     pub(crate) sharing: Sharing,
     /// The groups beside the spine, when there are any.
     pub(super) groups: Option<Box<GroupCache>>,
@@ -98,6 +100,7 @@ impl PrefixCache {
             journal: None,
             locks: Handles::new("locks", Numbers::shared(), config.limits.locks)?,
             footholds: Slab::default(),
+            held_images: Slab::default(),
             groups: None,
             sharing: Sharing { page_size, whole_pages: config.whole_pages, digests_pages },
         })
@@ -211,8 +214,9 @@ impl PrefixCache {
     /// Heap memory beside the index.
     pub fn bytes(&self) -> usize {
         let groups = self.groups.as_ref().map_or(0, |groups| groups.bytes());
-        let locks = self.locks.bytes() + self.footholds.bytes();
-        self.images.bytes() + self.journal_bytes() + locks + groups
+        let locks = self.locks.bytes() + self.footholds.bytes() + self.held_images.bytes();
+        let images = self.images_of_calls().map(size_of_val).sum::<usize>();
+        self.images.bytes() + images + self.journal_bytes() + locks + groups
     }
 
     /// Begins a journal of so many bytes, if any, with the record of a number.

@@ -6,7 +6,7 @@ use crate::error::text;
 use crate::ids::{LockId, NodeId};
 use crate::index::{Namespace, Node, Walk};
 use crate::paging::{PageSet, PageTable};
-use crate::token::{Keys, Query, TokenList, position_count, with_query};
+use crate::token::{Keys, PageDigest, Query, TokenList, position_count, with_query};
 
 /// What to insert.
 #[derive(Debug, Clone, Copy)]
@@ -65,45 +65,66 @@ pub struct InsertResult {
 }
 
 impl PrefixCache {
-    /// Publishes the whole pages of a prefix, down whose path a descent may have come. Checks
-    /// everything before it changes anything.
+    /// Publishes the whole pages of a prefix. Checks everything before it changes anything.
     pub(super) fn insert(
         &mut self,
         table: &mut PageTable,
         request: &InsertRequest<'_>,
-        descent: &Descent,
-        start: Start,
     ) -> Result<InsertResult, Error> {
         // Before images become as many keys as they have positions.
-        let pages = position_count(request.tokens)? / self.sharing.page_size;
-        if request.pages.len() < pages {
-            return Err(Error::argument(text!(
-                "args.page_count {} is less than the {pages} whole pages of the tokens",
-                request.pages.len()
-            )));
-        }
-        if request.lock {
-            self.reserve_lock(pages * self.page_size())?;
-        }
+        self.check_pages(request, position_count(request.tokens)?)?;
         let held = self.images.hold_all(request.tokens.items)?;
         let done = with_query(request.tokens, &held, |query| {
-            let from = match start {
-                Start::AsAsked => {
-                    query.check_text(0)?;
-                    self.insert_start(request, query, descent)?
-                }
-                Start::Held => {
-                    query.check_text(request.from_page * self.page_size())?;
-                    descent.held()
-                }
-            };
-            let mut done = self.insert_query(table, request, query, (from, descent))?;
-            let locked = done.node.filter(|_| request.lock);
-            done.lock = locked.map(|node| self.lock_node(node));
-            Ok(done)
+            self.insert_held(table, request, (query, &[]), &Descent::NONE, Start::AsAsked)
         });
         self.images.release(&held);
         done
+    }
+
+    /// Refuses too few pages for the whole ones of so many positions.
+    pub(super) fn check_pages(
+        &self,
+        request: &InsertRequest<'_>,
+        positions: usize,
+    ) -> Result<(), Error> {
+        let pages = positions / self.sharing.page_size;
+        if request.pages.len() >= pages {
+            return Ok(());
+        }
+        Err(Error::argument(text!(
+            "args.page_count {} is less than the {pages} whole pages of the tokens",
+            request.pages.len()
+        )))
+    }
+
+    /// The same for a query whose first pages may have these digests, and down whose path a descent
+    /// may have come.
+    pub(super) fn insert_held(
+        &mut self,
+        table: &mut PageTable,
+        request: &InsertRequest<'_>,
+        (query, digests): (Query<'_>, &[PageDigest]),
+        descent: &Descent,
+        start: Start,
+    ) -> Result<InsertResult, Error> {
+        if request.lock {
+            self.reserve_lock(query.keys.len() / self.page_size() * self.page_size())?;
+        }
+        let from = match start {
+            Start::AsAsked => {
+                query.check_text(0)?;
+                self.insert_start(request, query, descent)?
+            }
+            Start::Held => {
+                query.check_text(request.from_page * self.page_size())?;
+                descent.held()
+            }
+        };
+        let known = (from, descent, digests);
+        let mut done = self.insert_query(table, request, query, known)?;
+        let locked = done.node.filter(|_| request.lock);
+        done.lock = locked.map(|node| self.lock_node(node));
+        Ok(done)
     }
 
     fn insert_query(
@@ -111,7 +132,7 @@ impl PrefixCache {
         table: &mut PageTable,
         request: &InsertRequest<'_>,
         query: Query<'_>,
-        (from, descent): (Option<Node>, &Descent),
+        (from, descent, digests): (Option<Node>, &Descent, &[PageDigest]),
     ) -> Result<InsertResult, Error> {
         let pages = query.keys.len() / self.sharing.page_size;
         if pages <= request.from_page {
@@ -121,7 +142,7 @@ impl PrefixCache {
         }
         let start = request.from_page * self.sharing.page_size;
         let keys = &query.keys[start..pages * self.sharing.page_size];
-        let walk = self.walk_to_insert(request, query, (from, descent));
+        let walk = self.walk_to_insert(request, query, (from, descent, digests));
         let existing = walk.map_or(0, |walk| walk.pages).max(request.from_page);
         let new = &request.pages[existing..pages];
         self.reserve_journal()?;
@@ -182,46 +203,51 @@ impl PrefixCache {
         &self,
         request: &InsertRequest<'_>,
         query: Query<'_>,
-        (from, descent): (Option<Node>, &Descent),
+        (from, descent, digests): (Option<Node>, &Descent, &[PageDigest]),
     ) -> Option<Walk> {
         let whole = query.keys.len() / self.page_size() * self.page_size();
         let known = from.or_else(|| self.index.find_root(request.namespace));
         known.map(|node| {
-            if descent.pages().len() < request.from_page {
-                let start = request.from_page * self.page_size();
-                return self.index.walk(node, self.keys(&query.keys[start..whole]));
+            if descent.pages().len() >= request.from_page {
+                // What is held lies behind the node to go on from, if there is one. Digests lead
+                // from a root only.
+                let digests = if from.is_none() { digests } else { &[] };
+                return descent.walk(self, (node, &query.keys[..whole]), digests);
             }
-            // What is held lies behind the node to go on from, if there is one.
-            descent.walk(self, node, &query.keys[..whole])
+            let root = self.index.find_root(&self.index.namespace(node));
+            if let Some(root) = root.filter(|_| digests.len() > request.from_page) {
+                let keys = self.keys(&query.keys[..whole]);
+                return self.index.walk_digested(root, keys, digests);
+            }
+            let start = request.from_page * self.page_size();
+            self.index.walk(node, self.keys(&query.keys[start..whole]))
         })
     }
 
-    /// Refuses text of which an insert would be refused whatever the pages are. Returns how many
+    /// Refuses a query of which an insert would be refused whatever the pages are. Returns how many
     /// pages are there, and, of an external pool, the pages that are given for those.
     pub(super) fn check_insert(
         &mut self,
         table: &mut PageTable,
         request: &InsertRequest<'_>,
+        (query, digests): (Query<'_>, &[PageDigest]),
         descent: &Descent,
     ) -> Result<(usize, PageSet), Error> {
         if request.lock {
             self.reserve_lock(0)?;
         }
         let mut given = PageSet::below(table.pool.total() + 1)?;
-        let existing = with_query(request.tokens, &[], |query| {
-            query.check_text(0)?;
-            let from = self.insert_start(request, query, descent)?;
-            let walk = self.walk_to_insert(request, query, (from, descent));
-            let existing = walk.map_or(0, |walk| walk.pages).max(request.from_page);
-            if let Some(walk) = walk.filter(|_| table.pool.is_external()) {
-                self.check_duplicates(table, request, (walk.node, existing), descent.pages())?;
-                self.visit_duplicates(request, (walk.node, existing), descent.pages(), |at| {
-                    given.set(request.pages[at], true);
-                });
-            }
-            Ok(existing)
-        });
-        Ok((existing?, given))
+        query.check_text(0)?;
+        let from = self.insert_start(request, query, descent)?;
+        let walk = self.walk_to_insert(request, query, (from, descent, digests));
+        let existing = walk.map_or(0, |walk| walk.pages).max(request.from_page);
+        if let Some(walk) = walk.filter(|_| table.pool.is_external()) {
+            self.check_duplicates(table, request, (walk.node, existing), descent.pages())?;
+            self.visit_duplicates(request, (walk.node, existing), descent.pages(), |at| {
+                given.set(request.pages[at], true);
+            });
+        }
+        Ok((existing, given))
     }
 
     /// Hangs the pages of groups, and drops the states of the path of which there are too many now.

@@ -1,22 +1,20 @@
 //! Long paths: what is done for each node of one goes in portions, between which others get in.
 //!
 //! Meanwhile a lock is on the node where the last portion ended, a *foothold*: as if somebody had
-//! looked up so much, and locked it. A descent takes footholds deeper and deeper down, and notes
-//! the pages on the way; so what is left for the end, which is one step, is short. An ascent marks
-//! the nodes above as used, and a lock that ends goes up portion by portion.
+//! looked up so much, and locked it. A descent takes footholds deeper and deeper down; a lock that
+//! ends goes up portion by portion.
 use super::locks::LET_GO;
 use super::{PrefixCache, Turn};
 use crate::error::Error;
 use crate::ids::{LockId, NodeId};
-use crate::index::{Namespace, Node, Portion, Walk};
+use crate::index::{Node, Portion};
 use crate::memory::TryGrow;
-use crate::token::{PageDigest, TextDigests, TokenList};
 
 /// Nodes of a portion, as a part of the pages of a slice: 256 of them take 20 microseconds when
 /// none is in a cache of the processor.
 const NODES: usize = 2;
-/// Times that a descent begins anew, after what it held was cleared.
-const TRIES: usize = 4;
+/// Page numbers that are copied at once, in portions of a read: 10 microseconds.
+const ROW: usize = 4;
 
 /// Nodes of a path that are passed before others are let in.
 pub(super) fn path_portion(slice: usize) -> usize {
@@ -38,130 +36,9 @@ impl From<Node> for Foothold {
     }
 }
 
-/// What is known of the path of a prompt, and the foothold on it.
-#[derive(Debug, Default)]
-pub struct Descent {
-    /// The foothold, by its number, and its node.
-    held: Option<(u32, Node)>,
-    /// The pages from the beginning to its end.
-    pages: Vec<u32>,
-    /// Where so many keys lead, while nobody else was let in.
-    walk: Option<(Walk, usize)>,
-}
-
-impl Descent {
-    /// None was needed.
-    pub(super) const NONE: Self = Self { held: None, pages: Vec::new(), walk: None };
-
-    /// The node that is held: those above are marked as used by the ascent.
-    pub(crate) fn held(&self) -> Option<Node> {
-        self.held.map(|(_, node)| node)
-    }
-
-    /// The pages from the beginning to the end of the node that is held.
-    pub(crate) fn pages(&self) -> &[u32] {
-        &self.pages
-    }
-
-    /// Where keys lead that begin like those of the descent.
-    pub(super) fn walk(&self, cache: &PrefixCache, root: Node, keys: &[u32]) -> Walk {
-        let known = self.pages.len() * cache.page_size();
-        match (self.walk, self.held()) {
-            (Some((walk, count)), _) if count == keys.len() => walk,
-            (_, Some(held)) if known <= keys.len() => {
-                cache.index.walk(held, cache.keys(&keys[known..]))
-            }
-            _ => cache.index.walk(root, cache.keys(keys)),
-        }
-    }
-}
-
 impl PrefixCache {
-    /// Whether the path of a list may be longer than others should wait for.
-    #[inline]
-    fn may_be_long(&self, tokens: TokenList<'_>, nodes: usize) -> bool {
-        // Every node has a page.
-        tokens.leading_text().len() / self.page_size() > nodes && self.index.node_count() > nodes
-    }
-
-    /// The whole way down a list's path. None when others should not wait for that.
-    pub(super) fn descend_shortly(
-        &self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-        slice: usize,
-    ) -> Option<Descent> {
-        let nodes = path_portion(slice);
-        let root = self.index.find_root(namespace).filter(|_| self.may_be_long(tokens, nodes));
-        let Some(root) = root else { return Some(Descent::NONE) };
-        let keys = tokens.leading_text();
-        let (walk, goes_on) = self.index.walk_some(root, self.keys(keys), nodes);
-        let is_all = !walk.media && tokens.items.is_empty();
-        (!goes_on).then(|| Descent { walk: is_all.then_some((walk, keys.len())), ..Descent::NONE })
-    }
-
-    /// Goes so many nodes further down, to one that ends with the first `last` pages at most.
-    /// Returns it, unless the rest of the path is short.
-    fn step_down(
-        &mut self,
-        (namespace, keys, digests): (&Namespace, &[u32], &[PageDigest]),
-        (nodes, last): (usize, usize),
-        descent: &mut Descent,
-    ) -> Option<Node> {
-        let root = self.index.find_root(namespace)?;
-        let (page_size, done) = (self.page_size(), descent.pages.len());
-        // Another cache may have come since they were made.
-        let has_digests = self.sharing.digests_pages && digests.len() > done;
-        let (walk, goes_on) = if has_digests {
-            // With digests a node has one page.
-            let some = digests.len().min(done + nodes);
-            let keys = self.keys(&keys[..some * page_size]);
-            let walk = self.index.walk_digested(root, keys, &digests[..some]);
-            (walk, walk.pages == done + nodes)
-        } else {
-            let keys = self.keys(&keys[done * page_size..]);
-            self.index.walk_some(descent.held().unwrap_or(root), keys, nodes)
-        };
-        if !goes_on || walk.media || walk.pages > last {
-            let is_all = !goes_on && !has_digests;
-            descent.walk = is_all.then_some((walk, keys.len()));
-            return None;
-        }
-        self.hold_down(walk.node, walk.pages, descent)?;
-        descent.held()
-    }
-
-    /// Moves the foothold of a descent down to a node that ends with so many pages. Nothing,
-    /// without memory.
-    pub(super) fn hold_down(
-        &mut self,
-        node: Node,
-        pages: usize,
-        descent: &mut Descent,
-    ) -> Option<()> {
-        let done = descent.pages.len();
-        descent.pages.try_reserve(pages - done).ok()?;
-        // Before the pages are: they end where what is held does.
-        match descent.held {
-            None => descent.held = Some((self.hold(node)?, node)),
-            Some((at, above)) => {
-                self.index.lock(node);
-                self.index.unlock(above);
-                self.footholds[at] = node.into();
-                descent.held = Some((at, node));
-            }
-        }
-        descent.walk = None;
-        descent.pages.resize(pages, 0);
-        self.index.visit_path_from(node, done, &mut |start, some| {
-            let from = done.max(start);
-            descent.pages[from..start + some.len()].copy_from_slice(&some[from - start..]);
-        });
-        Some(())
-    }
-
     /// Locks a node while others are let in. Nothing, without memory.
-    fn hold(&mut self, node: Node) -> Option<u32> {
+    pub(super) fn hold(&mut self, node: Node) -> Option<u32> {
         self.footholds.try_reserve(1).ok()?;
         self.index.lock(node);
         Some(self.footholds.insert(node.into()))
@@ -183,86 +60,8 @@ impl PrefixCache {
 
 impl Turn<'_> {
     #[inline]
-    fn path_portion(&self) -> usize {
+    pub(super) fn path_portion(&self) -> usize {
         path_portion(self.shared.slice)
-    }
-
-    /// Whether the path of a list may be longer than others should wait for.
-    #[inline]
-    pub(super) fn may_be_long(&self, tokens: TokenList<'_>) -> bool {
-        let cache = self.state.cache.as_ref();
-        cache.is_some_and(|cache| cache.may_be_long(tokens, self.path_portion()))
-    }
-
-    /// Makes ready for a lookup: digests, where those take long, and a descent if the path may be
-    /// long. What that holds `ascend` lets go of.
-    pub(crate) fn descend(
-        &mut self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-    ) -> Result<(Descent, TextDigests), Error> {
-        let digests = match self.digests_many(tokens) {
-            true => self.digest_ahead(namespace, tokens),
-            false => TextDigests::default(),
-        };
-        if !self.may_be_long(tokens) {
-            return Ok((Descent::default(), digests));
-        }
-        Ok((self.descend_to(namespace, tokens, &digests)?, digests))
-    }
-
-    /// Goes down the path of a list, of which the first pages have these digests.
-    fn descend_to(
-        &mut self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-        digests: &[PageDigest],
-    ) -> Result<Descent, Error> {
-        let nodes = self.path_portion();
-        // Of a prompt a token at least is not reused.
-        let last = (tokens.ids.len() - 1) / self.table.page_size();
-        let (mut descent, mut tries) = (Descent::default(), 1);
-        loop {
-            let cache = self.state.cache.as_mut().ok_or_else(super::no_cache)?;
-            let asked = (namespace, tokens.leading_text(), digests);
-            let Some(held) = cache.step_down(asked, (nodes, last), &mut descent) else {
-                return Ok(descent);
-            };
-            self.let_in()?;
-            if self.cache()?.index.is_detached(held) {
-                self.ascend(std::mem::take(&mut descent), false);
-                tries += 1;
-                if tries > TRIES {
-                    return Ok(Descent::default());
-                }
-            }
-        }
-    }
-
-    /// Lets go of what a descent held. If the path was used, the nodes above are marked, from the
-    /// one that is held on, as used when those below were.
-    #[inline]
-    pub(crate) fn ascend(&mut self, descent: Descent, is_used: bool) {
-        if let Some(held) = descent.held {
-            // Without a cache nothing is held.
-            let _ = self.ascend_from(held, is_used);
-        }
-    }
-
-    #[cold]
-    fn ascend_from(&mut self, (at, held): (u32, Node), is_used: bool) -> Result<(), Error> {
-        let nodes = self.path_portion();
-        let mut next = Some(held).filter(|_| is_used);
-        let time = self.cache()?.index.now();
-        while let Some(node) = next {
-            next = self.parts()?.0.index.touch_some(node, nodes, time);
-            if next.is_some() {
-                self.let_in()?;
-            }
-        }
-        self.parts()?.0.footholds.remove(at);
-        self.let_go(held);
-        Ok(())
     }
 
     /// Lets waiting threads in; refused when the cache went meanwhile, and all that was held in it.
@@ -379,23 +178,53 @@ impl Turn<'_> {
             return Ok(());
         };
         cache.index.touch(node, Some(node));
-        self.ascend_from((at, node), true)
+        let now = self.now();
+        self.ascend_from((at, node), now)
+    }
+
+    /// Whether writing a row of so many pages takes longer than others should wait for.
+    pub(crate) fn is_long_row(&self, pages: usize) -> bool {
+        pages > ROW * self.shared.read_portion()
+    }
+
+    /// The node at which a portion of pages that are read up from one ends, unless that is all.
+    fn read_up(&self, from: Node) -> Result<Option<Node>, Error> {
+        let (nodes, most, index) =
+            (self.path_portion(), self.shared.read_portion(), &self.cache()?.index);
+        let last = index.end_page(from).saturating_sub(most);
+        let mut next = Some(from);
+        for _ in 0..nodes {
+            next = next.and_then(|node| index.ancestor(node, 1));
+            if next.is_none_or(|node| index.end_page(node) <= last) {
+                break;
+            }
+        }
+        Ok(next)
     }
 
     /// The pages on the path to a locked node, if that is long.
     pub(crate) fn read_ahead(&mut self, node: Node) -> Result<Vec<u32>, Error> {
-        let (is_deep, nodes) = (self.is_deep(node), self.path_portion());
+        let count = self.cache()?.index.end_page(node);
+        let is_long = self.is_long_row(count) || self.is_deep(node);
         let cache = self.parts()?.0;
         let mut pages = Vec::new();
-        let room = pages.try_reserve_exact(cache.index.end_page(node));
-        let Some(at) = (is_deep && room.is_ok()).then(|| cache.hold(node)).flatten() else {
+        let room = pages.try_reserve_exact(count);
+        let Some(at) = (is_long && room.is_ok()).then(|| cache.hold(node)).flatten() else {
             return Ok(Vec::new());
         };
-        pages.resize(cache.index.end_page(node), 0);
+        // New memory takes the system longer than to copy to it.
+        let gone = self.caches_gone;
+        pages = self.unlocked(|| {
+            pages.resize(count, 0);
+            pages
+        });
+        if gone != self.caches_gone {
+            return Err(super::no_cache());
+        }
         let mut next = Some(node);
         while let Some(last) = next {
+            next = self.read_up(last)?;
             let index = &self.cache()?.index;
-            next = index.ancestor(last, nodes);
             let first = next.map_or(0, |above| index.end_page(above));
             index.visit_path_from(last, first, &mut |start, part| {
                 let from = first.max(start);

@@ -65,6 +65,39 @@ impl Shared {
         }
     }
 
+    /// The pages of a row from an index on, all as they are at one moment, if `begin` is content
+    /// with how many those are. `write` gets parts of them and where each begins, and may get one
+    /// more than once.
+    pub fn row_from<E: From<Error>>(
+        &self,
+        slot: u32,
+        first_index: usize,
+        mut begin: impl FnMut(usize) -> Result<bool, E>,
+        mut write: impl FnMut(usize, &[u32]),
+    ) -> Result<(), E> {
+        let mut state = self.read();
+        let (mut version, mut tries) = (None, 0);
+        let mut left = 0..0;
+        loop {
+            let (_, now) = state.table.row_version(slot)?;
+            let pages = state.row_from(slot, first_index)?;
+            if version.replace(now) != Some(now) || pages.len() < left.end {
+                (left, tries) = (0..pages.len(), tries + 1);
+                if !begin(pages.len())? {
+                    return Ok(());
+                }
+            }
+            let most = if tries > TRIES { usize::MAX } else { self.read_portion() };
+            let end = left.end.min(left.start.saturating_add(most));
+            write(left.start, &pages[left.start..end]);
+            left.start = end;
+            if left.is_empty() {
+                return Ok(());
+            }
+            state = self.read_on(state);
+        }
+    }
+
     /// The arrays for a batch.
     pub fn batch(&self, rows: &[BatchRow]) -> Result<BatchArrays, Error> {
         let mut state = self.read();

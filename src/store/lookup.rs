@@ -1,6 +1,6 @@
 //! Lookups: how far a prefix is cached, and where it may be cut.
 use super::group_cache::Depths;
-use super::{Descent, PrefixCache, State};
+use super::{Descent, LongQuery, PrefixCache, State};
 use crate::error::Error;
 use crate::ids::LockId;
 use crate::index::{Ask, Namespace, Node, Partial, PrefixIndex, Reach, Walk};
@@ -186,16 +186,20 @@ impl PrefixCache {
         self.find_by(namespace, query, |index, root, keys| index.walk(root, keys))
     }
 
-    /// The same where a descent came before, on whose path the first pages have these digests.
-    pub(crate) fn find_behind(
+    /// The same where a descent came before.
+    pub(crate) fn find_behind(&self, query: &LongQuery<'_>, descent: &Descent) -> Found {
+        self.find_below(query.namespace(), (query.keys(), query.digests()), descent)
+    }
+
+    /// The same where the first pages of a query have these digests.
+    pub(super) fn find_below(
         &self,
         namespace: &Namespace,
-        query: Query<'_>,
-        (descent, digests): (&Descent, &[PageDigest]),
+        (query, digests): (Query<'_>, &[PageDigest]),
+        descent: &Descent,
     ) -> Found {
-        let found = self.find_by(namespace, query, |index, root, keys| match digests {
-            [] => descent.walk(self, root, keys.keys),
-            _ => index.walk_digested(root, keys, digests),
+        let found = self.find_by(namespace, query, |_, root, keys| {
+            descent.walk(self, (root, keys.keys), digests)
         });
         Found { held: descent.held(), ..found }
     }
@@ -384,19 +388,17 @@ impl State {
         Ok((matched, locked))
     }
 
-    /// Calls `segment` with the pages of each node of a prefix, and the place of the first of them
-    /// in it; with those that are known first.
+    /// Calls `segment` with the pages of each node of a prefix from the one on that has the page
+    /// `first`, and the place of the first of them in it.
     pub fn visit_path(
         &self,
         node: Option<Node>,
-        known: &[u32],
+        first: usize,
         mut segment: impl FnMut(usize, &[u32]),
     ) -> Result<(), Error> {
-        let Some(node) = node else { return Ok(()) };
-        if !known.is_empty() {
-            segment(0, known);
+        if let Some(node) = node {
+            self.cache()?.index.visit_path_from(node, first, &mut segment);
         }
-        self.cache()?.index.visit_path_from(node, known.len(), &mut segment);
         Ok(())
     }
 }

@@ -1,11 +1,13 @@
 //! Probes: how far a list is cached, without a lock where that can be, and else with the one that
 //! readers share.
+use super::descent::stretch;
+use super::long_query::is_long_to_read;
 use super::lookup::Sharing;
-use super::{Descent, Found, PrefixCache, Shared, State};
+use super::{Found, PrefixCache, Shared, State};
 use crate::error::Error;
 use crate::grace::Reader;
 use crate::index::{Ask, Namespace, Probe};
-use crate::token::{TokenList, with_imageless_query};
+use crate::token::{PageDigest, TextDigests, TokenList, with_imageless_query, with_known_query};
 
 /// Looks up without a lock.
 #[derive(Debug)]
@@ -45,6 +47,26 @@ impl PrefixCache {
     }
 }
 
+impl PrefixCache {
+    /// How far a list is cached whose first pages have these digests. None when others should not
+    /// wait for that.
+    fn find_shortly(
+        &self,
+        namespace: &Namespace,
+        (tokens, digests): (TokenList<'_>, &[PageDigest]),
+        slice: usize,
+    ) -> Result<Option<Found>, Error> {
+        if is_long_to_read(tokens, stretch(slice).keys, slice) {
+            return Ok(None);
+        }
+        with_known_query(tokens, &self.images, |query| {
+            let descent = self.descend_shortly(namespace, (query, digests), slice);
+            let found = descent.map(|it| self.find_below(namespace, (query, digests), &it));
+            Ok(found)
+        })
+    }
+}
+
 impl Shared {
     /// Reads what these probes are about to, side by side, without a lock.
     pub(crate) fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>) {
@@ -78,27 +100,22 @@ impl Shared {
         tokens: TokenList<'_>,
         look: impl FnOnce(&State, Found) -> R,
     ) -> Result<R, Error> {
-        let state = self.read();
+        let mut state = self.read();
         let cache = state.cache()?;
+        let mut digests = TextDigests::default();
         if cache.digests_many(tokens, self.slice) {
             let page_size = cache.sharing.page_size;
             drop(state);
-            let digests = self.digest_ahead(namespace, tokens, page_size);
-            let state = self.read();
-            let found = state.find_behind(namespace, tokens, (&Descent::NONE, &digests));
-            return found.map(|found| look(&state, found));
+            digests = self.digest_ahead(namespace, tokens, page_size);
+            state = self.read();
         }
-        match cache.descend_shortly(namespace, tokens, self.slice) {
-            Some(descent) => {
-                let found = state.find_behind(namespace, tokens, (&descent, &[]));
-                found.map(|found| look(&state, found))
-            }
-            None => {
-                drop(state);
-                let mut turn = self.turn();
-                turn.find_long(namespace, tokens, |state, found, _| Ok(look(state, found)), false)
-            }
+        let found = state.cache()?.find_shortly(namespace, (tokens, &digests), self.slice)?;
+        if let Some(found) = found {
+            return Ok(look(&state, found));
         }
+        drop(state);
+        let found = |state: &mut State, found, _| Ok::<_, Error>(look(state, found));
+        self.turn().find_long(namespace, tokens, found, false).map(|(looked, _)| looked)
     }
 
     /// None when that doesn't work: for images, when the index changes too fast or can't do it, or

@@ -73,6 +73,16 @@ impl Turn<'_> {
         Ok(self.cache()?.index.publish_portion(self.shared.slice))
     }
 
+    /// Does something that needs nothing of the state while others have the lock.
+    pub(crate) fn unlocked<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        let Self { shared, state } = self;
+        RwLockWriteGuard::unlocked(state, || {
+            let done = work();
+            shared.without_lock();
+            done
+        })
+    }
+
     /// Lets waiting threads in, in the middle of a call. The state must be whole.
     pub(crate) fn let_others_in(&mut self) {
         let Self { shared, state } = self;

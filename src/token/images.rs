@@ -79,12 +79,11 @@ impl Images {
     }
 
     /// The key of an image, which is known from now on.
-    fn hold(&mut self, digest: [u8; 16], positions: u32) -> Result<u32, Error> {
-        let content = (digest, positions);
-        if let Some(&number) = self.numbers.get(&content) {
-            self.entries[number as usize].uses += 1;
-            return Ok(keys::image(number));
+    pub fn hold(&mut self, digest: [u8; 16], positions: u32) -> Result<u32, Error> {
+        if let Some(key) = self.hold_known(digest, positions) {
+            return Ok(key);
         }
+        let content = (digest, positions);
         let fresh = self.entries.len() as u32;
         if self.free == NONE && fresh >= keys::IMAGE_LIMIT {
             return Err(Error::memory("another image number"));
@@ -101,6 +100,13 @@ impl Images {
         };
         self.numbers.insert(content, number);
         Ok(keys::image(number))
+    }
+
+    /// The key of an image that is known, and stays known until it is released.
+    pub fn hold_known(&mut self, digest: [u8; 16], positions: u32) -> Option<u32> {
+        let &number = self.numbers.get(&(digest, positions))?;
+        self.entries[number as usize].uses += 1;
+        Some(keys::image(number))
     }
 
     /// Takes a number back, for its turn after those that are free already.

@@ -121,6 +121,12 @@ pub fn position_count(tokens: TokenList<'_>) -> Result<usize, Error> {
     Ok(positions(tokens))
 }
 
+/// KV positions of a list whose items may be bad, or more.
+pub fn positions_at_most(tokens: TokenList<'_>) -> usize {
+    let positions = tokens.items.iter().map(|item| item.kind.positions());
+    positions.fold(tokens.ids.len(), usize::saturating_add)
+}
+
 /// KV positions of a list whose items are checked.
 pub(super) fn positions(tokens: TokenList<'_>) -> usize {
     let extra = tokens.items.iter().map(|item| item.kind.positions() - 1);

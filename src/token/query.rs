@@ -93,6 +93,10 @@ struct Scratch {
 /// Keys in a scratch that is kept, at most: a mebibyte of them.
 const KEYS_KEPT: usize = 1 << 18;
 
+/// Lists of text that are longer are checked before the lock is taken for them: where that is done
+/// as they are looked up, it takes 8 microseconds for so many.
+const CHECKED_AHEAD: usize = 1 << 17;
+
 /// Keys of lists with items are made here.
 static SCRATCHES: Scratches<Scratch> = Scratches::new();
 
@@ -209,17 +213,79 @@ fn with_made_keys<R>(
         // Others were counted before, and are good.
         tokens.check_items()?;
     }
-    let mut scratch = SCRATCHES.take();
-    let done = scratch.expand(tokens, lenient, image).and_then(|()| {
-        body(Query {
-            keys: &scratch.keys,
-            positions: positions(tokens),
-            images: &scratch.images,
-            unchecked: false,
-        })
-    });
-    if scratch.keys.capacity() <= KEYS_KEPT {
-        SCRATCHES.keep(scratch);
+    body(MadeKeys::new(tokens, lenient, image)?.query())
+}
+
+/// Keys of a list with items.
+struct MadeKeys {
+    scratch: Scratch,
+    positions: usize,
+}
+
+impl MadeKeys {
+    fn new(
+        tokens: TokenList<'_>,
+        lenient: bool,
+        image: impl FnMut([u8; 16], u32) -> Option<u32>,
+    ) -> Result<Self, Error> {
+        let mut made = Self { scratch: SCRATCHES.take(), positions: positions(tokens) };
+        made.scratch.expand(tokens, lenient, image)?;
+        Ok(made)
     }
-    done
+
+    fn query(&self) -> Query<'_> {
+        let Self { scratch: Scratch { keys, images }, positions } = self;
+        Query { keys, positions: *positions, images, unchecked: false }
+    }
+}
+
+impl Drop for MadeKeys {
+    fn drop(&mut self) {
+        if self.scratch.keys.capacity() <= KEYS_KEPT {
+            SCRATCHES.keep(std::mem::take(&mut self.scratch));
+        }
+    }
+}
+
+/// The keys of a list for a call that lets others in, who leave them as they are: somebody holds
+/// its images.
+pub struct HeldKeys<'a> {
+    made: Option<MadeKeys>,
+    text: &'a [u32],
+    unchecked: bool,
+    positions: usize,
+}
+
+impl<'a> HeldKeys<'a> {
+    /// The keys of a list; `images` are those of its images, in order. Where those end, or at an id
+    /// that is no text id when `lenient`, the keys end too.
+    pub fn new(tokens: TokenList<'a>, lenient: bool, images: &[u32]) -> Result<Self, Error> {
+        let TokenList { ids, items } = tokens;
+        if !items.is_empty() {
+            tokens.check_items()?;
+            let mut images = images.iter().copied();
+            let made = MadeKeys::new(tokens, lenient, |_, _| images.next())?;
+            let positions = made.positions;
+            return Ok(Self { made: Some(made), text: &[], unchecked: false, positions });
+        }
+        let is_checked = ids.len() > CHECKED_AHEAD;
+        let is_good = !is_checked || all_text(ids);
+        let bad = if is_good { None } else { ids.iter().position(|&id| !is_text(id)) };
+        if let Some(at) = bad.filter(|_| !lenient) {
+            return Err(bad_id(at, ids[at]));
+        }
+        let text = &ids[..bad.unwrap_or(ids.len())];
+        Ok(Self { made: None, text, unchecked: !is_checked, positions: ids.len() })
+    }
+
+    /// As the index reads them.
+    pub fn query(&self) -> Query<'_> {
+        match &self.made {
+            Some(made) => made.query(),
+            None => {
+                let Self { text: keys, positions, unchecked, .. } = *self;
+                Query { keys, positions, images: &[], unchecked }
+            }
+        }
+    }
 }

@@ -32,7 +32,7 @@ fn insert(shared: &Shared) {
         from_page: 0,
         lock: false,
     };
-    assert_eq!(shared.turn().insert(request, |_, done, _| done).unwrap().claimed, 3);
+    assert_eq!(shared.turn().insert(request, |_, done, _| done).unwrap().0.claimed, 3);
 }
 
 fn evict(shared: &Shared, count: usize) -> usize {

@@ -149,13 +149,12 @@ pub fn insert(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
         lock: true,
     };
     let mut turn = shared.turn();
-    let inserted = turn.insert(request, |state, done, known| {
+    let inserted = turn.insert(request, |state, done, _| {
         let mut published = vec![0; pages.len()];
-        published[..known.len()].copy_from_slice(known);
         let into = |start: usize, part: &[u32]| {
             published[start..start + part.len()].copy_from_slice(part);
         };
-        state.visit_path(done.node, known, into).unwrap();
+        state.visit_path(done.node, 0, into).unwrap();
         assert_eq!(done.pages, pages.len());
         let claimed = published.iter().zip(&pages).filter(|(theirs, ours)| theirs == ours);
         assert_eq!((claimed.count(), pages.len()), (done.claimed, done.claimed + done.duplicates));
@@ -166,7 +165,8 @@ pub fn insert(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
         ours.map(|(&ours, _)| ours).collect::<Vec<_>>()
     };
     match inserted {
-        Ok((published, lock)) => {
+        Ok(((published, lock), known)) => {
+            assert_eq!(known, published[..known.len()]);
             turn.free_pages(0, &ours(&published))?;
             // Nobody else knows it; without its cache it is gone.
             let ended = turn.unlock(lock);

@@ -8,28 +8,43 @@ use radixkv::ids::{LockId, NodeId, SequenceId};
 use radixkv::index::Namespace;
 use radixkv::sequence::{Continuation, Room};
 use radixkv::store::{CacheConfig, Found, InsertRequest, Matched, Shared, State};
-use radixkv::token::TokenList;
+use radixkv::token::{Item, TokenKind, TokenList};
 
 /// Prompts of which parts are those of others: one is retained, one locked, two are free.
 const RETAINED: u32 = 3;
 const LOCKED: u32 = 20;
 const FREE: u32 = 22;
 const OTHER: u32 = 23;
+/// Prompts that begin with an image, and what nobody has published yet.
+const IMAGES: u32 = 24;
+const NEW: u32 = 25;
 /// Pages of each.
 const PAGES: u32 = 4;
+
+/// Tokens of a family, the first of which may be an image.
+fn list(family: u32, ids: &[u32]) -> TokenList<'_> {
+    const IMAGE: Item =
+        Item { token_index: 0, kind: TokenKind::Image { digest: [7; 16], positions: 3 } };
+    TokenList { ids, items: if family == IMAGES { &[IMAGE] } else { &[] } }
+}
+
+/// Publishes a prompt with a node for each page.
+fn publish_path(shared: &Shared, family: u32) {
+    for page in 1..PAGES {
+        let ids = [tokens(family, 2 * page), tokens(100 * family + page, 2)].concat();
+        let made = shared.begin(&Namespace::default(), list(family, &ids), 0);
+        let Ok(made) = made else { continue };
+        drop(shared.write().confirm_copies(made.id));
+        drop(shared.turn().publish(made.id, made.positions));
+        drop(shared.turn().release(made.id));
+    }
+}
 
 /// A world whose prompts have a node for each page.
 fn deep(setting: Setting) -> World {
     let world = World::new(setting);
-    for family in [RETAINED, LOCKED, FREE, OTHER] {
-        for page in 1..PAGES {
-            let ids = [tokens(family, 2 * page), tokens(100 * family + page, 2)].concat();
-            let made = world.shared.begin(&Namespace::default(), TokenList::text(&ids), 0);
-            let Ok(made) = made else { continue };
-            drop(world.shared.write().confirm_copies(made.id));
-            world.shared.turn().publish(made.id, ids.len()).unwrap();
-            world.shared.turn().release(made.id).unwrap();
-        }
+    for family in [RETAINED, LOCKED, FREE, OTHER, IMAGES] {
+        publish_path(&world.shared, family);
     }
     crate::YIELDS.set(0);
     world
@@ -37,14 +52,17 @@ fn deep(setting: Setting) -> World {
 
 fn lookup(world: &World, family: u32, lock: bool) -> Result<(), Error> {
     let ids = tokens(family, 2 * PAGES + 1);
-    let take = |state: &mut State, found: Found, known: &[u32]| {
-        let now = state.find(&Namespace::default(), TokenList::text(&ids))?;
+    let list = list(family, &ids);
+    let take = |state: &mut State, found: Found, known: usize| {
+        let now = state.find(&Namespace::default(), list)?;
         assert_eq!(found.positions(), now.positions(), "what is found is what is cached then");
         let (matched, lock) = state.take_match(found, lock)?;
-        assert_eq!(pages(state, &matched, known)?, pages(state, &matched, &[])?);
-        Ok::<_, Error>(lock)
+        let (all, rest) = (pages(state, &matched, 0)?, pages(state, &matched, known)?);
+        assert_eq!(all[known..], rest[known..]);
+        Ok::<_, Error>((lock, all))
     };
-    let lock = world.shared.turn().lookup(&Namespace::default(), TokenList::text(&ids), take)?;
+    let ((lock, all), known) = world.shared.turn().lookup(&Namespace::default(), list, take)?;
+    assert_eq!(known, all[..known.len()]);
     lock.map_or(Ok(()), |lock| unlock(world, lock))
 }
 
@@ -56,13 +74,13 @@ fn unlock(world: &World, lock: LockId) -> Result<(), Error> {
     }
 }
 
-/// The pages of a match, of which some are known.
-fn pages(state: &State, matched: &Matched, known: &[u32]) -> Result<Vec<u32>, Error> {
+/// The pages of a match from one on.
+fn pages(state: &State, matched: &Matched, first: usize) -> Result<Vec<u32>, Error> {
     let mut pages = vec![0; matched.pages];
     let into = |start: usize, part: &[u32]| {
         pages[start..start + part.len()].copy_from_slice(part);
     };
-    state.visit_path(matched.node, known, into)?;
+    state.visit_path(matched.node, first, into)?;
     Ok(pages)
 }
 
@@ -88,7 +106,7 @@ fn lock_node(world: &World) -> Result<(), Error> {
 
 fn begun(world: &World, family: u32) -> Result<SequenceId, Error> {
     let ids = tokens(family, 2 * PAGES + 1);
-    Ok(world.shared.begin(&Namespace::default(), TokenList::text(&ids), 0)?.id)
+    Ok(world.shared.begin(&Namespace::default(), list(family, &ids), 0)?.id)
 }
 
 fn go_on(world: &World, parent: SequenceId) -> Result<(), Error> {
@@ -117,7 +135,7 @@ fn insert(world: &World, from: Option<NodeId>, lock: bool) -> Result<(), Error> 
             return world.shared.turn().free_pages(0, &loose);
         }
         let (matched, _) = state.take_match(found, false)?;
-        state.visit_path(matched.node, &[], |start, part| {
+        state.visit_path(matched.node, 0, |start, part| {
             pages[start..start + part.len()].copy_from_slice(part);
         })?;
     }
@@ -132,21 +150,23 @@ fn insert(world: &World, from: Option<NodeId>, lock: bool) -> Result<(), Error> 
         from_page,
         lock,
     };
-    let duplicates = |state: &mut State, known: &[u32], node| {
-        let mut others = 0;
-        state.visit_path(node, known, |start, part| {
-            others += part.iter().zip(&pages[start..]).filter(|(ours, sent)| ours != sent).count();
-        })?;
-        Ok::<_, Error>(others)
-    };
-    let done = world.shared.turn().insert(request, |state, done, known| {
+    let done = world.shared.turn().insert(request, |state, done, _| {
         let found = state.find(&Namespace::default(), TokenList::text(&ids))?;
         let is_whole = world.shared.group_count() > 1 || found.pages() == done.pages;
         assert!(is_whole, "what was published is found");
-        Ok::<_, Error>((done, duplicates(state, known, done.node)?))
+        let mut published = vec![0; pages.len()];
+        let into = |start: usize, part: &[u32]| {
+            published[start..start + part.len()].copy_from_slice(part);
+        };
+        state.visit_path(done.node, 0, into)?;
+        Ok::<_, Error>((done, published))
     });
     let (done, others) = match done {
-        Ok(done) => done?,
+        Ok((done, known)) => {
+            let (done, published) = done?;
+            assert_eq!(known, published[..known.len()]);
+            (done, published.iter().zip(&pages).filter(|(ours, sent)| ours != sent).count())
+        }
         // What was evicted meanwhile is no page to publish; and the node went with it.
         Err(error @ (Error::Argument(_) | Error::StaleNode(_) | Error::State(_))) => {
             world.shared.turn().free_pages(0, &loose)?;
@@ -184,7 +204,62 @@ const CLEARS: [Second; 2] = [
     }),
 ];
 
-const DEEP: [Long; 17] = [
+/// Publishes what others published in the meantime, whose pages it then has.
+fn publish_theirs(world: &World) -> Result<(), Error> {
+    let id = begun(world, NEW)?;
+    let held = NEXT.take();
+    publish_path(&world.shared, NEW);
+    NEXT.set(held);
+    drop(world.shared.write().confirm_copies(id));
+    let positions = world.shared.read().sequence_info(id)?.positions;
+    let published = world.shared.turn().publish(id, positions);
+    let whole = 2 * PAGES as usize;
+    if let Ok(done) = &published
+        && world.shared.read().sequence_info(id).is_ok_and(|info| info.positions == positions)
+    {
+        assert_eq!(done.shared_pages * 2, whole, "{done:?}");
+    }
+    world.shared.turn().release(id)
+}
+
+/// Inserts pages behind an image.
+fn insert_behind_image(world: &World) -> Result<(), Error> {
+    let ids = tokens(IMAGES, 2 * PAGES);
+    let pages = world.shared.allocate_pages(PAGES as usize + 1)?;
+    let request = InsertRequest {
+        groups: &[],
+        namespace: &Namespace::default(),
+        tokens: list(IMAGES, &ids),
+        pages: &pages,
+        from: None,
+        from_token: 0,
+        from_page: 0,
+        lock: true,
+    };
+    let done = world.shared.turn().insert(request, |state, done, _| {
+        let mut published = vec![0; pages.len()];
+        let into = |start: usize, part: &[u32]| {
+            published[start..start + part.len()].copy_from_slice(part);
+        };
+        state.visit_path(done.node, 0, into)?;
+        Ok::<_, Error>((done, published))
+    });
+    // What the cache has at another place stays the caller's, or went with the cache.
+    let mut ours = pages.clone();
+    let ended = done.and_then(|(done, known)| {
+        let (done, published) = done?;
+        assert_eq!(known, published[..known.len()]);
+        ours.retain(|page| !published.contains(page));
+        assert_eq!(done.claimed + ours.len(), pages.len());
+        done.lock.map_or(Ok(()), |lock| unlock(world, lock))
+    });
+    for page in ours {
+        drop(world.shared.turn().free_pages(0, &[page]));
+    }
+    ended
+}
+
+const DEEP: [Long; 22] = [
     Long {
         name: "probe",
         call: |world| {
@@ -248,6 +323,29 @@ const DEEP: [Long; 17] = [
         slot: |_| None,
     },
     Long { name: "insert", call: |world| insert(world, None, true), slot: |_| None },
+    Long { name: "publish what others have", call: publish_theirs, slot: |_| None },
+    Long {
+        name: "probe behind an image",
+        call: |world| {
+            let ids = tokens(IMAGES, 2 * PAGES + 1);
+            world.shared.probe(&Namespace::default(), list(IMAGES, &ids)).map(drop)
+        },
+        slot: |_| None,
+    },
+    Long {
+        name: "match behind an image",
+        call: |world| lookup(world, IMAGES, true),
+        slot: |_| None,
+    },
+    Long {
+        name: "begin behind an image",
+        call: |world| {
+            let id = begun(world, IMAGES)?;
+            world.shared.turn().release(id)
+        },
+        slot: |_| None,
+    },
+    Long { name: "insert behind an image", call: insert_behind_image, slot: |_| None },
     Long {
         name: "insert from a node",
         call: |world| {

@@ -16,8 +16,8 @@ const LOOKUPS: [Lookup; 3] = [
     ("probe", |shared, list| shared.probe(&Namespace::default(), list).unwrap().1),
     ("match", |shared, list| {
         let mut turn = shared.turn();
-        let take = |state: &mut State, found, _: &[u32]| state.take_match(found, true);
-        let (matched, lock) = turn.lookup(&Namespace::default(), list, take).unwrap();
+        let take = |state: &mut State, found, _: usize| state.take_match(found, true);
+        let ((matched, lock), _) = turn.lookup(&Namespace::default(), list, take).unwrap();
         assert_eq!(lock.is_some(), matched.positions > 0);
         if let Some(lock) = lock {
             turn.unlock(lock).unwrap();

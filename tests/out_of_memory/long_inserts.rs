@@ -36,7 +36,7 @@ fn insert(shared: &Shared, ids: &[u32], pages: &[u32]) -> Result<InsertResult, E
         from_page: 0,
         lock: true,
     };
-    shared.turn().insert(request, |_, done, _| done)
+    shared.turn().insert(request, |_, done, _| done).map(|(done, _)| done)
 }
 
 fn check(shared: &Shared) {

@@ -171,17 +171,21 @@ impl Given<'_> {
         let space = if args.from_node == 0 { args.space } else { null() };
         // SAFETY: the caller's contract.
         let namespace = unsafe { read_namespace(space)? };
-        let tell = |state: &mut State, inserted: InsertResult, known: &[u32]| {
+        // Written where there is a place for them.
+        let published = || match (published_pages.is_null(), pages.len()) {
+            (true, _) => Ok(&mut [][..]),
+            // SAFETY: the caller's contract.
+            (false, count) => unsafe {
+                out_slice(published_pages, count, count, "published_pages")
+            },
+        };
+        let tell = |state: &mut State, inserted: InsertResult, first: usize| {
             if let Some(rows) = rows {
                 // SAFETY: the caller's contract.
                 unsafe { rows.write_published(state, inserted.node, inserted.pages)? };
             }
             if !published_pages.is_null() {
-                let (count, name) = (pages.len(), "published_pages");
-                // SAFETY: the caller's contract.
-                let into = unsafe { out_slice(published_pages, count, count, name)? };
-                into.write_copy_of_slice(pages);
-                write_path(state, inserted.node, known, into)?;
+                write_path(state, inserted.node, first, published()?)?;
             }
             let made = rkv_cache_insert_result {
                 struct_size: 0,
@@ -195,7 +199,8 @@ impl Given<'_> {
                 page_count: inserted.pages as u64,
             };
             // SAFETY: the caller's contract.
-            unsafe { write_struct(out_result, &made) }
+            unsafe { write_struct(out_result, &made)? };
+            Ok::<_, Fail>(inserted.pages)
         };
         let insert = |tokens: TokenList<'_>| {
             let request = InsertRequest {
@@ -208,7 +213,14 @@ impl Given<'_> {
                 lock: args.flags & RKV_INSERT_LOCK != 0,
                 groups: rows.map_or(&[], GivenRows::list),
             };
-            shared.turn().insert(request, tell)?
+            let (told, known) = shared.turn().insert(request, tell)?;
+            let end = told?;
+            if !published_pages.is_null() {
+                let into = published()?;
+                into[..known.len()].write_copy_of_slice(&known);
+                into[end..].write_copy_of_slice(&pages[end..]);
+            }
+            Ok(())
         };
         // SAFETY: the caller's contract.
         unsafe { with_tokens(args.tokens, insert) }

@@ -65,6 +65,7 @@ pub(crate) fn check_match_flags(flags: u32) -> Result<bool, Error> {
 }
 
 /// What is wanted of a match beside the match, and where it goes.
+#[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) lock: bool,
     pub(crate) pages: *mut u32,
@@ -73,15 +74,14 @@ pub(crate) struct Wanted {
     pub(crate) page_count: *mut u64,
 }
 
-/// Writes the pages from the beginning to where a node ends, of which some are known; none without
-/// a node.
+/// Writes the pages from the one at `first` to where a node ends; none without a node.
 pub(crate) fn write_path(
     state: &State,
     node: Option<Node>,
-    known: &[u32],
+    first: usize,
     into: &mut [MaybeUninit<u32>],
 ) -> Result<(), Error> {
-    state.visit_path(node, known, |start, pages| {
+    state.visit_path(node, first, |start, pages| {
         into[start..start + pages.len()].write_copy_of_slice(pages);
     })
 }
@@ -103,7 +103,7 @@ pub(crate) unsafe fn match_tokens(
     }
     let found = turn.find(namespace, tokens)?;
     // SAFETY: the caller's contract.
-    unsafe { take_found(turn.state(), found, &[], wanted) }
+    unsafe { take_found(turn.state(), found, 0, wanted) }
 }
 
 /// The same, which lets others have the lock.
@@ -118,13 +118,20 @@ unsafe fn match_long(
     tokens: TokenList<'_>,
     wanted: Wanted,
 ) -> Result<rkv_cache_match_result, Fail> {
-    turn.lookup(namespace, tokens, |state, found, known| {
+    let (found, known) = turn.lookup(namespace, tokens, |state, found, known| {
         // SAFETY: the caller's contract.
         unsafe { take_found(state, found, known, wanted) }
-    })
+    })?;
+    if !wanted.pages.is_null() && wanted.page_capacity > 0 && !known.is_empty() {
+        // SAFETY: the caller's contract; there is room for all pages that were found.
+        let into = unsafe { slice::from_raw_parts_mut(wanted.pages.cast(), known.len()) };
+        // Without the lock, which is not needed for that.
+        turn.unlocked(|| <[MaybeUninit<u32>]>::write_copy_of_slice(into, &known));
+    }
+    Ok(found)
 }
 
-/// Takes what was found, of which the first pages may be known, and writes the pages.
+/// Takes what was found, and writes its pages from the one at `first` on.
 ///
 /// # Safety
 /// As of `match_tokens`.
@@ -132,7 +139,7 @@ unsafe fn match_long(
 unsafe fn take_found(
     state: &mut State,
     found: Found,
-    known: &[u32],
+    first: usize,
     wanted: Wanted,
 ) -> Result<rkv_cache_match_result, Fail> {
     let Wanted { lock, pages, page_capacity, page_count } = wanted;
@@ -147,7 +154,7 @@ unsafe fn take_found(
     if wanted && matched.pages > 0 {
         // SAFETY: the caller's contract; they are no more than there is room for.
         let into = unsafe { slice::from_raw_parts_mut(pages.cast(), matched.pages) };
-        write_path(state, matched.node, known, into)?;
+        write_path(state, matched.node, first, into)?;
     }
     let (source, partial) =
         matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));

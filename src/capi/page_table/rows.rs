@@ -1,7 +1,7 @@
 //! Slots and their rows, and pages that are in no row.
 use super::groups::{rkv_page_table_allocate_pool_pages, rkv_page_table_free_pool_pages};
 use super::rkv_page_table;
-use crate::capi::ffi::{fill, out, put, rkv_status, slice, with};
+use crate::capi::ffi::{Fail, check_out, out, put, rkv_status, slice, with};
 
 /// "No slot yet", for rkv_page_table_can_reserve().
 pub const RKV_NO_SLOT: u32 = 4294967295;
@@ -243,9 +243,18 @@ pub unsafe extern "C" fn rkv_page_table_read_row(
     // SAFETY: the caller's contract on table, pages and out_count.
     unsafe {
         with(table, |shared| {
-            let state = shared.read();
-            let rest = state.row_from(slot, first_index)?;
-            fill(rest, pages, capacity, out_count, ["pages", "out_count"])
+            check_out(pages, capacity, "pages")?;
+            check_out(out_count, 1, "out_count")?;
+            let begin = |count: usize| {
+                put(count, out_count, "out_count")?;
+                if !pages.is_null() && count > capacity {
+                    return Err(Fail::too_small(count, capacity, "pages"));
+                }
+                Ok(!pages.is_null())
+            };
+            shared.row_from(slot, first_index, begin, |at, some| {
+                pages.add(at).copy_from_nonoverlapping(some.as_ptr(), some.len());
+            })
         })
     }
 }

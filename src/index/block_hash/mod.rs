@@ -15,7 +15,7 @@ mod walk;
 
 use super::{
     DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, Portion, PrefixIndex,
-    Walk,
+    Stretch, Walk,
 };
 use crate::error::Error;
 use crate::ids::NodeId;
@@ -26,6 +26,9 @@ use entry::Entry;
 use foldhash::fast::FixedState;
 use std::fmt::Write;
 use std::hash::{BuildHasher, Hasher};
+
+/// Nodes that are passed in the time that it takes to hash a page.
+const HASHED: usize = 8;
 
 /// A prefix index that knows pages by their digests.
 ///
@@ -109,9 +112,10 @@ impl PrefixIndex for BlockHashIndex {
         self.walk_down(from.0, keys)
     }
 
-    fn walk_some(&self, from: Node, keys: Keys<'_>, nodes: usize) -> (Walk, bool) {
-        // A node has one page.
-        let some = keys.keys.len().min(nodes.saturating_mul(self.page_size));
+    fn walk_some(&self, from: Node, keys: Keys<'_>, most: Stretch) -> (Walk, bool) {
+        // A node has one page, and that is hashed: it takes some times what it takes to pass one.
+        let pages = most.nodes.div_ceil(HASHED);
+        let some = keys.keys.len().min(pages.saturating_mul(self.page_size));
         let walk = self.walk_down(from.0, Keys { keys: &keys.keys[..some], ..keys });
         let found = (walk.pages - self.end_page(from)) * self.page_size;
         (walk, found == some && some < keys.keys.len())

@@ -29,7 +29,7 @@ mod walk;
 
 use super::{
     Ask, DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, Portion,
-    PrefixIndex, Probe, Walk,
+    PrefixIndex, Probe, Stretch, Walk,
 };
 use crate::error::Error;
 use crate::grace::Garbage;
@@ -104,8 +104,8 @@ impl PrefixIndex for RadixIndex {
         self.walk_down(from.0, keys.keys)
     }
 
-    fn walk_some(&self, from: Node, keys: Keys<'_>, nodes: usize) -> (Walk, bool) {
-        let (walk, rest, passed) = self.pass_nodes(from.0, keys.keys, nodes);
+    fn walk_some(&self, from: Node, keys: Keys<'_>, most: Stretch) -> (Walk, bool) {
+        let (walk, rest, passed) = self.pass_nodes(from.0, keys.keys, most);
         if passed {
             return (walk, !rest.is_empty());
         }
@@ -151,9 +151,9 @@ impl PrefixIndex for RadixIndex {
     }
 
     fn publish_portion(&self, slice: usize) -> usize {
-        // A node of the usual length, or a few short ones. What is published in one portion is of
-        // one age.
-        16 * slice
+        // Nodes of 64 KiB as a rule: one of short pages, or two. What is published in one portion
+        // is of one age.
+        (64 * slice / self.page_size).clamp(1, 16 * slice)
     }
 
     fn touch(&mut self, node: Node, below: Option<Node>) {

@@ -1,5 +1,5 @@
 //! Reading the tree: the longest match, and the child with the longest common start.
-use super::super::{Namespace, Node, Partial, Walk};
+use super::super::{Namespace, Node, Partial, Stretch, Walk};
 use super::RadixIndex;
 use super::fetch::{Paths, fetch_one};
 use super::node::Segment;
@@ -150,18 +150,19 @@ impl RadixIndex {
         Walk { node: Node(number), pages: node.end(), partial, media }
     }
 
-    /// Follows keys down along so many nodes at most, as far as those match whole. Returns also the
-    /// keys that are left, and whether it passed as many.
+    /// Follows keys down along a stretch of a path, as far as nodes match whole. Returns also the
+    /// keys that are left, and whether it passed as much.
     pub(super) fn pass_nodes<'a>(
         &self,
         from: u32,
         keys: &'a [u32],
-        nodes: usize,
+        most: Stretch,
     ) -> (Walk, &'a [u32], bool) {
         fetch_one(self, self.page_size, from, keys);
         let (mut number, mut rest, mut media) = (from, keys, false);
-        let mut left = nodes;
-        while left > 0
+        let mut left = most.nodes;
+        let goes_on = |left: usize, rest: &[u32]| left > 0 && keys.len() - rest.len() < most.keys;
+        while goes_on(left, rest)
             && let Some((child, common)) = self.child(number, rest)
             && common == self.tree.nodes[child].label.len() * self.page_size
         {
@@ -169,7 +170,7 @@ impl RadixIndex {
             media |= self.tree.nodes[child].media;
         }
         let walk = Walk { media, ..Walk::to(Node(number), self.tree.nodes[number].end()) };
-        (walk, rest, left == 0)
+        (walk, rest, !goes_on(left, rest))
     }
 
     /// The one of these children that shares the longest start with keys of which none has a whole

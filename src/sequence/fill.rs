@@ -1,0 +1,42 @@
+//! Long rows and long prompts: written in portions to a sequence that nobody knows yet.
+use super::begin::Begun;
+use crate::error::Error;
+use crate::ids::SequenceId;
+use crate::store::{Turn, no_cache};
+
+/// Tokens that are copied before others are let in, for each page number.
+const TOKENS: usize = 2;
+
+impl Turn<'_> {
+    /// Writes the pages that a new sequence shares to its row, of which the first are known, and
+    /// its tail. There is room for both.
+    pub(super) fn fill(&mut self, begun: &Begun, known: &[u32], tail: &[u32]) -> Result<(), Error> {
+        let Begun { id, shared, .. } = *begun;
+        let (slot, portion) = (id.slot(), self.shared.read_portion());
+        self.check_being_made(id)?;
+        let known = &known[..known.len().min(shared)];
+        for pages in known.chunks(portion) {
+            self.table.extend_shared(slot, pages.len()).copy_from_slice(pages);
+            self.sequences[slot as usize].shared += pages.len();
+            self.let_in_while_made(id)?;
+        }
+        let base = self.sequences[slot as usize].base;
+        self.map_path(slot, base, known.len()..shared);
+        self.sequences[slot as usize].shared = shared;
+        for keys in tail.chunks(portion.saturating_mul(TOKENS)) {
+            self.sequences[slot as usize].tail.extend_from_slice(keys);
+            self.let_in_while_made(id)?;
+        }
+        Ok(())
+    }
+
+    /// Lets waiting threads in; refused when one took away the cache, and the sequence with it.
+    fn let_in_while_made(&mut self, id: SequenceId) -> Result<(), Error> {
+        self.let_waiting_in();
+        self.check_being_made(id)
+    }
+
+    fn check_being_made(&self, id: SequenceId) -> Result<(), Error> {
+        if self.is_being_made(id) { Ok(()) } else { Err(no_cache()) }
+    }
+}

@@ -1,0 +1,137 @@
+//! Long lookups: stretch by stretch, between which whoever waits to change the tree gets in. When
+//! it has changed by then the lookup begins anew: what it held is not what is there.
+use super::cache::Store;
+use super::tree::{Found, Tree};
+use super::{NONE, Namespace, SnapshotCache};
+use crate::lock::RwLockReadGuard;
+use crate::tree::common_start;
+
+/// Tokens that are compared before others are let in: 6 microseconds, 12 from memory.
+const STRETCH: usize = 1 << 15;
+/// Tokens that are compared in the time that it takes to come to a node.
+pub(super) const NODE: usize = 128;
+/// Times that a lookup begins anew; then it keeps the lock.
+const TRIES: usize = 4;
+
+/// How far a query was followed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Search {
+    /// The deepest node whose segment was passed whole; NONE when not even a root is there.
+    pub(super) node: u32,
+    /// Tokens up to there.
+    pub(super) tokens: usize,
+    /// The child that begins like the rest, and how many tokens they share: fewer than it has.
+    pub(super) inside: Option<(u32, usize)>,
+    /// The longest stored prefix on the way.
+    pub(super) found: Option<Found>,
+}
+
+impl Search {
+    /// One that begins at a root.
+    pub(super) fn at(root: u32) -> Self {
+        Self { node: root, tokens: 0, inside: None, found: None }
+    }
+
+    /// Tokens that are in the tree.
+    pub(super) fn known(&self) -> usize {
+        self.tokens + self.inside.map_or(0, |(_, common)| common)
+    }
+}
+
+/// What takes a search on for so many tokens. Whether that was all.
+pub(super) trait Step<V>: Fn(&Tree<V>, &mut Search, usize) -> bool {}
+
+impl<V, F: Fn(&Tree<V>, &mut Search, usize) -> bool> Step<V> for F {}
+
+impl<V> Tree<V> {
+    /// Follows a query to where the tree has no more of it.
+    pub(super) fn walk_on(&self, search: &mut Search, tokens: &[u32], most: usize) -> bool {
+        let mut left = most;
+        while let Some(&first) = tokens.get(search.tokens) {
+            let Some(child) = self.child(search.node, first) else { break };
+            let label = &self.nodes[child].label;
+            let common = common_start(label.tokens(), &tokens[search.tokens..]);
+            if common < label.len() {
+                search.inside = Some((child, common));
+                break;
+            }
+            (search.node, search.tokens) = (child, search.tokens + common);
+            left = left.saturating_sub(common + NODE);
+            if left == 0 {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl<V> SnapshotCache<V> {
+    /// Searches a namespace, if it is there.
+    #[inline]
+    pub(super) fn search(
+        &self,
+        namespace: &Namespace,
+        step: &impl Step<V>,
+    ) -> (RwLockReadGuard<'_, Tree<V>>, Option<Search>) {
+        let mut tree = self.store.read();
+        let mut tries = 0;
+        loop {
+            let Some(root) = tree.roots.find(namespace) else { return (tree, None) };
+            let (mut search, changes) = (Search::at(root), tree.changes);
+            let most = if tries < TRIES { self.stretch } else { usize::MAX };
+            while changes == tree.changes {
+                if step(&tree, &mut search, most) {
+                    return (tree, Some(search));
+                }
+                RwLockReadGuard::bump(&mut tree);
+            }
+            tries += 1;
+        }
+    }
+
+    /// The same, to change what it finds.
+    pub(super) fn search_to_change(
+        &self,
+        namespace: &Namespace,
+        step: &impl Step<V>,
+    ) -> (Store<'_, V>, Search) {
+        let nothing = Search::at(NONE);
+        let mut tree = self.change();
+        for tries in 0..=TRIES {
+            let Some(root) = tree.roots.find(namespace) else { return (tree, nothing) };
+            let mut search = Search::at(root);
+            let most = if tries < TRIES { self.stretch } else { usize::MAX };
+            if step(&tree, &mut search, most) {
+                return (tree, search);
+            }
+            drop(tree);
+            let (seen, search) = self.search(namespace, step);
+            let changes = seen.changes;
+            drop(seen);
+            tree = self.change();
+            if tree.changes == changes + 1 {
+                return (tree, search.unwrap_or(nothing));
+            }
+        }
+        unreachable!("the last try goes to the end")
+    }
+
+    /// The lock, for a change.
+    pub(super) fn change(&self) -> Store<'_, V> {
+        let mut tree = self.store.write();
+        tree.changes += 1;
+        tree
+    }
+}
+
+/// Lets others in, in the middle of a change. The tree must be whole.
+pub(super) fn let_others_in<V>(tree: &mut Store<'_, V>) {
+    Store::bump(tree);
+    tree.changes += 1;
+}
+
+/// Tokens of a stretch.
+pub(super) fn stretch(segment: usize) -> usize {
+    // Tests have short segments, and so short stretches.
+    segment.saturating_mul(STRETCH / super::cache::SEGMENT).min(STRETCH)
+}

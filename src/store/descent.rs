@@ -1,0 +1,279 @@
+//! Going down a path that may be long: portion by portion, to where what is left is short.
+//!
+//! The descent holds the node where the last portion ended (`long_path.rs`) and notes the pages on
+//! the way; so what is left for the end, which is one step, is short. The ascent marks the nodes
+//! above as used.
+use super::long_path::path_portion;
+use super::long_query::is_long_to_read;
+use super::{LongQuery, PrefixCache, Turn};
+use crate::error::Error;
+use crate::index::{Namespace, Node, Stretch, Walk};
+use crate::token::{PageDigest, Query, TokenList, positions_at_most};
+
+/// Keys of a portion for each page of a slice: 32,768 in all, which take 6 microseconds to compare,
+/// and 12 when they are in no cache either.
+const KEYS: usize = 64;
+/// Times that a descent begins anew, after what it held was cleared.
+const TRIES: usize = 4;
+
+/// What is looked up of a path before others are let in.
+pub(super) fn stretch(slice: usize) -> Stretch {
+    Stretch { nodes: path_portion(slice), keys: KEYS.saturating_mul(slice) }
+}
+
+/// What is known of the path of a prompt, and the foothold on it.
+#[derive(Debug, Default)]
+pub struct Descent {
+    /// The foothold, by its number, and its node.
+    held: Option<(u32, Node)>,
+    /// The pages from the beginning to its end.
+    pages: Vec<u32>,
+    /// Where so many keys lead, while nobody else was let in.
+    walk: Option<(Walk, usize)>,
+    /// Caches that were gone before the one in which a foothold is.
+    gone: u64,
+}
+
+impl Descent {
+    /// None was needed.
+    pub(super) const NONE: Self = Self { held: None, pages: Vec::new(), walk: None, gone: 0 };
+
+    /// The same where one may come, in a cache before which so many others are gone.
+    pub(super) fn after(gone: u64) -> Self {
+        Self { gone, ..Self::NONE }
+    }
+
+    /// The node that is held: those above are marked as used by the ascent.
+    pub(crate) fn held(&self) -> Option<Node> {
+        self.held.map(|(_, node)| node)
+    }
+
+    /// The same pages, for who needs them when all is done.
+    pub(super) fn take_pages(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.pages)
+    }
+
+    /// The pages from the beginning to the end of the node that is held.
+    pub(crate) fn pages(&self) -> &[u32] {
+        &self.pages
+    }
+
+    /// Where keys lead that begin like those of the descent, and whose first pages have these
+    /// digests.
+    pub(super) fn walk(
+        &self,
+        cache: &PrefixCache,
+        (root, keys): (Node, &[u32]),
+        digests: &[PageDigest],
+    ) -> Walk {
+        let (pages, page_size) = (self.pages.len(), cache.page_size());
+        match (self.walk, self.held()) {
+            (Some((walk, count)), _) if count == keys.len() => walk,
+            (_, Some(held)) if digests.len() <= pages && pages * page_size <= keys.len() => {
+                cache.index.walk(held, cache.keys(&keys[pages * page_size..]))
+            }
+            _ if !digests.is_empty() => cache.index.walk_digested(root, cache.keys(keys), digests),
+            _ => cache.index.walk(root, cache.keys(keys)),
+        }
+    }
+}
+
+impl PrefixCache {
+    /// Whether the path of a list may be longer than others should wait for.
+    #[inline]
+    pub(super) fn may_be_long(&self, tokens: TokenList<'_>, slice: usize) -> bool {
+        let (Stretch { nodes, keys }, positions) = (stretch(slice), positions_at_most(tokens));
+        // Every node has a page.
+        let many = positions / self.page_size() > nodes && self.index.node_count() > nodes;
+        many || positions > keys || is_long_to_read(tokens, keys, slice)
+    }
+
+    /// The whole way down a query's path. None when others should not wait for that.
+    pub(super) fn descend_shortly(
+        &self,
+        namespace: &Namespace,
+        (query, digests): (Query<'_>, &[PageDigest]),
+        slice: usize,
+    ) -> Option<Descent> {
+        let (keys, all) = (query.keys, |walk| {
+            Some(Descent { walk: Some((walk, query.keys.len())), ..Descent::NONE })
+        });
+        let Some(root) = self.index.find_root(namespace) else { return Some(Descent::NONE) };
+        let (mut from, mut known) = (root, 0);
+        if self.sharing.digests_pages && !digests.is_empty() {
+            known = digests.len() * self.page_size();
+            let walk = self.index.walk_digested(root, self.keys(&keys[..known]), digests);
+            if walk.pages < digests.len() {
+                return all(walk);
+            }
+            from = walk.node;
+        }
+        let (walk, goes_on) = self.index.walk_some(from, self.keys(&keys[known..]), stretch(slice));
+        if goes_on { None } else { all(walk) }
+    }
+
+    /// Goes so much further down, to a node that ends with the first `last` pages at most. Returns
+    /// it, unless the rest of the path is short.
+    fn step_down(
+        &mut self,
+        (namespace, query, digests): (&Namespace, Query<'_>, &[PageDigest]),
+        (stretch, last): (Stretch, usize),
+        descent: &mut Descent,
+    ) -> Option<Node> {
+        let root = self.index.find_root(namespace)?;
+        let (page_size, done, keys) = (self.page_size(), descent.pages.len(), query.keys);
+        // Another cache may have come since they were made.
+        let has_digests = self.sharing.digests_pages && digests.len() > done;
+        let mut most = stretch;
+        let (node, pages) = loop {
+            let (walk, goes_on) = if has_digests {
+                // With digests a node has one page.
+                let some = digests.len().min(done + most.nodes);
+                let (known, keys) = (&digests[..some], self.keys(&keys[..some * page_size]));
+                let walk = self.index.walk_digested(root, keys, known);
+                (walk, walk.pages == some && some < query.keys.len() / page_size)
+            } else {
+                let keys = self.keys(&keys[done * page_size..]);
+                self.index.walk_some(descent.held().unwrap_or(root), keys, most)
+            };
+            // An id of the caller could look like the key of an image.
+            let is_unclear = walk.media && query.unchecked;
+            if !goes_on || is_unclear || walk.pages > last {
+                let is_all = !goes_on && !has_digests;
+                descent.walk = is_all.then_some((walk, keys.len()));
+                return None;
+            }
+            match self.token_end(&walk, query) {
+                Some((node, pages)) if pages > done => break (node, pages),
+                // An image that begins here is longer.
+                _ => most = most.twice(),
+            }
+        };
+        self.hold_down(node, pages, descent)?;
+        descent.held()
+    }
+
+    /// The last node on the way of a walk that does not end inside an image, where a lookup could
+    /// not end either.
+    fn token_end(&self, walk: &Walk, query: Query<'_>) -> Option<(Node, usize)> {
+        let (mut node, mut pages) = (walk.node, walk.pages);
+        while pages > 0 {
+            let end = query.boundary(pages * self.page_size());
+            if end == pages * self.page_size() {
+                return Some((node, pages));
+            }
+            node = self.index.ancestor(self.index.node_at_page(node, end / self.page_size()), 1)?;
+            pages = self.index.end_page(node);
+        }
+        None
+    }
+
+    /// Moves the foothold of a descent down to a node that ends with so many pages. Nothing,
+    /// without memory.
+    pub(super) fn hold_down(
+        &mut self,
+        node: Node,
+        pages: usize,
+        descent: &mut Descent,
+    ) -> Option<()> {
+        let done = descent.pages.len();
+        descent.pages.try_reserve(pages - done).ok()?;
+        // Before the pages are: they end where what is held does.
+        match descent.held {
+            None => descent.held = Some((self.hold(node)?, node)),
+            Some((at, above)) => {
+                self.index.lock(node);
+                self.index.unlock(above);
+                self.footholds[at] = node.into();
+                descent.held = Some((at, node));
+            }
+        }
+        descent.walk = None;
+        descent.pages.resize(pages, 0);
+        self.index.visit_path_from(node, done, &mut |start, some| {
+            let from = done.max(start);
+            descent.pages[from..start + some.len()].copy_from_slice(&some[from - start..]);
+        });
+        Some(())
+    }
+}
+
+impl Turn<'_> {
+    /// What is looked up of a path before others are let in.
+    #[inline]
+    pub(crate) fn stretch(&self) -> Stretch {
+        stretch(self.shared.slice)
+    }
+
+    /// Whether looking up a list may take longer than others should wait for.
+    #[inline]
+    pub(crate) fn is_slow(&self, tokens: TokenList<'_>) -> bool {
+        let Some(cache) = &self.state.cache else { return false };
+        cache.may_be_long(tokens, self.shared.slice) || self.digests_many(tokens)
+    }
+
+    /// Goes down the path of the first keys of a query, to less than the end of `positions`. What
+    /// that holds `ascend` lets go of.
+    pub(crate) fn descend(
+        &mut self,
+        query: &LongQuery<'_>,
+        (keys, positions): (usize, usize),
+    ) -> Result<Descent, Error> {
+        let stretch = self.stretch();
+        // Of a prompt a token at least is not reused.
+        let last = query.keys().boundary(positions - 1) / self.table.page_size();
+        let (mut descent, mut tries) = (Descent::after(self.caches_gone), 1);
+        loop {
+            let cache = self.state.cache.as_mut().ok_or_else(super::no_cache)?;
+            let (asked, digests) = query.first(keys);
+            let asked = (query.namespace(), asked, digests);
+            let Some(held) = cache.step_down(asked, (stretch, last), &mut descent) else {
+                return Ok(descent);
+            };
+            self.let_in()?;
+            if self.cache()?.index.is_detached(held) {
+                let fresh = Descent::after(self.caches_gone);
+                self.ascend(std::mem::replace(&mut descent, fresh), None);
+                tries += 1;
+                if tries > TRIES {
+                    return Ok(descent);
+                }
+            }
+        }
+    }
+
+    /// When what is below was used that was just taken, for `ascend`.
+    pub(crate) fn now(&self) -> Option<u64> {
+        self.state.cache.as_ref().map(|cache| cache.index.now())
+    }
+
+    /// Lets go of what a descent held. If the path was used, the nodes above are marked, from the
+    /// one that is held on, as used when those below were.
+    #[inline]
+    pub(crate) fn ascend(&mut self, descent: Descent, used_at: Option<u64>) {
+        if let Some(held) = descent.held.filter(|_| descent.gone == self.caches_gone) {
+            // Without a cache nothing is held.
+            let _ = self.ascend_from(held, used_at);
+        }
+    }
+
+    #[cold]
+    pub(super) fn ascend_from(
+        &mut self,
+        (at, held): (u32, Node),
+        used_at: Option<u64>,
+    ) -> Result<(), Error> {
+        let nodes = self.path_portion();
+        let mut next = used_at.map(|time| (held, time));
+        while let Some((node, time)) = next {
+            let above = self.parts()?.0.index.touch_some(node, nodes, time);
+            next = above.map(|node| (node, time));
+            if next.is_some() {
+                self.let_in()?;
+            }
+        }
+        self.parts()?.0.footholds.remove(at);
+        self.let_go(held);
+        Ok(())
+    }
+}

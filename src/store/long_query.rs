@@ -1,0 +1,202 @@
+//! What a long call looks up: made while others have the lock, and the same until the call ends.
+use super::{PrefixCache, Turn};
+use crate::error::Error;
+use crate::index::Namespace;
+use crate::memory::try_to_vec;
+use crate::token::{
+    HeldKeys, Item, PageDigest, Query, TextDigests, TokenKind, TokenList, positions_at_most,
+};
+
+/// Images that are looked at before others are let in, as a part of the pages of a slice.
+const IMAGES: usize = 8;
+
+/// Images of a call that lets others in. Held, they keep their keys.
+#[derive(Debug)]
+pub(crate) struct HeldImages {
+    /// Where the cache has them, for its checks and for whoever takes them over.
+    at: Option<u32>,
+    /// Caches that were gone before theirs.
+    gone: u64,
+}
+
+/// Which images of a list are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// All: who knows them from now on is the call.
+    All,
+    /// The first ones, as far as somebody knows them.
+    Known,
+}
+
+/// Keys of a list, and the digests of its first pages where an index finds them by those.
+pub(crate) struct LongQuery<'a> {
+    namespace: &'a Namespace,
+    page_size: usize,
+    keys: HeldKeys<'a>,
+    digests: TextDigests,
+    images: HeldImages,
+}
+
+impl LongQuery<'_> {
+    /// The digests of the first pages.
+    pub(crate) fn digests(&self) -> &[PageDigest] {
+        &self.digests
+    }
+
+    /// So many of the keys at most, and the digests of their pages.
+    pub(super) fn first(&self, keys: usize) -> (Query<'_>, &[PageDigest]) {
+        let query = self.keys();
+        let keys = &query.keys[..query.keys.len().min(keys)];
+        let digests = self.digests.len().min(keys.len() / self.page_size);
+        (Query { keys, ..query }, &self.digests[..digests])
+    }
+
+    /// Where it is looked up.
+    pub(crate) fn namespace(&self) -> &Namespace {
+        self.namespace
+    }
+
+    /// The keys.
+    pub(crate) fn keys(&self) -> Query<'_> {
+        self.keys.query()
+    }
+}
+
+/// Images of a list.
+fn images(items: &[Item]) -> impl Iterator<Item = ([u8; 16], u32)> + '_ {
+    items.iter().filter_map(|item| match item.kind {
+        TokenKind::Image { digest, positions } => Some((digest, positions)),
+        _ => None,
+    })
+}
+
+/// Images that are looked at before others are let in.
+fn image_portion(slice: usize) -> usize {
+    slice.div_ceil(IMAGES)
+}
+
+/// Whether making the keys of a list with items takes longer than others should wait for.
+#[inline]
+pub(super) fn is_long_to_read(tokens: TokenList<'_>, positions: usize, slice: usize) -> bool {
+    !tokens.items.is_empty()
+        && (positions_at_most(tokens) > positions || tokens.items.len() > image_portion(slice))
+}
+
+impl PrefixCache {
+    /// Images that calls hold which let others in.
+    pub(super) fn images_of_calls(&self) -> impl Iterator<Item = &[u32]> {
+        self.held_images.iter().map(Vec::as_slice)
+    }
+}
+
+impl Turn<'_> {
+    /// Makes ready for looking up a list whose items were checked. `end_long` undoes it.
+    pub(crate) fn ask_long<'a>(
+        &mut self,
+        namespace: &'a Namespace,
+        tokens: TokenList<'a>,
+        hold: Hold,
+    ) -> Result<LongQuery<'a>, Error> {
+        let images = self.hold_images(tokens.items, hold)?;
+        match self.make_keys(namespace, tokens, (hold, &images)) {
+            Ok((keys, digests)) => {
+                let page_size = self.table.page_size();
+                Ok(LongQuery { namespace, page_size, keys, digests, images })
+            }
+            Err(error) => {
+                self.let_images_go(images);
+                Err(error)
+            }
+        }
+    }
+
+    fn make_keys<'a>(
+        &mut self,
+        namespace: &Namespace,
+        tokens: TokenList<'a>,
+        (hold, images): (Hold, &HeldImages),
+    ) -> Result<(HeldKeys<'a>, TextDigests), Error> {
+        let known = match images.at {
+            Some(at) => try_to_vec(&self.cache()?.held_images[at])?,
+            None => Vec::new(),
+        };
+        let keys = self.unlocked(|| HeldKeys::new(tokens, hold == Hold::Known, &known));
+        let digests = match self.digests_many(tokens) {
+            true => self.digest_ahead(namespace, tokens),
+            false => TextDigests::default(),
+        };
+        // Keys of images are those of one cache.
+        let is_there = images.at.is_none() || images.gone == self.caches_gone;
+        if is_there { Ok((keys?, digests)) } else { Err(super::no_cache()) }
+    }
+
+    /// Lets go of what `ask_long` holds.
+    pub(crate) fn end_long(&mut self, query: LongQuery<'_>) {
+        self.let_images_go(query.images);
+    }
+
+    /// The same, for who holds the images from now on.
+    pub(crate) fn take_images(&mut self, query: &mut LongQuery<'_>) -> Vec<u32> {
+        let HeldImages { at, gone } = &mut query.images;
+        let (at, gone) = (at.take(), *gone);
+        let is_there = gone == self.caches_gone;
+        let cache = self.state.cache.as_mut().filter(|_| is_there);
+        let taken = at.zip(cache).map(|(at, cache)| cache.held_images.remove(at));
+        taken.unwrap_or_default()
+    }
+
+    /// Holds images of a list.
+    fn hold_images(&mut self, items: &[Item], hold: Hold) -> Result<HeldImages, Error> {
+        let (count, gone) = (images(items).count(), self.caches_gone);
+        let mut held = HeldImages { at: None, gone };
+        if count == 0 {
+            return Ok(held);
+        }
+        let portion = image_portion(self.shared.slice);
+        let cache = self.parts()?.0;
+        let no_room = |_| Error::memory("keys of images");
+        let mut room = Vec::new();
+        room.try_reserve_exact(count).map_err(|error| no_room(error.into()))?;
+        cache.held_images.try_reserve(1).map_err(no_room)?;
+        let at = cache.held_images.insert(room);
+        held.at = Some(at);
+        for (done, (digest, positions)) in images(items).enumerate() {
+            if done > 0 && done.is_multiple_of(portion) {
+                self.let_in()?;
+            }
+            let cache = self.parts()?.0;
+            let known = match hold {
+                Hold::Known => Ok(cache.images.hold_known(digest, positions)),
+                Hold::All => cache.images.hold(digest, positions).map(Some),
+            };
+            match known {
+                Ok(Some(key)) => cache.held_images[at].push(key),
+                Ok(None) => break,
+                Err(error) => {
+                    self.let_images_go(held);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    /// Lets go of images, if their cache is still there.
+    fn let_images_go(&mut self, held: HeldImages) {
+        let (portion, HeldImages { at, gone }) = (image_portion(self.shared.slice), held);
+        let Some(at) = at else { return };
+        while gone == self.caches_gone
+            && let Ok((PrefixCache { images, held_images, .. }, _)) = self.parts()
+        {
+            let keys = &mut held_images[at];
+            let left = keys.len().saturating_sub(portion);
+            images.release(&keys[left..]);
+            keys.truncate(left);
+            if left == 0 {
+                held_images.remove(at);
+                return;
+            }
+            self.let_waiting_in();
+        }
+    }
+}
