@@ -1,5 +1,5 @@
-//! How a fetch with several groups of layers ends: all groups go on at once from the end that it has
-//! brought everything for, or ranks agree on one before that.
+//! How a fetch with several groups of layers ends: all groups go on at once from the end that it
+//! has brought everything for, or ranks agree on one before that.
 use super::poll::Fetched;
 use super::table::Table;
 use super::work::PageTiers;
