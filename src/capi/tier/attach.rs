@@ -156,9 +156,11 @@ pub unsafe extern "C" fn rkv_tier_config_init(
 /// when the cache has tiers, or no journal; RKV_STATUS_UNSUPPORTED with an external pool;
 /// RKV_STATUS_STORAGE when the directory cannot be used: another process or cache has it, it was
 /// made by another version or for another fingerprint, or the system refuses;
-/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED @par Cost O(pages in the directory +
-/// page_count); reads from the disk. Blocks; other calls go on meanwhile @par Thread safety any
-/// thread
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages in the directory + page_count); reads from the disk. Blocks; other calls go on meanwhile
+/// @par Thread safety
+/// any thread
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_cache_attach_tiers(

@@ -79,8 +79,9 @@ unsafe impl AbiStruct for rkv_sequence_fetch_result {
 /// the shared lock; what is behind those the tiers' thread looks for. With several groups
 /// O(pages that the device or the tiers have + 1) * groups, with the same bound; with a remote
 /// store O(pages that the device doesn't have). Lock for a moment; never waits for the disk or
-/// the store. Nothing when the device has the whole pages of the prompt @par Thread safety any
-/// thread
+/// the store. Nothing when the device has the whole pages of the prompt
+/// @par Thread safety
+/// any thread
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_sequence_fetch(
