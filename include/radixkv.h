@@ -3242,9 +3242,10 @@ typedef struct rkv_sequence_fetch_result {
      */
     uint32_t is_open;
     /**
-     * Positions that can be fetched beyond those that the sequence reuses. Of a fetch, no more
-     * than the sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that
-     * began with allocate_position_count.
+     * Positions that can be fetched beyond those that the sequence reuses: of a fetch, at least
+     * those, when there are more than 64 pages beyond. With one group of layers no more than the
+     * sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that began with
+     * allocate_position_count. With several groups the fetch makes the rows longer itself.
      */
     uint64_t position_count;
     /**

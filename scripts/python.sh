@@ -2,11 +2,14 @@
 # The Python package, bindings/python: builds the wheel, installs it into an empty virtual
 # environment and tries it there.
 #
-#   scripts/python.sh [test | wheel | bench | example] [argument...]
+#   scripts/python.sh [test | wheel | wheels | bench | example] [argument...]
 #
 # test      (default) pytest, mypy --strict and stubtest; arguments go to pytest
-# wheel     the wheel alone, in target/python/wheels
-# bench     bindings/python/benches/hot_path.py beside the same calls from C
+# wheel     the wheel alone, in target/python
+# wheels    that, and the one of free-threaded CPython, which need not be there; FREE_THREADED names
+#           its version, 3.14 by default
+# bench     bindings/python/benches/hot_path.py beside the same calls from C; with --sglang lookups
+#           beside those of SGLang's Rust core, in the environment of integrations/sglang/run.sh
 # example   examples/python/prefix_cache.py
 #
 # PYTHON names the interpreter, python3 by default: 3.11 or later. With a free-threaded one, e.g.
@@ -18,8 +21,8 @@ export PATH="$HOME/.cargo/bin:$PATH"
 what=${1:-test}
 shift || true
 case "$what" in
-test | wheel | bench | example) ;;
-*) sed -n '5,10s/^# *//p' "$0" >&2; exit 2 ;;
+test | wheel | wheels | bench | example) ;;
+*) sed -n '5,13s/^# *//p' "$0" >&2; exit 2 ;;
 esac
 
 python=${PYTHON:-python3}
@@ -52,10 +55,25 @@ PATH="$folder/build/bin:$PATH" PYO3_PYTHON="$folder/build/bin/python" \
 wheel=$(echo "$folder"/wheels/*.whl)
 echo "$wheel"
 [ "$what" != wheel ] || exit 0
+if [ "$what" = wheels ]; then
+    # The stable ABI of CPython 3.11 has no variant without the lock. maturin knows what such an
+    # interpreter says of itself; library and headers lie in the package from the wheel before.
+    CARGO_TARGET_DIR="$target/python/extension" "$folder/build/bin/maturin" build -q --release \
+        --manifest-path bindings/python/Cargo.toml --compatibility off -o "$folder/wheels" \
+        -i "python${FREE_THREADED:-3.14}t" --target "$(rustc -vV | sed -n 's/^host: //p')"
+    echo "$folder"/wheels/*t-*.whl
+    exit 0
+fi
 
-# An empty environment: what the wheel needs comes with it, the tools of the tests beside it.
-environment "$folder/$what" "$requirements/$what.txt"
-run=$folder/$what/bin/python
+if [ "$what" = bench ] && [ "${1:-}" = --sglang ]; then
+    run=$target/engines/sglang/venv/bin/python
+    [ -x "$run" ] || { echo "first: bash integrations/sglang/run.sh --quick" >&2; exit 1; }
+    export SGLANG_USE_CPU_ENGINE=1 PYTHONPATH=$PWD/integrations/sglang/tests/stand_in
+else
+    # An empty environment: what the wheel needs comes with it, the tools of the tests beside it.
+    environment "$folder/$what" "$requirements/$what.txt"
+    run=$folder/$what/bin/python
+fi
 "$run" -m pip install -q --disable-pip-version-check --force-reinstall --no-deps "$wheel"
 
 case "$what" in
@@ -63,6 +81,11 @@ test)
     # The second library is not in the wheel: the one that the stage `net` builds, too.
     cargo build -q --locked --manifest-path net/Cargo.toml --target-dir "$target/net"
     export RADIXKV_NET_LIBRARY=$target/net/debug/libradixkv_net.so
+    # Runners on CUDA compute on an emulated device, whose driver a C++ compiler makes.
+    if command -v g++ >/dev/null; then
+        cargo test -q --locked --test emulated_cuda >/dev/null
+        export RADIXKV_EMULATED_CUDA=$target/tmp/emulated-cuda
+    fi
     cd bindings/python
     export PYTHONDONTWRITEBYTECODE=1
     "$run" -m pytest -p no:cacheprovider "$@"
@@ -74,6 +97,12 @@ test)
     "$run" -m mypy --strict --cache-dir "$cache" -p radixkv
     "$run" -m mypy.stubtest radixkv --ignore-disjoint-bases
     ;;
-bench) "$run" bindings/python/benches/hot_path.py "$@" ;;
+bench)
+    if [ "${1:-}" = --sglang ]; then
+        "$run" bindings/python/benches/sglang_core.py
+    else
+        "$run" bindings/python/benches/hot_path.py "$@"
+    fi
+    ;;
 example) "$run" examples/python/prefix_cache.py "$@" ;;
 esac

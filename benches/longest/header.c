@@ -9,7 +9,7 @@
 /* What a parameter of such a function begins with. Creating functions take pointers to handles. */
 static const char *const HANDLE[] = {
     "struct rkv_page_table *", "struct rkv_cache *", "struct rkv_runner *", "struct rkv_plan *",
-    "struct rkv_snapshot_cache *",
+    "struct rkv_snapshot_cache *", "struct rkv_event_encoder *",
 };
 enum { HANDLE_COUNT = sizeof HANDLE / sizeof *HANDLE };
 

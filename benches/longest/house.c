@@ -76,6 +76,10 @@ rkv_sequence_info begin(const struct house *house, const rkv_namespace *space,
     rkv_sequence_info state = {.struct_size = sizeof state};
     TIME(rkv_sequence_begin, house->cache, &args, &state);
     if (state.copy_count > 0) {
+        rkv_page_copy copies[RKV_GROUP_LIMIT];
+        size_t count;
+        TIME(rkv_sequence_read_copies, house->cache, state.sequence, copies, RKV_GROUP_LIMIT,
+             sizeof *copies, &count);
         TIME(rkv_sequence_confirm_copies, house->cache, state.sequence);
     }
     return state;
@@ -106,4 +110,25 @@ void evict(const struct house *house, size_t page_count)
 {
     size_t count;
     TIME(rkv_cache_evict, house->cache, page_count, NULL, 0, &count);
+}
+
+void on_node(const struct house *house, rkv_node_id node)
+{
+    rkv_node_info info = {.struct_size = sizeof info};
+    uint32_t pages[256];
+    rkv_lock_id lock;
+    size_t count;
+    TIME(rkv_cache_lock, house->cache, node, &lock);
+    TIME(rkv_node_read_info, house->cache, node, &info);
+    if (info.page_count <= 256) {
+        TIME(rkv_node_read_pages, house->cache, node, pages, 256, &count);
+    }
+    TIME(rkv_cache_unlock, house->cache, lock);
+}
+
+void evict_much(const struct house *house, size_t page_count)
+{
+    situation_many(true);
+    evict(house, page_count);
+    situation_many(false);
 }

@@ -41,6 +41,33 @@ static void contents(const struct house *house)
     } while (result.next_page != 0);
 }
 
+/* Writes all that there is to tell, in batches as an engine sends them. */
+static void tell(rkv_event_encoder *encoder)
+{
+    enum { ROOM = 1 << 18 };
+    uint8_t *buffer = allocate(ROOM, 1);
+    rkv_event_batch batch = {.struct_size = sizeof batch};
+    do {
+        TIME(rkv_event_encoder_encode, encoder, 1.5, buffer, ROOM, &batch);
+    } while ((batch.flags & RKV_EVENTS_MORE) != 0);
+    free(buffer);
+}
+
+static void events(const struct house *house)
+{
+    rkv_event_encoder *encoder;
+    const rkv_namespace space = {
+        .struct_size = sizeof space, .flags = RKV_NAMESPACE_LORA, .lora_id = 3};
+    TIME(rkv_event_encoder_create, house->cache, NULL, &encoder);
+    TIME(rkv_event_encoder_name_namespace, encoder, &space, "adapter", "");
+    tell(encoder);
+    evict(house, 64);
+    tell(encoder);
+    TIME(rkv_event_encoder_repeat, encoder);
+    tell(encoder);
+    TIME_VOID(rkv_event_encoder_destroy, encoder);
+}
+
 void world_journal(uint32_t page_size, uint32_t index)
 {
     uint32_t prompt_count = sizes.nodes / 10, ids[TOKENS];
@@ -60,5 +87,6 @@ void world_journal(uint32_t page_size, uint32_t index)
         }
     }
     contents(&house);
+    events(&house);
     house_close(&house);
 }

@@ -25,6 +25,12 @@ struct site {
 void situation(const char *text);
 /* Says of the calls that follow that they are about far more pages than an engine's, or ends it. */
 void situation_many(bool many);
+/*
+ * Says that how many calls follow is not the same in every round, as where something is waited for,
+ * or ends it. The longest call of a round is then compared with the longest of another. A function
+ * has in one situation either such calls or others.
+ */
+void calls_vary(bool vary);
 /* Between the calls of a round: which one it is, and whether a reader is there. */
 void round_begin(bool is_watched);
 void round_end(void);
@@ -93,6 +99,8 @@ struct sizes {
     uint32_t nodes, slots, pages, snapshots, siblings, namespaces, retained, images;
     uint32_t positions;     /* of the long prompts and rows */
     uint32_t depth;         /* nodes on one path */
+    uint32_t cleared;       /* nodes that are cleared in one call */
+    uint32_t stored;        /* pages, or snapshots, below memory */
 };
 extern struct sizes sizes;
 
@@ -110,6 +118,14 @@ void world_journal(uint32_t page_size, uint32_t index);
 void world_runner(uint32_t page_size, uint32_t index);
 void world_snapshots(uint32_t page_size, uint32_t index);
 void world_snapshot_chain(uint32_t page_size, uint32_t index);
+void world_path_of_images(uint32_t page_size, uint32_t index);
+void world_meanwhile(uint32_t page_size, uint32_t index);
+void world_batches(uint32_t page_size, uint32_t index);
+void world_chunks(uint32_t page_size, uint32_t index);
+void world_clear(uint32_t page_size, uint32_t index);
+void world_groups(uint32_t page_size, uint32_t index);
+void world_tiers(uint32_t page_size, uint32_t index);
+void world_snapshot_tiers(uint32_t page_size, uint32_t index);
 
 /* ---- what worlds have in common ----------------------------------------------------------- */
 
@@ -139,5 +155,15 @@ void publish(const struct house *house, const rkv_sequence_info *state);
 rkv_cache_match_result match(const struct house *house, const rkv_tokens *tokens, uint32_t *pages,
                 size_t capacity);
 void evict(const struct house *house, size_t page_count);
+/* As much as nobody asks for, to see who waits for it. */
+void evict_much(const struct house *house, size_t page_count);
+/* Calls on nodes that a match found. */
+void on_node(const struct house *house, rkv_node_id node);
+
+/* ---- a directory -------------------------------------------------------------------------- */
+
+/* A new directory below TMPDIR; it goes with all that is in it. */
+const char *directory_make(void);
+void directory_remove(void);
 
 #endif

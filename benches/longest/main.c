@@ -11,7 +11,7 @@ struct options options;
 struct sizes sizes = {
     .nodes = 1000000, .slots = 1000000, .pages = 1000000, .snapshots = 100000, .siblings = 100000,
     .namespaces = 100000, .retained = 100000, .images = 100000, .positions = 131072,
-    .depth = 10000,
+    .depth = 10000, .cleared = 100000, .stored = 10000,
 };
 
 static const struct {
@@ -28,6 +28,10 @@ static const struct {
     {"path", world_path, 16, RKV_INDEX_RADIX},
     {"path", world_path, 1, RKV_INDEX_RADIX},
     {"window", world_path_of_groups, 16, RKV_INDEX_RADIX},
+    {"image-path", world_path_of_images, 16, RKV_INDEX_RADIX},
+    {"image-path", world_path_of_images, 16, RKV_INDEX_BLOCK_HASH},
+    {"meanwhile", world_meanwhile, 16, RKV_INDEX_RADIX},
+    {"meanwhile", world_meanwhile, 16, RKV_INDEX_BLOCK_HASH},
     {"namespaces", world_namespaces, 16, RKV_INDEX_RADIX},
     {"namespaces", world_namespaces, 16, RKV_INDEX_BLOCK_HASH},
     {"images", world_images, 16, RKV_INDEX_RADIX},
@@ -35,6 +39,15 @@ static const struct {
     {"long", world_long, 16, RKV_INDEX_RADIX},
     {"long", world_long, 1, RKV_INDEX_RADIX},
     {"long", world_long, 16, RKV_INDEX_BLOCK_HASH},
+    {"batches", world_batches, 16, RKV_INDEX_RADIX},
+    {"batches", world_batches, 1, RKV_INDEX_RADIX},
+    {"batches", world_batches, 16, RKV_INDEX_BLOCK_HASH},
+    {"chunks", world_chunks, 16, RKV_INDEX_RADIX},
+    {"chunks", world_chunks, 1, RKV_INDEX_RADIX},
+    {"clear", world_clear, 16, RKV_INDEX_RADIX},
+    {"clear", world_clear, 16, RKV_INDEX_BLOCK_HASH},
+    {"groups", world_groups, 16, RKV_INDEX_RADIX},
+    {"groups", world_groups, 1, RKV_INDEX_RADIX},
     {"slots", world_slots, 16, RKV_INDEX_RADIX},
     {"retained", world_retained, 16, RKV_INDEX_RADIX},
     {"pages", world_pages, 16, RKV_INDEX_RADIX},
@@ -45,6 +58,9 @@ static const struct {
     {"runner", world_runner, 1, RKV_INDEX_RADIX},
     {"snapshots", world_snapshots, 0, 0},
     {"chain", world_snapshot_chain, 0, 0},
+    {"tiers", world_tiers, 16, RKV_INDEX_RADIX},
+    {"tiers", world_tiers, 16, RKV_INDEX_BLOCK_HASH},
+    {"snapshot-tiers", world_snapshot_tiers, 0, 0},
 };
 enum { WORLD_COUNT = sizeof WORLDS / sizeof *WORLDS, ROW_LIMIT = 2048 };
 

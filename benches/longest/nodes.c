@@ -1,6 +1,5 @@
 /*
- * Worlds of many nodes: a million in two levels, 100,000 siblings, a path of many nodes, many
- * namespaces, many images.
+ * Worlds of many nodes: a million in two levels, 100,000 siblings, many namespaces, many images.
  */
 #include "longest.h"
 
@@ -8,29 +7,6 @@
 #include <string.h>
 
 enum { SEED = 1101, LOOKS = 200, FAN = 1000, RUN_PAGES = 4 };
-
-/* Calls on nodes that a match found. */
-static void on_node(const struct house *house, rkv_node_id node)
-{
-    rkv_node_info info = {.struct_size = sizeof info};
-    uint32_t pages[256];
-    rkv_lock_id lock;
-    size_t count;
-    TIME(rkv_cache_lock, house->cache, node, &lock);
-    TIME(rkv_node_read_info, house->cache, node, &info);
-    if (info.page_count <= 256) {
-        TIME(rkv_node_read_pages, house->cache, node, pages, 256, &count);
-    }
-    TIME(rkv_cache_unlock, house->cache, lock);
-}
-
-/* As much as nobody asks for, to see who waits for it. */
-static void evict_much(const struct house *house, size_t page_count)
-{
-    situation_many(true);
-    evict(house, page_count);
-    situation_many(false);
-}
 
 static void children_of(const struct house *house, rkv_node_id node)
 {
@@ -137,85 +113,26 @@ void world_siblings(uint32_t page_size, uint32_t index)
     house_close(&house);
 }
 
-/*
- * A prompt that was published piece by piece, and from each piece another one goes on: as many
- * nodes on one path. Each insert goes on from the node before it, as an engine's does.
- */
-void world_path(uint32_t page_size, uint32_t index)
+static void namespaces_of(const struct house *house)
 {
-    uint32_t depth = sizes.depth, token_count = depth * page_size;
-    uint32_t *ids = allocate(token_count + page_size, sizeof *ids);
-    uint32_t *pages = allocate(depth + 1, sizeof *pages);
-    size_t found;
-    rkv_node_id node = 0;
-    tokens_fill(SEED + 4, 0, ids, token_count);
-    situation(page_size == 1 ? "10^4 nodes on a path, page 1" : "10^4 nodes on a path, page 16");
-    struct house house = house_open(page_size, 4 * depth, 64, index, 0);
-    for (uint32_t i = 0; i < depth; i++) {
-        for (unsigned branch = 0; branch < 2; branch++) {
-            uint32_t *first = &ids[i * page_size], kept = *first;
-            *first = branch == 0 ? FRESH : kept;
-            rkv_tokens tokens = text(ids, (i + 1) * page_size);
-            rkv_cache_insert_args args = {
-                .struct_size = sizeof args, .tokens = &tokens, .pages = pages,
-                .page_count = i + 1, .from_node = node, .from_page_index = i,
-                .from_token_index = (uint64_t)i * page_size};
-            rkv_cache_insert_result result = {.struct_size = sizeof result};
-            TIME(rkv_page_table_allocate_pages, house.table, 1, &pages[i]);
-            TIME(rkv_cache_insert, house.cache, &args, NULL, &result);
-            REQUIRE(result.claimed_page_count == 1);
-            node = branch == 0 ? node : result.node;
-            *first = kept;
-        }
+    size_t count;
+    for (unsigned i = 0; i < 5; i++) {
+        TIME(rkv_cache_read_namespaces, house->cache, NULL, NULL, 0, 0, &count);
+        rkv_namespace *spaces = allocate(count, sizeof *spaces);
+        rkv_node_id *roots = allocate(count, sizeof *roots);
+        TIME(rkv_cache_read_namespaces, house->cache, spaces, roots, count, sizeof *spaces,
+             &count);
+        free(spaces);
+        free(roots);
     }
-    for (unsigned i = 0; i < 20; i++) {
-        rkv_tokens tokens = text(ids, token_count - i * page_size);
-        rkv_cache_match_result hit = match(&house, &tokens, pages, depth);
-        TIME(rkv_cache_probe, house.cache, NULL, &tokens, NULL, &found);
-        on_node(&house, hit.node);
-        request(&house, NULL, &tokens);
-    }
-    house_looks(&house, LOOKS);
-    evict_much(&house, depth);
-    house_close(&house);
-    free(ids);
-    free(pages);
 }
 
-/* The same path, where layers with a sliding window have pages as well. */
-void world_path_of_groups(uint32_t page_size, uint32_t index)
+static void clear_everything(const struct house *house)
 {
-    uint32_t depth = sizes.depth, *ids = allocate((depth + 1) * page_size, sizeof *ids);
-    size_t found;
-    tokens_fill(SEED + 4, 0, ids, (depth + 1) * page_size);
-    situation("10^4 nodes on a path, a window beside, page 16");
-    house_window = 1024;
-    struct house house = house_open(page_size, 6 * depth, 64, index, 0);
-    house_window = 0;
-    /* A node ends where the next prompt parts. */
-    for (uint32_t i = 0; i < depth; i++) {
-        for (unsigned branch = 0; branch < 2; branch++) {
-            uint32_t *first = &ids[i * page_size], kept = *first;
-            *first = branch == 0 ? FRESH : kept;
-            rkv_tokens tokens = text(ids, (i + 1) * page_size);
-            request(&house, NULL, &tokens);
-            *first = kept;
-        }
-    }
-    uint32_t *pages = allocate(depth, sizeof *pages);
-    for (unsigned i = 0; i < 20; i++) {
-        rkv_tokens tokens = text(ids, (depth - i) * page_size);
-        rkv_cache_match_result hit = match(&house, &tokens, pages, depth);
-        REQUIRE(hit.page_count > depth / 2);
-        TIME(rkv_cache_probe, house.cache, NULL, &tokens, NULL, &found);
-        on_node(&house, hit.node);
-        request(&house, NULL, &tokens);
-    }
-    house_looks(&house, LOOKS);
-    evict_much(&house, depth);
-    house_close(&house);
-    free(ids);
-    free(pages);
+    rkv_cache_clear_args args = {.struct_size = sizeof args, .flags = RKV_CLEAR_EVERYTHING};
+    rkv_cache_clear_result result = {.struct_size = sizeof result};
+    TIME(rkv_cache_clear, house->cache, &args, &result);
+    REQUIRE(result.namespace_count > 0);
 }
 
 /* One prompt in each namespace, and all of them forgotten again. */
@@ -239,6 +156,8 @@ void world_namespaces(uint32_t page_size, uint32_t index)
         request(&house, &space, &tokens);
     }
     evict_much(&house, count / 2);
+    namespaces_of(&house);
+    clear_everything(&house);
     house_close(&house);
 }
 

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { HEAD_DIM = 64, SEED = 1303, REPEATS = 20, COPIES = 64 };
+enum { HEAD_DIM = 64, SEED = 1303, REPEATS = 20, COPIES = 64, DRAFT = 64 };
 
 /* One new position at the end of each row. */
 static void steps(rkv_runner *runner, rkv_plan *plan, const rkv_plan_row *rows)
@@ -32,6 +32,52 @@ static void steps(rkv_runner *runner, rkv_plan *plan, const rkv_plan_row *rows)
     free(q);
     free(k);
     free(out);
+}
+
+/*
+ * A draft whose branches are a binary tree: after it, the positions of one branch are moved to its
+ * beginning.
+ */
+static void branches(rkv_runner *runner, rkv_plan *plan, uint32_t slot, uint32_t length)
+{
+    uint64_t masks[DRAFT] = {0};
+    const uint32_t branch[] = {0, 2, 6, 14, 30, 62};
+    const rkv_kept_branch kept = {.position_count = sizeof branch / sizeof *branch,
+                                  .positions = branch};
+    for (unsigned i = 1; i < DRAFT; i++) {
+        unsigned parent = (i - 1) / 2;
+        masks[i] = masks[parent] | UINT64_C(1) << parent;
+    }
+    rkv_plan_row row = {
+        .slot = slot, .start = length - DRAFT, .count = DRAFT, .tree_masks = masks};
+    uint16_t *values = allocate(4 * DRAFT * HEAD_DIM, sizeof *values);
+    rkv_runner_append_prefill_args args = {
+        .struct_size = sizeof args, .q = values, .k = values + DRAFT * HEAD_DIM,
+        .v = values + 2 * DRAFT * HEAD_DIM, .out = values + 3 * DRAFT * HEAD_DIM};
+    CHECK(rkv_plan_set(plan, &row, 1, sizeof row));
+    CHECK(rkv_runner_append_prefill(runner, plan, &args));
+    for (unsigned i = 0; i < REPEATS; i++) {
+        TIME(rkv_runner_keep_branches, runner, plan, &kept, 1, sizeof kept, NULL);
+    }
+    free(values);
+}
+
+/* As much as a poll of tiers gives at once, to host memory and back. */
+static void tier_copies(rkv_runner *runner, const uint32_t *pages, uint64_t page_bytes)
+{
+    uint8_t *host = allocate(COPIES, (size_t)page_bytes);
+    rkv_copy_job jobs[COPIES];
+    for (uint32_t direction = RKV_COPY_LOAD; direction <= RKV_COPY_STORE; direction++) {
+        for (unsigned i = 0; i < COPIES; i++) {
+            jobs[i] = (rkv_copy_job){.job = i + 1, .host = host + i * page_bytes,
+                                     .byte_count = page_bytes, .page = pages[i],
+                                     .direction = direction};
+        }
+        for (unsigned i = 0; i < REPEATS; i++) {
+            TIME(rkv_runner_copy_tier_pages, runner, jobs, COPIES, sizeof *jobs);
+        }
+    }
+    free(host);
 }
 
 void world_runner(uint32_t page_size, uint32_t index)
@@ -73,6 +119,9 @@ void world_runner(uint32_t page_size, uint32_t index)
         TIME(rkv_runner_read_stats, runner, &stats);
         TIME(rkv_runner_copy_pages, runner, copies, COPIES, sizeof *copies);
     }
+    rkv_runner_stats stats = {.struct_size = sizeof stats};
+    CHECK(rkv_runner_read_stats(runner, &stats));
+    tier_copies(runner, pages, stats.page_bytes);
     TIME(rkv_plan_create, table, &plan);
     rkv_plan_capacity capacity = {.struct_size = sizeof capacity, .row_count = 1,
                                   .position_count = 1, .page_count = length / page_size};
@@ -81,6 +130,9 @@ void world_runner(uint32_t page_size, uint32_t index)
     rkv_plan_row row = {.slot = slot, .start = length - 1, .count = 1};
     steps(runner, plan, &row);
     TIME_VOID(rkv_plan_destroy, plan);
+    CHECK(rkv_plan_create(table, &plan));
+    branches(runner, plan, slot, length);
+    rkv_plan_destroy(plan);
     TIME_VOID(rkv_runner_destroy, runner);
     reader_stop();
     rkv_page_table_destroy(table);

@@ -12,14 +12,24 @@ enum { SERIES_LIMIT = 1024, SITUATION_LIMIT = 128, WATCHED_LIMIT = 4 };
 /* From here on a call is worth a closer look: a system call, and a word with the reader. */
 static const double LONG_NANOSECONDS = 20e3;
 
-/* What part of a call the longest read meanwhile took, in each watched round; negative: no read. */
+/*
+ * What part of a call's own time the longest read meanwhile took, in each watched round; negative:
+ * no read.
+ */
 struct waits {
     float part[WATCHED_LIMIT];
+};
+
+struct call {
+    uint64_t own;           /* ticks */
+    float part;
 };
 
 struct series {
     const char *function;
     unsigned situation;
+    bool varies;            /* rounds differ in how many calls there are */
+    struct call *present;   /* of those: the calls of this round */
     uint64_t *least;        /* ticks of each call */
     struct waits *waits;
     size_t count;           /* calls in this round */
@@ -30,7 +40,7 @@ static struct series series[SERIES_LIMIT];
 static unsigned series_count = 1;
 static char situations[SITUATION_LIMIT][sizeof((struct longest_row *)NULL)->situation];
 static unsigned situation_count = 1, present;
-static bool watched;
+static bool watched, varying;
 static unsigned watched_round;
 
 void situation(const char *text)
@@ -69,12 +79,45 @@ void round_begin(bool is_watched)
     }
 }
 
+void calls_vary(bool vary)
+{
+    varying = vary;
+}
+
+static void note(struct series *into, size_t at, struct call call)
+{
+    into->least[at] = call.own < into->least[at] ? call.own : into->least[at];
+    if (call.part >= 0) {
+        into->waits[at].part[watched_round] = call.part;
+    }
+}
+
+static int compare_calls(const void *left, const void *right)
+{
+    uint64_t a = ((const struct call *)left)->own;
+    uint64_t b = ((const struct call *)right)->own;
+    return (a < b) - (a > b);
+}
+
+/* Where rounds differ, the longest call of one stands beside the longest of another, and so on. */
+static void note_by_length(struct series *into)
+{
+    qsort(into->present, into->count, sizeof *into->present, compare_calls);
+    for (size_t at = 0; at < into->count; at++) {
+        note(into, at, into->present[at]);
+    }
+}
+
 void round_end(void)
 {
     reader_stop();
     /* Rounds that differ would compare calls that are not the same work. */
     for (unsigned i = 1; i < series_count; i++) {
-        REQUIRE(series[i].count == series[i].length);
+        if (series[i].varies) {
+            note_by_length(&series[i]);
+        } else {
+            REQUIRE(series[i].count == series[i].length);
+        }
     }
 }
 
@@ -88,6 +131,7 @@ static unsigned series_of(const char *function)
     REQUIRE(series_count < SERIES_LIMIT);
     series[series_count].function = function;
     series[series_count].situation = present;
+    series[series_count].varies = varying;
     return series_count++;
 }
 
@@ -98,6 +142,10 @@ static void extend(struct series *into)
         into->least = realloc(into->least, into->capacity * sizeof *into->least);
         into->waits = realloc(into->waits, into->capacity * sizeof *into->waits);
         REQUIRE(into->least != NULL && into->waits != NULL);
+        if (into->varies) {
+            into->present = realloc(into->present, into->capacity * sizeof *into->present);
+            REQUIRE(into->present != NULL);
+        }
     }
     into->least[into->length] = UINT64_MAX;
     for (unsigned i = 0; i < WATCHED_LIMIT; i++) {
@@ -144,19 +192,24 @@ void call_end(struct site *site, const char *function, uint64_t ticks)
         site->situation = present;
     }
     struct series *into = &series[site->series];
+    REQUIRE(into->varies == varying);
     size_t at = into->count++;
     if (at == into->length) {
         extend(into);
     }
-    uint64_t own = own_ticks(ticks);
-    into->least[at] = own < into->least[at] ? own : into->least[at];
+    struct call call = {.own = own_ticks(ticks), .part = -1};
     /* A short call makes nobody wait; asking the reader takes longer than the call. */
     if (watched && nanoseconds((double)ticks) > LONG_NANOSECONDS) {
         uint64_t wait = reader_longest();
         if (wait > 0) {
-            float part = (float)wait / (float)ticks;
-            into->waits[at].part[watched_round] = part < 1 ? part : 1;
+            float part = (float)wait / (float)call.own;
+            call.part = part < 1 ? part : 1;
         }
+    }
+    if (into->varies) {
+        into->present[at] = call;
+    } else {
+        note(into, at, call);
     }
 }
 

@@ -24,6 +24,11 @@ const CLASSES: &[(&str, &str)] = &[
     ("rkv_snapshot_cache_stats", "SnapshotStats"),
     ("rkv_snapshot_cache_insert_result", "SnapshotInsertResult"),
     ("rkv_snapshot_tier_stats", "SnapshotTierStats"),
+    ("rkv_tier_totals", "TierTotals"),
+    ("rkv_remote_totals", "RemoteTotals"),
+    ("rkv_tier_stats", "TierStats"),
+    ("rkv_sequence_fetch_result", "FetchResult"),
+    ("rkv_cache_prefetch_result", "PrefetchResult"),
 ];
 
 /// A struct that lies in arrays, and the name of its layout.
@@ -41,6 +46,8 @@ const ARRAYS: &[(&str, &str)] = &[
     ("rkv_page_copy", "page_copy"),
     ("rkv_journal_record", "journal_record"),
     ("rkv_journal_item", "journal_item"),
+    ("rkv_copy_job", "copy_job"),
+    ("rkv_fetch_end", "fetch_end"),
 ];
 
 fn find<'a>(header: &'a Header, name: &str) -> &'a Struct {
@@ -48,8 +55,12 @@ fn find<'a>(header: &'a Header, name: &str) -> &'a Struct {
 }
 
 fn shown(field: &&Field) -> bool {
-    // A remote store is attached from C.
-    !matches!(field.name.as_str(), "struct_size" | "reserved" | "remote")
+    !matches!(field.name.as_str(), "struct_size" | "reserved")
+}
+
+/// The class of a struct that lies in another one.
+fn class_of(field: &Field) -> Option<&'static str> {
+    CLASSES.iter().find(|(name, _)| *name == field.kind).map(|(_, class)| *class)
 }
 
 /// The header's words for a reader who knows the Python names: `rkv_cache_unlock()` is
@@ -87,11 +98,22 @@ fn class(text: &mut String, item: &Struct, class: &str) {
         if field.length == Some(2) {
             (kind, value) = (format!("({kind}, {kind})"), format!("{value}.into()"));
         }
+        if let Some(inside) = class_of(field) {
+            (kind, value) = (inside.to_owned(), format!("{inside}({value})"));
+        }
         writeln!(text, "    #[doc = \"{}\"]\n    #[getter]", in_python(&field.doc)).unwrap();
         writeln!(text, "    fn {}(&self) -> {kind} {{ {value} }}", field.name).unwrap();
     }
-    let names: Vec<_> = fields.iter().map(|field| format!("{}={{:?}}", field.name)).collect();
-    let values: Vec<_> = fields.iter().map(|field| format!("self.0.{}", field.name)).collect();
+    let (mut names, mut values) = (Vec::new(), Vec::new());
+    for field in &fields {
+        let value = format!("self.0.{}", field.name);
+        let inside = class_of(field);
+        names.push(format!("{}={{{}}}", field.name, if inside.is_some() { "" } else { ":?" }));
+        values.push(match inside {
+            Some(inside) => format!("{inside}({value}).__repr__()"),
+            None => value,
+        });
+    }
     writeln!(text, "    fn __repr__(&self) -> String {{").unwrap();
     let (names, values) = (names.join(", "), values.join(", "));
     writeln!(text, "        format!(\"{class}({names})\", {values})\n    }}\n}}").unwrap();

@@ -11,6 +11,7 @@ use crate::page_table::PageTable;
 use crate::record::{CacheStats, ClearResult, InsertResult, Match, NodeInfo};
 use crate::space::{Namespace, Space};
 use crate::status::{check, check_room};
+use crate::tier::HostMemory;
 use crate::tokens::TokenArg;
 
 /// The prefix index over one page table: which published pages hold which tokens. Sequences live
@@ -33,7 +34,9 @@ use crate::tokens::TokenArg;
 /// InvalidArgument, Unsupported.
 #[pyclass(frozen, weakref, module = "radixkv")]
 pub struct Cache {
+    // Before what it writes to.
     pub handle: Closable<rkv_cache>,
+    pub host_memory: HostMemory,
     /// The page table.
     #[pyo3(get)]
     pub table: Py<PageTable>,
@@ -78,14 +81,17 @@ impl Cache {
         // SAFETY: a live handle, a whole config.
         let status = long(py, true, || unsafe { rkv_cache_create(on.raw(), &config, call.get()) });
         check(py, status)?;
-        Ok(Cache { handle: Closable::new(Handle::new(cache)), table })
+        let handle = Closable::new(Handle::new(cache));
+        Ok(Cache { handle, host_memory: HostMemory::default(), table })
     }
 
     /// Ends the cache: its sequences end, all cached pages return to the pool. Calls that run in
     /// other threads end first. Sequence and Lock objects can't be used any more. Closing twice
     /// does nothing.
     fn close(&self, py: Python<'_>) {
-        self.handle.close(py);
+        if self.handle.close(py) {
+            self.host_memory.clear(py);
+        }
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {
@@ -94,7 +100,7 @@ impl Cache {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
-        self.handle.close(py);
+        self.close(py);
     }
 
     /// The rkv_cache pointer, for C code in the same process. Good until the cache is closed.

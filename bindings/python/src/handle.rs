@@ -3,6 +3,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
@@ -76,9 +77,11 @@ impl<T: Object> Closable<T> {
 
     #[inline]
     pub fn get(&self, py: Python<'_>) -> PyResult<Arc<Handle<T>>> {
-        let inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*inside {
-            Some(handle) => Ok(handle.clone()),
+        // Let go of before Python code runs: whoever waits for this lock keeps the interpreter from
+        // stopping all threads, as its garbage collector does.
+        let inside = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match inside {
+            Some(handle) => Ok(handle),
             None => Err(refused(py, RKV_STATUS_INVALID_STATE, &format!("{} is closed", T::NAME))),
         }
     }
@@ -88,10 +91,11 @@ impl<T: Object> Closable<T> {
         Ok(self.get(py)?.raw() as usize)
     }
 
-    /// Closing twice is no error.
-    pub fn close(&self, py: Python<'_>) {
+    /// Closing twice is no error. Whether the object has gone now: not while a call in another
+    /// thread uses it, nor when it had been closed.
+    pub fn close(&self, py: Python<'_>) -> bool {
         let handle = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| drop(handle));
+        py.detach(|| handle.and_then(Arc::into_inner).is_some())
     }
 
     pub fn is_closed(&self) -> bool {
@@ -101,7 +105,7 @@ impl<T: Object> Closable<T> {
 
 /// Pointers that calls take, for closures that run without the interpreter's lock: what they lead
 /// to is kept by the caller of the closure.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Raw<T>(pub T);
 
 // SAFETY: the caller keeps what the pointers lead to until the closure returns.
@@ -122,6 +126,15 @@ impl<T> Raw<T> {
 #[inline]
 pub fn long<R: Send>(py: Python<'_>, is_long: bool, call: impl FnOnce() -> R + Send) -> R {
     if is_long { py.detach(call) } else { call() }
+}
+
+/// Milliseconds of a number of seconds, of which `name` is the argument's. What is endless is
+/// u64::MAX.
+pub fn milliseconds(seconds: f64, name: &str) -> PyResult<u64> {
+    if seconds.is_nan() || seconds < 0.0 {
+        return Err(PyValueError::new_err(format!("{name}: {seconds} is no time to wait")));
+    }
+    Ok((seconds * 1000.0).ceil() as u64)
 }
 
 /// A CUDA stream from its number, as torch's `Stream.cuda_stream`.

@@ -24,6 +24,7 @@ mod journal;
 mod lock;
 mod log;
 mod many;
+mod page_numbers;
 mod page_table;
 mod plan;
 mod plan_arrays;
@@ -40,6 +41,7 @@ mod snapshot_pin;
 mod snapshot_tier;
 mod space;
 mod status;
+mod tier;
 mod tokens;
 
 #[pymodule(gil_used = false)]
@@ -54,6 +56,7 @@ fn _radixkv(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(index_memory::reserve_index_memory, module)?)?;
     module.add_function(wrap_pyfunction!(index_memory::index_memory_stats, module)?)?;
     module.add_function(wrap_pyfunction!(tokens::image_digest, module)?)?;
+    module.add_function(wrap_pyfunction!(page_numbers::page_numbers, module)?)?;
     module.add_function(wrap_pyfunction!(runner_memory::runner_supports, module)?)?;
     module.add_class::<tokens::TokenItem>()?;
     module.add_class::<tokens::Tokens>()?;

@@ -37,8 +37,11 @@ unsafe extern "C" fn queue(level: u32, message: *const c_char, _user_data: *mut 
 /// Called by the interpreter, on its main thread.
 extern "C" fn deliver(_: *mut c_void) -> c_int {
     Python::attach(|py| {
-        let receiver = RECEIVER.lock().unwrap_or_else(PoisonError::into_inner);
-        let receiver = receiver.as_ref().map(|receiver| receiver.clone_ref(py));
+        // Let go of before it is called: it may set another one.
+        let receiver = {
+            let now = RECEIVER.lock().unwrap_or_else(PoisonError::into_inner);
+            now.as_ref().map(|receiver| receiver.clone_ref(py))
+        };
         loop {
             let next = WAITING.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let (Some((level, text)), Some(receiver)) = (next, &receiver) else { return 0 };

@@ -43,7 +43,7 @@ fn regions(list: Option<&Bound<'_, PyList>>, count: usize) -> PyResult<Vec<Optio
             _ => Err(PyValueError::new_err(format!("{name}: an array of (n, 2) is needed"))),
         }
     };
-    list.iter().enumerate().map(one).collect()
+    list.iter().take(count).enumerate().map(one).collect()
 }
 
 /// The rows' tree masks: a list with None or an array of 64-bit masks for each.
@@ -57,7 +57,7 @@ fn trees(list: Option<&Bound<'_, PyList>>, count: usize) -> PyResult<Vec<Option<
         true => Ok(None),
         false => Array::integers(&item, &format!("tree_masks[{at}]"), 8, false).map(Some),
     };
-    list.iter().enumerate().map(one).collect()
+    list.iter().take(count).enumerate().map(one).collect()
 }
 
 #[pymethods]

@@ -201,6 +201,27 @@ impl Runner {
         });
         check(py, status)
     }
+
+    /// Carries out copies that `Cache.poll()` gave, between the KV memory and host memory, now;
+    /// `Cache.complete()` is for the caller to call. In host memory a page is K and V of each layer
+    /// in turn, `stats().page_bytes` in all: that is the page_bytes of the tiers.
+    ///
+    /// jobs: an array of `dtypes.copy_job`, as they came, of the runner's group.
+    ///
+    /// Lets other Python threads run; no step may write the pages of stores meanwhile. Raises
+    /// InvalidArgument naming the copy, and nothing was copied; Unsupported on CUDA, where the
+    /// engine copies on a stream of its own.
+    fn copy_tier_pages(&self, py: Python<'_>, jobs: &Bound<'_, PyAny>) -> PyResult<()> {
+        let runner = self.handle.get(py)?;
+        let jobs = Array::structs::<rkv_copy_job>(jobs, "jobs", "copy_job", false)?;
+        let (from, count) = (Raw(jobs.data()), jobs.count);
+        let status = long(py, true, || {
+            let size = size_of::<rkv_copy_job>();
+            // SAFETY: a live handle, `count` copies, each to memory that the tiers have.
+            unsafe { rkv_runner_copy_tier_pages(runner.raw(), from.get(), count, size) }
+        });
+        check(py, status)
+    }
 }
 
 /// The engine's memory as the library takes it, and what keeps it.

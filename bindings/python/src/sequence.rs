@@ -37,7 +37,7 @@ impl Sequence {
         Sequence { cache, id: AtomicU64::new(id), owned: false }
     }
 
-    fn live(&self, py: Python<'_>) -> PyResult<(Arc<Handle<rkv_cache>>, u64)> {
+    pub fn live(&self, py: Python<'_>) -> PyResult<(Arc<Handle<rkv_cache>>, u64)> {
         let cache = self.cache.get().handle.get(py)?;
         match self.id.load(Ordering::Acquire) {
             0 => Err(refused(py, RKV_STATUS_STALE_SEQUENCE, "the sequence was released")),

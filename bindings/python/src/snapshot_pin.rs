@@ -95,10 +95,9 @@ impl Pin {
     #[getter]
     fn data(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let state = self.state();
-        match state.id {
-            0 => Err(released(py)),
-            _ => Ok(state.data.as_ref().map(|data| data.clone_ref(py))),
-        }
+        let (id, data) = (state.id, state.data.as_ref().map(|data| data.clone_ref(py)));
+        drop(state);
+        if id == 0 { Err(released(py)) } else { Ok(data) }
     }
 
     /// Whether it was read from below memory: then there is no object, and `parts()` has the bytes.

@@ -1,30 +1,20 @@
 //! What is below the memory of a snapshot cache: a directory, and fetches from it.
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::c::*;
-use crate::handle::{Handle, Raw, filled, long};
+use crate::handle::{Handle, Raw, filled, long, milliseconds};
 use crate::record::SnapshotTierStats;
 use crate::snapshot::SnapshotCache;
 use crate::snapshot_kept::settle;
 use crate::snapshot_pin::Pin;
 use crate::space::{Namespace, Space};
 use crate::status::{check, refused};
+use crate::tier;
 use crate::tokens::TokenArg;
-
-/// Milliseconds of a number of seconds.
-fn milliseconds(timeout: f64) -> PyResult<u64> {
-    if timeout.is_nan() || timeout < 0.0 {
-        return Err(PyValueError::new_err(format!("timeout: {timeout} is no time to wait")));
-    }
-    Ok((timeout * 1000.0).ceil() as u64)
-}
 
 #[pymethods]
 impl SnapshotCache {
@@ -75,9 +65,7 @@ impl SnapshotCache {
         remote_timeout_ms: u32,
     ) -> PyResult<()> {
         let cache = self.handle.get(py)?;
-        let directory = directory.map(|directory| CString::new(directory.as_os_str().as_bytes()));
-        let directory = directory.transpose();
-        let directory = directory.map_err(|_| PyValueError::new_err("directory: has a NUL"))?;
+        let directory = tier::directory(directory)?;
         let mut config = rkv_snapshot_tier_config::sized();
         // SAFETY: a struct of the size that is stated.
         check(py, unsafe { rkv_snapshot_tier_config_init(&mut config, size_of_val(&config)) })?;
@@ -160,7 +148,7 @@ impl SnapshotCache {
         timeout: f64,
         call: unsafe extern "C" fn(*mut rkv_snapshot_cache, u64) -> i32,
     ) -> PyResult<bool> {
-        let (cache, timeout) = (self.handle.get(py)?, milliseconds(timeout)?);
+        let (cache, timeout) = (self.handle.get(py)?, milliseconds(timeout, "timeout")?);
         // SAFETY: a live handle.
         let status = long(py, true, || unsafe { call(cache.raw(), timeout) });
         settle(py);

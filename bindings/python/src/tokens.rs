@@ -4,6 +4,7 @@ use std::ptr::{null, null_mut};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::array::{Array, Kind, empty, output};
@@ -48,13 +49,18 @@ fn narrow(ids: &[i64], name: &str) -> PyResult<Vec<u32>> {
 }
 
 /// The ids of a list of Python's own integers, which is what engines have; nothing for any other,
-/// for those who say what is wrong with it. No count of references is touched: like an array, the
-/// list must not be written by others meanwhile.
+/// for those who say what is wrong with it. No count of references is touched: without the
+/// interpreter's lock, that of the list keeps others from writing it meanwhile.
 fn plain(list: &Bound<'_, PyList>) -> Option<Vec<u32>> {
+    with_critical_section(list, || ids_of_list(list))
+}
+
+fn ids_of_list(list: &Bound<'_, PyList>) -> Option<Vec<u32>> {
     let count = list.len();
     let mut ids = Vec::with_capacity(count);
     for at in 0..count {
-        // SAFETY: the list has so many items; what is asked of an integer runs nobody's code.
+        // SAFETY: the list has so many items and keeps them; what is asked of an integer runs
+        // nobody's code.
         let id = unsafe {
             let item = ffi::PyList_GetItem(list.as_ptr(), at as ffi::Py_ssize_t);
             if ffi::PyLong_CheckExact(item) == 0 {

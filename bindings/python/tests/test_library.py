@@ -202,6 +202,25 @@ def test_log_messages_come_on_the_main_thread() -> None:
     assert len(seen) == 2
 
 
+def test_a_receiver_of_log_messages_sets_another_one() -> None:
+    seen: list[str] = []
+
+    def first(level: int, message: str) -> None:
+        seen.append("first " + message)
+        radixkv.set_log(lambda level, message: seen.append("second " + message))
+
+    radixkv.set_log(first)
+    try:
+        for at in range(2):
+            radixkv.log_message(1, f"message {at}")
+            for _ in range(100):
+                if len(seen) == at + 1:
+                    break
+        assert seen == ["first message 0", "second message 1"]
+    finally:
+        radixkv.set_log(None)
+
+
 def test_namespaces_of_keys_do_not_run_together() -> None:
     made = [
         radixkv.namespace_of("ab", "c"), radixkv.namespace_of("a", "bc"),
@@ -212,6 +231,21 @@ def test_namespaces_of_keys_do_not_run_together() -> None:
     assert radixkv.namespace_of("ab", "c") == made[0]
     assert made[7] == radixkv.Namespace()
     assert made[6].lora_id == 0 and made[2].lora_id is None
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_page_numbers_of_places(kind: type) -> None:
+    numbers = np.array([7, 3, 0, 200_000], np.uint32)
+    for page_size in (1, 16, 24):
+        of_each = numbers[:, None] * page_size + np.arange(page_size)
+        places: NDArray[Any] = of_each.astype(kind).reshape(-1)
+        into = np.full(6, 9, np.uint32)
+        radixkv.page_numbers(places, page_size, into)
+        assert into.tolist() == [*numbers.tolist(), 9, 9]
+        radixkv.page_numbers(places[:0], page_size, into[:0])
+        into[:] = 9
+        radixkv.page_numbers(places[: page_size + 1], page_size, into)  # the second is begun
+        assert into.tolist() == [7, 3, 9, 9, 9, 9]
 
 
 def test_k01_images_are_tokens(cache: radixkv.Cache) -> None:

@@ -102,6 +102,17 @@ TABLE: dict[str, tuple[Call, type[Exception], str]] = {
     "an item out of order": (
         lambda c: c.match(radixkv.Tokens(ids(4), [radixkv.TokenItem.coord(9, 1)])),
         radixkv.InvalidArgument, "item"),
+    "places of floats": (
+        lambda c: radixkv.page_numbers(np.zeros(16), 16, pages(0)), TypeError, "places"),
+    "pages of no size": (
+        lambda c: radixkv.page_numbers(np.zeros(16, np.int32), 0, pages(0)),
+        ValueError, "page_size"),
+    "a place below zero": (
+        lambda c: radixkv.page_numbers(np.full(16, -16), 16, pages(0)), ValueError, "places: -16"),
+    "a place too far": (
+        lambda c: radixkv.page_numbers(np.full(16, 1 << 40), 16, pages(0)), ValueError, "places"),
+    "too little room for page numbers": (
+        lambda c: radixkv.page_numbers(np.zeros(32, np.int32), 16, pages(0)), ValueError, "pages"),
     "a format of no dump": (lambda c: c.dump("xml"), ValueError, "format: 'json'"),
     "more children than slots": (
         lambda c: c.fork(c.begin(ids(4)).detach(), 1 << 40), radixkv.OutOfSlots, "slot"),

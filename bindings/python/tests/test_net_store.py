@@ -1,4 +1,4 @@
-"""T13: snapshots in a store that caches share, on a Redis that the test starts."""
+"""T13: snapshots and pages in a store that caches share, on a Redis that the test starts."""
 
 import shutil
 import socket
@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import ids
 
 import radixkv
-from radixkv import net
+from radixkv import dtypes, net
 
 
 @pytest.fixture
@@ -75,6 +76,50 @@ def test_t13_what_one_cache_inserted_another_one_fetches(url: str) -> None:
     store.close()
     with pytest.raises(ValueError, match="closed"):
         store.address  # noqa: B018
+
+
+def test_t13_pages_that_one_cache_computed_another_one_fetches(url: str) -> None:
+    tokens, size = ids(70), 48
+    jobs, ends = np.zeros(64, dtypes.copy_job), np.zeros(4, dtypes.fetch_end)
+    kv = np.zeros((65, size), np.uint8)
+    ended: list[int] = []
+
+    def stepped(cache: radixkv.Cache, is_true: Callable[[], bool]) -> bool:
+        job_count, end_count = cache.poll(jobs, ends)
+        for job in jobs[:job_count]:
+            host, page = radixkv.host_page(job), kv[job["page"]]
+            if job["direction"] == radixkv.COPY_LOAD:
+                page[:] = host
+            else:
+                host[:] = page
+        cache.complete(jobs[:job_count])
+        ended.extend(ends["position_count"][:end_count].tolist())
+        return is_true()
+
+    with net.Store(url, prefix="pages:") as store:
+        for turn in range(2):
+            table = radixkv.PageTable(64)
+            with table, radixkv.Cache(table, journal_bytes=1 << 16) as cache:
+                cache.attach_tiers(size, 8 * size, remote=store.address, remote_timeout_ms=20_000)
+                with cache.begin(tokens) as sequence:
+                    if turn == 0:
+                        for at, page in enumerate(sequence.pages()[:4]):
+                            kv[page] = at + 1
+                        sequence.publish(70)
+                        until(
+                            lambda: stepped(
+                                cache, lambda: cache.tier_stats().remote.written_page_count == 4
+                            )
+                        )
+                        kv[:] = 0
+                        continue
+                    found = sequence.fetch(20)
+                    assert (found.is_open, found.position_count) == (1, 0)
+                    assert found.asked_position_count == 64
+                    until(lambda: stepped(cache, lambda: ended == [64]))
+                    assert [int(kv[page, 7]) for page in sequence.pages()[:4]] == [1, 2, 3, 4]
+                    assert cache.tier_stats().remote.fetched_page_count == 4
+        assert store.last_failure() == ""
 
 
 def test_t13_without_a_server_nothing_is_found() -> None:

@@ -19,8 +19,8 @@ def blocks() -> list[str]:
     return [re.sub(rf"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
 
 
-def test_every_block_runs() -> None:
-    story, engine, growing, hot_path, hybrid = blocks()
+def test_every_block_runs(tmp_path: Path) -> None:
+    story, engine, growing, hot_path, hybrid, tiers = blocks()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(story, {})
@@ -64,3 +64,24 @@ def test_every_block_runs() -> None:
     np.testing.assert_allclose(out, 1, rtol=1e-6)
     pages = names["pages"]
     assert isinstance(pages, dict) and len(pages["indices"]) == 4
+
+    names = {
+        "np": np, "radixkv": radixkv, "prompt": ids(40), "page_bytes": 64,
+        "directory": tmp_path / "kv", "digest_of_the_model": bytes(32),
+    }
+    exec(tiers, names)
+    assert names["start"] == 0
+    sequence, below, kv = names["sequence"], names["cache"], names["kv"]
+    assert isinstance(sequence, radixkv.Sequence) and isinstance(below, radixkv.Cache)
+    assert isinstance(kv, np.ndarray)
+    kv[sequence.pages()] = 7
+    sequence.publish(40)
+    sequence.release()
+    while below.tier_stats().host.page_count < 2:
+        exec("step()", names)
+    below.evict(2)
+    kv[:] = 0
+    exec("sequence = cache.begin(prompt); fetch = sequence.fetch()", names)
+    while not (done := eval("step()", names)):
+        pass
+    assert [position for _, position in done] == [32] and (kv == 7).sum() == 2 * 64

@@ -1,12 +1,16 @@
 """Objects are used from several threads, and closed under them."""
 
+import gc
+import subprocess
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
+import pytest
 from conftest import ids
 
 import radixkv
@@ -160,3 +164,119 @@ def test_snapshots_go_on_any_thread() -> None:
     cache.check()
     cache.close()
     assert len(gone) == 1200
+
+
+def test_the_package_leaves_a_free_threaded_interpreter_as_it_is() -> None:
+    """Importing an extension that needs the interpreter's lock would switch that on."""
+    if not sysconfig.get_config_var("Py_GIL_DISABLED"):
+        pytest.skip("the interpreter has a lock")
+    code = "import sys, radixkv; sys.exit(sys._is_gil_enabled())"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_list_is_written_while_calls_read_it(cache: radixkv.Cache) -> None:
+    """Which tokens a call sees is nobody's business; it must see integers that are alive."""
+    listed = list(range(100_000, 100_800))
+    over = threading.Event()
+
+    def writer() -> None:
+        for turn in range(300):
+            del listed[400:]
+            listed.extend(range(200_000 + turn, 200_400 + turn))
+            listed[0] = 300_000 + turn  # the last reference to the one before
+        over.set()
+
+    def reader() -> None:
+        while not over.is_set():
+            assert cache.probe(listed) == 0
+            with cache.begin(listed) as sequence:
+                assert 400 <= sequence.info().position_count <= 800
+
+    run([writer, reader, reader])
+
+
+def test_errors_and_the_garbage_collector(table: radixkv.PageTable) -> None:
+    """The collector stops all threads of a free-threaded interpreter: none may wait for a lock of
+    this package that another one holds while it runs Python code."""
+    over = threading.Event()
+
+    def collects() -> None:
+        for _ in range(30):
+            gc.collect()
+        over.set()
+
+    def fails(cache: radixkv.Cache) -> None:
+        while not over.is_set():
+            with pytest.raises(radixkv.InvalidState):
+                cache.probe([1, 2])
+
+    with radixkv.Cache(table) as cache:
+        pass
+    snapshots = radixkv.SnapshotCache()
+    snapshots.insert([1, 2], "state")
+    pin = snapshots.match([1, 2])
+    assert pin is not None
+    pin.release()
+
+    def looks() -> None:
+        while not over.is_set():
+            with pytest.raises(radixkv.StalePin):
+                _ = pin.data
+
+    run([collects, *[partial(fails, cache) for _ in range(3)], looks, looks])
+
+
+def test_one_of_many_uses_a_growing_row(cache: radixkv.Cache) -> None:
+    """The others are told so, and the row is one request's all the same."""
+    row = cache.growing_row(ids(64))
+    counts: list[int] = []
+
+    def counted() -> None:
+        done = 0
+        for _ in range(200):
+            try:
+                row.extend(ids(3), 64, 0)
+                done += 1
+            except radixkv.Busy:
+                pass
+        counts.append(done)
+
+    run([counted] * 4)
+    assert row.token_count == 64 + 3 * sum(counts)
+    assert row.page_count == 4
+    row.release()
+
+
+def test_tables_plans_and_batches_in_many_threads() -> None:
+    """Each thread has sequences of its own; one plan is set and read by all of them."""
+    with radixkv.PageTable(4096, page_size=4, slot_count=256) as table:
+        with radixkv.Cache(table) as cache, radixkv.Plan(table) as plan:
+
+            def engine(seed: int) -> None:
+                infos = np.zeros(16, radixkv.dtypes.sequence_info)
+                prompts = [ids(20 + at, 1000 * (seed % 2) + 100 * at) for at in range(16)]
+                mapping = np.zeros(4096, np.int64)
+                for turn in range(60):
+                    cache.begin_many(prompts, infos)
+                    names = infos["sequence"].copy()
+                    for name in names:
+                        sequence = cache.sequence(int(name))
+                        if sequence.copies().size:
+                            sequence.confirm_copies()
+                    lengths = infos["position_count"].copy()
+                    cache.publish_many(names, lengths)
+                    cache.append_many(names, ids(16, 5 + turn))
+                    plan.set(names, lengths)
+                    try:
+                        rows, positions, *_ = plan.read(slot_mapping=mapping)
+                    except (radixkv.InvalidState, radixkv.StaleSequence):
+                        pass  # another thread's rows, which have ended
+                    else:
+                        assert rows == positions == 16
+                    cache.release_many(names)
+
+            run([partial(engine, seed) for seed in range(4)])
+            cache.check()
+            table.check()
+            assert cache.stats().sequence_count == 0

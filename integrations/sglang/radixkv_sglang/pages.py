@@ -7,6 +7,7 @@ torch; the arrays of the cache are NumPy's, whose calls take less of the schedul
 from typing import TYPE_CHECKING
 
 import numpy as np
+import radixkv
 import torch
 from numpy.typing import NDArray
 
@@ -64,8 +65,4 @@ class PageNumbers:
 
     def read(self, indices: NDArray[np.signedinteger], pages: NDArray[np.uint32]) -> None:
         """The pages of token indices which are whole pages."""
-        if self.page_size == 1:
-            pages[:] = indices
-        else:
-            firsts = indices[:: self.page_size]
-            np.floor_divide(firsts, self.page_size, out=pages, casting="unsafe")
+        radixkv.page_numbers(indices, self.page_size, pages)

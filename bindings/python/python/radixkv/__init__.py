@@ -30,6 +30,7 @@ from ._radixkv import (
     ContentsResult,
     EventEncoder,
     Fetch,
+    FetchResult,
     Group,
     GroupDepths,
     GrowingRow,
@@ -46,7 +47,9 @@ from ._radixkv import (
     Pin,
     Plan,
     PoolStats,
+    PrefetchResult,
     PublishResult,
+    RemoteTotals,
     RequestRows,
     Runner,
     RunnerStats,
@@ -57,6 +60,8 @@ from ._radixkv import (
     SnapshotInsertResult,
     SnapshotStats,
     SnapshotTierStats,
+    TierStats,
+    TierTotals,
     TokenItem,
     Tokens,
     abi_version,
@@ -64,15 +69,19 @@ from ._radixkv import (
     image_digest,
     index_memory_stats,
     log_message,
+    page_numbers,
     reserve_index_memory,
     runner_supports,
     set_log,
     version,
 )
 from .constants import (
+    COPY_LOAD,
+    COPY_STORE,
     FEATURE_BLOCK_HASH_INDEX,
     FEATURE_CUDA,
     FEATURE_RADIX_INDEX,
+    FETCH_END_LATE,
     JOURNAL_CLEARED,
     JOURNAL_MOVED,
     JOURNAL_REMOVED,
@@ -110,6 +119,7 @@ from .errors import (
 )
 from .journal import Event, Journal
 from .namespaces import namespace_of
+from .tiers import TierPool, host_page
 
 __version__ = version()
 
@@ -125,9 +135,12 @@ def get_library() -> str:
 
 
 __all__ = [
+    "COPY_LOAD",
+    "COPY_STORE",
     "FEATURE_BLOCK_HASH_INDEX",
     "FEATURE_CUDA",
     "FEATURE_RADIX_INDEX",
+    "FETCH_END_LATE",
     "JOURNAL_CLEARED",
     "JOURNAL_MOVED",
     "JOURNAL_REMOVED",
@@ -147,6 +160,7 @@ __all__ = [
     "ContentsResult",
     "EventEncoder",
     "Fetch",
+    "FetchResult",
     "Corrupt",
     "DeviceError",
     "Error",
@@ -176,7 +190,9 @@ __all__ = [
     "Plan",
     "Poisoned",
     "PoolStats",
+    "PrefetchResult",
     "PublishResult",
+    "RemoteTotals",
     "RequestRows",
     "Runner",
     "RunnerStats",
@@ -194,6 +210,9 @@ __all__ = [
     "StaleTicket",
     "Status",
     "StorageError",
+    "TierPool",
+    "TierStats",
+    "TierTotals",
     "TokenItem",
     "Tokens",
     "Unsupported",
@@ -203,10 +222,12 @@ __all__ = [
     "features",
     "get_include",
     "get_library",
+    "host_page",
     "image_digest",
     "index_memory_stats",
     "log_message",
     "namespace_of",
+    "page_numbers",
     "reserve_index_memory",
     "runner_supports",
     "set_log",

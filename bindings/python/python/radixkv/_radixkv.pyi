@@ -20,6 +20,7 @@ __all__ = [
     "ContentsResult",
     "EventEncoder",
     "Fetch",
+    "FetchResult",
     "Group",
     "GroupDepths",
     "GrowingRow",
@@ -36,7 +37,9 @@ __all__ = [
     "Pin",
     "Plan",
     "PoolStats",
+    "PrefetchResult",
     "PublishResult",
+    "RemoteTotals",
     "RequestRows",
     "Runner",
     "RunnerStats",
@@ -47,6 +50,8 @@ __all__ = [
     "SnapshotInsertResult",
     "SnapshotStats",
     "SnapshotTierStats",
+    "TierStats",
+    "TierTotals",
     "TokenItem",
     "Tokens",
     "abi_version",
@@ -55,6 +60,7 @@ __all__ = [
     "layouts",
     "index_memory_stats",
     "log_message",
+    "page_numbers",
     "reserve_index_memory",
     "runner_supports",
     "set_log",
@@ -288,7 +294,92 @@ class SnapshotTierStats:
     longest_commit_ns: Final[int]
     write_ns: Final[int]
     read_ns: Final[int]
+    remote: Final[RemoteTotals]
     is_ring: Final[int]
+
+@final
+class TierTotals:
+    page_count: Final[int]
+    used_bytes: Final[int]
+    byte_limit: Final[int]
+    stored_page_count: Final[int]
+    fetched_page_count: Final[int]
+    evicted_page_count: Final[int]
+    damaged_page_count: Final[int]
+    failed_count: Final[int]
+
+@final
+class RemoteTotals:
+    asked_page_count: Final[int]
+    found_page_count: Final[int]
+    read_page_count: Final[int]
+    read_bytes: Final[int]
+    fetched_page_count: Final[int]
+    written_page_count: Final[int]
+    written_bytes: Final[int]
+    known_page_count: Final[int]
+    damaged_page_count: Final[int]
+    gone_page_count: Final[int]
+    failed_page_count: Final[int]
+    late_page_count: Final[int]
+    skipped_page_count: Final[int]
+    dropped_page_count: Final[int]
+    waiting_page_count: Final[int]
+    late_fetch_count: Final[int]
+    call_count: Final[int]
+    slow_call_count: Final[int]
+    call_ns: Final[int]
+    longest_call_ns: Final[int]
+    pause_count: Final[int]
+    is_paused: Final[int]
+
+@final
+class TierStats:
+    is_read_only: Final[int]
+    host: Final[TierTotals]
+    disk: Final[TierTotals]
+    open_fetch_count: Final[int]
+    open_job_count: Final[int]
+    copied_page_count: Final[int]
+    index_bytes: Final[int]
+    followed_number: Final[int]
+    fetch_count: Final[int]
+    joined_count: Final[int]
+    complete_count: Final[int]
+    shortened_count: Final[int]
+    late_count: Final[int]
+    abandoned_count: Final[int]
+    fetch_ns: Final[int]
+    longest_fetch_ns: Final[int]
+    lost_page_count: Final[int]
+    throttled_page_count: Final[int]
+    lost_record_count: Final[int]
+    cleared_page_count: Final[int]
+    waiting_write_count: Final[int]
+    unusable_page_count: Final[int]
+    longest_commit_ns: Final[int]
+    remote: Final[RemoteTotals]
+    open_prefetch_count: Final[int]
+    prefetch_count: Final[int]
+    refused_prefetch_count: Final[int]
+    prefetched_disk_page_count: Final[int]
+    prefetched_remote_page_count: Final[int]
+    is_ring: Final[int]
+
+@final
+class FetchResult:
+    is_open: Final[int]
+    position_count: Final[int]
+    host_position_count: Final[int]
+    asked_position_count: Final[int]
+
+@final
+class PrefetchResult:
+    prefetch: Final[int]
+    cached_position_count: Final[int]
+    position_count: Final[int]
+    host_position_count: Final[int]
+    asked_position_count: Final[int]
 
 @final
 class TokenItem:
@@ -459,6 +550,43 @@ class Cache:
     def node_children(self, node: int) -> NDArray[np.uint64]: ...
     def namespaces(self) -> list[tuple[Namespace, int]]: ...
     def dump(self, format: str = "json") -> str: ...
+    def attach_tiers(
+        self,
+        page_bytes: int = 0,
+        host_bytes: int = 0,
+        *,
+        host_memory: _Array | None = None,
+        pools: _List[tuple[int, int, _Array | None]] = (),
+        directory: _Path | None = None,
+        disk_bytes: int = 0,
+        fingerprint: bytes | None = None,
+        store_after_uses: int | None = 0,
+        worker_count: int = 8,
+        commit_interval_ms: int = 250,
+        event_fd: int | None = None,
+        remote: int | None = None,
+        remote_timeout_ms: int = 0,
+        agree: bool = False,
+        threads: bool = False,
+    ) -> None: ...
+    def detach_tiers(self, timeout: float = 60.0) -> bool: ...
+    def shrink_tiers(
+        self, host_bytes: int | None = None, disk_bytes: int | None = None
+    ) -> None: ...
+    def poll(
+        self, jobs: _Array | None = None, ends: _Array | None = None
+    ) -> tuple[int, int]: ...
+    def complete(self, jobs: _Array, *, good: bool = True) -> None: ...
+    def prefetch(
+        self,
+        tokens: _Ids,
+        *,
+        space: Namespace | None = None,
+        deadline: float | None = None,
+        look_only: bool = False,
+    ) -> PrefetchResult: ...
+    def cancel_prefetch(self, prefetch: int) -> None: ...
+    def tier_stats(self) -> TierStats: ...
     def probe_groups(
         self, tokens: _Ids, *, space: Namespace | None = None
     ) -> tuple[GroupDepths, NDArray[Any]]: ...
@@ -575,6 +703,10 @@ class Sequence:
     def checkpoint(self) -> int: ...
     def donate(self) -> int: ...
     def slide(self, computed_position_count: int) -> None: ...
+    def fetch(
+        self, deadline: float | None = None, *, look_only: bool = False
+    ) -> FetchResult: ...
+    def agree(self, position_count: int) -> int: ...
 
 @final
 class EventEncoder:
@@ -742,6 +874,7 @@ class Runner:
     def close(self) -> None: ...
     def stats(self) -> RunnerStats: ...
     def copy_pages(self, copies: _Array) -> None: ...
+    def copy_tier_pages(self, jobs: _Array) -> None: ...
     def append_prefill(
         self,
         plan: Plan,
@@ -863,6 +996,7 @@ def reserve_index_memory(
 ) -> None: ...
 def index_memory_stats() -> IndexMemoryStats: ...
 def image_digest(data: _Array) -> bytes: ...
+def page_numbers(places: _Array, page_size: int, pages: _Array) -> None: ...
 def runner_supports(
     page_size: int,
     *,

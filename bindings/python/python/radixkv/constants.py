@@ -23,3 +23,10 @@ REASON_CALLER: Final = 2
 REASON_INVALIDATED: Final = 3
 REASON_REPLACED: Final = 4
 REASON_DESTROYED: Final = 5
+
+# Directions of a copy: from host memory to a page of the device, and back.
+COPY_LOAD: Final = 0
+COPY_STORE: Final = 1
+
+# Flag of a fetch that has ended: its time was over before everything had come.
+FETCH_END_LATE: Final = 1

@@ -25,6 +25,8 @@ fork_child = _BY_NAME["fork_child"]
 page_copy = _BY_NAME["page_copy"]
 journal_record = _BY_NAME["journal_record"]
 journal_item = _BY_NAME["journal_item"]
+copy_job = _BY_NAME["copy_job"]
+fetch_end = _BY_NAME["fetch_end"]
 
 
 def empty(count: int, kind: str) -> NDArray[Any]:
