@@ -3,9 +3,9 @@
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::memory::try_to_vec;
-use crate::paging::RowOwner;
-use crate::store::{Claim, Sequence, State, Turn};
+use crate::store::{Sequence, State};
 use crate::token::{DigestChain, KeyPieces, Keys, OpenImage, PageDigest, PageHasher, Query};
+use std::ops::Range;
 
 /// Pages that were digested, and where the next ones begin.
 #[derive(Debug, Clone, Copy, Default)]
@@ -124,6 +124,18 @@ impl State {
         Ok(pages)
     }
 
+    /// More pages of a sequence that is loading, which a tier fills.
+    pub fn pages_to_fill(&self, id: SequenceId, places: Range<usize>) -> Result<Vec<u32>, Error> {
+        let (sequence, row) = (self.sequence(id)?, self.table.row(id.slot())?);
+        let pages = row.get(places).filter(|_| sequence.is_loading);
+        let pages = pages.ok_or_else(|| Error::state("the sequence went on meanwhile"))?;
+        let pool = &self.table.pool;
+        if pages.iter().any(|&page| pool.is_copied(page) || pool.is_cached(page)) {
+            return Err(Error::state("the sequence's pages are being copied"));
+        }
+        Ok(try_to_vec(pages)?)
+    }
+
     /// So many positions need not be computed: a token boundary.
     pub(super) fn set_cached(&mut self, slot: u32, positions: usize) {
         let sequence = &mut self.sequences[slot as usize];
@@ -170,69 +182,5 @@ impl State {
         let sequence = &mut self.sequences[slot as usize];
         sequence.is_loading = goes_on;
         Ok(Landed { pages: sequence.shared - shared, positions: sequence.cached_positions })
-    }
-}
-
-/// Pages for positions that a sequence shares and is to compute all the same.
-struct ShareLess {
-    id: SequenceId,
-    positions: usize,
-}
-
-impl ShareLess {
-    /// The page-wise end of what it keeps.
-    fn keep(&self, state: &State) -> Result<usize, Error> {
-        let (sequence, page_size) = (state.sequence(self.id)?, state.table.page_size());
-        if sequence.computed > sequence.cached_positions {
-            return Err(Error::state("the sequence has computed already"));
-        }
-        let end = query(sequence).boundary(self.positions.min(sequence.cached_positions));
-        Ok(query(sequence).page_boundary(end, page_size) / page_size)
-    }
-}
-
-impl Claim<()> for ShareLess {
-    /// Each takes the place of one that is shared.
-    const OWNER: Option<RowOwner> = None;
-
-    fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
-        let missing = state.sequence(self.id)?.shared.saturating_sub(self.keep(state)?);
-        state.check_room(missing.saturating_sub(early), 0)?;
-        Ok(missing)
-    }
-
-    fn make_room(&mut self, _: &mut State, _: usize) -> Result<bool, Error> {
-        Ok(true)
-    }
-
-    fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
-        let (keep, slot) = (self.keep(state)?, self.id.slot());
-        let more = missing.saturating_sub(early.len());
-        early.try_reserve(more).map_err(crate::memory::OutOfMemory::from)?;
-        state.free_up(more);
-        state.table.pool.take_early(more, early);
-        state.end_copy(slot);
-        for index in keep..keep + missing {
-            state.table.replace_shared(slot, index, early);
-        }
-        state.sequences[slot as usize].shared = keep;
-        state.set_cached(slot, keep * state.table.page_size());
-        Ok(())
-    }
-}
-
-impl Turn<'_> {
-    /// Makes a sequence that has computed nothing yet reuse no more than so many positions: whole
-    /// pages, up to a token's end. Returns how many.
-    pub fn share_less(&mut self, id: SequenceId, positions: usize) -> Result<usize, Error> {
-        let sequence = self.sequence(id)?;
-        sequence.check_loaded()?;
-        if self.has_groups() {
-            return Err(Error::unsupported("with several groups of layers"));
-        }
-        if positions < sequence.cached_positions {
-            self.carry_out(ShareLess { id, positions })?;
-        }
-        Ok(self.sequence(id)?.cached_positions)
     }
 }

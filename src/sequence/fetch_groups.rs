@@ -9,11 +9,12 @@ use crate::group::GroupKind;
 use crate::ids::SequenceId;
 use crate::memory::{TryGrow, try_zeros};
 use crate::store::{LandedGroups, Sequence, State, Turn};
+use std::ops::Range;
 
 /// What the device has of a prompt beyond what its sequence reuses.
 #[derive(Debug, Default)]
 pub struct OnDeviceBeyond {
-    /// Pages of group 0, from the first that the sequence doesn't reuse on.
+    /// Pages of group 0, from the first of the places that were asked for on.
     pub spine: Vec<u32>,
 }
 
@@ -38,16 +39,21 @@ impl State {
             && (is_first || states.all(|group| copies.iter().any(|copy| copy.group == group)))
     }
 
-    /// What the device has of a sequence beyond what it reuses, up to a page. Of a sequence that is
-    /// to copy a part of a page nothing: that page is fetched whole.
-    pub fn on_device_beyond(&self, id: SequenceId, end: usize) -> Result<OnDeviceBeyond, Error> {
+    /// What the device has of some places of a sequence behind those that it reuses. Of a sequence
+    /// that is to copy a part of a page nothing: that page is fetched whole.
+    pub fn on_device_beyond(
+        &self,
+        id: SequenceId,
+        places: Range<usize>,
+    ) -> Result<OnDeviceBeyond, Error> {
         let (sequence, page_size, cache) =
             (self.sequence(id)?, self.table.page_size(), self.cache()?);
-        let (first, tail) = (sequence.shared, sequence.tail());
-        if sequence.copy.is_some() || self.is_cleared(sequence) || end <= first {
+        let (Range { start: first, end }, tail) = (places, sequence.tail());
+        if sequence.copy.is_some() || self.is_cleared(sequence) || end <= sequence.shared {
             return Ok(OnDeviceBeyond::default());
         }
-        let keys = cache.keys(&tail[..((end - first) * page_size).min(tail.len())]);
+        let most = (end - sequence.shared) * page_size;
+        let keys = cache.keys(&tail[..most.min(tail.len())]);
         let root = || cache.index.find_root(&sequence.namespace);
         let Some(from) = sequence.base.or_else(root) else { return Ok(OnDeviceBeyond::default()) };
         let walk = cache.index.walk(from, keys);
@@ -74,7 +80,7 @@ impl State {
     /// Begins to fill pages of a sequence in all groups, whose first fetchable page was seen to be
     /// this one. False when its namespace was cleared meanwhile.
     pub fn open_group_fetch(&mut self, id: SequenceId, first: usize) -> Result<bool, Error> {
-        let (at, most) = self.fetchable_pages(id, true)?;
+        let (at, most) = self.fetchable_pages(id, false)?;
         if self.is_cleared(self.sequence(id)?) {
             return Ok(false);
         }
@@ -100,6 +106,14 @@ impl State {
         (page != 0 && !pool.is_cached(page) && !pool.is_copied(page)).then_some(page)
     }
 
+    /// Makes rows that were made longer so many places long again.
+    pub fn end_growing(&mut self, id: SequenceId, places: usize) -> Result<(), Error> {
+        self.sequence(id)?;
+        self.shorten_group_rows(id.slot(), places);
+        self.table.shorten(id.slot(), places);
+        Ok(())
+    }
+
     /// Ends a fetch that brought nothing. Returns the positions that need not be computed.
     pub fn end_group_fetch(&mut self, id: SequenceId) -> Result<Landed, Error> {
         self.sequence(id)?;
@@ -122,6 +136,35 @@ impl State {
 }
 
 impl Turn<'_> {
+    /// Makes the rows of a sequence that is loading long enough to go on from behind so many whole
+    /// pages. It had `row` places when the fetch was begun; of what is behind those, groups get
+    /// pages where they are needed then, and holes elsewhere.
+    pub fn grow_for_fetch(
+        &mut self,
+        id: SequenceId,
+        row: usize,
+        pages: usize,
+    ) -> Result<(), Error> {
+        let slot = id.slot();
+        loop {
+            if !self.sequence(id)?.is_loading {
+                return Err(Error::state("the sequence's fetch has ended"));
+            }
+            let state = self.state();
+            // A row that was made longer has no page that is not needed.
+            state.drop_passed_pages(slot, row..usize::MAX, pages);
+            let places = state.table.row(slot)?.len().max(pages);
+            state.make_room_in_row(slot, places - state.table.row(slot)?.len())?;
+            state.reserve_group_rows(slot, places)?;
+            let missing = state.missing_for_fetch(slot, pages);
+            self.check_all_rooms(&missing)?;
+            if !self.make_pools_free(&missing)? {
+                self.state().grow_group_rows(slot, pages);
+                return Ok(());
+            }
+        }
+    }
+
     /// Makes a sequence go on from behind what came to its pages, in all groups. `brought` says of
     /// a group and a place whether the page came. None when something that the device had is not
     /// there any more; then nothing has changed.
@@ -136,7 +179,7 @@ impl Turn<'_> {
         let sequence = self.sequence(id)?;
         assert!(sequence.is_loading, "a fetch is open");
         let before = sequence.shared;
-        let beyond = self.on_device_beyond(id, pages)?;
+        let beyond = self.on_device_beyond(id, before..pages)?;
         let positions = pages * page_size;
         let mut theirs = Vec::new();
         for (group, config) in self.table.groups().hung() {
@@ -160,21 +203,31 @@ impl Turn<'_> {
         // Nothing can fail from here on: should there be no memory to publish the rest, then it is
         // the sequence's alone.
         let state = self.state();
-        state.land_group_rows(slot, LandedGroups { positions, from: before, theirs: &theirs });
+        state.land_group_rows(
+            slot,
+            LandedGroups { positions, from: before, to: own_from, theirs: &theirs },
+        );
         state.end_copy(slot);
         if own_from > before {
             state.publish_groups(slot, before, own_from);
         }
         state.set_cached(slot, positions);
-        state.sequences[slot as usize].is_loading = false;
         loop {
             let next = self.next_portion(id, positions)?;
+            let shared = self.sequence(id)?.shared;
+            // Nothing was brought to those: they are not to be published.
+            self.state().drop_passed_pages(slot, shared..next.end.div_ceil(page_size), pages);
             let published = self.state().publish_checked(id, next.end, next.ahead);
             if published.is_err() || next.end == positions {
                 break;
             }
             self.let_waiting_in();
         }
+        let shared = self.sequence(id)?.shared;
+        let state = self.state();
+        state.drop_passed_pages(slot, shared..pages, pages);
+        state.share_fetched_states(slot, pages);
+        state.sequences[slot as usize].is_loading = false;
         Ok(Some(Landed { pages: pages - before, positions }))
     }
 }

@@ -37,7 +37,7 @@ impl State {
     }
 
     /// Refuses pages that can't be had, of any pool.
-    fn check_all_rooms(&self, missing: &ByPool) -> Result<(), Error> {
+    pub(super) fn check_all_rooms(&self, missing: &ByPool) -> Result<(), Error> {
         let pools = 0..self.table.pool_count();
         pools.into_iter().try_for_each(|pool| self.check_pool_room(pool, missing[pool], 0))
     }

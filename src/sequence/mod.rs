@@ -21,6 +21,7 @@ mod groups;
 mod inherit;
 mod publish;
 mod release;
+mod share_less;
 
 pub use begin::Room;
 pub use compute::{ComputedRow, RowPages};

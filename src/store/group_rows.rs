@@ -59,6 +59,8 @@ pub(crate) struct LandedGroups<'a> {
     pub(crate) positions: usize,
     /// The first place that the sequence did not reuse before.
     pub(crate) from: usize,
+    /// What it has of its own before this place, and is not needed, is given back.
+    pub(crate) to: usize,
     /// Of what the positions need from there on, the group, the place and the page of what the
     /// cache has. The rest is in the rows.
     pub(crate) theirs: &'a [(usize, usize, u32)],
@@ -306,7 +308,7 @@ impl State {
     /// was made.
     pub(crate) fn land_group_rows(&mut self, slot: u32, landed: LandedGroups<'_>) {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
-        let LandedGroups { positions, from, theirs } = landed;
+        let LandedGroups { positions, from, to, theirs } = landed;
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let now = cache.index.now();
         let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
@@ -338,7 +340,7 @@ impl State {
                 continue;
             }
             let row = &mut rows.rows[group];
-            let end = (positions / page_size).min(row.len());
+            let end = to.max(from).min(row.len());
             for (place, ours) in row[..end].iter_mut().enumerate() {
                 if needs.contain(place) || *ours == 0 {
                     continue;
@@ -460,7 +462,12 @@ impl State {
 
 /// A copy has read its page, or never will: what was borrowed goes back, of the cache's it is one
 /// use less.
-fn end_source(table: &mut PageTable, hung: &mut Hung, (page, slot): (HungPage, u32), now: u64) {
+pub(super) fn end_source(
+    table: &mut PageTable,
+    hung: &mut Hung,
+    (page, slot): (HungPage, u32),
+    now: u64,
+) {
     let pool = table.pool_at_mut(hung.pool_of(page.group));
     if !pool.end_loan(page.page, slot) {
         hung.end_use(page, None, now);

@@ -30,15 +30,14 @@ impl State {
         }
     }
 
-    fn hung(&self) -> &Hung {
-        let cache = self.cache.as_ref().expect("a sequence has a cache");
-        &cache.groups.as_ref().expect("there are several groups").hung
+    fn own_hung(&self) -> &Hung {
+        self.hung().expect("there are several groups")
     }
 
     /// The checkpoints after a place of a sequence, by STATE group with its pool; page 0 for one
     /// that is missing.
     fn checkpoints(&self, slot: u32, place: usize) -> impl Iterator<Item = (HungPage, usize)> + '_ {
-        let (hung, row) = (self.hung(), self.table.row(slot).expect("the slot is in use"));
+        let (hung, row) = (self.own_hung(), self.table.row(slot).expect("the slot is in use"));
         let states = self.table.groups().hung().filter(|(_, of)| of.kind == GroupKind::State);
         states.map(move |(group, config)| {
             (HungPage { group, page: hung.page(group, row[place]) }, config.pool as usize)
@@ -51,7 +50,7 @@ impl State {
         let (mut missing, mut idle) = (ByPool::default(), ByPool::default());
         for (saved, pool) in self.checkpoints(slot, place) {
             missing[pool] += usize::from(saved.page == 0);
-            idle[pool] += usize::from(saved.page != 0 && !self.hung().is_used(saved));
+            idle[pool] += usize::from(saved.page != 0 && !self.own_hung().is_used(saved));
         }
         (missing, idle)
     }

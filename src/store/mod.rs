@@ -18,6 +18,7 @@ mod group_cache;
 mod group_children;
 mod group_hang;
 mod group_insert;
+mod group_landing;
 mod group_limit;
 mod group_reuse;
 mod group_rows;

@@ -416,7 +416,8 @@ static void t16_pools(void) {
     BAD(&f, rkv_cache_attach_tiers(f.cache, &config), "config.pools[1].host_bytes");
     each[1].host_bytes = 16 * 40;
     config.flags = RKV_TIERS_AGREE;
-    CHECK_STATUS(rkv_cache_attach_tiers(f.cache, &config), RKV_STATUS_UNSUPPORTED);
+    CHECK_OK(rkv_cache_attach_tiers(f.cache, &config));
+    CHECK_OK(rkv_cache_detach_tiers(f.cache));
     config.flags = 0;
     CHECK_OK(rkv_cache_attach_tiers(f.cache, &config));
     CHECK_EQ(tier_stats(&f).host.byte_limit, 16 * BYTES + 16 * 40);

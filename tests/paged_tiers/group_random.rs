@@ -4,6 +4,7 @@
 use super::group_world::{GroupWorld, Setup};
 use super::groups::{FULL, window};
 use super::memory_store::MemoryStore;
+use super::remote_store::{MemoryRemote, Mood};
 use super::runs::runs;
 use super::world::PAGE_SIZE;
 use radixkv::group::{GroupConfig, GroupKind};
@@ -36,7 +37,10 @@ fn setup(groups: Vec<GroupConfig>, pages: u32, host: usize) -> Setup {
         pages: vec![pages; pools],
         host_pages: vec![host; pools],
         store: None,
+        remote: None,
         policy: PagePolicy::Through,
+        agrees: false,
+        first: 0,
     }
 }
 
@@ -88,6 +92,10 @@ fn t16_the_depth_is_that_of_a_device_that_forgets_nothing() {
             // What does not fit is read from the disk.
             setup.store = Some(MemoryStore::new(1 << 20, 1 << 10));
             setup.host_pages.fill(24);
+        } else if rng.bool() {
+            // What does not fit is read from a store that others share.
+            setup.remote = Some(MemoryRemote::new());
+            setup.host_pages.fill(64);
         }
         let (mut world, mut model) = (GroupWorld::new(setup), Model::default());
         for _ in 0..30 {
@@ -116,7 +124,8 @@ fn t16_the_depth_is_that_of_a_device_that_forgets_nothing() {
                 let pool = rng.usize(..world.setup.pages.len());
                 world.evict(pool, rng.usize(..40));
             }
-            if world.setup.store.is_some() && rng.u8(0..12) == 0 {
+            let is_kept = world.setup.store.is_some() || world.setup.remote.is_some();
+            if is_kept && rng.u8(0..12) == 0 {
                 world = world.restarted();
             }
             world.check_all();
@@ -136,7 +145,7 @@ fn any(world: &GroupWorld, rng: &mut fastrand::Rng, is_open: Option<bool>) -> Op
 
 fn step(world: &mut GroupWorld, rng: &mut fastrand::Rng) {
     let fails = rng.u8(0..12) == 0;
-    match rng.u8(0..32) {
+    match rng.u8(0..36) {
         0..=4 => {
             let space = Namespace { lora: rng.bool().then_some(7), ..Namespace::default() };
             let tokens = prompt(rng);
@@ -155,6 +164,9 @@ fn step(world: &mut GroupWorld, rng: &mut fastrand::Rng) {
             let Some(id) = any(world, rng, Some(false)) else { return };
             let request = &world.requests[&id];
             let mut end = rng.usize(request.computed..=request.tokens.len());
+            if world.shared.allocate(id, end).is_err() {
+                return;
+            }
             let saves = world.has_states() && rng.bool();
             if saves {
                 end = (end - end % PAGE_SIZE).max(request.computed);
@@ -205,6 +217,16 @@ fn step(world: &mut GroupWorld, rng: &mut fastrand::Rng) {
             let refused = [state.publish(id, 1).is_err(), state.slide(id, 1).is_err()];
             assert!(!is_loading || refused == [true; 2]);
         }
+        32..=35 => {
+            let Some(remote) = world.setup.remote.clone() else { return };
+            if rng.u8(0..16) == 0 {
+                let moods = [Mood::Dead, Mood::Lies, Mood::Cuts, Mood::Good, Mood::Good];
+                remote.set(moods[rng.usize(..moods.len())]);
+            }
+            for _ in 0..rng.u8(0..6) {
+                world.tiers.work_remote();
+            }
+        }
         31 if rng.u8(0..16) == 0 => world.tiers.shrink_to(rng.u64(..512), rng.u64(..1024)),
         _ => {}
     }
@@ -216,8 +238,8 @@ fn step(world: &mut GroupWorld, rng: &mut fastrand::Rng) {
 #[test]
 fn t16_no_row_of_any_group_maps_what_was_not_computed() {
     let policies = [PagePolicy::Through, PagePolicy::AfterUses(2), PagePolicy::OnEviction];
-    // Landed, joined, shortened, late, damaged.
-    let mut counts = [0; 5];
+    // Landed, joined, shortened, late, damaged, out of the remote store.
+    let mut counts = [0; 6];
     for seed in 0..runs(180) {
         let mut rng = fastrand::Rng::with_seed(seed ^ 99);
         let models = models();
@@ -225,6 +247,8 @@ fn t16_no_row_of_any_group_maps_what_was_not_computed() {
         let mut setup = setup(groups, rng.u32(14..40), rng.usize(3..30));
         setup.store = rng.bool().then(|| MemoryStore::new(rng.u64(64..2048), 8));
         setup.policy = policies[seed as usize / 6 % 3];
+        setup.remote = rng.bool().then(MemoryRemote::new);
+        setup.first = if rng.bool() { 8 } else { 0 };
         let mut world = GroupWorld::new(setup);
         for round in 0..3 {
             for _ in 0..600 {
@@ -238,6 +262,7 @@ fn t16_no_row_of_any_group_maps_what_was_not_computed() {
                 counters.shortened,
                 counters.late,
                 damaged,
+                counters.fetched[2],
             ];
             counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
             if round < 2 && rng.bool() {
@@ -246,6 +271,6 @@ fn t16_no_row_of_any_group_maps_what_was_not_computed() {
         }
         world.end();
     }
-    let least = [300, 20, 100, 20, 10].map(runs);
+    let least = [300, 20, 100, 20, 10, 3].map(runs);
     assert!(counts.iter().zip(least).all(|(&count, least)| count > least), "{counts:?}");
 }

@@ -2,17 +2,20 @@
 //! computed into them, also the states, and whoever computes looks whether all that it attends to
 //! is there.
 use super::memory_store::MemoryStore;
+use super::remote_store::MemoryRemote;
 use super::world::{PAGE_SIZE, value};
 use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::ids::SequenceId;
 use radixkv::index::Namespace;
 use radixkv::memory::{Arc, Slots};
 use radixkv::paging::{MorePools, PageTableConfig};
+use radixkv::sequence::Room;
 use radixkv::store::{CacheConfig, SequenceInfo, Shared};
 use radixkv::tier::paged::{
     CopyJob, Deadline, Direction, Fetchable, Fetched, HostMemory, PagePolicy, PageTiers,
     TierConfig, TierPool,
 };
+use radixkv::tier::remote::RemoteConfig;
 use radixkv::token::TokenList;
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -25,7 +28,11 @@ pub struct Setup {
     pub pages: Vec<u32>,
     pub host_pages: Vec<usize>,
     pub store: Option<MemoryStore>,
+    pub remote: Option<MemoryRemote>,
     pub policy: PagePolicy,
+    pub agrees: bool,
+    /// Positions that get pages at once; 0 for all.
+    pub first: usize,
 }
 
 impl Setup {
@@ -95,9 +102,15 @@ fn tiers(setup: &Setup, shared: &Arc<Shared>, host: &mut [Vec<u8>]) -> std::sync
             let records = store.records();
             (Box::new(store) as _, records)
         }),
-        remote: None,
+        remote: setup.remote.as_ref().map(|remote| RemoteConfig {
+            store: Box::new(remote.clone()),
+            fingerprint: remote.fingerprint,
+            timeout: remote.timeout,
+            workers: 0,
+            waiting_bytes: 1 << 16,
+        }),
         policy: setup.policy,
-        agrees: false,
+        agrees: setup.agrees,
         wake: None,
     };
     PageTiers::attach_without_thread(shared, config, PageTiers::disk_wake().0).unwrap()
@@ -139,7 +152,8 @@ impl GroupWorld {
     }
 
     pub fn begin(&mut self, space: &Namespace, tokens: &[u32]) -> Option<SequenceInfo> {
-        let info = self.shared.begin(space, TokenList::text(tokens), 0).ok()?;
+        let room = Room { reserve: 0, first: self.setup.first };
+        let info = self.shared.begin(space, TokenList::text(tokens), room).ok()?;
         let (space, tokens) = (*space, tokens.to_vec());
         let computed = info.cached_positions;
         self.requests.insert(info.id, Request { space, tokens, computed, is_open: false });
@@ -266,6 +280,9 @@ impl GroupWorld {
         self.copies.extend(given);
         for done in ended {
             self.fetched.push(done);
+            if self.setup.agrees {
+                continue;
+            }
             if let Some(request) = self.requests.get_mut(&done.sequence) {
                 request.is_open = false;
                 request.computed = done.positions;
@@ -297,6 +314,9 @@ impl GroupWorld {
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
             while self.tiers.work() {}
+            while self.tiers.work_remote() {
+                while self.tiers.work() {}
+            }
             if let Some(store) = self.setup.store.clone() {
                 while store.write(0, None) || store.read(0, None, false) {}
                 store.commit();
@@ -306,7 +326,9 @@ impl GroupWorld {
             while !self.copies.is_empty() {
                 self.end_copy(0, true);
             }
-            let is_done = !self.requests.values().any(|request| request.is_open);
+            let is_ready = |id: &SequenceId| self.fetched.iter().any(|done| done.sequence == *id);
+            let mut open = self.requests.iter().filter(|(_, request)| request.is_open);
+            let is_done = open.all(|(id, _)| self.setup.agrees && is_ready(id));
             if given == 0 && is_done && self.tiers.stats().waiting == 0 {
                 while self.tiers.work() {}
                 return;

@@ -1,5 +1,6 @@
 //! Pages below the device: what is found where, and that it is what was computed.
 mod group_random;
+mod group_remote;
 mod group_world;
 mod groups;
 #[path = "../snapshot_tiers/memory_store.rs"]

@@ -153,10 +153,9 @@ pub unsafe extern "C" fn rkv_tier_config_init(
 /// @param cache a cache with a journal
 /// @param config what to attach
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE
-/// when the cache has tiers, or no journal; RKV_STATUS_UNSUPPORTED with an external pool, or for
-/// RKV_TIERS_AGREE with several groups of layers; RKV_STATUS_STORAGE when the directory cannot be
-/// used: another process or cache
-/// has it, it was made by another version or for another fingerprint, or the system refuses;
+/// when the cache has tiers, or no journal; RKV_STATUS_UNSUPPORTED with an external pool;
+/// RKV_STATUS_STORAGE when the directory cannot be used: another process or cache has it, it was
+/// made by another version or for another fingerprint, or the system refuses;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(pages in the directory + page_count); reads from the disk. Blocks; other calls go on meanwhile

@@ -29,9 +29,10 @@ pub struct rkv_sequence_fetch_result {
     /// rkv_plan_set(), rkv_sequence_publish() and rkv_sequence_retain() return RKV_STATUS_PENDING
     /// for the sequence.
     pub is_open: u32,
-    /// Positions that can be fetched beyond those that the sequence reuses. Of a fetch, no more
-    /// than the sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that
-    /// began with allocate_position_count.
+    /// Positions that can be fetched beyond those that the sequence reuses: of a fetch, at least
+    /// those, when there are more than 64 pages beyond. With one group of layers no more than the
+    /// sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that began with
+    /// allocate_position_count. With several groups the fetch makes the rows longer itself.
     pub position_count: u64,
     /// Of those, from the first one on, how many are in host memory.
     pub host_position_count: u64,
@@ -50,10 +51,12 @@ unsafe impl AbiStruct for rkv_sequence_fetch_result {
 /// out no copy that begin named: that copy is given up, its page is fetched whole.
 ///
 /// With several groups of layers it brings what the farthest end needs that every group can go on
-/// from: of a window its last pages, of states one, into the sequence's own. All of that or, when
-/// something can't be had, what the next end before needs. Copies that begin named stay as they are
-/// until it has come, and can neither be read nor confirmed meanwhile; if none comes, they are to
-/// be carried out.
+/// from: of a window its last pages, of states one. All of that or, when something can't be had,
+/// what the next end before needs. Copies that begin named stay as they are until it has come, and
+/// can neither be read nor confirmed meanwhile; if none comes, they are to be carried out. A state
+/// that came is a checkpoint of the cache then, which the sequence is to copy:
+/// rkv_sequence_read_copies(). Where its pool has no page for that, the sequence has it alone. Rows
+/// that are too short get pages for what is needed, and holes where a window has passed.
 ///
 /// What came is published when every byte has arrived and its checksum holds: the sequence's
 /// cached_position_count grows, and others find it. Where somebody published the same meanwhile,
@@ -72,10 +75,11 @@ unsafe impl AbiStruct for rkv_sequence_fetch_result {
 /// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_POISONED
 /// @par Cost
-/// O(pages that the tiers have + 1), a SHA-256 of each, 64 at a time with the shared lock; with
-/// several groups O(pages that the device or the tiers have + 1) * groups; with a remote store
-/// O(pages that the device doesn't have). Lock for a moment; never waits for the disk
-/// or the store. Nothing when the device has the whole pages of the prompt
+/// O(pages that the tiers have + 1), of a fetch 64 at most: a SHA-256 of each, 64 at a time with
+/// the shared lock; what is behind those the tiers' thread looks for. With several groups
+/// O(pages that the device or the tiers have + 1) * groups, with the same bound; with a remote
+/// store O(pages that the device doesn't have). Lock for a moment; never waits for the disk or
+/// the store. Nothing when the device has the whole pages of the prompt
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -112,13 +116,16 @@ pub unsafe extern "C" fn rkv_sequence_fetch(
 /// and nothing of it is used or found before. What the device has beyond is computed again.
 ///
 /// A rank may end up with less, where its pages or an image don't end there: then all ranks agree
-/// once more, on the least of what came out.
+/// once more, on the least of what came out. With several groups of layers a rank that fetched more
+/// has to bring what that end needs first: RKV_STATUS_PENDING, and another rkv_fetch_end says how
+/// far it got. What the device has of a window or of states may end before, too.
 ///
 /// @param cache the cache
 /// @param sequence a sequence that has computed nothing
 /// @param position_count positions that it may reuse at most
 /// @param out_position_count receives those that it reuses now
-/// @return RKV_STATUS_OK; RKV_STATUS_PENDING while its fetch goes on; RKV_STATUS_OUT_OF_PAGES when
+/// @return RKV_STATUS_OK; RKV_STATUS_PENDING while its fetch goes on, or goes on again: agree when
+/// that has ended; RKV_STATUS_OUT_OF_PAGES when
 /// there are none for what is to be computed again, and nothing changed;
 /// RKV_STATUS_INVALID_STATE when the cache has no tiers, or the sequence has computed;
 /// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;

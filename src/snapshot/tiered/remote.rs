@@ -220,6 +220,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         lowest.remote.poll(&mut events);
         for event in events.drain(..) {
             match event {
+                // Nothing of the kind is asked for states.
+                RemoteEvent::AskedEach { .. } => {}
                 RemoteEvent::Asked { ticket, found } => {
                     self.take_answer(lower, table, (ticket, found));
                 }

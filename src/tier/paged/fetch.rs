@@ -1,7 +1,8 @@
 //! How a fetch begins, and what ranks agree on.
-use super::known::{Beyond, Fetchable, Known};
+use super::known::{Beyond, Fetchable};
 use super::loads::{Load, LoadPage, Origin, Stage};
 use super::poll::Fetched;
+use super::rest::{AT_ONCE, Rest};
 use super::work::PageTiers;
 use crate::error::{Error, text};
 use crate::ids::SequenceId;
@@ -66,12 +67,17 @@ impl PageTiers {
             self.table().stores.note_use(beyond.last.map(|(page, _)| page));
         }
         let mut open = None;
-        let known = self.known(&beyond, (host_only, asks), |at, parent, into| {
+        let limit = if looks_only { usize::MAX } else { AT_ONCE };
+        let known = self.known(&beyond, limit, (host_only, asks), |at, parent, into| {
             let made = self.shared.read().digest_pages(id, at, (parent, open), into)?;
             open = made.open;
             Ok(made.count)
         })?;
-        let (found, count) = (known.fetchable(self.page_size), known.names.len());
+        let (mut found, count) = (known.fetchable(self.page_size), known.names.len());
+        let rest = known.last.map(|parent| {
+            let (next, end) = (beyond.first + count, beyond.first + beyond.most);
+            Rest { next, end, parent, open, asks }
+        });
         if count == 0 || looks_only {
             return Ok(found);
         }
@@ -93,9 +99,16 @@ impl PageTiers {
         loads.next += 1;
         let number = loads.next;
         loads.numbers.insert(id.0, number);
-        let Known { here, before, .. } = known;
-        let remote = self.wanted((here, count), &beyond, before);
+        let here = known.here;
+        let mut remote = self.wanted((here, count), &beyond, known.before);
+        if rest.is_some() {
+            remote.ask_later();
+            if asks && here < count {
+                found.asked_positions = (beyond.most - here) * self.page_size;
+            }
+        }
         let mut load = Load::new(Some(id), pages, here, remote);
+        load.rest = rest;
         (load.deadline, load.host_only) = (deadline.end(load.begun), host_only);
         loads.open.insert(number, load);
         table.counters.fetches += 1;
@@ -113,6 +126,9 @@ impl PageTiers {
             number.filter(|number| table.loads.open.get(number).is_some_and(|load| load.is_ready));
         if let Some(number) = ready {
             let mut turn = self.shared.turn();
+            if self.groups.are_several() {
+                return self.agree_groups(table, &mut turn, (number, id), positions);
+            }
             let shared = turn.sequence_info(id)?.shared_pages;
             let most = (positions / self.page_size).saturating_sub(shared);
             let done = self.end_load(table, turn.state(), number, most);

@@ -6,41 +6,60 @@ use super::group_plan::{GroupPlan, GroupSet, Place, only};
 use super::known::{Beyond, Fetchable, Known};
 use super::loads::{Load, LoadPage, Origin, Stage};
 use super::map::{Level, Name};
-use super::poll::Fetched;
+use super::rest::{AT_ONCE, Rest, SLICE};
 use super::table::Table;
 use super::work::PageTiers;
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::memory::{OutOfMemory, TryGrow, try_box, try_collect};
-use crate::sequence::{GroupLanding, Landed};
 use crate::store::{State, Turn};
 use crate::token::PageDigest;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
-/// Pages whose digests are made before others are let in.
-const SLICE: usize = 64;
-/// Times that a fetch looks anew for the same end, after the device lost some of it.
-const SURPRISES: u32 = 4;
+/// Pages of a fetch that host memory is told of when it begins.
+const TOUCHED: usize = 256;
+
+/// What there is of a prompt.
+pub(super) struct Planned {
+    pub plan: GroupPlan,
+    /// The digest before its first place, and of its last one when there are more behind that.
+    pub before: Option<PageDigest>,
+    pub last: Option<PageDigest>,
+}
+
+/// What the device has of some places, by place.
+pub(super) struct DeviceSets(Vec<GroupSet>);
+
+impl DeviceSets {
+    /// Of the one that is so far behind the first.
+    pub fn of(&self, at: usize) -> GroupSet {
+        self.0.get(at).copied().unwrap_or(0)
+    }
+}
 
 impl PageTiers {
-    /// What the device has of a sequence beyond what it reuses, by place.
-    fn device_sets(
+    /// What the device has of some places of a sequence beyond what it reuses.
+    pub(super) fn device_sets(
         &self,
         state: &State,
         id: SequenceId,
-        end: usize,
-    ) -> Result<Vec<GroupSet>, Error> {
-        let beyond = state.on_device_beyond(id, end)?;
+        places: Range<usize>,
+    ) -> Result<DeviceSets, Error> {
+        if !self.groups.are_several() {
+            return Ok(DeviceSets(Vec::new()));
+        }
+        let beyond = state.on_device_beyond(id, places)?;
         let set = |&spine: &u32| {
             let hung = self.groups.hung().filter(|(group, _)| state.hung_page(*group, spine) != 0);
             hung.fold(only(0), |set, (group, _)| set | only(group))
         };
-        Ok(try_collect(beyond.spine.iter().map(set))?)
+        Ok(DeviceSets(try_collect(beyond.spine.iter().map(set))?))
     }
 
     /// Says of a place what the tiers have.
-    fn look_up(&self, table: &Table, place: &mut Place) {
+    pub(super) fn look_up(&self, table: &Table, place: &mut Place) {
         (place.host, place.disk) = (0, 0);
         for group in 0..self.groups.list().len() {
             match table.find(Name { digest: place.digest, group: group as u8 }) {
@@ -52,47 +71,45 @@ impl PageTiers {
     }
 
     /// What there is of a prompt beyond what the device lets it reuse, up to the first page of
-    /// group 0 that is nowhere. `device` has what the device has there.
+    /// group 0 that is nowhere; with `asks` of all that others may have. `device` has what the
+    /// device has there. No more than `limit` digests are made.
     pub(super) fn group_plan(
         &self,
         beyond: &Beyond,
-        device: &[GroupSet],
+        device: &DeviceSets,
+        (limit, asks): (usize, bool),
         mut digest: impl FnMut(usize, PageDigest, &mut [PageDigest]) -> Result<usize, Error>,
-    ) -> Result<GroupPlan, Error> {
+    ) -> Result<Planned, Error> {
         let &Beyond { first, most, clear, .. } = beyond;
-        let mut plan = GroupPlan {
-            groups: self.groups,
-            page_size: self.page_size,
-            first,
-            places: Vec::new(),
-            target: first,
-            aim: first,
-            most: first + most,
-            surprises: 0,
-            came: [0; 3],
-        };
+        let plan = GroupPlan::new(self.groups, self.page_size, (first, first + most));
+        let mut planned = Planned { plan, before: None, last: None };
         if most == 0 {
-            return Ok(plan);
+            return Ok(planned);
         }
         let table = self.table();
         let is_current = table.applied.is_some() && table.clear >= clear;
         let parent = self.parent(&table, beyond);
         drop(table);
-        let Some(mut parent) = parent.filter(|_| is_current) else { return Ok(plan) };
+        let Some(mut parent) = parent.filter(|_| is_current) else { return Ok(planned) };
+        planned.before = (first > 0).then_some(parent);
         let (mut digests, mut room) = ([PageDigest::default(); SLICE], 1);
-        while plan.places.len() < most {
-            let at = plan.places.len();
-            let count = room.min(most - at).min(SLICE);
+        let places = &mut planned.plan.places;
+        while places.len() < most {
+            let at = places.len();
+            if at >= limit {
+                planned.last = Some(parent);
+                break;
+            }
+            let count = room.min(most.min(limit) - at).min(SLICE);
             let made = digest(first + at, parent, &mut digests[..count])?;
             let table = self.table();
             for &digest in &digests[..made] {
-                let device = device.get(plan.places.len()).copied().unwrap_or(0);
-                let mut place = Place { digest, device, host: 0, disk: 0, remote: 0, done: 0 };
+                let mut place = Place::new(digest, device.of(places.len()));
                 self.look_up(&table, &mut place);
-                if place.anywhere() & only(0) == 0 {
-                    return Ok(plan);
+                if place.anywhere() & only(0) == 0 && !asks {
+                    return Ok(planned);
                 }
-                plan.places.try_push(place)?;
+                places.try_push(place)?;
                 parent = digest;
             }
             if made < count {
@@ -100,7 +117,7 @@ impl PageTiers {
             }
             room *= 2;
         }
-        Ok(plan)
+        Ok(planned)
     }
 
     /// The same as `fetch`.
@@ -111,64 +128,81 @@ impl PageTiers {
         looks_only: bool,
     ) -> Result<Fetchable, Error> {
         let host_only = deadline == Deadline::After(Duration::ZERO);
-        let Some((beyond, _)) = self.beyond(id, !looks_only)? else {
+        let Some((beyond, may_ask)) = self.beyond(id, false)? else {
             return Ok(Fetchable::default());
         };
+        let asks = may_ask && !host_only && !looks_only;
         if self.policy.counts_uses() {
             self.table().stores.note_use(beyond.last.map(|(page, _)| page));
         }
-        let (device, reused) = {
+        let limit = if looks_only { usize::MAX } else { AT_ONCE };
+        let &Beyond { first, most, .. } = &beyond;
+        let (device, reused, row) = {
             let state = self.shared.read();
-            let device = self.device_sets(&state, id, beyond.first + beyond.most)?;
-            (device, state.sequence_info(id)?.cached_positions)
+            let device = self.device_sets(&state, id, first..first + most.min(limit))?;
+            let info = state.sequence_info(id)?;
+            (device, info.cached_positions, state.row_from(id.slot(), 0)?.len())
         };
         let mut open = None;
-        let mut plan = self.group_plan(&beyond, &device, |at, parent, into| {
+        let planned = self.group_plan(&beyond, &device, (limit, asks), |at, parent, into| {
             let made = self.shared.read().digest_pages(id, at, (parent, open), into)?;
             open = made.open;
             Ok(made.count)
         })?;
+        let Planned { mut plan, before, last } = planned;
+        let rest = last.map(|parent| {
+            let (next, end) = (first + plan.places.len(), first + most);
+            Rest { next, end, parent, open, asks }
+        });
         let [all, at_once] = {
             let state = self.shared.read();
             let fits = |pages: usize| state.can_end_at(id, pages).unwrap_or(false);
             [plan.reach(Place::anywhere, fits), plan.reach(Place::at_once, fits)]
         };
         let target = if host_only { at_once } else { all };
+        let asks = asks && (rest.is_some() || plan.lacks_any());
         let positions = |pages: usize| (pages * self.page_size).saturating_sub(reused);
         let found = Fetchable {
             positions: positions(target),
             host_positions: positions(at_once),
-            asked_positions: 0,
+            asked_positions: if asks { (first + most - target) * self.page_size } else { 0 },
             is_begun: false,
         };
-        if target == plan.first || looks_only {
+        if looks_only || target == first && !asks && rest.is_none() {
             return Ok(found);
         }
-        (plan.target, plan.aim, plan.most) = (target, target, target);
+        plan.row = row;
+        if rest.is_some() {
+            // What its end needs is known when all of it is.
+            plan.is_stale = true;
+        } else {
+            (plan.target, plan.aim) = (target, target);
+            plan.most = if asks { plan.most } else { target };
+        }
+        let plan = try_box(plan)?;
         let table = &mut *self.table();
         table.loads.open.try_reserve(1)?;
         table.loads.numbers.try_reserve(1)?;
-        let mut state = self.shared.write();
-        if !state.open_group_fetch(id, plan.first)? {
+        let mut turn = self.shared.turn();
+        if !turn.state().open_group_fetch(id, first)? {
             return Ok(Fetchable::default());
         }
-        let items = self.group_items(&state, id, &plan);
-        let plan = try_box(plan);
-        let (Ok(Some(pages)), Ok(plan)) = (items, plan) else {
-            state.end_group_fetch(id)?;
-            return Ok(Fetchable::default());
-        };
-        drop(state);
         table.loads.next += 1;
         let number = table.loads.next;
         table.loads.numbers.insert(id.0, number);
-        let (wanted, remote) = (pages.len(), self.wanted((0, 0), &beyond, None));
-        let mut load = Load::new(Some(id), pages, wanted, remote);
+        let mut remote = self.wanted((0, usize::from(asks)), &beyond, before);
+        if rest.is_some() {
+            remote.ask_later();
+        }
+        let mut load = Load::new(Some(id), VecDeque::new(), 0, remote);
         (load.deadline, load.host_only) = (deadline.end(load.begun), host_only);
-        load.plan = Some(plan);
+        (load.plan, load.rest) = (Some(plan), rest);
         table.loads.open.insert(number, load);
         table.counters.fetches += 1;
-        table.counters.wanted_pages += wanted as u64;
+        if rest.is_none() {
+            self.bring_planned(table, &mut turn, number);
+        }
+        drop(turn);
         table.map.tick();
         self.signal.notify();
         Ok(Fetchable { is_begun: true, ..found })
@@ -181,7 +215,9 @@ impl PageTiers {
         beyond: &Beyond,
         digest: impl FnMut(usize, PageDigest, &mut [PageDigest]) -> Result<usize, Error>,
     ) -> Result<Known, Error> {
-        let mut plan = self.group_plan(beyond, &[], digest)?;
+        let device = DeviceSets(Vec::new());
+        let Planned { mut plan, .. } =
+            self.group_plan(beyond, &device, (usize::MAX, false), digest)?;
         let anywhere = |_: usize| true;
         let at_once = plan.reach(Place::at_once, anywhere);
         plan.target = plan.reach(Place::anywhere, anywhere);
@@ -199,7 +235,7 @@ impl PageTiers {
             return Err(OutOfMemory.into());
         }
         let here = names.len();
-        Ok(Known { names, in_host: 0, here, before: None, of_groups: Some(found) })
+        Ok(Known { names, here, of_groups: Some(found), ..Known::default() })
     }
 
     /// What is to be brought for a plan. None when a page of the sequence can't be filled.
@@ -223,118 +259,113 @@ impl PageTiers {
         Ok(is_good.then_some(pages))
     }
 
-    /// A fetch waits for nothing more: it goes on from the end that it was begun for, or looks for
-    /// another one before that.
-    pub(super) fn end_group_load(&self, table: &mut Table, turn: &mut Turn<'_>, number: u64) {
+    /// Looks for ends anew where something could not be had, or the remote store has answered.
+    /// Whether there was any.
+    pub(super) fn plan_anew(&self) -> bool {
+        let (mut any, mut after) = (false, 0);
         loop {
-            let load = table.loads.open.get_mut(&number).expect("it is open");
-            let id = load.sequence.expect("it is one of a sequence");
-            load.note_done();
-            let is_complete = load.done == load.pages.len();
-            let plan = load.plan.as_mut().expect("it has one");
-            if plan.target == plan.first {
-                return self.give_group_load_up(table, turn, number);
-            }
-            if !is_complete {
-                plan.most = plan.target - 1;
-            } else {
-                let landing = GroupLanding { pages: plan.target, own_from: plan.own_from() };
-                let brought = |group: usize, place: usize| plan.is_done(group, place);
-                match turn.land_groups(id, landing, &brought) {
-                    Ok(Some(landed)) => return self.finish_group_load(table, number, landed),
-                    Ok(None) => {
-                        plan.surprises += 1;
-                        if plan.surprises > SURPRISES {
-                            plan.most = plan.target - 1;
-                        }
-                    }
-                    Err(_) => {
-                        table.counters.no_memory += 1;
-                        return self.give_group_load_up(table, turn, number);
-                    }
-                }
-            }
-            if !self.plan_again(table, turn.state(), number) {
-                return self.give_group_load_up(table, turn, number);
-            }
-            let load = table.loads.open.get(&number).expect("it is open");
-            if !load.is_over() {
-                self.signal.notify();
-                return;
+            let table = &mut *self.table();
+            let is_due = |load: &Load| {
+                let plan = load.plan.as_deref();
+                plan.is_some_and(|plan| plan.is_stale || plan.has_news && load.is_idle())
+            };
+            let next = {
+                let mut loads = table.loads.open.from(&after);
+                let next = loads.find(|(_, load)| load.rest.is_none() && is_due(load));
+                next.and_then(|(&number, load)| Some((number, load.sequence?, load.running == 0)))
+            };
+            let Some((number, id, is_still)) = next else { return any };
+            after = number + 1;
+            let mut turn = self.shared.turn();
+            // Who ends it first sees to it.
+            if is_still && turn.is_loading(id) {
+                any = true;
+                self.plan_again(table, &mut turn, number);
             }
         }
     }
 
-    /// Looks for the farthest end that can be had now. False when there is none.
-    pub(super) fn plan_again(&self, table: &mut Table, state: &State, number: u64) -> bool {
+    /// Looks for the farthest end that can be had now.
+    fn plan_again(&self, table: &mut Table, turn: &mut Turn<'_>, number: u64) {
         let load = table.loads.open.get_mut(&number).expect("it is open");
-        let Some(id) = load.sequence else { return false };
+        let id = load.sequence.expect("it is one of a sequence");
         load.note_done();
+        let plan = load.plan.as_mut().expect("it has one");
+        (plan.is_stale, plan.has_news) = (false, false);
+        let places = plan.first..plan.first + plan.places.len();
+        let device = self.device_sets(turn.state(), id, places);
+        let device = device.unwrap_or(DeviceSets(Vec::new()));
         let mut plan = load.plan.take().expect("it has one");
-        let (is_late, host_only) = (load.is_late, load.host_only);
-        let old = std::mem::take(&mut load.pages);
-        old.iter().for_each(|page| table.loads.release(page.name, number));
-        drop(old);
-        let device = self.device_sets(state, id, plan.first + plan.places.len());
-        let device = device.unwrap_or_default();
+        let may_ask = load.remote.has_answered();
         for (at, place) in plan.places.iter_mut().enumerate() {
-            place.device = device.get(at).copied().unwrap_or(0);
+            place.device = device.of(at);
+            let before = place.host | place.disk;
             self.look_up(table, place);
+            if may_ask {
+                // The store was not asked for what was here then, and may have it.
+                place.remote |= before & !(place.host | place.disk);
+            }
         }
+        let state = turn.state();
         let fits = |pages: usize| state.can_end_at(id, pages).unwrap_or(false);
-        let target = match (is_late, host_only) {
+        let load = table.loads.open.get_mut(&number).expect("it is open");
+        let target = match (plan.is_expired, load.host_only) {
             (true, _) => plan.reach(Place::is_there, fits),
             (_, true) => plan.reach(Place::at_once, fits),
             _ => plan.reach(Place::anywhere, fits),
         };
         plan.aim_at(target);
-        let items = self.group_items(state, id, &plan);
+        plan.aim = plan.aim.max(target);
+        load.plan = Some(plan);
+        self.bring_planned(table, turn, number);
+    }
+
+    /// Begins to bring what the end needs that a fetch is planned for: nothing when there is no
+    /// page to fill.
+    fn bring_planned(&self, table: &mut Table, turn: &mut Turn<'_>, number: u64) {
         let load = table.loads.open.get_mut(&number).expect("it is open");
-        if let Ok(Some(pages)) = items {
-            load.pages = pages;
+        let id = load.sequence.expect("it is one of a sequence");
+        let old = std::mem::take(&mut load.pages);
+        (load.limit, load.done, load.is_joined) = (0, 0, false);
+        old.iter().for_each(|page| table.loads.release(page.name, number));
+        drop(old);
+        let load = table.loads.open.get_mut(&number).expect("it is open");
+        let mut plan = load.plan.take().expect("it has one");
+        let mut pages = Ok(None);
+        if plan.target > plan.first {
+            // Longer than it began: with pages for all that the end needs, and no others.
+            let has_room = turn.grow_for_fetch(id, plan.row, plan.target).is_ok();
+            if has_room {
+                pages = self.group_items(turn.state(), id, &plan);
+            } else if plan.target > plan.row && plan.row > plan.first {
+                (plan.most, plan.is_stale) = (plan.most.min(plan.row), true);
+                self.signal.notify();
+            }
+        }
+        if let Ok(Some(pages)) = &pages {
+            // What else comes to host memory does not go in their place.
+            for page in pages.iter().take(TOUCHED) {
+                if let Some((record, Level::Host)) = table.find(page.name) {
+                    table.map.touch(record);
+                }
+            }
+        }
+        let load = table.loads.open.get_mut(&number).expect("it is open");
+        if let Ok(Some(pages)) = pages {
+            let wanted = plan.came.iter().sum::<u64>() as usize + pages.len();
+            table.counters.wanted_pages += wanted.saturating_sub(load.wanted) as u64;
+            load.wanted = load.wanted.max(wanted);
+            (load.limit, load.pages) = (pages.len(), pages);
         } else {
             plan.aim_at(plan.first);
         }
-        let is_good = plan.target > plan.first;
         load.plan = Some(plan);
-        (load.limit, load.done, load.is_joined) = (load.pages.len(), 0, false);
-        is_good
-    }
-
-    /// It goes on from where it would without a fetch.
-    fn give_group_load_up(&self, table: &mut Table, turn: &mut Turn<'_>, number: u64) {
-        let id = table.loads.open.get(&number).and_then(|load| load.sequence);
-        let id = id.expect("it is one of a sequence");
-        if let Ok(landed) = turn.state().end_group_fetch(id) {
-            self.finish_group_load(table, number, landed);
-        } else {
-            self.abandon(table, number);
-        }
-    }
-
-    fn finish_group_load(&self, table: &mut Table, number: u64, landed: Landed) {
-        let load = table.loads.end(number).expect("it is open");
-        let plan = load.plan.as_ref().expect("it has one");
-        let counters = &mut table.counters;
-        for (into, came) in counters.fetched.iter_mut().zip(plan.came) {
-            *into += came;
-        }
-        counters.landed_pages += landed.pages as u64;
-        let is_all = plan.first + landed.pages >= plan.aim;
-        *if is_all { &mut counters.complete } else { &mut counters.shortened } += 1;
-        self.count_end(table, &load);
-        let brought = plan.came.iter().sum::<u64>() as usize;
-        let (wanted, is_late) = (load.wanted, load.is_late);
-        let sequence = load.sequence.expect("it is one of a sequence");
-        let positions = landed.positions;
-        let done = Fetched { sequence, positions, wanted, brought, is_late };
-        self.announce_fetched(table, done);
     }
 }
 
 impl Load {
     /// Writes down in the plan what came.
-    fn note_done(&mut self) {
+    pub(super) fn note_done(&mut self) {
         let Some(plan) = &mut self.plan else { return };
         for page in &self.pages {
             let group = usize::from(page.name.group);

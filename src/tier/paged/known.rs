@@ -1,14 +1,12 @@
 //! What the tiers have of a prefix beyond what the device has.
 use super::map::{Level, Name};
+use super::rest::SLICE;
 use super::table::Table;
 use super::work::PageTiers;
 use crate::error::Error;
 use crate::index::Namespace;
 use crate::memory::TryGrow;
 use crate::token::PageDigest;
-
-/// Pages whose digests are made before others are let in.
-const SLICE: usize = 64;
 
 /// What the tiers have of a prompt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,6 +36,7 @@ pub(super) struct Beyond {
 }
 
 /// Pages of a prefix that the tiers have.
+#[derive(Default)]
 pub(super) struct Known {
     pub names: Vec<Name>,
     /// Of those the first are in host memory.
@@ -46,6 +45,8 @@ pub(super) struct Known {
     pub here: usize,
     /// The page before the first.
     pub before: Option<PageDigest>,
+    /// The last page that was looked for, when there are more behind it.
+    pub last: Option<PageDigest>,
     /// With several groups, what these pages give.
     pub of_groups: Option<Fetchable>,
 }
@@ -75,15 +76,16 @@ impl PageTiers {
     }
 
     /// What is known of the pages beyond the device's. `digest` makes digests of those from a
-    /// place on, after the one of a digest, and says how many there were.
+    /// place on, after the one of a digest, and says how many there were. No more than `limit` are
+    /// made.
     pub(super) fn known(
         &self,
         beyond: &Beyond,
+        limit: usize,
         (host_only, asks): (bool, bool),
         mut digest: impl FnMut(usize, PageDigest, &mut [PageDigest]) -> Result<usize, Error>,
     ) -> Result<Known, Error> {
-        let mut known =
-            Known { names: Vec::new(), in_host: 0, here: 0, before: None, of_groups: None };
+        let mut known = Known::default();
         let &Beyond { first, most, clear, .. } = beyond;
         if most == 0 {
             return Ok(known);
@@ -97,7 +99,11 @@ impl PageTiers {
         // A miss costs one digest, unless somebody else may have it.
         let (mut digests, mut room) = ([PageDigest::default(); SLICE], 1);
         while known.names.len() < most {
-            let count = room.min(most - known.names.len()).min(SLICE);
+            if known.names.len() >= limit {
+                known.last = Some(parent);
+                break;
+            }
+            let count = room.min(most.min(limit) - known.names.len()).min(SLICE);
             let at = first + known.names.len();
             let made = digest(at, parent, &mut digests[..count])?;
             let table = self.table();

@@ -4,6 +4,7 @@ use super::group_plan::GroupPlan;
 use super::host::Need;
 use super::map::{Level, Name};
 use super::remote::{Begun, Wanted};
+use super::rest::Rest;
 use super::table::Table;
 use super::work::{PageTiers, checksum};
 use crate::group::GroupKind;
@@ -77,10 +78,14 @@ pub(super) struct Load {
     pub is_late: bool,
     /// All that could be had is there, and the ranks have to agree.
     pub is_ready: bool,
+    /// They have.
+    pub is_agreed: bool,
     /// What it needs slots of host memory for.
     pub need: Need,
     /// What goes on without this process.
     pub remote: Wanted,
+    /// What is still to be hashed of the prompt.
+    pub rest: Option<Rest>,
     /// With several groups, what the pages are for.
     pub plan: Option<Box<GroupPlan>>,
 }
@@ -109,7 +114,9 @@ impl Load {
             was_joined: false,
             is_late: false,
             is_ready: false,
+            is_agreed: false,
             remote,
+            rest: None,
             plan: None,
         }
     }
@@ -135,7 +142,9 @@ impl Load {
 
     /// It waits for nothing from a place on.
     pub fn shorten(&mut self, limit: usize) {
-        self.limit = self.limit.min(limit);
+        if limit < self.limit {
+            (self.limit, self.rest) = (limit, None);
+        }
         for at in self.window().start.max(self.limit)..self.window().end {
             // Not what the engine is copying: until that is done the page is not free.
             if !matches!(self.pages[at].stage, Stage::Copying | Stage::Done) {
@@ -148,12 +157,30 @@ impl Load {
     pub fn expire(&mut self) {
         let under_way = |&at: &usize| matches!(self.pages[at].stage, Stage::Done | Stage::Copying);
         let limit = self.done + self.window().take_while(under_way).count();
-        self.is_late |= limit < self.limit;
+        self.is_late |= limit < self.limit || self.is_unsettled();
+        self.rest = None;
         self.shorten(limit);
+        if let Some(plan) = &mut self.plan {
+            plan.is_expired = true;
+            self.remote.forget();
+        }
+    }
+
+    /// Whether what it is to bring is not known yet: pages are hashed, the remote store is asked,
+    /// or there is to be another plan.
+    pub fn is_unsettled(&self) -> bool {
+        let is_planned =
+            |plan: &GroupPlan| plan.is_stale || plan.has_news || self.remote.is_asking();
+        self.rest.is_some() || self.plan.as_deref().is_some_and(is_planned)
     }
 
     /// Whether all that it waits for is there.
     pub fn is_over(&self) -> bool {
+        self.is_idle() && !self.is_unsettled()
+    }
+
+    /// Whether nothing of what it was to bring is under way.
+    pub fn is_idle(&self) -> bool {
         self.running == 0 && self.done >= self.limit
     }
 
@@ -208,7 +235,13 @@ impl Loads {
                     None => load.set_done(at),
                 }
             }
-            Landing::Gone => load.shorten(at),
+            Landing::Gone => {
+                let (group, place) = (usize::from(name.group), load.pages[at].place);
+                if let Some(plan) = load.plan.as_mut().filter(|_| from == Origin::Remote) {
+                    plan.refuse(group, place);
+                }
+                load.shorten(at);
+            }
         }
     }
 
@@ -269,8 +302,8 @@ impl PageTiers {
         let question = self.question(&mut table, number);
         drop(table);
         any |= question.is_some();
-        if let Some(digests) = question {
-            self.ask(number, &digests);
+        if let Some(question) = question {
+            self.ask(number, question);
         }
         for check in checks {
             let is_good = checksum(check.slot.get()) == check.checksum;

@@ -207,8 +207,12 @@ impl PageTiers {
             if !state.is_loading(id) {
                 self.abandon(table, number);
             } else if has_groups {
-                if is_over {
-                    self.end_group_load(table, turn, number);
+                let is_ready = table.loads.open.get(&number).is_some_and(|load| load.is_ready);
+                if is_over
+                    && !is_ready
+                    && let Some(done) = self.end_group_load(table, turn, number)
+                {
+                    self.announce_fetched(table, done);
                     self.absorb(table, turn.state());
                 }
             } else if done >= LANDED && !is_over && !self.agrees {
@@ -283,13 +287,13 @@ impl PageTiers {
         let mut after = 0;
         while let Some((number, id)) = table.loads.from(after) {
             after = number + 1;
-            let load = table.loads.open.get(&number).expect("it is open");
+            let load = table.loads.open.get_mut(&number).expect("it is open");
             if !load.is_joined || load.running > 0 || !state.is_loading(id) {
                 continue;
             }
-            if load.plan.is_some() {
+            if let Some(plan) = &mut load.plan {
                 // Some of it is on the device now.
-                self.plan_again(table, state, number);
+                plan.is_stale = true;
                 self.signal.notify();
                 continue;
             }

@@ -88,7 +88,7 @@ impl PageTiers {
         let may_ask = || self.may_ask(&self.shared.read(), namespace);
         let asks = !looks_only && !is_late && may_ask();
         let mut known = match self.groups.are_several() {
-            false => self.known(&beyond, (false, asks), &mut digest)?,
+            false => self.known(&beyond, usize::MAX, (false, asks), &mut digest)?,
             true => self.known_of_groups(&beyond, &mut digest)?,
         };
         let (found, count) = (known.fetchable(self.page_size), known.names.len());

@@ -13,6 +13,7 @@ use super::super::remote::{
 };
 use super::super::{Key, Target};
 use super::disk::Written;
+use super::group_plan::GroupPlan;
 use super::known::Beyond;
 use super::loads::{Landing, Load, Loads, Origin, Stage};
 use super::map::Name;
@@ -43,7 +44,7 @@ pub(super) struct Lowest {
 pub(super) struct Wanted {
     state: Asking,
     /// The place, counted from the fetch's first page, from which on it was asked.
-    from: usize,
+    pub from: usize,
     /// When it has kept the fetch waiting for too long.
     until: Option<Instant>,
     namespace: Namespace,
@@ -56,6 +57,8 @@ pub(super) struct Wanted {
 enum Asking {
     /// It is not asked.
     Not,
+    /// It is to be asked when it is known for what.
+    Later,
     /// It is to be asked.
     Next,
     /// It was asked.
@@ -123,6 +126,33 @@ impl Lowest {
 }
 
 impl Wanted {
+    /// It is not asked yet.
+    pub fn ask_later(&mut self) {
+        if self.state == Asking::Next {
+            self.state = Asking::Later;
+        }
+    }
+
+    /// It is asked now.
+    pub fn ask_next(&mut self) {
+        self.state = Asking::Next;
+    }
+
+    /// It is not asked any more, and what it has is of no use.
+    pub fn forget(&mut self) {
+        self.state = Asking::Not;
+    }
+
+    /// Whether a question is to be asked or open.
+    pub fn is_asking(&self) -> bool {
+        matches!(self.state, Asking::Next | Asking::Open)
+    }
+
+    /// Whether it was asked and has answered.
+    pub fn has_answered(&self) -> bool {
+        matches!(self.state, Asking::Has(_))
+    }
+
     fn wait(&mut self, time: Duration) {
         self.until = Instant::now().checked_add(time);
     }
@@ -137,7 +167,13 @@ impl Load {
 
     /// The first page for which it waits for the remote store.
     fn waits_at(&self) -> Option<usize> {
-        let is_asked = self.remote.state != Asking::Not;
+        let is_asked = !matches!(self.remote.state, Asking::Not | Asking::Later);
+        if self.plan.is_some() {
+            // Of what else it waits for nobody was asked.
+            let is_coming = |&at: &usize| matches!(self.pages[at].stage, Stage::Fetching);
+            let mut window = self.window().take_while(|&at| at < self.limit);
+            return window.find(is_coming).or(self.remote.is_asking().then_some(self.done));
+        }
         let mut window = self.window().take_while(|&at| at < self.limit);
         window.find(|&at| match self.pages[at].stage {
             Stage::Fetching => true,
@@ -177,18 +213,29 @@ impl PageTiers {
     }
 
     /// The pages that a fetch is to ask for now.
-    pub(super) fn question(&self, table: &mut Table, number: u64) -> Option<Vec<Name>> {
+    pub(super) fn question(&self, table: &mut Table, number: u64) -> Option<(Question, Vec<Name>)> {
         let load = table.loads.open.get_mut(&number)?;
         if load.remote.state != Asking::Next {
             return None;
         }
         load.remote.state = Asking::Open;
+        if let Some(plan) = &mut load.plan {
+            let question = plan.question();
+            if question.is_err() {
+                table.counters.no_memory += 1;
+            }
+            let question = question.ok().flatten();
+            if question.is_none() {
+                (load.remote.state, plan.has_news) = (Asking::Has(0), true);
+            }
+            return question;
+        }
         // Others may have brought some of them meanwhile.
         load.remote.from = load.remote.from.max(load.landed);
         let first = load.remote.from - load.landed;
         let names = load.pages.range(first.min(load.pages.len())..).map(|page| page.name);
         match try_collect(names) {
-            Ok(names) => Some(names),
+            Ok(names) => Some((Question::Leading, names)),
             Err(_) => {
                 table.counters.no_memory += 1;
                 self.answered(table, number, 0);
@@ -198,11 +245,11 @@ impl PageTiers {
     }
 
     /// Asks for pages, without a lock: their keys are hashed here.
-    pub(super) fn ask(&self, number: u64, names: &[Name]) {
+    pub(super) fn ask(&self, number: u64, (question, names): (Question, Vec<Name>)) {
         let Some(lowest) = &self.remote else { return };
         let keys =
             try_collect(names.iter().map(|&name| lowest.key(self.pool_of(name.group), name)));
-        if !keys.is_ok_and(|keys| lowest.remote.ask(Question::Leading, number, keys).is_ok()) {
+        if !keys.is_ok_and(|keys| lowest.remote.ask(question, number, keys).is_ok()) {
             let table = &mut *self.table();
             table.counters.no_memory += 1;
             self.answered(table, number, 0);
@@ -215,6 +262,12 @@ impl PageTiers {
         if load.remote.state != Asking::Open || load.is_ready {
             return;
         }
+        if let Some(plan) = &mut load.plan {
+            plan.found_leading(found);
+            // It may have pages of the other groups up to there.
+            load.remote.state = Asking::Next;
+            return self.wait_longer(table, number);
+        }
         let end = load.remote.from + found;
         load.remote.state = Asking::Has(end);
         load.wanted = load.wanted.max(end);
@@ -223,6 +276,17 @@ impl PageTiers {
             table.counters.wanted_pages += found as u64;
         }
         self.wait_longer(table, number);
+    }
+
+    /// The remote store has some of the pages of groups that a fetch asked for.
+    fn answered_each(&self, table: &mut Table, number: u64, there: &[bool]) {
+        let Some(load) = table.loads.open.get_mut(&number) else { return };
+        let is_open = load.remote.state == Asking::Open && !load.is_ready;
+        if let Some(plan) = load.plan.as_mut().filter(|_| is_open) {
+            plan.found_each(there);
+            load.remote.state = Asking::Has(0);
+            self.wait_longer(table, number);
+        }
     }
 
     /// Starts to bring a page that only the remote store can have.
@@ -236,20 +300,26 @@ impl PageTiers {
             return Some(Begun::No);
         };
         let (name, wanted) = (load.pages[at].name, &load.remote);
+        let page = &load.pages[at];
+        let in_plan = |plan: &GroupPlan| plan.has_remote(usize::from(name.group), page.place);
         match wanted.state {
+            Asking::Has(_) if load.plan.as_deref().is_some_and(in_plan) => {}
+            _ if load.plan.is_some() => return Some(Begun::No),
             Asking::Not => return Some(Begun::No),
             Asking::Has(end) if load.landed + at >= end => return Some(Begun::No),
             // Known pages that are gone are not asked for.
             _ if load.landed + at < wanted.from => return Some(Begun::No),
-            Asking::Next | Asking::Open => return Some(Begun::Later),
+            Asking::Later | Asking::Next | Asking::Open => return Some(Begun::Later),
             Asking::Has(_) => {}
         }
         if table.loads.fetching.get(&name).is_some() {
             return Some(Begun::Later);
         }
-        let parent = match at.checked_sub(1) {
-            Some(before) => Some(load.pages[before].name.digest),
-            None => wanted.before,
+        let parent = match (&load.plan, at.checked_sub(1)) {
+            (Some(_), _) if name.group > 0 => None,
+            (Some(plan), _) => plan.digest_before(page.place).or(wanted.before),
+            (None, Some(before)) => Some(load.pages[before].name.digest),
+            (None, None) => wanted.before,
         };
         let what = Stored { name, parent, namespace: wanted.namespace, clear: wanted.clear };
         table.loads.fetching.try_reserve(1).ok()?;
@@ -281,9 +351,9 @@ impl PageTiers {
         let Some(at) = load.remote.until.filter(|&until| until <= now).and(load.waits_at()) else {
             return false;
         };
-        let name = load.pages[at].name;
+        let name = load.pages.get(at).map(|page| page.name);
         let Loads { carried, fetching, open, .. } = &mut table.loads;
-        let bringing = carried.get(&name).or(fetching.get(&name)).copied();
+        let bringing = name.and_then(|name| carried.get(&name).or(fetching.get(&name)).copied());
         if bringing.is_some_and(|other| other != number && open.get(&other).is_some()) {
             // Somebody else brings it, or gives it up.
             self.wait_longer(table, number);
@@ -292,8 +362,14 @@ impl PageTiers {
         let load = table.loads.open.get_mut(&number).expect("it is open");
         load.is_late = true;
         load.remote.until = None;
+        let was_asking = load.remote.is_asking();
         load.remote.state = Asking::Has(load.landed + at);
-        load.shorten(at);
+        if let Some(plan) = &mut load.plan {
+            plan.refuse_all();
+        }
+        if load.plan.is_none() || !was_asking {
+            load.shorten(at);
+        }
         table.counters.remote_late += u64::from(load.sequence.is_some());
         true
     }
@@ -315,6 +391,9 @@ impl PageTiers {
             match event {
                 RemoteEvent::Asked { ticket, found } => {
                     self.answered(&mut self.table(), ticket, found);
+                }
+                RemoteEvent::AskedEach { ticket, there } => {
+                    self.answered_each(&mut self.table(), ticket, &there);
                 }
                 RemoteEvent::Read { target, end } => {
                     if let Ok(read) = target.into_any().downcast::<Fetching>() {

@@ -177,11 +177,6 @@ impl PageTiers {
             let page_size = state.page_table_stats().page_size;
             (state.groups(), page_size, state.pool_pages()?, state.latest_clear())
         };
-        if config.agrees && groups.are_several() {
-            return Err(Error::unsupported(
-                "ranks that agree, with several groups of layers: RKV_TIERS_AGREE",
-            ));
-        }
         if config.pools.len() != device_pages.len() {
             return Err(Error::argument(text!(
                 "config.pool_count: the page table has {} pools, the config tells of {}",
@@ -275,6 +270,8 @@ impl PageTiers {
         let Taking { reader, disk, remote } = taking;
         let mut more = self.take_disk_events(disk);
         more |= self.take_remote_events(remote);
+        more |= self.hash_rests();
+        more |= self.plan_anew();
         more |= self.advance_loads();
         more |= self.take_arrivals();
         // Without memory it is tried again, after a while.

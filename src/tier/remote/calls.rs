@@ -270,26 +270,48 @@ impl Inner {
         true
     }
 
+    /// Asks about some values; none when there is no memory for it.
+    fn ask_about<'a>(&self, keys: &[Key], until: Instant) -> Option<Vec<Item<'a>>> {
+        let items = try_collect(keys.iter().map(|&key| Item::new(key, &mut [])));
+        let mut items = items.ok()?;
+        self.call(|store, items, time| store.has(items, time), &mut items, self.time(until));
+        Some(items)
+    }
+
+    fn ask_each(&self, ask: Ask) {
+        let mut there = Vec::new();
+        if there.try_reserve_exact(ask.keys.len()).is_ok() {
+            for keys in ask.keys.chunks(QUESTION) {
+                let Some(items) = self.ask_about(keys, ask.until) else { break };
+                there.extend(items.iter().map(|item| item.answer == Answer::Done));
+                if items.iter().all(|item| item.answer == Answer::Failed) {
+                    break;
+                }
+            }
+        }
+        let mut queue = self.queue();
+        queue.stats.asked += there.len() as u64;
+        queue.stats.found += there.iter().filter(|&&is_there| is_there).count() as u64;
+        queue.end_read(RemoteEvent::AskedEach { ticket: ask.ticket, there });
+    }
+
     fn ask(&self, ask: Ask) {
+        if ask.question == Question::Each {
+            return self.ask_each(ask);
+        }
         let mut found = 0;
         for keys in ask.keys.chunks(QUESTION) {
-            let made = try_collect(keys.iter().map(|&key| Item::new(key, &mut [])));
-            let Ok(mut items) = made else { break };
-            self.call(
-                |store, items, time| store.has(items, time),
-                &mut items,
-                self.time(ask.until),
-            );
+            let Some(items) = self.ask_about(keys, ask.until) else { break };
             let is_passed = |item: &&Item<'_>| match ask.question {
                 Question::Leading => item.answer == Answer::Done,
-                Question::First => item.answer == Answer::Missing,
+                _ => item.answer == Answer::Missing,
             };
             let passed = items.iter().take_while(is_passed).count();
             found += passed;
             let stop = items.get(passed).map(|item| item.answer);
             let here = match ask.question {
                 Question::Leading => passed,
-                Question::First => (stop == Some(Answer::Done)) as usize,
+                _ => (stop == Some(Answer::Done)) as usize,
             };
             let stats = &mut self.queue().stats;
             stats.asked += keys.len() as u64;

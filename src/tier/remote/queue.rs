@@ -34,6 +34,8 @@ pub enum Question {
     Leading,
     /// Which is the first that is there; their number for none, or when there was no answer.
     First,
+    /// Which of them are there.
+    Each,
 }
 
 /// What happened.
@@ -44,6 +46,14 @@ pub enum RemoteEvent {
         ticket: u64,
         /// What the question says.
         found: usize,
+    },
+    /// A question about each was answered.
+    AskedEach {
+        /// The caller's.
+        ticket: u64,
+        /// Whether those are there, in the order of the question. About what is beyond its end
+        /// there was no answer.
+        there: Vec<bool>,
     },
     /// A read has ended.
     Read {
@@ -163,6 +173,9 @@ impl Queue {
 
     fn answer(&mut self, read: Read) {
         self.end_read(match read {
+            Read::Ask(Ask { ticket, question: Question::Each, .. }) => {
+                RemoteEvent::AskedEach { ticket, there: Vec::new() }
+            }
             Read::Ask(Ask { ticket, question, keys, .. }) => {
                 let none = if question == Question::First { keys.len() } else { 0 };
                 RemoteEvent::Asked { ticket, found: none }

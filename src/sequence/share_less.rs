@@ -1,0 +1,126 @@
+//! Ranks that compute one model agree on a length: a sequence that has computed nothing reuses less
+//! than it could.
+use super::fetch::query;
+use crate::error::Error;
+use crate::group::{Spine, reach};
+use crate::ids::SequenceId;
+use crate::memory::OutOfMemory;
+use crate::paging::RowOwner;
+use crate::store::{Claim, State, Turn, no_cache};
+
+/// Pages for positions that a sequence shares and is to compute all the same.
+struct ShareLess {
+    id: SequenceId,
+    positions: usize,
+}
+
+impl ShareLess {
+    /// The page-wise end of what it keeps.
+    fn keep(&self, state: &State) -> Result<usize, Error> {
+        let (sequence, page_size) = (state.sequence(self.id)?, state.table.page_size());
+        if sequence.computed > sequence.cached_positions {
+            return Err(Error::state("the sequence has computed already"));
+        }
+        let end = query(sequence).boundary(self.positions.min(sequence.cached_positions));
+        Ok(query(sequence).page_boundary(end, page_size) / page_size)
+    }
+}
+
+struct RowSpine<'a>(&'a [u32]);
+
+impl Spine for RowSpine<'_> {
+    fn page(&mut self, place: usize) -> u32 {
+        self.0[place]
+    }
+}
+
+impl ShareLess {
+    /// The same where all groups can go on from what the cache has.
+    fn keep_in_groups(&self, state: &State) -> Result<usize, Error> {
+        let (page_size, row) = (state.table.page_size(), state.table.row(self.id.slot())?);
+        let query = query(state.sequence(self.id)?);
+        let fit = |positions| query.page_boundary(query.boundary(positions), page_size);
+        let known = self.keep(state)? * page_size;
+        let hung = state.hung().ok_or_else(no_cache)?;
+        let groups = state.table.groups();
+        let reached = reach(groups, hung, (known, page_size), fit, || RowSpine(row));
+        Ok(reached.positions / page_size)
+    }
+}
+
+impl Claim<()> for ShareLess {
+    /// Each takes the place of one that is shared.
+    const OWNER: Option<RowOwner> = None;
+
+    fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
+        let missing = state.sequence(self.id)?.shared.saturating_sub(self.keep(state)?);
+        state.check_room(missing.saturating_sub(early), 0)?;
+        Ok(missing)
+    }
+
+    fn make_room(&mut self, _: &mut State, _: usize) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
+        let (keep, slot) = (self.keep(state)?, self.id.slot());
+        let more = missing.saturating_sub(early.len());
+        early.try_reserve(more).map_err(crate::memory::OutOfMemory::from)?;
+        state.free_up(more);
+        state.table.pool.take_early(more, early);
+        state.end_copy(slot);
+        for index in keep..keep + missing {
+            state.table.replace_shared(slot, index, early);
+        }
+        state.sequences[slot as usize].shared = keep;
+        state.set_cached(slot, keep * state.table.page_size());
+        Ok(())
+    }
+}
+
+impl Turn<'_> {
+    /// Makes a sequence that has computed nothing yet reuse no more than so many positions: whole
+    /// pages, up to a token's end. Returns how many.
+    pub fn share_less(&mut self, id: SequenceId, positions: usize) -> Result<usize, Error> {
+        let sequence = self.sequence(id)?;
+        sequence.check_loaded()?;
+        if positions < sequence.cached_positions {
+            match self.has_groups() {
+                false => self.carry_out(ShareLess { id, positions })?,
+                true => self.share_less_in_groups(ShareLess { id, positions })?,
+            }
+        }
+        Ok(self.sequence(id)?.cached_positions)
+    }
+
+    /// The same with several groups of layers: up to where all of them can go on from what the
+    /// cache has now.
+    fn share_less_in_groups(&mut self, less: ShareLess) -> Result<(), Error> {
+        let slot = less.id.slot();
+        loop {
+            let keep = less.keep_in_groups(self)?;
+            let missing = self.missing_for_less(slot, keep);
+            let mut early = Vec::new();
+            early.try_reserve(missing[0]).map_err(OutOfMemory::from)?;
+            self.state().reserve_group_rows(slot, 0)?;
+            self.check_all_rooms(&missing)?;
+            let state = self.state();
+            let mut pools = 0..state.table.pool_count();
+            if pools.all(|pool| missing[pool] <= state.table.pool_at(pool).free()) {
+                let shared = self.sequence(less.id)?.shared;
+                let state = self.state();
+                state.end_copy(slot);
+                state.share_less_rows(slot, keep);
+                state.table.pool.take_early(shared - keep, &mut early);
+                for index in keep..shared {
+                    state.table.replace_shared(slot, index, &mut early);
+                }
+                state.sequences[slot as usize].shared = keep;
+                state.set_cached(slot, keep * state.table.page_size());
+                return Ok(());
+            }
+            // What goes may be what the end needs: it is looked for again.
+            self.make_pools_free(&missing)?;
+        }
+    }
+}
