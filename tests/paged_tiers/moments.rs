@@ -1,11 +1,12 @@
 //! What the engine's calls wait for: nothing.
 use crate::sim::{SimDisk, Stop};
-use crate::world::{PAGE_BYTES, Setup, World};
+use crate::world::{PAGE_BYTES, PAGE_SIZE, Setup, World};
 use crate::{PLAIN, prompt};
 use radixkv::ids::SequenceId;
 use radixkv::store::Scope;
 use radixkv::tier::paged::{Deadline, HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
 use radixkv::tier::{DiskConfig, DiskStore};
+use radixkv::token::TokenList;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -164,4 +165,40 @@ fn t05_what_was_cleared_is_gone_after_a_crash() {
     let after = disk.after_crash(&mut fastrand::Rng::with_seed(1));
     let world = on(&after);
     assert_eq!(world.tiers.stats().disk.pages, 0);
+}
+
+/// T03: a prompt of more pages than are looked up at a time for as often as a number can double.
+#[test]
+fn t03_a_prompt_of_thousands_of_pages_is_fetched_whole() {
+    const PAGES: usize = 4300;
+    let setup = Setup::new(PAGES as u32 + 1, PAGES, None);
+    let world = World::new(setup);
+    let tokens: Vec<u32> = (0..(PAGES * PAGE_SIZE) as u32 + 1).collect();
+    let list = TokenList::text(&tokens);
+    // Nobody looks at what is in the pages.
+    let copy_all = || {
+        let mut ended = Vec::new();
+        loop {
+            world.work();
+            let mut jobs = Vec::new();
+            let mut note = |done| ended.push(done);
+            world.tiers.poll((64, 8), &mut |job| jobs.push(job.id), &mut note).unwrap();
+            if jobs.is_empty() {
+                return ended;
+            }
+            world.tiers.complete(&jobs, true).unwrap();
+        }
+    };
+    let made = world.shared.begin(&PLAIN, list, 0).unwrap();
+    world.shared.turn().publish(made.id, PAGES * PAGE_SIZE).unwrap();
+    world.shared.turn().release(made.id).unwrap();
+    copy_all();
+    assert_eq!(world.shared.evict(PAGES, |_, _| {}).unwrap(), PAGES);
+    let begun = world.shared.begin(&PLAIN, list, 0).unwrap();
+    assert_eq!(begun.cached_positions, 0);
+    let found = world.tiers.fetch(begun.id, Deadline::Never, false).unwrap();
+    assert!(found.is_begun);
+    let ended = copy_all();
+    assert_eq!(ended.iter().map(|done| done.positions).collect::<Vec<_>>(), [PAGES * PAGE_SIZE]);
+    world.shared.turn().release(begun.id).unwrap();
 }

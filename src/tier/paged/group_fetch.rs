@@ -115,7 +115,7 @@ impl PageTiers {
             if made < count {
                 break;
             }
-            room *= 2;
+            room = (2 * room).min(SLICE);
         }
         Ok(planned)
     }

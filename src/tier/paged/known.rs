@@ -125,7 +125,7 @@ impl PageTiers {
             if made < count {
                 break;
             }
-            room *= 2;
+            room = (2 * room).min(SLICE);
         }
         Ok(known)
     }
