@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::time::Instant;
 
 /// Pages that become the cache's with one lock.
-const LANDED: usize = 256;
+const LANDED: usize = 64;
 /// Copies that are begun with one lock.
 const JOBS: usize = 64;
 
