@@ -171,34 +171,44 @@ fn t05_what_was_cleared_is_gone_after_a_crash() {
 #[test]
 fn t03_a_prompt_of_thousands_of_pages_is_fetched_whole() {
     const PAGES: usize = 4300;
-    let setup = Setup::new(PAGES as u32 + 1, PAGES, None);
-    let world = World::new(setup);
-    let tokens: Vec<u32> = (0..(PAGES * PAGE_SIZE) as u32 + 1).collect();
-    let list = TokenList::text(&tokens);
-    // Nobody looks at what is in the pages.
-    let copy_all = || {
-        let mut ended = Vec::new();
-        loop {
-            world.work();
-            let mut jobs = Vec::new();
-            let mut note = |done| ended.push(done);
-            world.tiers.poll((64, 8), &mut |job| jobs.push(job.id), &mut note).unwrap();
-            if jobs.is_empty() {
-                return ended;
+    for (agrees, part) in [(false, PAGES), (true, PAGES), (true, 1000), (true, 70)] {
+        let setup = Setup { agrees, ..Setup::new(PAGES as u32 + 1, PAGES, None) };
+        let world = World::new(setup);
+        let tokens: Vec<u32> = (0..(PAGES * PAGE_SIZE) as u32 + 1).collect();
+        let list = TokenList::text(&tokens);
+        // Nobody looks at what is in the pages.
+        let copy_all = || {
+            let mut ended = Vec::new();
+            loop {
+                world.work();
+                let mut jobs = Vec::new();
+                let mut note = |done| ended.push(done);
+                world.tiers.poll((64, 8), &mut |job| jobs.push(job.id), &mut note).unwrap();
+                if jobs.is_empty() {
+                    return ended;
+                }
+                world.tiers.complete(&jobs, true).unwrap();
             }
-            world.tiers.complete(&jobs, true).unwrap();
+        };
+        let made = world.shared.begin(&PLAIN, list, 0).unwrap();
+        world.shared.turn().publish(made.id, PAGES * PAGE_SIZE).unwrap();
+        world.shared.turn().release(made.id).unwrap();
+        copy_all();
+        assert_eq!(world.shared.evict(PAGES, |_, _| {}).unwrap(), PAGES);
+        let begun = world.shared.begin(&PLAIN, list, 0).unwrap();
+        assert_eq!(begun.cached_positions, 0);
+        let found = world.tiers.fetch(begun.id, Deadline::Never, false).unwrap();
+        assert!(found.is_begun);
+        let ended = copy_all();
+        let positions = ended.iter().map(|done| done.positions).collect::<Vec<_>>();
+        assert_eq!(positions, [PAGES * PAGE_SIZE]);
+        if agrees {
+            let agreed = world.tiers.agree(begun.id, part * PAGE_SIZE).unwrap();
+            assert_eq!((agreed.positions, agreed.brought), (part * PAGE_SIZE, part));
         }
-    };
-    let made = world.shared.begin(&PLAIN, list, 0).unwrap();
-    world.shared.turn().publish(made.id, PAGES * PAGE_SIZE).unwrap();
-    world.shared.turn().release(made.id).unwrap();
-    copy_all();
-    assert_eq!(world.shared.evict(PAGES, |_, _| {}).unwrap(), PAGES);
-    let begun = world.shared.begin(&PLAIN, list, 0).unwrap();
-    assert_eq!(begun.cached_positions, 0);
-    let found = world.tiers.fetch(begun.id, Deadline::Never, false).unwrap();
-    assert!(found.is_begun);
-    let ended = copy_all();
-    assert_eq!(ended.iter().map(|done| done.positions).collect::<Vec<_>>(), [PAGES * PAGE_SIZE]);
-    world.shared.turn().release(begun.id).unwrap();
+        let info = world.shared.read().sequence_info(begun.id).unwrap();
+        assert_eq!((info.cached_positions, info.shared_pages), (part * PAGE_SIZE, part));
+        world.shared.read().audit().unwrap();
+        world.shared.turn().release(begun.id).unwrap();
+    }
 }

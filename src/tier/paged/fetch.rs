@@ -131,6 +131,7 @@ impl PageTiers {
             }
             let shared = turn.sequence_info(id)?.shared_pages;
             let most = (positions / self.page_size).saturating_sub(shared);
+            let most = self.land_all_but_some(table, &mut turn, (number, id), most)?;
             let done = self.end_load(table, turn.state(), number, most);
             if done.positions > positions {
                 let positions = turn.share_less(id, positions)?;

@@ -324,6 +324,37 @@ impl PageTiers {
         }
     }
 
+    /// So many pages of a fetch become the cache's at most, all but as many as others wait for; who
+    /// waits gets in meanwhile. Returns how many are left.
+    pub(super) fn land_all_but_some(
+        &self,
+        table: &mut Table,
+        turn: &mut Turn<'_>,
+        (number, id): (u64, SequenceId),
+        most: usize,
+    ) -> Result<usize, Error> {
+        let mut left = most;
+        loop {
+            let load = table.loads.open.get(&number).expect("it is open");
+            let (came, before) = (load.done, load.landed);
+            if came.min(left) <= LANDED {
+                return Ok(left);
+            }
+            self.land_some(table, turn.state(), (number, id), (LANDED, LANDED));
+            let load = table.loads.open.get(&number).expect("it is open");
+            match load.landed - before {
+                // Without memory to publish them.
+                0 => return Ok(left),
+                landed => left = left.saturating_sub(landed),
+            }
+            turn.let_waiting_in();
+            if !turn.state().is_loading(id) {
+                self.abandon(table, number);
+                return Err(Error::StaleSequence(id.0));
+            }
+        }
+    }
+
     pub(super) fn announce_fetched(&self, table: &mut Table, done: Fetched) {
         if table.stores.finished.try_reserve(1).is_ok() {
             table.stores.finished.push_back(done);
