@@ -417,7 +417,7 @@ static void t16_pools(void) {
     each[1].host_bytes = 16 * 40;
     config.flags = RKV_TIERS_AGREE;
     CHECK_OK(rkv_cache_attach_tiers(f.cache, &config));
-    CHECK_OK(rkv_cache_detach_tiers(f.cache));
+    CHECK_OK(rkv_cache_detach_tiers(f.cache, 0));
     config.flags = 0;
     CHECK_OK(rkv_cache_attach_tiers(f.cache, &config));
     CHECK_EQ(tier_stats(&f).host.byte_limit, 16 * BYTES + 16 * 40);
