@@ -344,34 +344,23 @@ static void m01_tiers(void) {
     remove_directory();
 }
 
-/* M01, T16: one group of layers, and pages that the library hands out. */
-static void m01_other_tables_are_refused(void) {
+/* M01: pages that the library hands out. */
+static void m01_an_external_pool_is_refused(void) {
     rkv_tier_config good = tier_config();
-    for (int external = 0; external < 2; external++) {
-        const rkv_group_config groups[2] = {{RKV_GROUP_FULL, 0, 0, 0, 0, 0},
-                                            {RKV_GROUP_WINDOW, 0, 9, 0, 0, 0}};
-        rkv_page_table_config config;
-        CHECK_OK(rkv_page_table_config_init(&config, sizeof config));
-        config.page_size = PAGE;
-        config.page_count = PAGES;
-        if (external) {
-            config.flags = RKV_PAGE_TABLE_EXTERNAL_POOL;
-        } else {
-            config.slot_count = 4;
-            config.groups = groups;
-            config.group_count = 2;
-        }
-        good.flags = external ? 0 : RKV_TIERS_AGREE;
-        fixture f = {NULL, NULL, PAGE};
-        rkv_cache_config cache;
-        CHECK_OK(rkv_page_table_create(&config, &f.table));
-        CHECK_OK(rkv_cache_config_init(&cache, sizeof cache));
-        cache.journal_bytes = 1 << 16;
-        CHECK_OK(rkv_cache_create(f.table, &cache, &f.cache));
-        REFUSED(&f, rkv_cache_attach_tiers(f.cache, &good), RKV_STATUS_UNSUPPORTED,
-                external ? "external" : "groups");
-        end_fixture(&f);
-    }
+    rkv_page_table_config config;
+    CHECK_OK(rkv_page_table_config_init(&config, sizeof config));
+    config.page_size = PAGE;
+    config.page_count = PAGES;
+    config.flags = RKV_PAGE_TABLE_EXTERNAL_POOL;
+    good.flags = 0;
+    fixture f = {NULL, NULL, PAGE};
+    rkv_cache_config cache;
+    CHECK_OK(rkv_page_table_create(&config, &f.table));
+    CHECK_OK(rkv_cache_config_init(&cache, sizeof cache));
+    cache.journal_bytes = 1 << 16;
+    CHECK_OK(rkv_cache_create(f.table, &cache, &f.cache));
+    REFUSED(&f, rkv_cache_attach_tiers(f.cache, &good), RKV_STATUS_UNSUPPORTED, "external");
+    end_fixture(&f);
 }
 
 /* T16: pools and their pages are named one by one; what is wrong is named too. */
@@ -458,7 +447,7 @@ int main(void) {
     RUN_BOTH(t09_agree);
     RUN_BOTH(t18_prefetch);
     RUN(t16_pools);
-    RUN(m01_other_tables_are_refused);
+    RUN(m01_an_external_pool_is_refused);
     RUN(m01_tiers);
     close(event_fd);
     return check_result();
