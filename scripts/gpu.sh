@@ -1,23 +1,31 @@
 #!/usr/bin/env bash
-# Everything that only a GPU can show, in one go: the tests of the CUDA backend against attention
-# in f64 on poisoned memory, compute-sanitizer, the reference engine with --device cuda (its test,
-# and prefix caching in a model of the size of Llama 3.2 1B), and the table of target shapes; on
-# Hopper for attn_sm90 besides attn_mma.
+# Everything that only a GPU can show. A GPU is at hand rarely and for minutes, so every job has a
+# time limit, tests run side by side, and after each job all results so far are in one archive that
+# is whole at any moment: results.tgz beside the folder.
 #
-#   scripts/gpu.sh pack            build, and put what is needed into target/gpu, and that into
-#                                  target/gpu.tar.xz: needs cargo, nvcc
+#   scripts/gpu.sh pack [peers]    build, and put what is needed into target/gpu, and that into
+#                                  target/gpu.tar.xz: needs cargo, nvcc. RADIXKV_CUDA_ARCHS=90a
+#                                  makes it small. With a folder of peers: what
+#                                  peers/bench.py needs to run others beside it
 #   scripts/gpu.sh run [folder [stage...]]
 #                                  run what was packed: needs a GPU and its driver, no network,
-#                                  no compiler; results go to folder (target/gpu/results). Stages:
-#                                  tests, sanitizer, engine, shapes. The engine needs cuBLAS, of
-#                                  the CUDA toolkit or from PyPI
+#                                  no compiler; results go to folder (target/gpu/results)
 #   scripts/gpu.sh docs folder     write the results into docs/PERFORMANCE.md
 #   scripts/gpu.sh                 pack, run and docs
+#
+# Stages, in the order of what they tell:
+#   first      7 minutes: one test of attn_sm90 for 20 s, so that a hang costs 20 s; all tests, side
+#              by side; then the shapes that say most, with the machine to themselves
+#   second     10 minutes: PyTorch and other libraries beside it, counters of three kernels, and
+#              compute-sanitizer over small tests
+#   record     9 minutes: the whole matrix and all shapes, for the documentation
+#   engine     the reference engine with --device cuda: its test, and prefix caching in a model of
+#              the size of Llama 3.2 1B. It needs cuBLAS, of the CUDA toolkit or from PyPI
 set -euo pipefail
 cd "$(dirname "$0")/.."
 pack=${RADIXKV_GPU_PACK:-${CARGO_TARGET_DIR:-target}/gpu}
 
-pack() {
+pack() { # [peers]
     RADIXKV_CUDA=1 cargo build --locked --release
     local test bench
     test=$(built --test cuda)
@@ -26,6 +34,7 @@ pack() {
     cp "$test" "$pack/tests"
     cp "$bench" "$pack/bench"
     cp scripts/gpu_torch.py "$pack/"
+    if [ $# -gt 0 ]; then cp -r "$1" "$pack/peers"; fi
     pack_engine
     # It travels: what only a debugger would read stays here.
     find "$pack" -type f -perm -u+x -exec strip --strip-debug {} + 2>/dev/null || true
@@ -55,11 +64,11 @@ for folder in site.getsitepackages() + [site.getusersitepackages()]:
 PYTHON
 }
 
-stage_engine() { # results
-    local results=$1 engine
+stage_engine() {
+    local engine
     engine=$(realpath "$pack/engine")
     export LD_LIBRARY_PATH="$engine:$(cublas_folder):${LD_LIBRARY_PATH:-}"
-    "$engine/test_cuda" 2>&1 | tee "$results/engine-test.log" || return 1
+    job engine-test 300 "$engine/test_cuda" || return 1
     if [ ! -f "$engine/model/config.json" ]; then
         "$engine/make_checkpoint" --layers 16 --hidden 2048 --inner 8192 --heads 32 \
             --kv-heads 8 --out "$engine/model" || return 1
@@ -67,9 +76,8 @@ stage_engine() { # results
     # It fails too when outputs differ, and they may: cuBLAS adds in another order for another batch
     # size, and a model with random weights has many near ties. The table says whether they do.
     rm -f "$results/engine.json"
-    "$engine/engine_bench" --model "$engine/model" --device cuda --workload prefix_caching \
-        --max-output 64 --kv-mib 4096 --json "$results/engine.json" |
-        tee "$results/engine.txt" || true
+    job engine 300 "$engine/engine_bench" --model "$engine/model" --device cuda \
+        --workload prefix_caching --max-output 64 --kv-mib 4096 --json "$results/engine.json" || true
     [ -f "$results/engine.json" ]
 }
 
@@ -79,49 +87,132 @@ built() { # cargo options; prints the program
 }
 
 run() { # [results [stage...]]
-    local results=${1:-$pack/results} failed=0 stage
+    local failed=0 stage
+    results=${1:-$pack/results}
     shift $(($# > 0))
     mkdir -p "$results"
     results=$(realpath "$results")
     cp "$pack/commit" "$results/"
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader \
         >"$results/device" || echo "unknown" >"$results/device"
-    export RKV_CUDA_DRIVER=system
-    for stage in ${*:-tests sanitizer engine shapes}; do
-        echo "== $stage"
-        ("stage_$stage" "$results") || { echo "FAIL $stage"; failed=1; }
+    export RKV_CUDA_DRIVER=system PYTHONUNBUFFERED=1
+    for stage in ${*:-first second record engine}; do
+        echo "== stage $stage"
+        "stage_$stage" || { echo "FAIL $stage"; failed=1; }
     done
     return $failed
 }
 
-stage_tests() { # results
-    local failed=0
-    # One at a time: they share the device.
-    RKV_CUDA_MATRIX=1 "$pack/tests" --test-threads=1 >"$1/tests.log" 2>&1 || failed=1
-    grep -E '^(test result|test .*FAILED|SKIP)' "$1/tests.log" || true
+# A job with a time limit: its log, and a line about it.
+job() { # name seconds command...
+    local name=$1 limit=$2 begin=$SECONDS status=0
+    shift 2
+    timeout -k 3 "$limit" "$@" >"$results/$name.log" 2>&1 || status=$?
+    echo "== $name: status $status, $((SECONDS - begin)) s" \
+        "$(grep -aE '^test result|^test .*FAILED|SKIP|(ERROR|RACECHECK) SUMMARY|panicked' \
+            "$results/$name.log" | cut -c1-180 | head -4 | tr '\n' '|')"
+    keep
+    return $status
+}
+
+# Jobs side by side, each in a line: a name, seconds, and arguments of the tests.
+side_by_side() {
+    local name limit arguments pids=() failed=0
+    while read -r name limit arguments; do
+        # shellcheck disable=SC2086 # they are several
+        job "$name" "$limit" "$pack/tests" --test-threads=1 $arguments &
+        pids+=($!)
+    done
+    for name in "${pids[@]}"; do wait "$name" || failed=1; done
     return $failed
 }
 
-stage_sanitizer() { # results
-    if ! command -v compute-sanitizer >/dev/null; then
-        echo "SKIP compute-sanitizer: it is not installed" | tee "$1/sanitizer.txt"
-        return
-    fi
-    for tool in memcheck racecheck synccheck initcheck; do
-        compute-sanitizer --tool $tool --error-exitcode 9 "$pack/tests" --test-threads=1 \
-            steps:: hopper:: >"$1/$tool.log" 2>&1 && echo "PASS $tool" || echo "FAIL $tool"
-    done | tee "$1/sanitizer.txt"
-    ! grep -q FAIL "$1/sanitizer.txt"
+keep() { # all results so far, in an archive that is never half written
+    local part
+    part=$(mktemp "$results.XXXXXX")
+    tar -C "$results" -czf "$part" . 2>/dev/null || true
+    mv "$part" "$results.tgz"
 }
 
-stage_shapes() { # results
-    "$pack/bench" | tee "$1/shapes.tsv" || return 1
+stage_first() {
+    local failed=0 shape
+    job smoke 20 "$pack/tests" --test-threads=1 cuda::hopper::k20 || failed=1
+    side_by_side <<'JOBS' || failed=1
+steps 150 cuda::steps:: cuda::trees:: cuda::groups::
+hopper 150 cuda::hopper::
+long-heads 150 cuda::long_heads::
+graphs 150 cuda::graph cuda::shared_plan
+others 150 cuda::driver:: cuda::runner:: cuda::moves:: cuda::contexts:: cuda::matrix::every
+JOBS
+    : >"$results/shapes.tsv"
+    for shape in P3 D2 A3 D1 P1 A5 A6 C1 A1 A8 D3 P5 P6 W1 M1 H1; do
+        timeout -k 3 40 "$pack/bench" "$shape" 2>&1 | head_once | tee -a "$results/shapes.tsv" ||
+            failed=1
+    done
+    keep
+    return $failed
+}
+
+stage_second() {
+    local failed=0
     if python3 -c 'import torch' 2>/dev/null; then
-        python3 "$pack/gpu_torch.py" | tee "$1/torch.tsv"
+        job torch 60 python3 "$pack/gpu_torch.py" && cp "$results/torch.log" "$results/torch.tsv"
+        if [ -f "$pack/peers/bench.py" ]; then
+            job peers 130 python3 "$pack/peers/bench.py" || failed=1
+        fi
     else
-        echo "SKIP torch: it is not installed, so there is nothing to compare with"
-        : >"$1/torch.tsv"
+        echo "SKIP torch and peers: torch is not installed, so there is nothing to compare with"
     fi
+    if command -v ncu >/dev/null; then
+        counters p3 P3 sm90
+        counters d2 D2 rows16
+        counters merge D1 merge
+    else
+        echo "SKIP counters: ncu is not installed"
+    fi
+    sanitizers || failed=1
+    return $failed
+}
+
+head_once() { # what every table says of the device, only before the first
+    if [ -s "$results/shapes.tsv" ]; then grep -vE '^(device|copy|id)[[:space:]]'; else cat; fi
+}
+
+counters() { # name, shape, kernel: of one launch
+    job "counters-$1" 30 ncu --clock-control none --set full -k "regex:$3" --launch-skip 8 \
+        --launch-count 1 --page details "$pack/bench" "$2" || true
+}
+
+sanitizers() {
+    if ! command -v compute-sanitizer >/dev/null; then
+        echo "SKIP compute-sanitizer: it is not installed" | tee "$results/sanitizer.txt"
+        return
+    fi
+    # Calls that the library makes on purpose and that fail are no finding.
+    local tool tools=(memcheck synccheck racecheck initcheck) pids=()
+    for tool in "${tools[@]}"; do
+        job "$tool" 250 compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 9 \
+            "$pack/tests" --test-threads=1 cuda::hopper::k20 cuda::steps::k22 &
+        pids+=($!)
+    done
+    for tool in "${!tools[@]}"; do
+        wait "${pids[$tool]}" && echo "PASS ${tools[$tool]}" || echo "FAIL ${tools[$tool]}"
+    done | tee "$results/sanitizer.txt"
+    ! grep -q FAIL "$results/sanitizer.txt"
+}
+
+stage_record() {
+    local failed=0
+    export RKV_CUDA_MATRIX=1
+    side_by_side <<'JOBS' || failed=1
+matrix 240 cuda::matrix::
+tests 240 --skip cuda::matrix::
+JOBS
+    unset RKV_CUDA_MATRIX
+    job shapes 200 "$pack/bench" || failed=1
+    cp "$results/shapes.log" "$results/shapes.tsv"
+    keep
+    return $failed
 }
 
 docs() {
@@ -129,9 +220,9 @@ docs() {
 }
 
 case ${1:-all} in
-pack) pack ;;
+pack) shift; pack "$@" ;;
 run) shift; run "$@" ;;
 docs) docs "${2:?the folder with the results}" ;;
 all) pack && run && docs "$pack/results" ;;
-*) sed -n '2,17p' "$0"; exit 2 ;;
+*) sed -n '2,24p' "$0"; exit 2 ;;
 esac
