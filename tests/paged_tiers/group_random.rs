@@ -272,6 +272,7 @@ fn t16_no_row_of_any_group_maps_what_was_not_computed() {
         }
         world.end();
     }
-    let least = [300, 20, 100, 20, 10, 3].map(runs);
-    assert!(counts.iter().zip(least).all(|(&count, least)| count > least), "{counts:?}");
+    // In a part of the runs what is rare may not come.
+    let least = [300, 20, 100, 20, 10, 3].map(|usual| usual * runs(100) / 100);
+    assert!(counts.iter().zip(least).all(|(&count, least)| count >= least), "{counts:?}");
 }
