@@ -77,7 +77,8 @@ stage_engine() {
     # size, and a model with random weights has many near ties. The table says whether they do.
     rm -f "$results/engine.json"
     job engine 300 "$engine/engine_bench" --model "$engine/model" --device cuda \
-        --workload prefix_caching --max-output 64 --kv-mib 4096 --json "$results/engine.json" || true
+        --workload prefix_caching --max-output 64 --kv-mib 4096 \
+        --json "$results/engine.json" || true
     [ -f "$results/engine.json" ]
 }
 

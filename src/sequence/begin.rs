@@ -116,20 +116,20 @@ impl Claim<()> for NewRow {
 
 impl State {
     /// Does everything but taking private pages, after making sure that they can be had: those of
-    /// all positions, also where only the first get theirs now.
+    /// all positions, also where only the first get theirs now. `find` looks the tokens up.
     #[inline(always)] // of every request
     fn start(
         &mut self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
         room: Room,
+        find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
     ) -> Result<Begun, Error> {
         let positions = check_prompt(tokens)?;
         let (most, slot) = self.check_place(positions, room)?;
         let cache = self.cache.as_mut().ok_or_else(no_cache)?;
         let images = cache.images.hold_all(tokens.items)?;
         let started = with_query(tokens, &images, |query| {
-            let find = |cache: &PrefixCache, query: Query<'_>| cache.find_query(namespace, query);
             let own = self.start_query(namespace, query, slot, (most, room), find)?;
             self.sequences[slot as usize].tail.extend_from_slice(&query.keys[own..]);
             Ok(())
@@ -292,6 +292,11 @@ impl Turn<'_> {
         tokens: TokenList<'_>,
         room: Room,
     ) -> Result<Begun, Error> {
+        if let Some(descent) = self.descend_text(namespace, tokens) {
+            return self.start(namespace, tokens, room, |cache, query| {
+                cache.find_below(namespace, (query, &[]), &descent)
+            });
+        }
         let positions = check_prompt(tokens)?;
         self.check_place(positions, room)?;
         let mut query = self.ask_long(namespace, tokens, Hold::All)?;
@@ -341,7 +346,8 @@ impl Turn<'_> {
         let begun = if self.is_long(tokens) && self.is_slow(tokens) {
             self.start_long(namespace, tokens, room.into())?
         } else {
-            self.start(namespace, tokens, room.into())?
+            let find = |cache: &PrefixCache, query: Query<'_>| cache.find_query(namespace, query);
+            self.start(namespace, tokens, room.into(), find)?
         };
         let mut filled = self.carry_out(begun.row());
         if self.has_groups() {

@@ -132,6 +132,12 @@ impl Turn<'_> {
             let found = self.state.find(namespace, tokens)?;
             return Ok((then(self.state(), found, 0)?, Vec::new()));
         }
+        if !self.digests_many(tokens)
+            && let Some(found) =
+                self.cache()?.find_shortly(namespace, (tokens, &[]), self.shared.slice)?
+        {
+            return Ok((then(self.state(), found, 0)?, Vec::new()));
+        }
         let positions = position_count(tokens)?;
         let query = self.ask_long(namespace, tokens, Hold::Known)?;
         let done = match self.descend(&query, (usize::MAX, positions)) {

@@ -212,6 +212,22 @@ impl Turn<'_> {
         cache.may_be_long(tokens, self.shared.slice) || self.digests_many(tokens)
     }
 
+    /// The whole way down the path of a text that is looked up by its keys. None when others should
+    /// not wait for that.
+    pub(crate) fn descend_text(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+    ) -> Option<Descent> {
+        let cache = self.state.cache.as_ref()?;
+        let TokenList { ids: keys, items } = tokens;
+        if !items.is_empty() || self.digests_many(tokens) {
+            return None;
+        }
+        let query = Query { keys, positions: keys.len(), images: &[], unchecked: true };
+        cache.descend_shortly(namespace, (query, &[]), self.shared.slice)
+    }
+
     /// Goes down the path of the first keys of a query, to less than the end of `positions`. What
     /// that holds `ascend` lets go of.
     pub(crate) fn descend(

@@ -120,7 +120,9 @@ impl Turn<'_> {
             Some(at) => try_to_vec(&self.cache()?.held_images[at])?,
             None => Vec::new(),
         };
-        let keys = self.unlocked(|| HeldKeys::new(tokens, hold == Hold::Known, &known));
+        let make = || HeldKeys::new(tokens, hold == Hold::Known, &known);
+        // To give the lock up and take it again costs more than to read text where it lies.
+        let keys = if HeldKeys::lie_there(tokens) { make() } else { self.unlocked(make) };
         let digests = match self.digests_many(tokens) {
             true => self.digest_ahead(namespace, tokens),
             false => TextDigests::default(),

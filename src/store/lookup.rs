@@ -192,7 +192,7 @@ impl PrefixCache {
     }
 
     /// The same where the first pages of a query have these digests.
-    pub(super) fn find_below(
+    pub(crate) fn find_below(
         &self,
         namespace: &Namespace,
         (query, digests): (Query<'_>, &[PageDigest]),

@@ -50,7 +50,7 @@ impl PrefixCache {
 impl PrefixCache {
     /// How far a list is cached whose first pages have these digests. None when others should not
     /// wait for that.
-    fn find_shortly(
+    pub(super) fn find_shortly(
         &self,
         namespace: &Namespace,
         (tokens, digests): (TokenList<'_>, &[PageDigest]),

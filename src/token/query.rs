@@ -257,6 +257,11 @@ pub struct HeldKeys<'a> {
 }
 
 impl<'a> HeldKeys<'a> {
+    /// Whether the keys of a list are its ids, which are looked at later.
+    pub fn lie_there(tokens: TokenList<'_>) -> bool {
+        tokens.items.is_empty() && tokens.ids.len() <= CHECKED_AHEAD
+    }
+
     /// The keys of a list; `images` are those of its images, in order. Where those end, or at an id
     /// that is no text id when `lenient`, the keys end too.
     pub fn new(tokens: TokenList<'a>, lenient: bool, images: &[u32]) -> Result<Self, Error> {
@@ -268,7 +273,7 @@ impl<'a> HeldKeys<'a> {
             let positions = made.positions;
             return Ok(Self { made: Some(made), text: &[], unchecked: false, positions });
         }
-        let is_checked = ids.len() > CHECKED_AHEAD;
+        let is_checked = !Self::lie_there(tokens);
         let is_good = !is_checked || all_text(ids);
         let bad = if is_good { None } else { ids.iter().position(|&id| !is_text(id)) };
         if let Some(at) = bad.filter(|_| !lenient) {
