@@ -132,7 +132,9 @@ impl Turn<'_> {
             let found = self.state.find(namespace, tokens)?;
             return Ok((then(self.state(), found, 0)?, Vec::new()));
         }
-        if !self.digests_many(tokens)
+        // A probe has tried that already.
+        if is_used
+            && self.may_be_short(tokens)
             && let Some(found) =
                 self.cache()?.find_shortly(namespace, (tokens, &[]), self.shared.slice)?
         {

@@ -212,6 +212,12 @@ impl Turn<'_> {
         cache.may_be_long(tokens, self.shared.slice) || self.digests_many(tokens)
     }
 
+    /// Whether it is worth a try to look up a list that `is_slow` in one go: it has a portion of
+    /// keys at most, and perhaps no more than one of nodes.
+    pub(super) fn may_be_short(&self, tokens: TokenList<'_>) -> bool {
+        positions_at_most(tokens) <= self.stretch().keys && !self.digests_many(tokens)
+    }
+
     /// The whole way down the path of a text that is looked up by its keys. None when others should
     /// not wait for that.
     pub(crate) fn descend_text(
@@ -221,7 +227,7 @@ impl Turn<'_> {
     ) -> Option<Descent> {
         let cache = self.state.cache.as_ref()?;
         let TokenList { ids: keys, items } = tokens;
-        if !items.is_empty() || self.digests_many(tokens) {
+        if !items.is_empty() || !self.may_be_short(tokens) {
             return None;
         }
         let query = Query { keys, positions: keys.len(), images: &[], unchecked: true };
