@@ -118,7 +118,9 @@ impl<V> SnapshotCache<V> {
             return Ok(SnapshotInserted { stored: false, replaced: false, evicted: 0 });
         }
         let copy = self.copy_ahead(namespace, tokens)?;
-        let walk = |tree: &Tree<V>, search: &mut Search, most| tree.walk_on(search, tokens, most);
+        let walk = |tree: &Tree<V>, search: &mut Search, most| {
+            tree.walk_on(search, tokens, most, |_, _, _| {})
+        };
         let (mut tree, end) = self.search_to_change(namespace, &walk);
         let plan = tree.plan(end, tokens, copy)?;
         let snapshot =
@@ -147,7 +149,9 @@ impl<V> SnapshotCache<V> {
         if tokens.len() <= self.segment {
             return Ok(None);
         }
-        let walk = |tree: &Tree<V>, search: &mut Search, most| tree.walk_on(search, tokens, most);
+        let walk = |tree: &Tree<V>, search: &mut Search, most| {
+            tree.walk_on(search, tokens, most, |_, _, _| {})
+        };
         let known = self.search(namespace, &walk).1.map_or(0, |end| end.known());
         Rest::try_new(tokens, known, self.segment).map(Some)
     }

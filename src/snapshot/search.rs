@@ -44,13 +44,23 @@ pub(super) trait Step<V>: Fn(&Tree<V>, &mut Search, usize) -> bool {}
 impl<V, F: Fn(&Tree<V>, &mut Search, usize) -> bool> Step<V> for F {}
 
 impl<V> Tree<V> {
-    /// Follows a query to where the tree has no more of it.
-    pub(super) fn walk_on(&self, search: &mut Search, tokens: &[u32], most: usize) -> bool {
+    /// Follows a query to where the tree has no more of it, for so many tokens; whether that was
+    /// all. `note` gets each child on the way that begins like the rest, before it is passed, and
+    /// how many tokens they share.
+    #[inline]
+    pub(super) fn walk_on(
+        &self,
+        search: &mut Search,
+        tokens: &[u32],
+        most: usize,
+        mut note: impl FnMut(&mut Search, u32, usize),
+    ) -> bool {
         let mut left = most;
         while let Some(&first) = tokens.get(search.tokens) {
             let Some(child) = self.child(search.node, first) else { break };
             let label = &self.nodes[child].label;
             let common = common_start(label.tokens(), &tokens[search.tokens..]);
+            note(search, child, common);
             if common < label.len() {
                 search.inside = Some((child, common));
                 break;

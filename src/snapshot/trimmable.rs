@@ -5,10 +5,9 @@
 //! the tree a first child leads to the next one, down to an entry: nothing is searched. The bit
 //! changes on the way up from an entry, as far as it is another one there.
 use super::nodes::Nodes;
-use super::search::{NODE, Search};
+use super::search::Search;
 use super::tree::{Found, Tree};
 use super::{NONE, Namespace};
-use crate::tree::common_start;
 
 impl<V> Tree<V> {
     /// Says whether the entry that a node has, or had, can be trimmed. Returns how many nodes
@@ -51,26 +50,14 @@ impl<V> Tree<V> {
         tokens: &[u32],
         most: usize,
     ) -> bool {
-        let mut left = most;
-        while let Some(&first) = tokens.get(search.tokens) {
-            let Some(child) = self.child(search.node, first) else { break };
-            let label = &self.nodes[child].label;
-            let common = common_start(label.tokens(), &tokens[search.tokens..]);
-            let is_whole = common == label.len();
-            if self.nodes.leads(child) || is_whole && self.nodes[child].entry.is_some() {
-                let (tokens, common) = (search.tokens + label.len(), search.tokens + common);
+        self.walk_on(search, tokens, most, |search, child, common| {
+            let length = self.nodes[child].label.len();
+            let is_entry = common == length && self.nodes[child].entry.is_some();
+            if self.nodes.leads(child) || is_entry {
+                let (tokens, common) = (search.tokens + length, search.tokens + common);
                 search.found = Some(Found { node: child, tokens, common });
             }
-            if !is_whole {
-                break;
-            }
-            (search.node, search.tokens) = (child, search.tokens + common);
-            left = left.saturating_sub(common + NODE);
-            if left == 0 {
-                return false;
-            }
-        }
-        true
+        })
     }
 
     /// The entry at or below what was found.
