@@ -1,10 +1,11 @@
 //! Heads that are very long, whose values have another length than keys, or are the beginnings of
 //! keys, as multi-head latent attention caches them: steps of many kinds, with every conduct of the
 //! device. The matrix has their formats and masks.
-use super::emulator::{Conduct, Driver, is_real};
+use super::emulator::{Driver, is_real};
+use super::steps;
 use super::trees::binary_tree;
 use super::world::{Setup, World};
-use radixkv::attention::{Dtype, KvLayout, PageCopy, Region};
+use radixkv::attention::{Dtype, KvLayout, Region};
 use radixkv::gpu::{CudaBackend, Heads, heads};
 
 /// Those of multi-head latent attention.
@@ -29,16 +30,14 @@ fn setup(heads: Heads, page_size: usize, pages: usize) -> Setup {
 #[test]
 fn k20_long_heads_in_any_order_of_threads_and_any_landing_of_copies() {
     for heads in unusual() {
-        for greedy in [false, true] {
-            for landing in 0..3 {
-                let mut world = World::new(setup(heads, 7, 60), 2);
-                world.driver.conduct(Conduct { greedy, landing, seed: 3, ..Conduct::default() });
-                world.fill(0, 150);
-                world.fill(1, 70);
-                // few rows, and many
-                world.step(&[(0, 1), (1, 2)]);
-                world.step(&[(0, 11), (1, 1)]);
-            }
+        for conduct in steps::conducts() {
+            let mut world = World::new(setup(heads, 7, 60), 2);
+            world.driver.conduct(conduct);
+            world.fill(0, 150);
+            world.fill(1, 70);
+            // few rows, and many
+            world.step(&[(0, 1), (1, 2)]);
+            world.step(&[(0, 11), (1, 1)]);
         }
     }
 }
@@ -47,13 +46,7 @@ fn k20_long_heads_in_any_order_of_threads_and_any_landing_of_copies() {
 #[test]
 fn k20_long_heads_prefill_decode_and_drafts_in_one_batch() {
     for heads in unusual() {
-        let mut world = World::new(setup(heads, 16, 60), 4);
-        world.fill(0, 100);
-        world.fill(1, 200);
-        world.fill(3, 5);
-        world.step(&[(2, 40), (0, 1), (1, 5), (3, 1)]);
-        world.step(&[(0, 1), (1, 1), (2, 1), (3, 1)]);
-        world.step(&[(3, 21), (1, 1)]);
+        steps::mixed_batch(setup(heads, 16, 60), [40, 21]);
     }
 }
 
@@ -73,13 +66,7 @@ fn k20_more_query_heads_than_a_tile_has_rows() {
 #[test]
 fn k20_long_rows_of_long_heads_are_split_and_merged() {
     for heads in unusual() {
-        let mut setup = setup(heads, 16, 110);
-        setup.sinks = true;
-        let mut world = World::new(setup, 2);
-        world.fill(0, 1200);
-        world.fill(1, 300);
-        world.step(&[(0, 1), (1, 1)]);
-        world.step(&[(0, 3), (1, 20)]);
+        steps::split_and_merged(setup(heads, 16, 110));
     }
 }
 
@@ -184,12 +171,7 @@ fn batch_invariant_results_of_long_heads_have_the_same_bits() {
 #[test]
 fn pages_of_long_heads_are_copied() {
     for heads in unusual() {
-        let mut world = World::new(setup(heads, 16, 20), 1);
-        world.fill(0, 40);
-        let (source, target) = (world.sequences[0].pages[2], world.take_page());
-        world.copy_pages(&[PageCopy { source, target, positions: 8 }]);
-        world.sequences[0].pages[2] = target;
-        world.step(&[(0, 5)]);
+        steps::copied(setup(heads, 16, 20));
     }
 }
 

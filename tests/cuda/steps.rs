@@ -4,7 +4,7 @@ use super::world::{Setup, World};
 use radixkv::attention::{Dtype, KvLayout, PageCopy, Region};
 
 /// Every order of threads and every landing of copies that the emulator knows.
-fn conducts() -> impl Iterator<Item = Conduct> {
+pub fn conducts() -> impl Iterator<Item = Conduct> {
     let greedy = [false, true].into_iter();
     greedy.flat_map(|greedy| {
         (0..3).map(move |landing| Conduct { greedy, landing, seed: 3, ..Conduct::default() })
@@ -36,26 +36,35 @@ fn any_order_of_threads_and_any_landing_of_copies_is_fine() {
     }
 }
 
-#[test]
-fn a_mixed_batch_of_prefill_decode_and_drafts() {
-    let mut world = World::new(Setup::new(64, 16).heads(6, 2), 4);
+/// Prefill, decode and drafts in one batch, with chunks of these sizes.
+pub fn mixed_batch(setup: Setup, chunks: [usize; 2]) {
+    let mut world = World::new(setup, 4);
     world.fill(0, 100);
     world.fill(1, 200);
     world.fill(3, 5);
-    world.step(&[(2, 64), (0, 1), (1, 5), (3, 1)]);
+    world.step(&[(2, chunks[0]), (0, 1), (1, 5), (3, 1)]);
     world.step(&[(0, 1), (1, 1), (2, 1), (3, 1)]);
-    world.step(&[(3, 30), (1, 1)]);
+    world.step(&[(3, chunks[1]), (1, 1)]);
 }
 
 #[test]
-fn long_rows_are_split_and_merged() {
-    let mut setup = Setup::new(64, 16);
+fn a_mixed_batch_of_prefill_decode_and_drafts() {
+    mixed_batch(Setup::new(64, 16).heads(6, 2), [64, 30]);
+}
+
+/// Rows long enough to be split.
+pub fn split_and_merged(mut setup: Setup) {
     setup.sinks = true;
     let mut world = World::new(setup, 2);
     world.fill(0, 1200);
     world.fill(1, 300);
     world.step(&[(0, 1), (1, 1)]);
     world.step(&[(0, 3), (1, 20)]);
+}
+
+#[test]
+fn long_rows_are_split_and_merged() {
+    split_and_merged(Setup::new(64, 16));
 }
 
 /// Logits that outgrow the maximum of the tiles before them, and such that do so by too little for
@@ -180,14 +189,19 @@ fn batch_invariant_results_have_the_same_bits() {
     assert_eq!(run(1, &[1, 20, 39]), alone);
 }
 
-#[test]
-fn pages_are_copied_in_every_layer() {
-    let mut world = World::new(Setup::new(96, 16), 1);
+/// A row goes on with a copy of a page.
+pub fn copied(setup: Setup) {
+    let mut world = World::new(setup, 1);
     world.fill(0, 40);
     let (source, target) = (world.sequences[0].pages[2], world.take_page());
     world.copy_pages(&[PageCopy { source, target, positions: 8 }]);
     world.sequences[0].pages[2] = target;
     world.step(&[(0, 5)]);
+}
+
+#[test]
+fn pages_are_copied_in_every_layer() {
+    copied(Setup::new(96, 16));
 }
 
 #[test]

@@ -4,7 +4,9 @@
 
 #include "fixture.hpp"
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -54,6 +56,46 @@ inline Outputs together(TestCore& core, const Specs& specs, std::size_t gap) {
     }
     core.audit_idle();
     return outputs;
+}
+
+/// How the engine of a model is set up.
+using ConfigWith = engine::EngineConfig (*)(bool caching, std::size_t chunk_size);
+
+/// B11: the family generates words that differ, and the same for the same prompt.
+inline void check_no_constants(const Outputs& outputs) {
+    for (std::vector<std::uint32_t> kinds : outputs) {
+        std::sort(kinds.begin(), kinds.end());
+        kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
+        CHECK(kinds.size() > 3);
+    }
+    CHECK(outputs[0] != outputs[2] && outputs[1] != outputs[4] && outputs[0] == outputs[7]);
+}
+
+/// B11: and that whatever is cached, in chunks of any size, and in whatever company.
+inline void check_caching_and_chunks(ConfigWith config_with, const Outputs& plain) {
+    for (const std::size_t chunk_size : {1U, 7U, 64U, 0U}) {
+        for (const bool caching : {false, true}) {
+            CHECK(alone(config_with(caching, chunk_size), family()) == plain);
+            for (const std::size_t gap : {0U, 1U, 6U}) {
+                TestCore core(config_with(caching, chunk_size));
+                CHECK(together(core, family(), gap) == plain);
+                // With no limit to a step, all of those that come at once begin at once.
+                const bool found = caching && (gap > 0 || chunk_size > 0);
+                CHECK_EQ(core.cache().hit_position_count > 0, found);
+            }
+        }
+    }
+}
+
+/// B11: in pages of any size.
+inline void check_page_sizes(ConfigWith config_with, const Outputs& plain) {
+    for (const std::uint32_t page_size : {1U, 5U, 64U, 256U}) {
+        engine::EngineConfig config = config_with(true, 64);
+        config.kv.page_size = page_size;
+        config.kv.page_count = 4096 / page_size;
+        TestCore core(config);
+        CHECK(together(core, family(), 3) == plain);
+    }
 }
 
 }  // namespace test

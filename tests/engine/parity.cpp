@@ -32,39 +32,15 @@ const Outputs& plain_outputs() {
 }  // namespace
 
 static void b11_outputs_are_no_constants() {
-    const Outputs& outputs = plain_outputs();
-    for (const std::vector<std::uint32_t>& tokens : outputs) {
-        std::vector<std::uint32_t> kinds = tokens;
-        std::sort(kinds.begin(), kinds.end());
-        kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
-        CHECK(kinds.size() > 3);
-    }
-    CHECK(outputs[0] != outputs[2] && outputs[1] != outputs[4] && outputs[0] == outputs[7]);
+    check_no_constants(plain_outputs());
 }
 
 static void b11_greedy_outputs_are_the_same_with_caching_and_any_chunk_size() {
-    for (const std::size_t chunk_size : {1U, 7U, 64U, 0U}) {
-        for (const bool caching : {false, true}) {
-            CHECK(alone(config_with(caching, chunk_size), family()) == plain_outputs());
-            for (const std::size_t gap : {0U, 1U, 6U}) {
-                TestCore core(config_with(caching, chunk_size));
-                CHECK(together(core, family(), gap) == plain_outputs());
-                // With no limit to a step, all of those that come at once begin at once.
-                const bool found = caching && (gap > 0 || chunk_size > 0);
-                CHECK_EQ(core.cache().hit_position_count > 0, found);
-            }
-        }
-    }
+    check_caching_and_chunks(config_with, plain_outputs());
 }
 
 static void b11_greedy_outputs_are_the_same_at_any_page_size() {
-    for (const std::uint32_t page_size : {1U, 5U, 64U, 256U}) {
-        engine::EngineConfig config = config_with(true, 64);
-        config.kv.page_size = page_size;
-        config.kv.page_count = 4096 / page_size;
-        TestCore core(config);
-        CHECK(together(core, family(), 3) == plain_outputs());
-    }
+    check_page_sizes(config_with, plain_outputs());
 }
 
 /// Bit for bit with the engine's own products, and within rounding with a BLAS.
