@@ -75,7 +75,7 @@ impl Model {
         let id = begun.expect("pages").id;
         for end in (CHUNK..positions + CHUNK).step_by(CHUNK) {
             self.shared.allocate(id, end.min(positions)).expect("pages");
-            self.shared.write().slide(id, end.min(positions - 1)).expect("it slides");
+            self.shared.turn().slide(id, end.min(positions - 1)).expect("it slides");
         }
         id
     }

@@ -125,7 +125,7 @@ impl Sequence {
 
     /// Lets its windows slide over what is computed without publishing it.
     pub fn slide(&mut self, computed: usize) -> Result<(), Error> {
-        call(self.cache.shared(), |shared| shared.write().slide(self.id, computed))
+        call(self.cache.shared(), |shared| shared.turn().slide(self.id, computed))
     }
 
     /// Begins `count` sequences with the same tokens, all or none, each with room for `reserve`

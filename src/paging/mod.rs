@@ -7,13 +7,15 @@ mod config;
 mod copied;
 mod page_set;
 mod pool;
+mod row_id;
 mod table;
 
 pub use batch::{BatchArrays, BatchRow};
 pub use config::{MorePools, PageTableConfig};
 pub use page_set::PageSet;
 pub use pool::{Claimed, PagePool, RowOwner};
-pub use table::{PageTable, Part, RowId, check_positions};
+pub use row_id::RowId;
+pub use table::{PageTable, Part, check_positions};
 
 /// Positions to copy from a page of the cache or of a parent to a private one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -15,7 +15,7 @@ pub(super) struct Row {
     /// pages earlier sees whether they are still the row's.
     pub(super) version: u64,
     /// How often the slot was taken: tells a row from the one that has the slot later.
-    uses: u64,
+    pub(super) uses: u64,
     /// Nothing is left that could tell another row in this slot from those before.
     used_up: bool,
 }
@@ -24,14 +24,6 @@ impl Row {
     pub(super) fn is_used_up(&self) -> bool {
         self.used_up && self.owner.is_none()
     }
-}
-
-/// A row for as long as it has its slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RowId {
-    /// Its slot.
-    pub slot: u32,
-    uses: u64,
 }
 
 /// The end of a list of pages, whose beginning is dealt with.
@@ -270,17 +262,6 @@ impl PageTable {
         self.rows.get(slot as usize).and_then(|row| row.owner)
     }
 
-    /// Checks that the caller may change a row, and names it beyond its slot.
-    pub fn check_callers_row(&self, slot: u32) -> Result<RowId, Error> {
-        match self.owner(slot) {
-            Some(RowOwner::Caller) => Ok(RowId { slot, uses: self.rows[slot as usize].uses }),
-            Some(RowOwner::Sequence) => {
-                Err(Error::state(text!("slot {slot} belongs to a sequence")))
-            }
-            None => Err(self.not_in_use(slot)),
-        }
-    }
-
     /// Gives a caller's slot back.
     pub fn erase(&mut self, slot: u32) -> Result<(), Error> {
         self.check_callers_row(slot)?;
@@ -358,6 +339,22 @@ impl PageTable {
         Ok(())
     }
 
+    /// Whether a row has room for more pages where it lies.
+    #[inline]
+    pub fn has_room_in_row(&self, slot: u32, more: usize) -> bool {
+        let row = &self.rows[slot as usize].pages;
+        row.capacity() - row.len() >= more
+    }
+
+    /// Puts a list that begins with the same pages in the place of a row's, which it gives back.
+    /// What it has beyond those was taken for a sequence.
+    pub fn replace_row(&mut self, slot: u32, pages: Vec<u32>) -> Vec<u32> {
+        let row = &mut self.rows[slot as usize];
+        self.row_bytes -= row.pages.capacity() * size_of::<u32>();
+        self.row_bytes += pages.capacity() * size_of::<u32>();
+        std::mem::replace(&mut row.pages, pages)
+    }
+
     /// Appends `shared` entries to a row, to be filled by the caller with pages of the index.
     pub fn extend_shared(&mut self, slot: u32, count: usize) -> &mut [u32] {
         let pages = &mut self.rows[slot as usize].pages;
@@ -424,12 +421,10 @@ impl PageTable {
         self.rows[slot as usize].version += 1;
     }
 
-    /// Puts a page of its own in the place of the index's in a sequence's row: the last of those
-    /// taken early.
-    pub fn replace_shared(&mut self, slot: u32, index: usize, early: &mut Vec<u32>) {
+    /// Puts a page that was taken early in the place of the index's in a sequence's row.
+    pub fn replace_shared(&mut self, slot: u32, index: usize, page: u32) {
         let row = &mut self.rows[slot as usize];
         assert!(self.pool.is_cached(row.pages[index]), "the page is the index's");
-        let page = early.pop().expect("so many were taken");
         self.pool.hand_over(&[page], Some(row.owner.expect("the slot is in use")));
         row.pages[index] = page;
         row.version += 1;
@@ -461,7 +456,7 @@ impl PageTable {
     }
 
     #[cold]
-    fn not_in_use(&self, slot: u32) -> Error {
+    pub(super) fn not_in_use(&self, slot: u32) -> Error {
         if self.pool.is_external() {
             return refused();
         }

@@ -3,10 +3,9 @@
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
-use crate::memory::TryGrow;
 use crate::paging::RowOwner;
-use crate::store::{Claim, Shared, State, Turn};
-use crate::token::{ImageSpan, TokenList, position_count, with_query};
+use crate::store::{Claim, HeldQuery, Hold, Longer, RowOf, Shared, State, TailOf, Turn};
+use crate::token::{ImageSpan, Query, TokenList, position_count};
 
 /// The pages that a row lacks for the first positions of its sequence.
 struct Lengthen {
@@ -16,6 +15,11 @@ struct Lengthen {
 
 impl Claim<()> for Lengthen {
     const OWNER: Option<RowOwner> = Some(RowOwner::Sequence);
+
+    #[inline]
+    fn row(&self, state: &State) -> Option<RowOf> {
+        Some(RowOf(state.table.row_id(self.id.slot())))
+    }
 
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
         let known = state.sequence(self.id)?.positions;
@@ -31,8 +35,8 @@ impl Claim<()> for Lengthen {
         Ok(missing)
     }
 
-    fn make_room(&mut self, state: &mut State, missing: usize) -> Result<bool, Error> {
-        state.make_room_in_row(self.id.slot(), missing).map(|()| true)
+    fn make_room(&mut self, _: &mut State, _: usize) -> Result<(), Error> {
+        Ok(())
     }
 
     fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
@@ -44,78 +48,88 @@ impl Claim<()> for Lengthen {
 }
 
 /// The pages that a sequence lacks for more tokens, and for those before that lack theirs.
-struct Append<'a> {
+struct Append<'a, 'q> {
     id: SequenceId,
-    tokens: TokenList<'a>,
-    /// Those of the tokens, which are good.
-    positions: usize,
+    query: &'a mut HeldQuery<'q>,
+    /// The tail with the keys behind it, where those are many.
+    tail: &'a mut Option<Longer>,
 }
 
-impl Claim<()> for Append<'_> {
+impl Claim<()> for Append<'_, '_> {
     const OWNER: Option<RowOwner> = Some(RowOwner::Sequence);
 
+    #[inline]
+    fn row(&self, state: &State) -> Option<RowOf> {
+        Some(RowOf(state.table.row_id(self.id.slot())))
+    }
+
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
-        let known = state.sequence(self.id)?.positions;
-        let pages = state.table.pages_for(self.positions.saturating_add(known), "tokens")?;
-        let missing = pages.saturating_sub(state.table.row(self.id.slot())?.len());
-        state.check_room(missing.saturating_sub(early), 0)?;
-        Ok(missing)
+        state.missing_for_append(self.id, self.query.keys().positions, early)
     }
 
-    fn make_room(&mut self, state: &mut State, missing: usize) -> Result<bool, Error> {
-        // Images may turn out to be too many.
-        let is_text = self.tokens.items.is_empty();
-        if is_text {
-            state.make_room_in_row(self.id.slot(), missing)?;
+    fn make_room(&mut self, state: &mut State, _: usize) -> Result<(), Error> {
+        let query = self.query.keys();
+        let of = TailOf(self.id);
+        if !self.tail.as_ref().is_some_and(|tail| tail.fits(of, state)) {
             let no_room = |_| Error::memory("the tokens of a sequence");
-            state.reserve_tail(self.id.slot(), self.positions).map_err(no_room)?;
+            state.reserve_tail(self.id.slot(), query.keys.len()).map_err(no_room)?;
         }
-        Ok(is_text)
+        if query.images.is_empty() { Ok(()) } else { state.reserve_images(self.id, query) }
     }
 
-    fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
-        state.finish_append(self.id, self.tokens, missing, early)
+    #[inline]
+    fn finish(
+        mut self,
+        state: &mut State,
+        missing: usize,
+        early: &mut Vec<u32>,
+    ) -> Result<(), Error> {
+        let slot = self.id.slot();
+        self.make_room(state, missing)?;
+        state.make_room_in_row(slot, missing)?;
+
+        // Nothing can fail from here on.
+        let has_put = self.tail.as_mut().is_some_and(|tail| tail.put(TailOf(self.id), state));
+        let images = state.take_images(self.query);
+        let query = self.query.keys();
+        let sequence = &mut state.sequences[slot as usize];
+        if !has_put {
+            sequence.tail.extend(query.keys);
+        }
+        let start = sequence.positions;
+        let shift =
+            |span: &ImageSpan| ImageSpan { start: start + span.start, end: start + span.end };
+        sequence.image_spans.extend(query.images.iter().map(shift));
+        sequence.images.extend_from_slice(&images);
+        sequence.positions += query.positions;
+        state.extend_row(slot, missing, early);
+        Ok(())
     }
 }
 
 impl State {
-    /// Adds tokens to a sequence, and the pages that it lacks for them: those that were taken
-    /// early, and free ones.
-    fn finish_append(
-        &mut self,
+    fn missing_for_append(
+        &self,
         id: SequenceId,
-        tokens: TokenList<'_>,
-        missing: usize,
-        early: &mut Vec<u32>,
-    ) -> Result<(), Error> {
-        let slot = id.slot();
-        self.make_room_in_row(slot, missing)?;
-        let cache = self.cache.as_mut().ok_or_else(crate::store::no_cache)?;
-        let images = cache.images.hold_all(tokens.items)?;
-        let sequence = &mut self.sequences[slot as usize];
-        let bytes = sequence.bytes();
-        let added = with_query(tokens, &images, |query| {
-            let no_room = |_| Error::memory("the tokens of a sequence");
-            sequence.tail.try_reserve(query.keys.len()).map_err(no_room)?;
-            sequence.images.try_reserve(images.len()).map_err(no_room)?;
-            let start = sequence.positions;
-            let shift =
-                |span: &ImageSpan| ImageSpan { start: start + span.start, end: start + span.end };
-            sequence.image_spans.try_extend(query.images.iter().map(shift))?;
-            sequence.tail.extend_from_slice(query.keys);
-            sequence.positions += query.positions;
-            Ok(())
-        });
+        positions: usize,
+        early: usize,
+    ) -> Result<usize, Error> {
+        let known = self.sequence(id)?.positions;
+        let pages = self.table.pages_for(positions.saturating_add(known), "tokens")?;
+        let missing = pages.saturating_sub(self.table.row(id.slot())?.len());
+        self.check_room(missing.saturating_sub(early), 0)?;
+        Ok(missing)
+    }
+
+    /// Makes room for more images of a sequence.
+    fn reserve_images(&mut self, id: SequenceId, query: Query<'_>) -> Result<(), Error> {
+        let sequence = &mut self.sequences[id.slot() as usize];
+        let (bytes, count) = (sequence.bytes(), query.images.len());
+        let images = sequence.images.try_reserve(count);
+        let done = images.and_then(|()| sequence.image_spans.try_reserve(count));
         // Room that was made stays, also when there was not enough of it.
         self.sequence_bytes += sequence.bytes() - bytes;
-        match added {
-            Ok(()) => {
-                sequence.images.extend_from_slice(&images);
-                self.extend_row(slot, missing, early);
-            }
-            Err(_) => cache.images.release(&images),
-        }
-        added
+        done.map_err(|_| Error::memory("the images of a sequence"))
     }
 
     /// Refuses to give positions up that a child's copy is still to read.
@@ -186,7 +200,7 @@ impl State {
         }
         let sequence = &mut self.sequences[id.slot() as usize];
         let dropped = sequence.positions - keep;
-        sequence.tail.truncate(sequence.tail.len() - dropped);
+        sequence.tail.drop_last(dropped);
         sequence.positions = keep;
         sequence.computed = sequence.computed.min(keep);
         let kept = sequence.image_spans.partition_point(|image| image.start < keep);
@@ -198,40 +212,25 @@ impl State {
     }
 }
 
-/// Refuses ids that are no text ids.
-pub(super) fn check_ids(tokens: TokenList<'_>) -> Result<(), Error> {
-    let mut items = tokens.items.iter().map(|item| item.token_index).peekable();
-    for (at, &id) in tokens.ids.iter().enumerate() {
-        if items.next_if_eq(&at).is_none() && !crate::token::is_text(id) {
-            return Err(crate::token::bad_id(at, id));
-        }
-    }
-    Ok(())
-}
-
 impl Turn<'_> {
     /// Makes the row of a sequence long enough for its first positions.
     pub fn allocate(&mut self, id: SequenceId, positions: usize) -> Result<(), Error> {
-        let mut claim = Lengthen { id, positions };
+        self.carry_out_in_all_groups(id, Lengthen { id, positions })
+    }
+
+    /// Carries out a claim of more pages for a sequence: with several groups, for all its rows.
+    fn carry_out_in_all_groups(
+        &mut self,
+        id: SequenceId,
+        mut claim: impl Claim<()>,
+    ) -> Result<(), Error> {
         if !self.has_groups() {
             return self.carry_out(claim);
         }
         let spine = claim.missing(self, 0)?;
-        claim.make_room(self, spine)?;
-        self.in_all_groups(id, spine, |turn| turn.carry_out(claim))
-    }
-
-    /// Makes the rows of all groups longer, and then that of the spine, by so many pages; all or
-    /// none.
-    fn in_all_groups(
-        &mut self,
-        id: SequenceId,
-        spine: usize,
-        lengthen: impl FnOnce(&mut Self) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        let spine = self.make_room_for(&mut claim, spine)?;
         let places = self.table.row(id.slot())?.len() + spine;
-        self.extend_groups(id, places, spine)?;
-        let done = lengthen(self);
+        let done = self.extend_groups(id, places, spine).and_then(|()| self.carry_out(claim));
         if done.is_err() {
             self.shorten_groups(id);
         }
@@ -241,15 +240,30 @@ impl Turn<'_> {
     /// Adds tokens to a sequence.
     pub fn append(&mut self, id: SequenceId, tokens: TokenList<'_>) -> Result<(), Error> {
         self.sequence(id)?;
-        let positions = position_count(tokens)?;
-        check_ids(tokens)?;
-        let mut claim = Append { id, tokens, positions };
-        if !self.has_groups() {
-            return self.carry_out(claim);
+        position_count(tokens)?;
+        let mut query = self.hold_query(tokens, Hold::All)?;
+        let is_text = query.keys().check_text(0);
+        let done = is_text.and_then(|()| self.append_query(id, &mut query));
+        self.end_query(query);
+        done
+    }
+
+    fn append_query(&mut self, id: SequenceId, query: &mut HeldQuery<'_>) -> Result<(), Error> {
+        let Query { keys, positions, .. } = query.keys();
+        let portion = self.shared.read_portion();
+        let is_long = keys.len() > portion || self.moves_long(TailOf(id), keys.len());
+        if !is_long {
+            return self.carry_out_in_all_groups(id, Append { id, query, tail: &mut None });
         }
-        let spine = claim.missing(self, 0)?;
-        claim.make_room(self, spine)?;
-        self.in_all_groups(id, spine, |turn| turn.carry_out(claim))
+        // What can't be had is said before anything is copied.
+        self.missing_for_append(id, positions, 0)?;
+        let mut longer = self.longer(TailOf(id), keys.len())?;
+        self.unlocked(|| longer.extend(keys));
+        let mut tail = Some(longer);
+        let done = self.carry_out_in_all_groups(id, Append { id, query, tail: &mut tail });
+        // What was there before is given back to the system.
+        self.unlocked(|| drop(tail));
+        done
     }
 }
 

@@ -85,6 +85,7 @@ pub(super) struct NewRow {
 
 impl Claim<()> for NewRow {
     const OWNER: Option<RowOwner> = Some(RowOwner::Sequence);
+    const PLACES: bool = true;
 
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
         let slot = self.id.slot();
@@ -97,15 +98,15 @@ impl Claim<()> for NewRow {
         Ok(missing)
     }
 
-    fn make_room(&mut self, _: &mut State, _: usize) -> Result<bool, Error> {
+    fn make_room(&mut self, _: &mut State, _: usize) -> Result<(), Error> {
         // It was made at the start.
-        Ok(true)
+        Ok(())
     }
 
-    fn place(&mut self, state: &mut State, pages: &[u32]) -> Result<bool, Error> {
+    fn place(&mut self, state: &mut State, pages: &[u32]) -> Result<(), Error> {
         // Nobody knows the row, and when the sequence ends they go back with it.
         state.table.extend_taken(self.id.slot(), pages);
-        Ok(true)
+        Ok(())
     }
 
     fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
@@ -131,7 +132,7 @@ impl State {
         let images = cache.images.hold_all(tokens.items)?;
         let started = with_query(tokens, &images, |query| {
             let own = self.start_query(namespace, query, slot, (most, room), find)?;
-            self.sequences[slot as usize].tail.extend_from_slice(&query.keys[own..]);
+            self.sequences[slot as usize].tail.extend(&query.keys[own..]);
             Ok(())
         });
         if started.is_err() {
@@ -330,7 +331,7 @@ impl Turn<'_> {
         let find = |cache: &PrefixCache, _: Query<'_>| cache.find_behind(query, descent);
         let own =
             self.state().start_query(query.namespace(), query.keys(), slot, (most, room), find)?;
-        let images = self.take_images(query);
+        let images = self.state().take_images(query.held());
         let begun = self.state().occupy_begun(slot, images, (most, room));
         self.sequences[slot as usize].shared = 0;
         Ok((begun, own))

@@ -24,7 +24,7 @@ impl Turn<'_> {
         self.map_path(slot, base, known.len()..shared);
         self.sequences[slot as usize].shared = shared;
         for keys in tail.chunks(portion.saturating_mul(TOKENS)) {
-            self.sequences[slot as usize].tail.extend_from_slice(keys);
+            self.sequences[slot as usize].tail.extend(keys);
             self.let_in_while_made(id)?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use crate::error::{Error, text};
 use crate::ids::SequenceId;
 use crate::paging::PageCopy;
-use crate::store::{ByPool, GroupCopy, State, Turn};
+use crate::store::{ByPool, GroupCopy, GroupRowOf, State, Turn};
 
 impl State {
     /// The row of a sequence in a group, from an index on.
@@ -68,9 +68,7 @@ impl State {
         Ok(shared - 1)
     }
 
-    /// Lets the windows of a sequence slide without publishing: pages that nobody published go back
-    /// to their pools.
-    pub fn slide(&mut self, id: SequenceId, computed: usize) -> Result<(), Error> {
+    fn check_slide(&self, id: SequenceId, computed: usize) -> Result<(), Error> {
         let sequence = self.sequence(id)?;
         if computed > sequence.positions {
             return Err(Error::argument(text!(
@@ -81,9 +79,6 @@ impl State {
         sequence.check_groups_loaded()?;
         if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
             return Err(Error::state("a copy is not confirmed yet"));
-        }
-        if self.has_groups() {
-            self.slide_groups(id.slot(), computed);
         }
         Ok(())
     }
@@ -111,8 +106,31 @@ impl State {
 }
 
 impl Turn<'_> {
-    /// Makes the rows of a sequence in all groups beside the spine so many places long, all or
-    /// none, after making sure that `spine` more pages of pool 0 can be had.
+    /// Lets the windows of a sequence slide without publishing, a slice of pages at a time from the
+    /// first on: pages that nobody published go back to their pools.
+    pub fn slide(&mut self, id: SequenceId, computed: usize) -> Result<(), Error> {
+        self.check_slide(id, computed)?;
+        let groups = *self.table.groups();
+        for (group, config) in groups.hung().filter(|(_, group)| group.kind.slides()) {
+            loop {
+                let passed = self.passed_places(id.slot(), (group, config), computed);
+                let row = &self.sequences[id.slot() as usize].groups.row(group)[passed.clone()];
+                let first = passed.start + row.partition_point(|&page| page == 0);
+                let end = passed.end.min(first + self.shared.slice);
+                self.state().slide_group(id.slot(), group, first..end);
+                if end == passed.end {
+                    break;
+                }
+                self.let_waiting_in();
+                self.check_slide(id, computed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the rows of a sequence in all groups beside the spine so many places long, a slice at
+    /// a time, after making sure that `spine` more pages of pool 0 can be had. Where that fails
+    /// they may be longer than they were.
     pub(super) fn extend_groups(
         &mut self,
         id: SequenceId,
@@ -124,16 +142,40 @@ impl Turn<'_> {
             if self.sequences.get(slot as usize).is_none_or(|place| place.id != Some(id)) {
                 return Err(Error::StaleSequence(id.0));
             }
+            if self.make_room_in_group_rows(id, places)? {
+                continue;
+            }
             self.reserve_group_rows(slot, places)?;
             let mut missing = self.missing_in_groups(slot, places);
             missing[0] += spine;
             self.check_all_rooms(&missing)?;
-            missing[0] -= spine;
-            if !self.make_pools_free(&missing)? {
-                self.extend_group_rows(slot, places);
+            let end = places.min(self.shortest_group_row(slot, places) + self.shared.slice);
+            let missing = self.missing_in_groups(slot, end);
+            if self.make_pools_free(&missing)? {
+                continue;
+            }
+            self.extend_group_rows(slot, end);
+            if end == places {
                 return Ok(());
             }
+            self.let_waiting_in();
         }
+    }
+
+    /// Makes room for so many places in the rows of groups that are long. Whether others were let
+    /// in.
+    fn make_room_in_group_rows(&mut self, id: SequenceId, places: usize) -> Result<bool, Error> {
+        let groups = *self.table.groups();
+        for (group, config) in groups.hung() {
+            let rows = &self.sequences[id.slot() as usize].groups;
+            let has = if rows.is_empty() { 0 } else { rows.row(group).len() };
+            let (of, more) = (GroupRowOf(id, group), config.row_pages(places).saturating_sub(has));
+            if has > 0 && more > 0 && self.moves_long(of, more) {
+                self.make_room_in_long(of, more)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Undoes `extend_groups` when the row of the spine doesn't get its pages.

@@ -4,7 +4,6 @@
 //! A child locks the node that its parent has locked, maps the pages of the cache up to there and
 //! knows the same keys after it. The page that the parent computed in part stays the parent's: the
 //! child is told to copy out of it, and the pool keeps it until that is done.
-use super::append::check_ids;
 use super::begin::{Begun, Origin, Room};
 use crate::error::Error;
 use crate::error::text;
@@ -158,8 +157,8 @@ impl State {
         let mut tail = std::mem::take(&mut self.sequences[slot as usize].tail);
         let groups = std::mem::take(&mut self.sequences[slot as usize].groups);
         let from = self.parent(parent).expect("it was looked up");
-        tail.extend_from_slice(from.tail());
-        tail.extend_from_slice(suffix.keys);
+        tail.extend(from.tail());
+        tail.extend(suffix.keys);
         let positions = from.positions + suffix.positions;
         let mut child = Sequence {
             number: self.sequences[slot as usize].number,
@@ -401,4 +400,15 @@ fn concat<T: Copy>(
     all.extend_from_slice(first);
     all.try_extend(more)?;
     Ok(all)
+}
+
+/// Refuses ids that are no text ids.
+fn check_ids(tokens: TokenList<'_>) -> Result<(), Error> {
+    let mut items = tokens.items.iter().map(|item| item.token_index).peekable();
+    for (at, &id) in tokens.ids.iter().enumerate() {
+        if items.next_if_eq(&at).is_none() && !crate::token::is_text(id) {
+            return Err(crate::token::bad_id(at, id));
+        }
+    }
+    Ok(())
 }

@@ -161,7 +161,7 @@ impl State {
         let claimed = &row[inserted.existing..];
         cache.note_stored(inserted.node, base_pages + inserted.existing, claimed, claimed_keys);
         let end = cache.index.end_page(inserted.node);
-        sequence.drop_tail((end - base_pages) * page_size);
+        sequence.tail.drop_first((end - base_pages) * page_size);
         (sequence.lock, sequence.base) = (Some(inserted.node), Some(inserted.node));
         sequence.base_pages = end;
         let existing = base_pages + inserted.existing;

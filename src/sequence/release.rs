@@ -2,7 +2,7 @@
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::memory::try_to_vec;
-use crate::store::{Sequence, Shared, State, Turn};
+use crate::store::{Sequence, Shared, State, Tail, Turn};
 
 impl State {
     /// Unlocks once, puts private pages back and gives the slot back.
@@ -38,7 +38,9 @@ impl State {
             return Ok(false);
         }
         let no_room = |_| Error::memory("a retained sequence");
-        let tail = try_to_vec(sequence.tail()).map_err(no_room)?;
+        // A long one goes along.
+        let copy = || try_to_vec(sequence.tail()).map(Tail::from);
+        let tail = if sequence.tail.is_long() { None } else { Some(copy().map_err(no_room)?) };
         self.retained.try_reserve().map_err(no_room)?;
 
         let slot = id.slot();
@@ -47,8 +49,9 @@ impl State {
             self.keep_groups(slot, computed);
         }
         self.table.retire_row(slot, shared, partial);
-        let ended = self.vacate(slot);
-        let sequence = Sequence { tail, tail_start: 0, computed, ..ended };
+        let mut ended = self.vacate(slot);
+        let tail = tail.unwrap_or_else(|| std::mem::take(&mut ended.tail));
+        let sequence = Sequence { tail, computed, ..ended };
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         self.retained.add(sequence, partial, cache);
         while self.retained.len() > self.retained.sequence_limit

@@ -51,6 +51,7 @@ impl ShareLess {
 impl Claim<()> for ShareLess {
     /// Each takes the place of one that is shared.
     const OWNER: Option<RowOwner> = None;
+    const PLACES: bool = true;
 
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
         let missing = state.sequence(self.id)?.shared.saturating_sub(self.keep(state)?);
@@ -58,8 +59,14 @@ impl Claim<()> for ShareLess {
         Ok(missing)
     }
 
-    fn make_room(&mut self, _: &mut State, _: usize) -> Result<bool, Error> {
-        Ok(true)
+    fn make_room(&mut self, _: &mut State, _: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn place(&mut self, state: &mut State, pages: &[u32]) -> Result<(), Error> {
+        let keep = state.sequence(self.id)?.shared - pages.len();
+        state.share_first(self.id.slot(), keep, pages);
+        Ok(())
     }
 
     fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
@@ -68,13 +75,23 @@ impl Claim<()> for ShareLess {
         early.try_reserve(more).map_err(crate::memory::OutOfMemory::from)?;
         state.free_up(more);
         state.table.pool.take_early(more, early);
-        state.end_copy(slot);
-        for index in keep..keep + missing {
-            state.table.replace_shared(slot, index, early);
-        }
-        state.sequences[slot as usize].shared = keep;
-        state.set_cached(slot, keep * state.table.page_size());
+        let first = early.len() - missing;
+        state.share_first(slot, keep, &early[first..]);
+        early.truncate(first);
         Ok(())
+    }
+}
+
+impl State {
+    /// Puts pages of its own in the place of the last that a sequence shares, so that it shares
+    /// the first ones alone.
+    fn share_first(&mut self, slot: u32, keep: usize, own: &[u32]) {
+        self.end_copy(slot);
+        for (at, &page) in own.iter().enumerate() {
+            self.table.replace_shared(slot, keep + at, page);
+        }
+        self.sequences[slot as usize].shared = keep;
+        self.set_cached(slot, keep * self.table.page_size());
     }
 }
 
@@ -112,11 +129,7 @@ impl Turn<'_> {
                 state.end_copy(slot);
                 state.share_less_rows(slot, keep);
                 state.table.pool.take_early(shared - keep, &mut early);
-                for index in keep..shared {
-                    state.table.replace_shared(slot, index, &mut early);
-                }
-                state.sequences[slot as usize].shared = keep;
-                state.set_cached(slot, keep * state.table.page_size());
+                state.share_first(slot, keep, &early);
                 return Ok(());
             }
             // What goes may be what the end needs: it is looked for again.

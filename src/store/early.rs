@@ -5,6 +5,7 @@
 //! sequence may have ended, its slot may be another one's. So pages come into a list that nobody
 //! else can reach, and go where they belong in the end, in one step, after everything was looked up
 //! anew by what names it for ever: an id, or a row's own name.
+use super::longer::{Longer, RowOf};
 use super::{State, Turn};
 use crate::error::Error;
 use crate::index::Portion;
@@ -25,19 +26,26 @@ pub(crate) trait Claim<T> {
     /// Whose rows the pages come into. Those of a sequence are marked as such at once: nobody else
     /// may do anything with them, and in the end they need only be copied.
     const OWNER: Option<RowOwner>;
+    /// Whether pages go where they belong in slices, once all are there. Otherwise all go there in
+    /// the end.
+    const PLACES: bool = false;
+
+    /// The row that gets longer.
+    fn row(&self, _: &State) -> Option<RowOf> {
+        None
+    }
 
     /// Pages that are missing in all, after making sure that those can be had of which there are
     /// not as many as `early` yet.
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error>;
 
-    /// Makes the room that `finish` needs, so that it can't fail any more and pages may be evicted
-    /// for it before. False when that can't be known.
-    fn make_room(&mut self, state: &mut State, missing: usize) -> Result<bool, Error>;
+    /// Makes the room that `finish` needs beside that in the row, so that it can't fail any more
+    /// and pages may be evicted for it before.
+    fn make_room(&mut self, state: &mut State, missing: usize) -> Result<(), Error>;
 
-    /// Puts some pages where they belong, when there are as many as are missing or nearly so. False
-    /// where all go there in the end.
-    fn place(&mut self, _: &mut State, _pages: &[u32]) -> Result<bool, Error> {
-        Ok(false)
+    /// Puts some pages where they belong.
+    fn place(&mut self, _: &mut State, _pages: &[u32]) -> Result<(), Error> {
+        unreachable!("they go there in the end")
     }
 
     /// Does what the pages are for. `early` has some of them, the others are free; what is left in
@@ -97,7 +105,10 @@ impl Turn<'_> {
     /// Carries out a claim.
     pub(crate) fn carry_out<T>(&mut self, claim: impl Claim<T>) -> Result<T, Error> {
         let missing = claim.missing(self, 0)?;
-        if missing <= self.table.pool.free().min(self.shared.slice) {
+        let moves_long = |row| missing > 0 && self.moves_long(row, missing);
+        if missing <= self.table.pool.free().min(self.shared.slice)
+            && !claim.row(self).is_some_and(moves_long)
+        {
             return claim.finish(self, missing, &mut Vec::new());
         }
         self.carry_out_in_steps(claim, missing)
@@ -111,21 +122,82 @@ impl Turn<'_> {
         mut missing: usize,
     ) -> Result<T, Error> {
         while missing <= self.shared.slice {
-            if !claim.make_room(self, missing)? || !self.make_free(missing) {
+            missing = self.make_room_for(&mut claim, missing)?;
+            if !self.make_free(missing) {
                 return claim.finish(self, missing, &mut Vec::new());
             }
             missing = claim.missing(self, 0)?;
         }
         let list = self.open_list(0, missing)?;
-        let taken = self.take_early(&claim, list);
-        let done = match taken.and_then(|missing| self.place_early(&mut claim, list, missing)) {
-            Ok(missing) => {
-                self.with_early(list, |state, early| claim.finish(state, missing, early))
-            }
-            Err(error) => Err(error),
-        };
+        let done = self.carry_out_early(claim, list);
         self.give_back(list);
         done
+    }
+
+    /// Makes the room that a claim needs, in its row too; returns how many pages are missing then.
+    pub(crate) fn make_room_for<T>(
+        &mut self,
+        claim: &mut impl Claim<T>,
+        mut missing: usize,
+    ) -> Result<usize, Error> {
+        if let Some(row) = claim.row(self) {
+            self.make_room_in_long(row, missing)?;
+            missing = claim.missing(self, 0)?;
+            self.make_room_in_row(row.0.slot, missing)?;
+        }
+        claim.make_room(self, missing).map(|()| missing)
+    }
+
+    /// The same with pages that come to a list first.
+    fn carry_out_early<T, C: Claim<T>>(&mut self, mut claim: C, list: u32) -> Result<T, Error> {
+        let mut missing = self.take_early(&claim, list)?;
+        let row = claim.row(self);
+        if C::PLACES {
+            if let Some(row) = row {
+                self.make_room_in_long(row, missing)?;
+            }
+            missing = self.place_early(&mut claim, list)?;
+        } else if let Some(row) = row {
+            return self.carry_out_beside(claim, row, list);
+        }
+        self.with_early(list, |state, early| claim.finish(state, missing, early))
+    }
+
+    /// The same for a sequence's row: it is copied, and the pages are added to the copy.
+    fn carry_out_beside<T>(
+        &mut self,
+        mut claim: impl Claim<T>,
+        row: RowOf,
+        list: u32,
+    ) -> Result<T, Error> {
+        let taken = self.early[list].pages.len();
+        // Somebody else may have made the row longer.
+        let more = claim.missing(self, taken)?.max(taken);
+        let copied = self.longer(row, more).map(|longer| self.add_early(longer, list));
+        // What else is wrong is said first.
+        let mut missing = claim.missing(self, taken)?;
+        let mut longer = copied?;
+        claim.make_room(self, missing)?;
+        let added = longer.added();
+        let done = self.with_early(list, |state, early| {
+            if (added..=longer.room()).contains(&missing) && longer.put(row, state) {
+                missing -= added;
+                early.clear();
+            }
+            claim.finish(state, missing, early)
+        });
+        self.unlocked(|| drop(longer));
+        done
+    }
+
+    /// Adds the pages of a list to the copy of a row.
+    fn add_early(&mut self, mut longer: Longer, list: u32) -> Longer {
+        let (portion, count) = (self.shared.read_portion(), self.early[list].pages.len());
+        for at in (0..count).step_by(portion) {
+            self.let_waiting_in();
+            longer.extend(&self.early[list].pages[at..count.min(at + portion)]);
+        }
+        longer
     }
 
     /// Lends the pages of a list to a step that changes the state too.
@@ -137,50 +209,40 @@ impl Turn<'_> {
     }
 
     /// Puts early pages where they belong until a slice is left; returns how many are missing.
-    fn place_early<T, C: Claim<T>>(
-        &mut self,
-        claim: &mut C,
-        list: u32,
-        missing: usize,
-    ) -> Result<usize, Error> {
-        let left = self.place_slices(claim, list, missing);
+    fn place_early<T, C: Claim<T>>(&mut self, claim: &mut C, list: u32) -> Result<usize, Error> {
+        let left = self.place_slices(claim, list);
         let EarlyPages { pages, placed, .. } = &mut self.early[list];
         pages.drain(..std::mem::take(placed));
         left
     }
 
-    fn place_slices<T, C: Claim<T>>(
-        &mut self,
-        claim: &mut C,
-        list: u32,
-        mut missing: usize,
-    ) -> Result<usize, Error> {
+    fn place_slices<T, C: Claim<T>>(&mut self, claim: &mut C, list: u32) -> Result<usize, Error> {
         let slice = self.shared.slice;
         loop {
             let EarlyPages { pages, placed, .. } = &self.early[list];
             let some = *placed..*placed + slice;
-            if some.end >= pages.len()
-                || missing <= slice
-                || !self
-                    .with_early(list, |state, early| claim.place(state, &early[some.clone()]))?
-            {
+            let missing = claim.missing(self, pages.len() - some.start)?;
+            if some.end >= pages.len() || missing <= slice {
                 return Ok(missing);
             }
+            self.with_early(list, |state, early| claim.place(state, &early[some.clone()]))?;
             self.early[list].placed = some.end;
             self.let_others_in();
-            missing = claim.missing(self, self.early[list].pages.len() - some.end)?;
         }
     }
 
-    /// Takes pages until at most a slice is missing; returns how many are missing in all.
+    /// Takes pages until at most a slice is missing, or none where they are placed in slices: what
+    /// is placed can't be given back. Returns how many are missing in all.
     fn take_early<T, C: Claim<T>>(&mut self, claim: &C, list: u32) -> Result<usize, Error> {
-        let slice = self.shared.slice;
+        let most_missing = if C::PLACES { 0 } else { self.shared.slice };
         loop {
             let taken = self.early[list].pages.len();
             let missing = claim.missing(self, taken)?;
-            if missing.saturating_sub(taken) <= slice {
+            let left = missing.saturating_sub(taken);
+            if left <= most_missing {
                 return Ok(missing);
             }
+            let slice = left.min(self.shared.slice);
             let State { early, early_bytes, .. } = self.state();
             let pages = &mut early[list].pages;
             let before = pages.capacity();

@@ -94,12 +94,12 @@ impl GroupRows {
     }
 
     /// Whether there is only the spine.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
     /// The row of a group beside the spine.
-    pub(crate) fn row(&self, group: usize) -> &[u32] {
+    pub(crate) fn row(&self, group: usize) -> &Vec<u32> {
         &self.rows[group]
     }
 
@@ -182,6 +182,14 @@ impl State {
             missing[config.pool as usize] += config.row_pages(places).saturating_sub(has);
         }
         missing
+    }
+
+    /// Of so many places, those that each row has of which there is one for each place.
+    pub(crate) fn shortest_group_row(&self, slot: u32, places: usize) -> usize {
+        let rows = &self.sequences[slot as usize].groups.rows;
+        let hung = self.table.groups().hung();
+        let growing = hung.filter(|(_, group)| group.kind != GroupKind::State);
+        growing.map(|(group, _)| rows[group].len()).min().unwrap_or(places)
     }
 
     /// Adds free pages to the rows of a sequence, for which room was made, up to so many places.
@@ -406,35 +414,6 @@ impl State {
         let base = sequence.base.expect("it was published");
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         cache.classify(base, from, to);
-    }
-
-    /// Lets go of the pages that the next position after so many does not need: those of the cache
-    /// are in use no more, the others go back to their pools.
-    pub(crate) fn slide_groups(&mut self, slot: u32, computed: usize) {
-        let (groups, page_size) = (*self.table.groups(), self.table.page_size());
-        let cache = self.cache.as_mut().expect("a sequence has a cache");
-        let now = cache.index.now();
-        let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
-        let GroupRows { rows, changes, .. } = &mut self.sequences[slot as usize].groups;
-        for (group, config) in groups.hung().filter(|(_, group)| group.kind.slides()) {
-            let needs = config.kind.needs(computed, page_size);
-            let needs = needs.expect("sliding groups end anywhere");
-            // The page that is written next stays.
-            let end = needs.last.start.min(computed / page_size).min(rows[group].len());
-            // What lies farther back has gone before, down to the first hole.
-            for place in (needs.sinks.end..end).rev() {
-                let page = std::mem::take(&mut rows[group][place]);
-                if page == 0 {
-                    break;
-                }
-                *changes += 1;
-                let pool = self.table.pool_at_mut(config.pool as usize);
-                match pool.is_cached(page) {
-                    true => hung.end_use(HungPage { group, page }, None, now),
-                    false => pool.put_back(page),
-                }
-            }
-        }
     }
 
     /// Lets go of all that a sequence has in the groups beside the spine.

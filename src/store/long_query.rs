@@ -1,5 +1,5 @@
 //! What a long call looks up: made while others have the lock, and the same until the call ends.
-use super::{PrefixCache, Turn};
+use super::{PrefixCache, State, Turn};
 use crate::error::Error;
 use crate::index::Namespace;
 use crate::memory::try_to_vec;
@@ -28,13 +28,25 @@ pub(crate) enum Hold {
     Known,
 }
 
-/// Keys of a list, and the digests of its first pages where an index finds them by those.
+/// Keys of a list, which stay what they are: its images are held.
+pub(crate) struct HeldQuery<'a> {
+    keys: HeldKeys<'a>,
+    images: HeldImages,
+}
+
+impl HeldQuery<'_> {
+    /// The keys.
+    pub(crate) fn keys(&self) -> Query<'_> {
+        self.keys.query()
+    }
+}
+
+/// The same, and the digests of its first pages where an index finds them by those.
 pub(crate) struct LongQuery<'a> {
     namespace: &'a Namespace,
     page_size: usize,
-    keys: HeldKeys<'a>,
+    held: HeldQuery<'a>,
     digests: TextDigests,
-    images: HeldImages,
 }
 
 impl LongQuery<'_> {
@@ -58,7 +70,14 @@ impl LongQuery<'_> {
 
     /// The keys.
     pub(crate) fn keys(&self) -> Query<'_> {
-        self.keys.query()
+        self.held.keys()
+    }
+}
+
+impl<'a> LongQuery<'a> {
+    /// The keys, for who takes the images over.
+    pub(crate) fn held(&mut self) -> &mut HeldQuery<'a> {
+        &mut self.held
     }
 }
 
@@ -89,6 +108,18 @@ impl PrefixCache {
     }
 }
 
+impl State {
+    /// Undoes `hold_query` for who holds the images from now on.
+    pub(crate) fn take_images(&mut self, query: &mut HeldQuery<'_>) -> Vec<u32> {
+        let HeldImages { at, gone } = &mut query.images;
+        let (at, gone) = (at.take(), *gone);
+        let is_there = gone == self.caches_gone;
+        let cache = self.cache.as_mut().filter(|_| is_there);
+        let taken = at.zip(cache).map(|(at, cache)| cache.held_images.remove(at));
+        taken.unwrap_or_default()
+    }
+}
+
 impl Turn<'_> {
     /// Makes ready for looking up a list whose items were checked. `end_long` undoes it.
     pub(crate) fn ask_long<'a>(
@@ -97,12 +128,27 @@ impl Turn<'_> {
         tokens: TokenList<'a>,
         hold: Hold,
     ) -> Result<LongQuery<'a>, Error> {
+        let held = self.hold_query(tokens, hold)?;
+        let page_size = self.table.page_size();
+        let digests = match self.digests_many(tokens) {
+            true => self.digest_ahead(namespace, tokens),
+            false => TextDigests::default(),
+        };
+        if held.images.at.is_some() && held.images.gone != self.caches_gone {
+            return Err(super::no_cache());
+        }
+        Ok(LongQuery { namespace, page_size, held, digests })
+    }
+
+    /// Makes the keys of a list whose items were checked. `end_query` undoes it.
+    pub(crate) fn hold_query<'a>(
+        &mut self,
+        tokens: TokenList<'a>,
+        hold: Hold,
+    ) -> Result<HeldQuery<'a>, Error> {
         let images = self.hold_images(tokens.items, hold)?;
-        match self.make_keys(namespace, tokens, (hold, &images)) {
-            Ok((keys, digests)) => {
-                let page_size = self.table.page_size();
-                Ok(LongQuery { namespace, page_size, keys, digests, images })
-            }
+        match self.make_keys(tokens, (hold, &images)) {
+            Ok(keys) => Ok(HeldQuery { keys, images }),
             Err(error) => {
                 self.let_images_go(images);
                 Err(error)
@@ -112,10 +158,9 @@ impl Turn<'_> {
 
     fn make_keys<'a>(
         &mut self,
-        namespace: &Namespace,
         tokens: TokenList<'a>,
         (hold, images): (Hold, &HeldImages),
-    ) -> Result<(HeldKeys<'a>, TextDigests), Error> {
+    ) -> Result<HeldKeys<'a>, Error> {
         let known = match images.at {
             Some(at) => try_to_vec(&self.cache()?.held_images[at])?,
             None => Vec::new(),
@@ -123,28 +168,19 @@ impl Turn<'_> {
         let make = || HeldKeys::new(tokens, hold == Hold::Known, &known);
         // To give the lock up and take it again costs more than to read text where it lies.
         let keys = if HeldKeys::lie_there(tokens) { make() } else { self.unlocked(make) };
-        let digests = match self.digests_many(tokens) {
-            true => self.digest_ahead(namespace, tokens),
-            false => TextDigests::default(),
-        };
         // Keys of images are those of one cache.
         let is_there = images.at.is_none() || images.gone == self.caches_gone;
-        if is_there { Ok((keys?, digests)) } else { Err(super::no_cache()) }
+        if is_there { keys } else { Err(super::no_cache()) }
     }
 
     /// Lets go of what `ask_long` holds.
     pub(crate) fn end_long(&mut self, query: LongQuery<'_>) {
-        self.let_images_go(query.images);
+        self.end_query(query.held);
     }
 
-    /// The same, for who holds the images from now on.
-    pub(crate) fn take_images(&mut self, query: &mut LongQuery<'_>) -> Vec<u32> {
-        let HeldImages { at, gone } = &mut query.images;
-        let (at, gone) = (at.take(), *gone);
-        let is_there = gone == self.caches_gone;
-        let cache = self.state.cache.as_mut().filter(|_| is_there);
-        let taken = at.zip(cache).map(|(at, cache)| cache.held_images.remove(at));
-        taken.unwrap_or_default()
+    /// Lets go of what `hold_query` holds.
+    pub(crate) fn end_query(&mut self, query: HeldQuery<'_>) {
+        self.let_images_go(query.images);
     }
 
     /// Holds images of a list.

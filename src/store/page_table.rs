@@ -1,5 +1,6 @@
 //! Pages and rows of callers that keep their own books.
 use super::early::Claim;
+use super::longer::RowOf;
 use super::{Shared, State, Turn};
 use crate::error::{Error, text};
 use crate::paging::{Part, RowId, RowOwner};
@@ -14,6 +15,7 @@ struct Allocate {
 
 impl Claim<Vec<u32>> for Allocate {
     const OWNER: Option<RowOwner> = None;
+    const PLACES: bool = true;
 
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
         let missing = self.count - self.pages.len();
@@ -21,16 +23,15 @@ impl Claim<Vec<u32>> for Allocate {
         Ok(missing)
     }
 
-    fn make_room(&mut self, _: &mut State, missing: usize) -> Result<bool, Error> {
-        self.pages.try_reserve_exact(missing).map_err(|_| Error::memory("a list of pages"))?;
-        Ok(true)
+    fn make_room(&mut self, _: &mut State, missing: usize) -> Result<(), Error> {
+        self.pages.try_reserve_exact(missing).map_err(|_| Error::memory("a list of pages"))
     }
 
-    fn place(&mut self, state: &mut State, pages: &[u32]) -> Result<bool, Error> {
+    fn place(&mut self, state: &mut State, pages: &[u32]) -> Result<(), Error> {
         self.make_room(state, self.count - self.pages.len())?;
         state.table.pool.hand_over(pages, None);
         self.pages.extend_from_slice(pages);
-        Ok(true)
+        Ok(())
     }
 
     fn finish(
@@ -58,23 +59,28 @@ struct Reserve {
 
 impl Claim<()> for Reserve {
     const OWNER: Option<RowOwner> = Some(RowOwner::Caller);
+    const PLACES: bool = true;
+
+    fn row(&self, _: &State) -> Option<RowOf> {
+        Some(RowOf(self.row))
+    }
 
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
-        state.check_same_row(self.row)?;
-        let missing = self.pages.saturating_sub(state.table.row(self.row.slot)?.len());
+        let (row, _) = state.table.same_row(self.row)?;
+        let missing = self.pages.saturating_sub(row.len());
         state.check_room(missing.saturating_sub(early), 0)?;
         Ok(missing)
     }
 
-    fn make_room(&mut self, state: &mut State, missing: usize) -> Result<bool, Error> {
-        state.make_room_in_row(self.row.slot, missing).map(|()| true)
+    fn make_room(&mut self, _: &mut State, _: usize) -> Result<(), Error> {
+        Ok(())
     }
 
-    fn place(&mut self, state: &mut State, pages: &[u32]) -> Result<bool, Error> {
+    fn place(&mut self, state: &mut State, pages: &[u32]) -> Result<(), Error> {
         let slot = self.row.slot;
         state.make_room_in_row(slot, self.pages - state.table.row(slot)?.len())?;
         state.table.extend_taken(slot, pages);
-        Ok(true)
+        Ok(())
     }
 
     fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
@@ -98,13 +104,7 @@ impl State {
 
     /// Whether a row is there still.
     fn is_row(&self, row: RowId) -> bool {
-        self.table.check_callers_row(row.slot) == Ok(row)
-    }
-
-    /// Refuses to go on with a row that another thread erased.
-    fn check_same_row(&self, row: RowId) -> Result<(), Error> {
-        let is_same = self.is_row(row);
-        if is_same { Ok(()) } else { Err(Error::state("the row was erased during the call")) }
+        self.table.same_row(row).is_ok()
     }
 
     /// Appends a part of a list of pages to a caller's row, the first of which it has at a place.
@@ -154,7 +154,7 @@ impl Turn<'_> {
         while let left @ 1.. = self.table.row(slot)?.len().saturating_sub(slice) {
             self.table.shorten(slot, left);
             self.let_waiting_in();
-            self.check_same_row(row)?;
+            self.table.same_row(row)?;
         }
         self.table.erase(slot)
     }
@@ -162,7 +162,10 @@ impl Turn<'_> {
     /// Appends pages to a caller's row, all or none: many in slices.
     pub fn map(&mut self, slot: u32, first_index: usize, pages: &[u32]) -> Result<(), Error> {
         let row = self.table.check_callers_row(slot)?;
-        if pages.len() > self.shared.slice {
+        if pages.len() > self.shared.slice || self.moves_long(RowOf(row), pages.len()) {
+            self.table.check_more_pages(slot, first_index, pages.len())?;
+            self.make_room_in_long(RowOf(row), pages.len())?;
+            self.table.same_row(row)?;
             self.table.check_more_pages(slot, first_index, pages.len())?;
             self.state().make_room_in_row(slot, pages.len())?;
         }

@@ -2,15 +2,13 @@
 use super::Depths;
 use super::State;
 use super::group_rows::GroupRows;
+use super::tail::Tail;
 use crate::error::Error;
 use crate::ids::{NUMBER_LIMIT, NodeId, SequenceId};
 use crate::index::{Namespace, Node};
 use crate::memory::OutOfMemory;
 use crate::paging::{PageCopy, PageTable, RowOwner};
 use crate::token::ImageSpan;
-
-/// Room that a slot keeps for the tail of its next sequence.
-const TAIL_KEPT: usize = 4096;
 
 /// A sequence as its owner sees it.
 #[derive(Debug, Clone, Copy)]
@@ -63,9 +61,8 @@ pub(crate) struct Sequence {
     pub(crate) base_pages: usize,
     /// Leading pages of the row that the cache owns.
     pub(crate) shared: usize,
-    /// Keys from the end of `base` on, those before `tail_start` left out.
-    pub(crate) tail: Vec<u32>,
-    pub(crate) tail_start: usize,
+    /// Keys from the end of `base` on.
+    pub(crate) tail: Tail,
     pub(crate) positions: usize,
     pub(crate) prompt_positions: usize,
     /// Positions whose KV is written, as far as it was said.
@@ -99,23 +96,16 @@ impl Sequence {
     /// Leaves a slot without a sequence, with its number and the room of the tail, unless that is
     /// much. What each sequence sets anew stays.
     fn empty(&mut self) {
-        if self.tail.capacity() > TAIL_KEPT {
-            self.tail = Vec::new();
-        }
         self.tail.clear();
         (self.id, self.incomplete, self.inherited) = (None, false, false);
         self.is_loading = false;
-        (self.lock, self.base, self.copy, self.tail_start) = (None, None, None, 0);
+        (self.lock, self.base, self.copy) = (None, None, None);
         (self.images, self.image_spans) = (Vec::new(), Vec::new());
     }
 
     /// Heap memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.tail_bytes() + self.image_bytes() + self.groups.bytes()
-    }
-
-    fn tail_bytes(&self) -> usize {
-        self.tail.capacity() * size_of::<u32>()
+        self.tail.bytes() + self.image_bytes() + self.groups.bytes()
     }
 
     fn image_bytes(&self) -> usize {
@@ -139,17 +129,7 @@ impl Sequence {
 
     #[inline]
     pub(crate) fn tail(&self) -> &[u32] {
-        &self.tail[self.tail_start..]
-    }
-
-    /// Forgets the first keys of the tail; moves the rest only when that halves the room.
-    #[inline]
-    pub(crate) fn drop_tail(&mut self, count: usize) {
-        self.tail_start += count;
-        if self.tail_start * 2 >= self.tail.len() {
-            self.tail.drain(..self.tail_start);
-            self.tail_start = 0;
-        }
+        self.tail.keys()
     }
 }
 
@@ -170,10 +150,10 @@ impl State {
     /// there will be none after all.
     pub(crate) fn reserve_tail(&mut self, slot: u32, keys: usize) -> Result<(), OutOfMemory> {
         let tail = &mut self.sequences[slot as usize].tail;
-        let before = tail.capacity();
-        tail.try_reserve(keys)?;
-        self.sequence_bytes += (tail.capacity() - before) * size_of::<u32>();
-        Ok(())
+        let before = tail.bytes();
+        let done = tail.reserve(keys);
+        self.sequence_bytes += tail.bytes() - before;
+        done
     }
 
     /// Takes the slot into which a new sequence was put, and names it.
@@ -243,18 +223,20 @@ impl State {
         self.table.release_slot(slot, place.shared);
         let lock = place.lock;
         place.empty();
-        self.sequence_bytes += place.tail_bytes(); // of all else nothing is left
+        self.sequence_bytes += place.tail.bytes(); // of all else nothing is left
         self.live -= 1;
         lock
     }
 
-    /// Takes the sequence of a slot out of it, but for the room of its tail.
+    /// Takes the sequence of a slot out of it, but for a short tail, whose room the slot keeps.
     pub(crate) fn vacate(&mut self, slot: u32) -> Sequence {
         let place = &mut self.sequences[slot as usize];
         self.sequence_bytes -= place.bytes();
         let empty = Sequence { number: place.number, ..Sequence::default() };
         let mut ended = std::mem::replace(place, empty);
-        place.tail = std::mem::take(&mut ended.tail);
+        if !ended.tail.is_long() {
+            place.tail = std::mem::take(&mut ended.tail);
+        }
         place.empty();
         self.sequence_bytes += place.bytes();
         self.live -= 1;

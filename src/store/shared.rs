@@ -46,7 +46,7 @@ pub struct Shared {
     /// For probes, which take no lock. Empty without a cache.
     pub(crate) prober: Link<Prober>,
     /// Pages that a call evicts or takes before it lets others in.
-    pub(super) slice: usize,
+    pub(crate) slice: usize,
     /// See `short_lists`.
     pub(super) short_lists: [usize; 2],
     /// What is below the device.

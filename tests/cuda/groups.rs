@@ -303,7 +303,7 @@ fn g14_a_graph_of_a_window_group_serves_rows_that_slide() {
         stream.synchronize();
         check_near(&expected[1], &numbers(&tensors[3].read())[..HEADS * DIM]);
         for (engine, id) in engines.iter().zip(begun) {
-            engine.shared.write().slide(id, end).unwrap();
+            engine.shared.turn().slide(id, end).unwrap();
         }
     }
     drop((graph, tensors));

@@ -56,6 +56,33 @@ fn j08_a_shortage_in_the_middle_of_an_allocation_changes_nothing() {
     assert_eq!(world.shared.read().row_from(world.short.slot(), 0).unwrap().len(), 18);
 }
 
+/// The pages that a caller asks for go to somebody else while they come: nobody keeps those that
+/// had come.
+#[test]
+fn m06_a_shortage_in_the_middle_of_an_allocation_of_pages_loses_none() {
+    for at in 0.. {
+        let world = World::new(IndexKind::Radix);
+        let taken = std::rc::Rc::new(RefCell::new(Vec::new()));
+        let noted = taken.clone();
+        let step = move |shared: &Shared| {
+            let stats = shared.read().page_table_stats();
+            let pages = shared.allocate_pages(stats.free + stats.reclaimable);
+            noted.borrow_mut().extend(pages.unwrap_or_default());
+        };
+        NEXT.set(Some((at, Box::new(step))));
+        let before = world.shared.read().page_table_stats().private;
+        let pages = world.shared.allocate_pages(20).unwrap_or_default();
+        let came = NEXT.take().is_none();
+        world.check("afterwards");
+        let owned = before + pages.len() + taken.borrow().len();
+        assert_eq!(world.shared.read().page_table_stats().private, owned, "yield {at}");
+        if !came {
+            assert!(at > 20, "others got in {at} times");
+            break;
+        }
+    }
+}
+
 /// A list of pages that are to be freed, of which one is not the caller's, or given twice: none is
 /// freed, and all are the caller's again. Meanwhile nobody else can do anything with them.
 #[test]

@@ -7,7 +7,7 @@ use radixkv::error::Error;
 use radixkv::index::Namespace;
 use radixkv::sequence::{Continuation, Room};
 use radixkv::store::{InsertRequest, Shared};
-use radixkv::token::TokenList;
+use radixkv::token::{Item, TokenKind, TokenList};
 
 /// A call that can be long, and the slot whose row it may change, if there is one.
 pub struct Long {
@@ -16,7 +16,7 @@ pub struct Long {
     pub slot: fn(&World) -> Option<u32>,
 }
 
-pub const LONG: [Long; 20] = [
+pub const LONG: [Long; 25] = [
     Long {
         name: "append again and again",
         call: |world| {
@@ -37,6 +37,42 @@ pub const LONG: [Long; 20] = [
         name: "append that evicts",
         call: |world| world.shared.append(world.fresh, TokenList::text(&tokens(5, 40))),
         slot: |world| Some(world.fresh.slot()),
+    },
+    Long {
+        name: "append images",
+        call: |world| {
+            let image = |at: usize| Item {
+                token_index: at,
+                kind: TokenKind::Image { digest: [at as u8; 16], positions: 9 },
+            };
+            let (ids, images) = (tokens(5, 6), [image(1), image(4)]);
+            world.shared.append(world.fresh, TokenList { ids: &ids, items: &images })
+        },
+        slot: |world| Some(world.fresh.slot()),
+    },
+    Long {
+        name: "slide",
+        call: |world| {
+            world.shared.allocate(world.short, 36)?;
+            world.shared.turn().slide(world.short, 30)
+        },
+        slot: |world| Some(world.short.slot()),
+    },
+    Long {
+        name: "reserve a long row again and again",
+        call: |world| (18..24).try_for_each(|pages| world.shared.reserve_row(world.row, 2 * pages)),
+        slot: |world| Some(world.row),
+    },
+    Long {
+        name: "map into a long row",
+        call: |world| {
+            world.shared.reserve_row(world.row, 40)?;
+            (0..3).try_for_each(|at| {
+                let len = world.shared.read().row_from(world.row, 0).map_or(0, <[u32]>::len);
+                world.shared.turn().map(world.row, len, &world.to_map[at..=at])
+            })
+        },
+        slot: |world| Some(world.row),
     },
     Long {
         name: "allocate for a prompt",
@@ -64,6 +100,18 @@ pub const LONG: [Long; 20] = [
     Long { name: "insert", call: |world| insert(&world.shared, 13, 18), slot: |_| None },
     Long { name: "begin", call: |world| begin(&world.shared, 6, 36), slot: |_| None },
     Long { name: "begin with a hit", call: |world| begin(&world.shared, 2, 30), slot: |_| None },
+    Long {
+        name: "begin, and share less",
+        call: |world| {
+            let ids = tokens(20, 9);
+            let list = TokenList::text(&ids);
+            let made = world.shared.begin(&Namespace::default(), list, 0)?;
+            let shared = world.shared.turn().share_less(made.id, 2)?;
+            assert!(shared <= 2);
+            Ok(())
+        },
+        slot: |_| None,
+    },
     Long { name: "fork", call: fork, slot: |_| None },
     Long {
         name: "continue",

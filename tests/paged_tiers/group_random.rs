@@ -214,8 +214,8 @@ fn step(world: &mut GroupWorld, rng: &mut fastrand::Rng) {
         30 => {
             let Some(id) = any(world, rng, Some(true)) else { return };
             let is_loading = world.shared.read().is_loading(id);
-            let mut state = world.shared.write();
-            let refused = [state.publish(id, 1).is_err(), state.slide(id, 1).is_err()];
+            let publish = world.shared.write().publish(id, 1);
+            let refused = [publish.is_err(), world.shared.turn().slide(id, 1).is_err()];
             assert!(!is_loading || refused == [true; 2]);
         }
         32..=35 => {

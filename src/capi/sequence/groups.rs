@@ -209,7 +209,7 @@ pub unsafe extern "C" fn rkv_sequence_slide(
     // SAFETY: the caller's contract on cache.
     unsafe {
         with(cache, |shared| {
-            Ok(shared.write().slide(SequenceId(sequence), computed_position_count as usize)?)
+            Ok(shared.turn().slide(SequenceId(sequence), computed_position_count as usize)?)
         })
     }
 }
