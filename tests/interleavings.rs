@@ -224,7 +224,7 @@ fn interleave(
 /// Sequences that a call makes: their rows change while it goes on.
 fn made_by(long: &Long) -> usize {
     match long.name {
-        "fork" => 2,
+        name if name.starts_with("fork") => 2,
         "continue from one that runs" => 2,
         name if name.starts_with("begin") => 1,
         "continue" | "release" | "retain" | "publish what others have" => 1,

@@ -11,8 +11,11 @@ use crate::ids::SequenceId;
 use crate::index::Namespace;
 use crate::memory::{OutOfMemory, TryGrow};
 use crate::paging::PageCopy;
-use crate::store::{Retained, Sequence, SequenceInfo, Shared, State, Turn, page_at};
-use crate::token::{ImageSpan, Query, TokenList, position_count, with_query};
+use crate::store::{
+    HeldQuery, Hold, Longer, Retained, Sequence, SequenceInfo, Shared, State, Turn, Versioned,
+    page_at,
+};
+use crate::token::{ImageSpan, Query, TokenList, position_count};
 
 /// How a sequence goes on from another one.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +43,19 @@ struct Share {
     /// Pages that a row of all positions has, and for which of them there are some at once.
     row_pages: usize,
     room: Room,
+}
+
+/// The tail of a live or retained sequence.
+#[derive(Debug, Clone, Copy)]
+struct ParentTail(SequenceId);
+
+impl Versioned for ParentTail {
+    const NAME: &'static str = "a child";
+
+    fn read(self, state: &State) -> Result<(&[u32], u64), Error> {
+        let tail = &state.heritable(self.0)?.tail;
+        Ok((tail.keys(), tail.version()))
+    }
 }
 
 impl State {
@@ -125,13 +141,13 @@ impl State {
     }
 
     /// Does everything for one child but taking private pages, and writing the shared ones to its
-    /// row if those are known.
+    /// row if those are known. `tail` is that of the parent and the suffix, where it is long.
     fn start_child(
         &mut self,
         parent: SequenceId,
         share: Share,
         (suffix, suffix_images): (Query<'_>, &[u32]),
-        is_known: bool,
+        (is_known, tail): (bool, Option<Longer>),
     ) -> Result<Begun, Error> {
         let no_room = |_: OutOfMemory| Error::memory("a child");
         let page_size = self.table.page_size();
@@ -151,14 +167,26 @@ impl State {
             |image: &ImageSpan| ImageSpan { start: start + image.start, end: start + image.end };
         let image_spans =
             concat(&from.image_spans, suffix.images.iter().map(shift)).map_err(no_room)?;
-        self.reserve_tail(slot, from.tail().len() + suffix.keys.len()).map_err(no_room)?;
+        let tail = tail.filter(|tail| tail.fits(ParentTail(parent), self));
+        if tail.is_none() {
+            self.reserve_tail(slot, from.tail().len() + suffix.keys.len()).map_err(no_room)?;
+        }
 
         // Nothing can fail from here on.
-        let mut tail = std::mem::take(&mut self.sequences[slot as usize].tail);
-        let groups = std::mem::take(&mut self.sequences[slot as usize].groups);
+        let place = &mut self.sequences[slot as usize];
+        let (mut own, groups) =
+            (std::mem::take(&mut place.tail), std::mem::take(&mut place.groups));
+        self.sequence_bytes -= own.bytes();
         let from = self.parent(parent).expect("it was looked up");
-        tail.extend(from.tail());
-        tail.extend(suffix.keys);
+        match tail {
+            Some(tail) => own = tail.into_list().into(),
+            None => {
+                own.extend(from.tail());
+                own.extend(suffix.keys);
+            }
+        }
+        self.sequence_bytes += own.bytes();
+        let from = self.parent(parent).expect("it was looked up");
         let positions = from.positions + suffix.positions;
         let mut child = Sequence {
             number: self.sequences[slot as usize].number,
@@ -168,7 +196,7 @@ impl State {
             base: from.base,
             base_pages: from.base_pages,
             shared,
-            tail,
+            tail: own,
             positions,
             prompt_positions: positions,
             computed: share.positions,
@@ -209,12 +237,9 @@ impl State {
         Ok(Begun { id, shared, row_pages, origin: Origin::Parent })
     }
 
-    /// None when there is no such parent, but all tokens to begin with.
-    fn start_continuation(
-        &mut self,
-        how: &Continuation<'_>,
-        is_known: bool,
-    ) -> Result<Option<Begun>, Error> {
+    /// What a continuation takes over. None when there is no such parent, but all tokens to begin
+    /// with.
+    fn share_for_continuation(&self, how: &Continuation<'_>) -> Result<Option<Share>, Error> {
         let parent = match self.heritable(how.parent) {
             Err(Error::StaleSequence(_)) if how.all.is_some() => return Ok(None),
             found => found?,
@@ -224,20 +249,11 @@ impl State {
             return Err(Error::Pending(how.parent.0));
         }
         let more = position_count(how.suffix)?;
-        check_ids(how.suffix)?;
         // A token at least is computed: one of the suffix, or the parent's last again.
         let limit = parent.positions - (more == 0) as usize;
         let share = self.share(parent, limit, (more, how.room), "args.tokens")?;
         self.check_children(share, 1)?;
-        let cache = self.cache.as_mut().expect("a sequence has a cache");
-        let images = cache.images.hold_all(how.suffix.items)?;
-        let started = with_query(how.suffix, &images, |query| {
-            self.start_child(how.parent, share, (query, &images), is_known)
-        });
-        if started.is_err() {
-            self.cache.as_mut().expect("it was there").images.release(&images);
-        }
-        started.map(Some)
+        Ok(Some(share))
     }
 
     /// What each child of a fork takes over.
@@ -247,10 +263,10 @@ impl State {
         self.share(from, from.positions, room, "args.reserve_position_count")
     }
 
-    /// Whether a parent still has the tokens that a child took over.
-    fn is_like(&self, parent: SequenceId, child: &Begun) -> Result<bool, Error> {
-        let (from, child) = (self.heritable(parent)?, &self.sequences[child.id.slot() as usize]);
-        Ok(from.base_pages == child.base_pages && from.tail() == child.tail())
+    /// What is the same as long as the parent has the same tokens.
+    fn tokens_of_parent(&self, parent: SequenceId) -> Result<(usize, u64, usize), Error> {
+        let from = self.heritable(parent)?;
+        Ok((from.base_pages, from.tail.version(), from.tail().len()))
     }
 }
 
@@ -295,6 +311,56 @@ impl Shared {
 }
 
 impl Turn<'_> {
+    /// None when there is no such parent, but all tokens to begin with.
+    fn start_continuation(
+        &mut self,
+        how: &Continuation<'_>,
+        is_known: bool,
+    ) -> Result<Option<Begun>, Error> {
+        if self.share_for_continuation(how)?.is_none() {
+            return Ok(None);
+        }
+        let mut suffix = self.hold_query(how.suffix, Hold::All)?;
+        let started = self.start_continuation_with(how, &mut suffix, is_known);
+        self.end_query(suffix);
+        started
+    }
+
+    fn start_continuation_with(
+        &mut self,
+        how: &Continuation<'_>,
+        suffix: &mut HeldQuery<'_>,
+        is_known: bool,
+    ) -> Result<Option<Begun>, Error> {
+        suffix.keys().check_text(0)?;
+        let tail = self.tail_of_child(how.parent, suffix.keys().keys)?;
+        // Others may have been let in.
+        let Some(share) = self.share_for_continuation(how)? else { return Ok(None) };
+        let images = self.images_of(suffix)?;
+        let child = (suffix.keys(), &images[..]);
+        let begun = self.start_child(how.parent, share, child, (is_known, tail))?;
+        self.take_images(suffix);
+        Ok(Some(begun))
+    }
+
+    /// A copy of a parent's tail and what comes after it, if to write it takes longer than others
+    /// should wait for.
+    fn tail_of_child(
+        &mut self,
+        parent: SequenceId,
+        suffix: &[u32],
+    ) -> Result<Option<Longer>, Error> {
+        let of = ParentTail(parent);
+        if of.read(self)?.0.len() + suffix.len() <= self.shared.read_portion() {
+            return Ok(None);
+        }
+        let mut longer = self.longer(of, suffix.len())?;
+        if !suffix.is_empty() {
+            self.unlocked(|| longer.extend(suffix));
+        }
+        Ok(Some(longer))
+    }
+
     /// The pages on the path of a parent, if to read them takes long.
     fn pages_of(&mut self, parent: SequenceId) -> Result<Vec<u32>, Error> {
         let base = match self.retained.get(parent) {
@@ -334,16 +400,22 @@ impl Turn<'_> {
         children.try_reserve_exact(count).map_err(no_room)?;
         made.try_reserve_exact(count).map_err(no_room)?;
         let nothing = Query { keys: &[], positions: 0, images: &[], unchecked: false };
+        let tokens = self.tokens_of_parent(parent)?;
         // None: the parent has changed.
         let started = (0..count).try_for_each(|at| -> Result<(), Option<Error>> {
-            if at > 0 && lets_in && self.let_waiting_in() {
-                let now = self.share_for_fork(parent, reserve).map_err(Some)?;
-                let is_like = self.is_like(parent, &children[0]).map_err(Some)?;
-                if !is_like || now.positions != share.positions {
-                    return Err(None);
+            let mut tail = None;
+            if lets_in {
+                tail = self.tail_of_child(parent, &[]).map_err(Some)?;
+                if tail.is_some() || (at > 0 && self.let_waiting_in()) {
+                    let now = self.share_for_fork(parent, reserve).map_err(Some)?;
+                    let is_like = self.tokens_of_parent(parent).map_err(Some)? == tokens;
+                    if !is_like || now.positions != share.positions {
+                        return Err(None);
+                    }
                 }
             }
-            let child = self.start_child(parent, share, (nothing, &[]), !known.is_empty());
+            let how = (!known.is_empty(), tail);
+            let child = self.start_child(parent, share, (nothing, &[]), how);
             children.push(child.map_err(Some)?);
             Ok(())
         });
@@ -400,15 +472,4 @@ fn concat<T: Copy>(
     all.extend_from_slice(first);
     all.try_extend(more)?;
     Ok(all)
-}
-
-/// Refuses ids that are no text ids.
-fn check_ids(tokens: TokenList<'_>) -> Result<(), Error> {
-    let mut items = tokens.items.iter().map(|item| item.token_index).peekable();
-    for (at, &id) in tokens.ids.iter().enumerate() {
-        if items.next_if_eq(&at).is_none() && !crate::token::is_text(id) {
-            return Err(crate::token::bad_id(at, id));
-        }
-    }
-    Ok(())
 }

@@ -1,8 +1,7 @@
 //! The end of a sequence: it is released, or retained for others to go on from.
 use crate::error::Error;
 use crate::ids::SequenceId;
-use crate::memory::try_to_vec;
-use crate::store::{Sequence, Shared, State, Tail, Turn};
+use crate::store::{Sequence, Shared, State, Turn};
 
 impl State {
     /// Unlocks once, puts private pages back and gives the slot back.
@@ -39,8 +38,8 @@ impl State {
         }
         let no_room = |_| Error::memory("a retained sequence");
         // A long one goes along.
-        let copy = || try_to_vec(sequence.tail()).map(Tail::from);
-        let tail = if sequence.tail.is_long() { None } else { Some(copy().map_err(no_room)?) };
+        let copy = || sequence.tail.try_clone().map_err(no_room);
+        let tail = if sequence.tail.is_long() { None } else { Some(copy()?) };
         self.retained.try_reserve().map_err(no_room)?;
 
         let slot = id.slot();

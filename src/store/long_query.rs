@@ -109,6 +109,18 @@ impl PrefixCache {
 }
 
 impl State {
+    /// Images of a list that are held.
+    pub(crate) fn images_of(&self, query: &HeldQuery<'_>) -> Result<Vec<u32>, Error> {
+        self.images_at(&query.images)
+    }
+
+    fn images_at(&self, images: &HeldImages) -> Result<Vec<u32>, Error> {
+        match images.at {
+            Some(at) => Ok(try_to_vec(&self.cache()?.held_images[at])?),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// Undoes `hold_query` for who holds the images from now on.
     pub(crate) fn take_images(&mut self, query: &mut HeldQuery<'_>) -> Vec<u32> {
         let HeldImages { at, gone } = &mut query.images;
@@ -161,10 +173,7 @@ impl Turn<'_> {
         tokens: TokenList<'a>,
         (hold, images): (Hold, &HeldImages),
     ) -> Result<HeldKeys<'a>, Error> {
-        let known = match images.at {
-            Some(at) => try_to_vec(&self.cache()?.held_images[at])?,
-            None => Vec::new(),
-        };
+        let known = self.images_at(images)?;
         let make = || HeldKeys::new(tokens, hold == Hold::Known, &known);
         // To give the lock up and take it again costs more than to read text where it lies.
         let keys = if HeldKeys::lie_there(tokens) { make() } else { self.unlocked(make) };

@@ -10,13 +10,16 @@ use crate::paging::RowId;
 const TRIES: usize = 4;
 
 /// A list of the state that only grows at its end as long as its version stays.
-pub(crate) trait Growing: Copy {
-    /// What it is called where there is no memory for it.
+pub(crate) trait Versioned: Copy {
+    /// What it is called where there is no memory for a copy.
     const NAME: &'static str;
 
     /// The list and its version; refused when there is none any more.
     fn read(self, state: &State) -> Result<(&[u32], u64), Error>;
+}
 
+/// A list of which a longer copy may take the place.
+pub(crate) trait Growing: Versioned {
     /// Whether there is room for more entries without moving those that are there.
     fn has_room(self, state: &State, count: usize) -> bool;
 
@@ -28,13 +31,15 @@ pub(crate) trait Growing: Copy {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowOf(pub(crate) RowId);
 
-impl Growing for RowOf {
+impl Versioned for RowOf {
     const NAME: &'static str = "a row";
 
     fn read(self, state: &State) -> Result<(&[u32], u64), Error> {
         state.table.same_row(self.0)
     }
+}
 
+impl Growing for RowOf {
     fn has_room(self, state: &State, count: usize) -> bool {
         state.table.has_room_in_row(self.0.slot, count)
     }
@@ -48,14 +53,16 @@ impl Growing for RowOf {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TailOf(pub(crate) SequenceId);
 
-impl Growing for TailOf {
+impl Versioned for TailOf {
     const NAME: &'static str = "the tokens of a sequence";
 
     fn read(self, state: &State) -> Result<(&[u32], u64), Error> {
         let tail = &state.sequence(self.0)?.tail;
         Ok((tail.keys(), tail.version()))
     }
+}
 
+impl Growing for TailOf {
     fn has_room(self, state: &State, count: usize) -> bool {
         state.sequences[self.0.slot() as usize].tail.has_room(count)
     }
@@ -73,7 +80,7 @@ impl Growing for TailOf {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GroupRowOf(pub(crate) SequenceId, pub(crate) usize);
 
-impl Growing for GroupRowOf {
+impl Versioned for GroupRowOf {
     const NAME: &'static str = "the rows of groups";
 
     fn read(self, state: &State) -> Result<(&[u32], u64), Error> {
@@ -83,7 +90,9 @@ impl Growing for GroupRowOf {
         let groups = if is_there { &sequence.groups } else { &state.sequence(self.0)?.groups };
         Ok((groups.row(self.1), groups.changes()))
     }
+}
 
+impl Growing for GroupRowOf {
     fn has_room(self, state: &State, count: usize) -> bool {
         let row = state.sequences[self.0.slot() as usize].groups.row(self.1);
         row.capacity() - row.len() >= count
@@ -113,6 +122,11 @@ impl Longer {
         self.list.extend_from_slice(entries);
     }
 
+    /// The list, for another place.
+    pub(crate) fn into_list(self) -> Vec<u32> {
+        self.list
+    }
+
     /// How many entries it has that the list has not.
     pub(super) fn added(&self) -> usize {
         self.list.len() - self.copied
@@ -124,7 +138,7 @@ impl Longer {
     }
 
     /// Whether the list is still what was copied.
-    pub(crate) fn fits(&self, of: impl Growing, state: &State) -> bool {
+    pub(crate) fn fits(&self, of: impl Versioned, state: &State) -> bool {
         let now = of.read(state).map(|(list, version)| (list.len(), version));
         now.is_ok_and(|now| now == (self.copied, self.version))
     }
@@ -159,7 +173,7 @@ impl Turn<'_> {
     }
 
     /// Copies a list, in portions, with room for more entries.
-    pub(crate) fn longer<G: Growing>(&mut self, of: G, more: usize) -> Result<Longer, Error> {
+    pub(crate) fn longer<V: Versioned>(&mut self, of: V, more: usize) -> Result<Longer, Error> {
         let (mut longer, mut tries) = (Longer::default(), 0);
         loop {
             let (list, version) = of.read(self)?;
@@ -169,7 +183,7 @@ impl Turn<'_> {
             }
             // As much as the list would make room for itself.
             let room = (list.len() + more).max(2 * list.len()) - longer.copied;
-            longer.list.try_reserve_exact(room).map_err(|_| Error::memory(G::NAME))?;
+            longer.list.try_reserve_exact(room).map_err(|_| Error::memory(V::NAME))?;
             let most = if tries > TRIES { usize::MAX } else { self.shared.read_portion() };
             let end = list.len().min(longer.copied.saturating_add(most));
             longer.list.extend_from_slice(&list[longer.copied..end]);

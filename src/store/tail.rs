@@ -1,5 +1,5 @@
 //! The keys of a sequence that its base does not have: those behind what is published.
-use crate::memory::OutOfMemory;
+use crate::memory::{OutOfMemory, try_to_vec};
 
 /// Room that a slot keeps for the tail of its next sequence.
 const KEPT: usize = 4096;
@@ -83,14 +83,19 @@ impl Tail {
         self.version += 1;
     }
 
+    /// The same keys, in a list that is no longer than they are.
+    pub(crate) fn try_clone(&self) -> Result<Self, OutOfMemory> {
+        Ok(Self { list: try_to_vec(self.keys())?, start: 0, version: self.version })
+    }
+
     /// Heap memory.
     #[inline]
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.list.capacity() * size_of::<u32>()
     }
 
     /// Grows when keys go.
-    pub(super) fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.version
     }
 

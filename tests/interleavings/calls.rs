@@ -16,7 +16,7 @@ pub struct Long {
     pub slot: fn(&World) -> Option<u32>,
 }
 
-pub const LONG: [Long; 25] = [
+pub const LONG: [Long; 26] = [
     Long {
         name: "append again and again",
         call: |world| {
@@ -113,6 +113,16 @@ pub const LONG: [Long; 25] = [
         slot: |_| None,
     },
     Long { name: "fork", call: fork, slot: |_| None },
+    Long {
+        name: "fork what nobody published",
+        call: |world| {
+            let children = world.shared.fork(world.short, 2, 0)?;
+            let infos = [&children[0], &children[1]].map(|child| (child.positions, child.pages));
+            assert_eq!(infos[0], infos[1]);
+            Ok(())
+        },
+        slot: |_| None,
+    },
     Long {
         name: "continue",
         call: |world| {
