@@ -240,7 +240,11 @@ impl Turn<'_> {
     /// Adds tokens to a sequence.
     pub fn append(&mut self, id: SequenceId, tokens: TokenList<'_>) -> Result<(), Error> {
         self.sequence(id)?;
-        position_count(tokens)?;
+        let positions = position_count(tokens)?;
+        if !tokens.items.is_empty() {
+            // What can't be had is said before its keys are made.
+            self.missing_for_append(id, positions, 0)?;
+        }
         let mut query = self.hold_query(tokens, Hold::All)?;
         let is_text = query.keys().check_text(0);
         let done = is_text.and_then(|()| self.append_query(id, &mut query));
