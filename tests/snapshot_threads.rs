@@ -2,7 +2,9 @@
 //! and clear, and destructors call back. Every snapshot is accounted for: destroyed exactly once,
 //! and never while somebody reads it. ThreadSanitizer runs this file too.
 use radixkv::capi::*;
-use radixkv::snapshot::{Namespace, NewSnapshot, SnapshotBounds, SnapshotCache, SnapshotLimits};
+use radixkv::snapshot::{
+    Hit, Namespace, NewSnapshot, SnapshotBounds, SnapshotCache, SnapshotLimits,
+};
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
@@ -312,31 +314,53 @@ fn m06_a_long_lookup_begins_anew_where_the_tree_changed() {
     let cache = SnapshotCache::<Arc<Vec<u32>>>::with_bounds(limits, bounds).unwrap();
     let namespace = Namespace::default();
     fn new<'a>(namespace: &'a Namespace, tokens: &'a [u32]) -> NewSnapshot<'a> {
-        NewSnapshot { namespace, tokens, bytes: 1, next_token: None, is_trimmable: false }
+        let is_trimmable = tokens.len().is_multiple_of(2);
+        NewSnapshot { namespace, tokens, bytes: 1, next_token: None, is_trimmable }
     }
     // Long enough for a writer to go to sleep while it is looked up: only then does it get in. In
     // both trees the same tokens lead to the same places.
     let list: Vec<u32> = (0..if cfg!(miri) { 60 } else { 4000 }).map(|at| at % 7).collect();
-    let hits = AtomicUsize::new(0);
+    let (hits, writers) = (AtomicUsize::new(0), AtomicUsize::new(WORKERS / 2));
     thread::scope(|scope| {
         for worker in 0..WORKERS {
-            let (cache, list, hits) = (&cache, &list, &hits);
+            let (cache, list, hits, writers) = (&cache, &list, &hits, &writers);
             scope.spawn(move || {
                 let mut freed = radixkv::snapshot::Freed::default();
                 let mut random = fastrand::Rng::with_seed(worker as u64);
-                for _ in 0..ROUNDS / 5 {
+                let mut is_last = false;
+                for round in 0.. {
                     if worker % 2 == 0 {
+                        // At last what the writers leave is there for sure.
+                        if is_last {
+                            break;
+                        }
+                        is_last = writers.load(Ordering::Acquire) == 0;
                         let look = |value: &Arc<Vec<u32>>| value.clone();
                         if let Some(hit) = cache.find(&namespace, list, look).unwrap() {
                             assert_eq!(hit.value[..], list[..hit.tokens]);
                             hits.fetch_add(1, Ordering::Relaxed);
                             cache.release(hit.pin, &mut freed).unwrap();
                         }
+                        // Entries that are trimmed lie as deep below a short list.
+                        let short = &list[..random.usize(1..7)];
+                        if let Some(hit) = cache.find_trimmable(&namespace, short, look).unwrap() {
+                            let Hit { value, tokens, common, pin, .. } = hit;
+                            assert_eq!((value.len(), &value[..common]), (tokens, &short[..common]));
+                            assert!(common == tokens || tokens.is_multiple_of(2));
+                            cache.release(pin, &mut freed).unwrap();
+                        }
                         assert!(cache.probe(&namespace, list) <= list.len());
                         continue;
                     }
                     let mut ids = list[..random.usize(1..=list.len())].to_vec();
+                    is_last = round == ROUNDS / 5;
                     match random.usize(..4) {
+                        _ if is_last => {
+                            let value = Arc::new(ids.clone());
+                            cache.insert(new(&namespace, &ids), || value, &mut freed).unwrap();
+                            writers.fetch_sub(1, Ordering::Release);
+                            break;
+                        }
                         0 => cache.clear(&mut freed),
                         1 => drop(cache.remove(&namespace, &ids, &mut freed)),
                         what => {

@@ -192,7 +192,7 @@ impl<V> SnapshotCache<V> {
     ) -> Result<Option<Hit<R>>, Error> {
         let find =
             |tree: &Tree<V>, search: &mut Search, most| tree.find_on(search, tokens, (true, most));
-        self.find_by(namespace, &find, |_, found| Some(found), tokens.len(), view)
+        self.find_by(namespace, &find, tokens.len(), view)
     }
 
     /// The same, and a snapshot that is trimmable counts with the tokens that it has in common with
@@ -206,21 +206,19 @@ impl<V> SnapshotCache<V> {
         let find = |tree: &Tree<V>, search: &mut Search, most| {
             tree.find_trimmable_on(search, tokens, most)
         };
-        self.find_by(namespace, &find, Tree::trimmed, tokens.len(), view)
+        self.find_by(namespace, &find, tokens.len(), view)
     }
 
     fn find_by<R>(
         &self,
         namespace: &Namespace,
         find: &impl Step<V>,
-        end: impl FnOnce(&Tree<V>, Found) -> Option<Found>,
         token_count: usize,
         view: impl FnOnce(&V) -> R,
     ) -> Result<Option<Hit<R>>, Error> {
         // Held until the pin is there: whoever evicts or removes takes it for writing.
         let (tree, search) = self.search(namespace, find);
         let found = search.and_then(|search| search.found);
-        let found = found.and_then(|found| end(&tree, found));
         let found = found.and_then(|found| Some((found, tree.nodes[found.node].entry.as_ref()?)));
         let mut ledger = self.ledger.write();
         if found.is_some() {

@@ -22,14 +22,16 @@ pub(super) struct Search {
     pub(super) tokens: usize,
     /// The child that begins like the rest, and how many tokens they share: fewer than it has.
     pub(super) inside: Option<(u32, usize)>,
-    /// The longest stored prefix on the way.
+    /// What the search is for: the longest stored prefix on the way, or another entry.
     pub(super) found: Option<Found>,
+    /// The query has left the tree, and what was found is gone down from.
+    pub(super) has_left: bool,
 }
 
 impl Search {
     /// One that begins at a root.
     pub(super) fn at(root: u32) -> Self {
-        Self { node: root, tokens: 0, inside: None, found: None }
+        Self { node: root, tokens: 0, inside: None, found: None, has_left: false }
     }
 
     /// Tokens that are in the tree.

@@ -5,7 +5,7 @@
 //! the tree a first child leads to the next one, down to an entry: nothing is searched. The bit
 //! changes on the way up from an entry, as far as it is another one there.
 use super::nodes::Nodes;
-use super::search::Search;
+use super::search::{NODE, Search};
 use super::tree::{Found, Tree};
 use super::{NONE, Namespace};
 
@@ -39,37 +39,43 @@ impl<V> Tree<V> {
     pub(super) fn find_trimmable(&self, namespace: &Namespace, tokens: &[u32]) -> Option<Found> {
         let mut search = Search::at(self.roots.find(namespace)?);
         self.find_trimmable_on(&mut search, tokens, usize::MAX);
-        self.trimmed(search.found?)
+        search.found
     }
 
-    /// Looks for that, for so many tokens; whether that was all. What is found is the deepest node
-    /// at which or below which there is something.
+    /// Looks for that, for so many tokens; whether that was all. First it finds the deepest node at
+    /// which or below which there is something, then it goes down from there.
     pub(super) fn find_trimmable_on(
         &self,
         search: &mut Search,
         tokens: &[u32],
         most: usize,
     ) -> bool {
-        self.walk_on(search, tokens, most, |search, child, common| {
-            let length = self.nodes[child].label.len();
-            let is_entry = common == length && self.nodes[child].entry.is_some();
-            if self.nodes.leads(child) || is_entry {
-                let (tokens, common) = (search.tokens + length, search.tokens + common);
-                search.found = Some(Found { node: child, tokens, common });
-            }
-        })
+        search.has_left = search.has_left
+            || self.walk_on(search, tokens, most, |search, child, common| {
+                let length = self.nodes[child].label.len();
+                let is_entry = common == length && self.nodes[child].entry.is_some();
+                if self.nodes.leads(child) || is_entry {
+                    let (tokens, common) = (search.tokens + length, search.tokens + common);
+                    search.found = Some(Found { node: child, tokens, common });
+                }
+            });
+        search.has_left
+            && search.found.as_mut().is_none_or(|found| self.go_down(found, most.div_ceil(NODE)))
     }
 
-    /// The entry at or below what was found.
-    pub(super) fn trimmed(&self, mut found: Found) -> Option<Found> {
+    /// Goes on, for so many nodes, to the entry at or below what was found; whether it is there.
+    fn go_down(&self, found: &mut Found, nodes: usize) -> bool {
         if found.common == found.tokens && self.nodes[found.node].entry.is_some() {
-            return Some(found);
+            return true;
         }
-        while !self.nodes.is_trimmable(found.node) {
+        for _ in 0..nodes {
+            if self.nodes.is_trimmable(found.node) {
+                return true;
+            }
             found.node = self.nodes[found.node].first_child;
             found.tokens += self.nodes[found.node].label.len();
         }
-        Some(found)
+        false
     }
 }
 
