@@ -68,14 +68,14 @@ impl Tail {
         }
     }
 
-    /// Whether it has more room than a slot keeps.
+    /// Whether its keys are more than move quickly.
     pub(crate) fn is_long(&self) -> bool {
-        self.list.capacity() > KEPT
+        self.keys().len() > MOVED
     }
 
     /// Forgets all keys, and much room.
     pub(super) fn clear(&mut self) {
-        if self.is_long() {
+        if self.list.capacity() > KEPT {
             self.list = Vec::new();
         }
         self.list.clear();
