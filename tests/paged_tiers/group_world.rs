@@ -138,9 +138,15 @@ impl GroupWorld {
     }
 
     /// Another process, after this one was killed: with what is committed.
-    pub fn restarted(mut self) -> Self {
+    pub fn restarted(self) -> Self {
+        let remote = self.setup.remote.clone();
+        self.restarted_on(remote)
+    }
+
+    /// The same over another remote store.
+    pub fn restarted_on(mut self, remote: Option<MemoryRemote>) -> Self {
         let store = self.setup.store.as_ref().map(MemoryStore::restarted);
-        let setup = Setup { store, ..self.setup.clone() };
+        let setup = Setup { store, remote, ..self.setup.clone() };
         self.requests.clear();
         self.copies.clear();
         drop(self);

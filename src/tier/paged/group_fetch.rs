@@ -3,7 +3,7 @@
 //! is tried, with what has come.
 use super::fetch::Deadline;
 use super::group_plan::{GroupPlan, GroupSet, Place, only};
-use super::known::{Beyond, Fetchable, Known};
+use super::known::{Beyond, Fetchable};
 use super::loads::{Load, LoadPage, Origin, Stage};
 use super::map::{Level, Name};
 use super::rest::{AT_ONCE, Rest, SLICE};
@@ -30,6 +30,7 @@ pub(super) struct Planned {
 }
 
 /// What the device has of some places, by place.
+#[derive(Default)]
 pub(super) struct DeviceSets(Vec<GroupSet>);
 
 impl DeviceSets {
@@ -208,36 +209,6 @@ impl PageTiers {
         Ok(Fetchable { is_begun: true, ..found })
     }
 
-    /// What the tiers have of a prompt that nobody has begun with: the pages that take a sequence
-    /// farthest. What the device has beyond where it can be reused is not counted on.
-    pub(super) fn known_of_groups(
-        &self,
-        beyond: &Beyond,
-        digest: impl FnMut(usize, PageDigest, &mut [PageDigest]) -> Result<usize, Error>,
-    ) -> Result<Known, Error> {
-        let device = DeviceSets(Vec::new());
-        let Planned { mut plan, .. } =
-            self.group_plan(beyond, &device, (usize::MAX, false), digest)?;
-        let anywhere = |_: usize| true;
-        let at_once = plan.reach(Place::at_once, anywhere);
-        plan.target = plan.reach(Place::anywhere, anywhere);
-        let positions = |end: usize| (end - plan.first) * self.page_size;
-        let found = Fetchable {
-            positions: positions(plan.target),
-            host_positions: positions(at_once),
-            ..Fetchable::default()
-        };
-        let (mut names, mut is_good) = (Vec::new(), true);
-        plan.visit_missing(|group, _, digest| {
-            is_good &= names.try_push(Name { digest, group: group as u8 }).is_ok();
-        });
-        if !is_good {
-            return Err(OutOfMemory.into());
-        }
-        let here = names.len();
-        Ok(Known { names, here, of_groups: Some(found), ..Known::default() })
-    }
-
     /// What is to be brought for a plan. None when a page of the sequence can't be filled.
     fn group_items(
         &self,
@@ -245,17 +216,13 @@ impl PageTiers {
         id: SequenceId,
         plan: &GroupPlan,
     ) -> Result<Option<VecDeque<LoadPage>>, OutOfMemory> {
-        let mut count = 0;
-        plan.visit_missing(|_, _, _| count += 1);
-        let (mut pages, mut is_good) = (VecDeque::new(), true);
-        pages.try_reserve_exact(count)?;
-        plan.visit_missing(|group, place, digest| {
-            let page = state.page_to_fill(id, group, place);
-            is_good &= page.is_some();
-            let name = Name { digest, group: group as u8 };
-            let (stage, from) = (Stage::Waiting, Origin::Host);
-            pages.push_back(LoadPage { name, page: page.unwrap_or(0), place, stage, from });
-        });
+        let mut pages = plan.pages()?;
+        let mut is_good = true;
+        for LoadPage { name, page, place, .. } in &mut pages {
+            let own = state.page_to_fill(id, usize::from(name.group), *place);
+            is_good &= own.is_some();
+            *page = own.unwrap_or(0);
+        }
         Ok(is_good.then_some(pages))
     }
 
@@ -360,6 +327,21 @@ impl PageTiers {
             plan.aim_at(plan.first);
         }
         load.plan = Some(plan);
+    }
+}
+
+impl GroupPlan {
+    /// The pages that the target needs and that are not there.
+    pub(super) fn pages(&self) -> Result<VecDeque<LoadPage>, OutOfMemory> {
+        let (mut count, mut pages) = (0, VecDeque::new());
+        self.visit_missing(|_, _, _| count += 1);
+        pages.try_reserve_exact(count)?;
+        self.visit_missing(|group, place, digest| {
+            let name = Name { digest, group: group as u8 };
+            let (stage, from) = (Stage::Waiting, Origin::Host);
+            pages.push_back(LoadPage { name, page: 0, place, stage, from });
+        });
+        Ok(pages)
     }
 }
 

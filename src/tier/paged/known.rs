@@ -47,19 +47,17 @@ pub(super) struct Known {
     pub before: Option<PageDigest>,
     /// The last page that was looked for, when there are more behind it.
     pub last: Option<PageDigest>,
-    /// With several groups, what these pages give.
-    pub of_groups: Option<Fetchable>,
 }
 
 impl Known {
     /// The same in positions.
     pub fn fetchable(&self, page_size: usize) -> Fetchable {
-        self.of_groups.unwrap_or(Fetchable {
+        Fetchable {
             positions: self.here * page_size,
             host_positions: self.in_host * page_size,
             asked_positions: (self.names.len() - self.here) * page_size,
             is_begun: false,
-        })
+        }
     }
 }
 

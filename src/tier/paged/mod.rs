@@ -47,6 +47,7 @@ mod follow;
 mod group_end;
 mod group_fetch;
 mod group_plan;
+mod group_prefetch;
 mod host;
 mod known;
 mod leaves;

@@ -4,8 +4,9 @@
 //! store have of it is read meanwhile. Fetches come first: while one waits for pages, nothing more
 //! is begun here. What was used since then does not leave host memory for it.
 use super::fetch::Deadline;
+use super::group_plan::GroupPlan;
 use super::host::Need;
-use super::known::{Beyond, Fetchable};
+use super::known::{Beyond, Fetchable, Known};
 use super::loads::{Load, LoadPage, Loads, Origin, Stage};
 use super::table::Table;
 use super::work::PageTiers;
@@ -25,6 +26,32 @@ pub struct Prefetched {
     pub cached_positions: usize,
     /// What the tiers have beyond.
     pub found: Fetchable,
+}
+
+/// What is to be brought.
+pub(super) struct Brings {
+    pub found: Fetchable,
+    pub pages: VecDeque<LoadPage>,
+    /// Of those the first are in host memory or on the disk.
+    pub here: usize,
+    /// With several groups, what the pages are for.
+    pub plan: Option<Box<GroupPlan>>,
+    /// The page before the first.
+    pub before: Option<PageDigest>,
+}
+
+impl Brings {
+    /// With one group of layers: pages that follow each other, from a place on.
+    fn of_one(known: &Known, page_size: usize, first: usize) -> Result<Self, OutOfMemory> {
+        let mut pages = VecDeque::new();
+        pages.try_reserve_exact(known.names.len())?;
+        for (&name, place) in known.names.iter().zip(first..) {
+            let (stage, from) = (Stage::Waiting, Origin::Host);
+            pages.push_back(LoadPage { name, page: 0, place, stage, from });
+        }
+        let found = known.fetchable(page_size);
+        Ok(Self { found, pages, here: known.here, plan: None, before: known.before })
+    }
 }
 
 impl Loads {
@@ -87,39 +114,36 @@ impl PageTiers {
         let is_late = deadline == Deadline::After(Duration::ZERO);
         let may_ask = || self.may_ask(&self.shared.read(), namespace);
         let asks = !looks_only && !is_late && may_ask();
-        let mut known = match self.groups.are_several() {
-            false => self.known(&beyond, usize::MAX, (false, asks), &mut digest)?,
-            true => self.known_of_groups(&beyond, &mut digest)?,
+        let brings = match self.groups.are_several() {
+            false => {
+                let known = self.known(&beyond, usize::MAX, (false, asks), &mut digest)?;
+                Brings::of_one(&known, self.page_size, device.pages)?
+            }
+            true => self.brings_of_groups(&beyond, asks, &mut digest)?,
         };
-        let (found, count) = (known.fetchable(self.page_size), known.names.len());
+        let Brings { found, mut pages, here, plan, before } = brings;
         let cached_positions = device.pages * self.page_size;
         let nothing = Prefetched { number: 0, cached_positions, found };
-        if count == 0 || looks_only || is_late {
+        let asks = found.asked_positions > 0;
+        if pages.is_empty() && !asks || looks_only || is_late {
             return Ok(nothing);
         }
         let table = &mut *self.table();
-        // Of host memory, prefetches are about a half at most: the rest is for who has begun.
-        let slots: usize = self.pools.iter().map(|pool| pool.slots.count()).sum();
-        let most = slots.div_ceil(2);
-        let room = most.saturating_sub(table.loads.prefetched_pages());
+        let room = self.room_for_prefetch(table);
         if room == 0 {
             table.counters.refused_prefetches += 1;
             return Ok(nothing);
         }
-        known.names.truncate(room);
+        pages.truncate(room);
         let loads = &mut table.loads;
         loads.open.try_reserve(1)?;
-        let mut pages = VecDeque::new();
-        pages.try_reserve_exact(known.names.len()).map_err(OutOfMemory::from)?;
-        for (&name, place) in known.names.iter().zip(device.pages..) {
-            let (stage, from) = (Stage::Waiting, Origin::Host);
-            pages.push_back(LoadPage { name, page: 0, place, stage, from });
-        }
-        let here = known.here.min(pages.len());
-        let remote = self.wanted((here, pages.len()), &beyond, known.before);
+        let here = here.min(pages.len());
+        let asked = if plan.is_some() { (0, usize::from(asks)) } else { (here, pages.len()) };
+        let remote = self.wanted(asked, &beyond, before);
         let mut load = Load::new(None, pages, here, remote);
         load.deadline = deadline.end(load.begun);
         load.need = Need::Prefetch { since: table.map.tick() };
+        load.plan = plan;
         loads.next += 1;
         let number = loads.next;
         loads.open.insert(number, load);
@@ -127,6 +151,13 @@ impl PageTiers {
         self.signal.notify();
         let found = Fetchable { is_begun: true, ..found };
         Ok(Prefetched { number, cached_positions, found })
+    }
+
+    /// Pages that another prefetch may bring: of host memory all together have about a half at
+    /// most, for the rest is for who has begun.
+    pub(super) fn room_for_prefetch(&self, table: &Table) -> usize {
+        let slots: usize = self.pools.iter().map(|pool| pool.slots.count()).sum();
+        slots.div_ceil(2).saturating_sub(table.loads.prefetched_pages())
     }
 
     /// Gives a prefetch up, unless it has ended. What it brought stays, and so does what is on its
@@ -143,15 +174,18 @@ impl PageTiers {
     }
 
     fn end_prefetch(&self, table: &mut Table, number: u64) {
-        let Some(load) = table.loads.end(number) else { return };
-        let is_there = |page: &&LoadPage| matches!(page.stage, Stage::Done);
-        for page in load.pages.iter().filter(is_there) {
-            match page.from {
-                Origin::Host => {}
-                Origin::Disk => table.counters.prefetched[0] += 1,
-                Origin::Remote => table.counters.prefetched[1] += 1,
+        let Some(mut load) = table.loads.end(number) else { return };
+        load.note_done();
+        let mut came = [0; 3];
+        match &load.plan {
+            Some(plan) => came = plan.came,
+            None => {
+                let is_there = |page: &&LoadPage| matches!(page.stage, Stage::Done);
+                load.pages.iter().filter(is_there).for_each(|page| came[page.from as usize] += 1);
             }
         }
+        table.counters.prefetched[0] += came[Origin::Disk as usize];
+        table.counters.prefetched[1] += came[Origin::Remote as usize];
     }
 
     /// Goes on with all of them. Whether anything came of it.
@@ -168,6 +202,7 @@ impl PageTiers {
                 any |= self.advance_load(after);
             }
             let table = &mut *self.table();
+            any |= self.plan_prefetch_anew(table, after);
             if table.loads.open.get(&after).is_some_and(Load::is_over) {
                 self.end_prefetch(table, after);
             }
