@@ -114,7 +114,7 @@ fn t16_t18_a_prefetch_asks_for_all_groups() {
     // First what the disk has, then what the store has beyond.
     (0..2).for_each(|_| world.settle());
     let came = world.tiers.stats().counters.prefetched;
-    assert_eq!(came, [4 + 2 + 1, 6 + 2 + 1]);
+    assert_eq!(came, [4 + 2 + 1 + 2, 4 + 2 + 1]);
     assert_eq!(world.run(&tokens, &[]), (0, 40));
     world.end();
     for mood in [Mood::Dead, Mood::Panics, Mood::Lies, Mood::Cuts] {
