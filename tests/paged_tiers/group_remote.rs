@@ -11,15 +11,14 @@ use radixkv::group::GroupKind;
 use radixkv::index::Namespace;
 use radixkv::store::Scope;
 use radixkv::tier::paged::Deadline;
-use radixkv::token::TokenList;
 use std::time::Duration;
 
-fn on(remote: &MemoryRemote) -> GroupWorld {
+pub fn on(remote: &MemoryRemote) -> GroupWorld {
     GroupWorld::new(Setup { remote: Some(remote.clone()), ..hybrid(None) })
 }
 
 /// A store that has all groups of a prompt, by a world that is gone.
-fn filled(tokens: &[u32], saves: &[usize]) -> MemoryRemote {
+pub fn filled(tokens: &[u32], saves: &[usize]) -> MemoryRemote {
     let remote = MemoryRemote::new();
     let mut world = on(&remote);
     assert_eq!(world.run(tokens, saves), (0, 0));
@@ -67,68 +66,6 @@ fn t16_t13_caches_share_all_groups_of_a_prefix() {
     }
     assert!(other.tiers.stats().remote.read <= 14);
     other.end();
-}
-
-/// T18: what others have computed comes to host memory before the prompt does: what the farthest
-/// end needs, beyond what the disk has, and no more. A store that is bad costs what it has.
-#[test]
-fn t16_t18_a_prefetch_asks_for_all_groups() {
-    let tokens = prompt(1, 41);
-    let prefetch = |world: &GroupWorld, tokens: &[u32]| {
-        let list = TokenList::text(tokens);
-        world.tiers.prefetch(&Namespace::default(), list, Deadline::Never, false).unwrap()
-    };
-    let remote = filled(&tokens, &[4, 10]);
-    let mut world = on(&remote);
-    while world.tiers.work() {}
-    let begun = prefetch(&world, &tokens);
-    assert_eq!((begun.found.positions, begun.found.asked_positions), (0, 40));
-    world.settle();
-    let stats = world.tiers.stats();
-    assert_eq!((stats.counters.prefetched, stats.open_prefetches), ([0, 10 + 2 + 1], 0));
-    assert_eq!((stats.remote.read, stats.host.pages), (13, 13));
-    // All of it is here, so nobody is asked again, and a prompt that is new is asked for once.
-    let asked = stats.remote.asked;
-    assert_eq!(prefetch(&world, &tokens).found.host_positions, 40);
-    world.settle();
-    assert_eq!(world.tiers.stats().remote.asked, asked);
-    assert_eq!(prefetch(&world, &prompt(2, 41)).found.asked_positions, 40);
-    world.settle();
-    let stats = world.tiers.stats();
-    assert_eq!((stats.remote.asked, stats.open_prefetches), (asked + 10, 0));
-    remote.set(Mood::Dead);
-    assert_eq!(world.run(&tokens, &[]), (0, 40));
-    assert_eq!(world.tiers.stats().counters.fetched, [13, 0, 0]);
-    world.end();
-    // The disk has the beginning.
-    remote.set(Mood::Good);
-    let store = MemoryStore::new(1 << 20, 1 << 10);
-    let alone = Setup { remote: None, ..hybrid(Some(store)) };
-    let mut world = GroupWorld::new(alone);
-    world.run(&tokens[..25], &[4]);
-    world.settle();
-    let mut world = world.restarted_on(Some(remote.clone()));
-    while world.tiers.work() {}
-    let begun = prefetch(&world, &tokens);
-    assert_eq!((begun.found.positions, begun.found.asked_positions), (16, 24));
-    // First what the disk has, then what the store has beyond.
-    (0..2).for_each(|_| world.settle());
-    let came = world.tiers.stats().counters.prefetched;
-    assert_eq!(came, [4 + 2 + 1 + 2, 4 + 2 + 1]);
-    assert_eq!(world.run(&tokens, &[]), (0, 40));
-    world.end();
-    for mood in [Mood::Dead, Mood::Panics, Mood::Lies, Mood::Cuts] {
-        let mut world = on(&remote);
-        while world.tiers.work() {}
-        remote.set(mood);
-        prefetch(&world, &tokens);
-        world.settle();
-        assert_eq!(world.tiers.stats().open_prefetches, 0, "{mood:?}");
-        remote.set(Mood::Dead);
-        assert_eq!(world.run(&tokens, &[]), (0, 0), "{mood:?}");
-        world.end();
-        remote.set(Mood::Good);
-    }
 }
 
 /// What host memory and the disk have is taken from there, and what they lack from the store.
