@@ -4982,7 +4982,8 @@ enum rkv_status rkv_cache_probe_many(const struct rkv_cache *cache,
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing. A long list is
  * checked as a whole and published in portions; when memory runs out after the first, or another
  * thread gives a page of the list away, the call succeeds and out_result->page_count says how far
- * it came.
+ * it came. Pages of other groups come in portions after all of group 0, and none of them goes
+ * before the call ends; those that did not come are not in the published_pages of their row.
  * @par Cost
  * O(tokens + nodes on the path); lock, in slices
  * @par Thread safety

@@ -17,6 +17,7 @@ mod interleavings {
     mod lookup;
     mod publish;
     mod read;
+    mod rows;
     pub mod settings;
 }
 

@@ -4,8 +4,11 @@ use super::{Cache, Inserted, Lock, PageTable, call};
 use crate::error::Error;
 use crate::index::Namespace;
 use crate::memory::{TryGrow, try_collect, try_filled, try_to_vec};
-use crate::store::{EvictedPage, GroupRow, GroupStats, InsertRequest, PoolStats};
+use crate::store::{
+    EvictedPage, GroupRow, GroupStats, InsertRequest, InsertResult, PoolStats, State,
+};
 use crate::token::TokenList;
+use std::cell::RefCell;
 
 /// A page of a group that a lock protects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,17 +112,23 @@ impl Cache {
                 from_page: 0,
                 lock: true,
             };
-            let (told, known) = shared.turn().insert(request, |state, inserted, first| {
+            let rows = RefCell::new(rows);
+            let mut tell = |row: usize, place, page| rows.borrow_mut()[row][place] = page;
+            let then = |state: &mut State, inserted: InsertResult, first| {
                 let into = |start: usize, part: &[u32]| copy_to(&mut spine, start, part);
                 state.visit_path(inserted.node, first, into)?;
-                for (row, published) in groups.iter().zip(&mut rows) {
+                for (row, published) in groups.iter().zip(&mut *rows.borrow_mut()) {
                     published.truncate(inserted.pages);
-                    state.write_group_row(inserted.node, row.group, |place, page| {
-                        published[place] = page;
-                    })?;
+                    if !inserted.hung.told {
+                        state.write_group_row(inserted.node, row.group, |place, page| {
+                            published[place] = page;
+                        })?;
+                    }
                 }
                 Ok::<_, Error>((inserted, state.node_id(inserted.node)?))
-            })?;
+            };
+            let (told, known) = shared.turn().insert_telling(request, Some(&mut tell), then)?;
+            let rows = rows.into_inner();
             let (inserted, node) = told?;
             copy_to(&mut spine, 0, &known);
             spine.truncate(inserted.pages);

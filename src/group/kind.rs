@@ -79,6 +79,15 @@ impl GroupKind {
         }
     }
 
+    /// Places that a prefix of whole pages needs at most.
+    pub fn most(self, page_size: usize) -> usize {
+        let sinks = match self {
+            Self::Window { sinks, .. } => (sinks as usize).div_ceil(page_size),
+            _ => 0,
+        };
+        self.span(page_size) + sinks
+    }
+
     /// Whether a prefix of whole pages needs the last of them, wherever it ends.
     pub fn needs_last(self) -> bool {
         matches!(self, Self::Window { window: 2.., .. } | Self::Full | Self::State)

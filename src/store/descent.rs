@@ -48,6 +48,11 @@ impl Descent {
         self.held.map(|(_, node)| node)
     }
 
+    /// Says that others were let in: where keys lead is to be seen anew.
+    pub(super) fn forget_walk(&mut self) {
+        self.walk = None;
+    }
+
     /// The same pages, for who needs them when all is done.
     pub(super) fn take_pages(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.pages)
@@ -262,6 +267,16 @@ impl Turn<'_> {
                 }
             }
         }
+    }
+
+    /// Begins a descent anew whose path was cleared while others were let in.
+    pub(super) fn leave_cleared(&mut self, descent: &mut Descent) -> Result<(), Error> {
+        let index = &self.cache()?.index;
+        if descent.held().is_some_and(|held| index.is_detached(held)) {
+            let fresh = Descent::after(self.caches_gone);
+            self.ascend(std::mem::replace(descent, fresh), None);
+        }
+        Ok(())
     }
 
     /// When what is below was used that was just taken, for `ascend`.

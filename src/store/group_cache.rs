@@ -1,5 +1,6 @@
 //! The groups beside the spine: how much of a match they can reuse, which of their pages are in
 //! use, and of what class those are that come in.
+use super::group_holds::{Hold, Use};
 use super::group_stats::GroupCounters;
 use super::lookup::Found;
 use super::{PrefixCache, Sequence, State};
@@ -8,9 +9,10 @@ use crate::group::{
     Class, GROUP_LIMIT, GroupKind, Groups, Hung, HungPage, Reached, SavedStates, Spine, reach,
 };
 use crate::index::{Namespace, Node, Partial, PrefixIndex, Walk};
-use crate::memory::{OutOfMemory, Slab, TryGrow, try_zeros};
+use crate::memory::{Slab, TryGrow, try_zeros};
 use crate::paging::PageTable;
 use crate::token::{Keys, Query, TokenList, with_known_query};
+use std::ops::Range;
 
 /// Pages of a group of which a call says of what class they are now. Of a window that has more,
 /// those farther back stay what they are, and go by their age.
@@ -30,23 +32,6 @@ pub struct Depths {
     pub costliest: u32,
 }
 
-/// A page that a lock uses.
-#[derive(Debug, Clone, Copy)]
-pub struct Use {
-    /// The page.
-    pub page: HungPage,
-    /// Its place in the prefix.
-    pub place: usize,
-}
-
-/// What a lock protects.
-#[derive(Debug)]
-pub(super) struct Hold {
-    /// On which the index has the lock.
-    pub(super) node: Node,
-    pub(super) uses: Vec<Use>,
-}
-
 /// The groups of a cache, when there are several.
 #[derive(Debug)]
 pub(crate) struct GroupCache {
@@ -59,9 +44,9 @@ pub(crate) struct GroupCache {
     /// A sequence that goes on from another one copies what that computed of a page.
     inherits_parts: bool,
     /// Heap memory of those.
-    hold_bytes: usize,
+    pub(super) hold_bytes: usize,
     /// Room for what the next lock protects, made beforehand.
-    room: Vec<Use>,
+    pub(super) room: Vec<Use>,
 }
 
 impl GroupCache {
@@ -94,28 +79,6 @@ impl GroupCache {
             + self.holds.bytes()
             + self.hold_bytes
             + self.room.capacity() * size_of::<Use>()
-    }
-
-    /// The pages of all groups that a prefix needs, as far as they are there; those of each group
-    /// from its end up.
-    pub(super) fn needed<'a>(
-        &self,
-        (positions, page_size): (usize, usize),
-        path: impl Fn() -> Path<'a>,
-        mut visit: impl FnMut(Use),
-    ) {
-        for (group, config) in self.groups.hung() {
-            let Some(needs) = config.kind.needs(positions, page_size) else { continue };
-            for places in [needs.last, needs.sinks] {
-                let mut path = path();
-                for place in places.rev() {
-                    let page = self.hung.page(group, path.page(place));
-                    if page != 0 {
-                        visit(Use { page: HungPage { group, page }, place });
-                    }
-                }
-            }
-        }
     }
 
     /// Checks what hangs where, and that each page has the users that can be found: locks, and
@@ -153,12 +116,6 @@ impl GroupCache {
         }
         Ok(())
     }
-
-    /// How many those are at most.
-    fn needed_count(&self, positions: usize, page_size: usize) -> usize {
-        let needs = self.groups.hung().map(|(_, config)| config.kind.needs(positions, page_size));
-        needs.flatten().map(|needs| needs.sinks.len() + needs.last.len()).sum()
-    }
 }
 
 /// The pages of the spine on the way to a node, from its end up.
@@ -184,7 +141,7 @@ impl<'a> Path<'a> {
     }
 
     /// To where a match ends.
-    fn of_match(
+    pub(super) fn of_match(
         index: &'a dyn PrefixIndex,
         node: Option<Node>,
         partial: Option<Partial>,
@@ -380,73 +337,28 @@ impl PrefixCache {
         }
     }
 
-    /// Makes room for what one lock more protects, on a prefix of so many positions.
-    #[inline(never)]
-    pub(super) fn reserve_hold(&mut self, positions: usize) -> Result<(), Error> {
-        let page_size = self.page_size();
-        let groups = self.groups.as_deref_mut().expect("there are several groups");
-        let no_room = |_: OutOfMemory| Error::memory("what a lock protects");
-        let count = groups.needed_count(positions, page_size);
-        groups.room.try_reserve_exact(count).map_err(|error| no_room(error.into()))?;
-        groups.holds.try_reserve(1).map_err(no_room)
-    }
-
-    /// Says that a lock uses the pages of groups that a prefix needs, as far as they are there.
-    /// Returns what the lock is to be on.
-    #[inline(never)]
-    pub(super) fn begin_hold(
-        &mut self,
-        node: Node,
-        end: Option<Node>,
-        partial: Option<Partial>,
-        positions: usize,
-    ) -> u32 {
-        let bounds = (positions, self.page_size());
-        let groups = self.groups.as_deref_mut().expect("there are several groups");
-        let mut uses = std::mem::take(&mut groups.room);
-        let pages = positions / bounds.1;
-        let path = || Path::of_match(self.index.as_ref(), end, partial, pages);
-        groups.needed(bounds, path, |used| uses.push(used));
-        uses.sort_unstable_by_key(|used| (used.page.group, used.place));
-        uses.iter().for_each(|used| groups.hung.begin_use(used.page));
-        groups.hold_bytes += uses.capacity() * size_of::<Use>();
-        groups.holds.insert(Hold { node, uses })
-    }
-
-    /// The same of a node's prefix.
-    #[inline(never)]
-    pub(super) fn begin_hold_to(&mut self, node: Node) -> u32 {
-        let positions = self.index.end_page(node) * self.page_size();
-        self.begin_hold(node, Some(node), None, positions)
-    }
-
-    /// Ends it; returns the node that the index has locked.
-    #[inline(never)]
-    pub(super) fn end_hold(&mut self, at: u32) -> Node {
-        let now = self.index.now();
-        let groups = self.groups.as_deref_mut().expect("there are several groups");
-        let Hold { node, uses } = groups.holds.remove(at);
-        groups.hold_bytes -= uses.capacity() * size_of::<Use>();
-        uses.iter().for_each(|used| groups.hung.end_use(used.page, None, now));
-        node
-    }
-
     /// Says of what class the pages of sliding groups are from a place on, now that a prefix ends
     /// at a node: those that it needs, or a fork or a checkpoint on the way, are of the tail.
     /// `to` is where those end that are looked at.
     pub(super) fn classify(&mut self, end: Node, from: usize, to: usize) {
+        self.classify_below(end, self.index.end_page(end), from..to);
+    }
+
+    /// The same of a prefix that ends with so many pages, from a node on the way up that all which
+    /// is looked at is above.
+    pub(super) fn classify_below(&mut self, node: Node, last: usize, places: Range<usize>) {
         let (page_size, now) = (self.page_size(), self.index.now());
         let Some(groups) = self.groups.as_deref_mut() else { return };
         let (index, GroupCache { groups, hung, .. }) = (self.index.as_ref(), groups);
-        let last = index.end_page(end);
+        let Range { start: from, end: to } = places;
         let states = |group: &(usize, _)| groups.list()[group.0].kind == GroupKind::State;
         for (group, config) in groups.hung().filter(|(_, config)| config.kind.slides()) {
             let needs = |end: usize| {
                 let needs = config.kind.needs(end * page_size, page_size);
                 needs.expect("sliding groups end anywhere")
             };
-            let before = needs(from).last.start;
-            let mut path = Path::new(index, Some(end), None);
+            let (before, sinks) = (needs(from).last.start, needs(last).sinks);
+            let mut path = Path::new(index, Some(node), None);
             // An end farther away needs nothing of what comes before `to`.
             let seen = last.min(to + config.kind.span(page_size));
             let mut needed = needs(if seen == last { last } else { 0 });
@@ -460,7 +372,8 @@ impl PrefixCache {
                     needed = needs(place + 1);
                 }
                 let page = HungPage { group, page: hung.page(group, page) };
-                let class = if needed.contain(place) { Class::Tail } else { Class::Inner };
+                let is_needed = needed.contain(place) || sinks.contains(&place);
+                let class = if is_needed { Class::Tail } else { Class::Inner };
                 if place < to && page.page != 0 && hung.class(page) != class {
                     hung.touch(page, class, now);
                 }

@@ -25,6 +25,8 @@ pub struct HangResult {
     pub claimed: usize,
     /// Pages for which another one is published.
     pub duplicates: usize,
+    /// Whether the caller was told of each page while the call went on.
+    pub told: bool,
 }
 
 /// A page that is to be hung, claimed already.
@@ -100,6 +102,31 @@ impl PrefixCache {
         }
     }
 
+    /// Refuses a row of no group, of one that is given twice, or with fewer than so many pages.
+    pub(super) fn check_row(
+        &self,
+        request: &InsertRequest<'_>,
+        at: usize,
+        pages: usize,
+    ) -> Result<(), Error> {
+        let row = &request.groups[at];
+        let groups = self.groups.as_ref().map_or(1, |groups| groups.hung.group_count());
+        if !(1..groups).contains(&row.group) {
+            let what = text!("group {} hangs on no spine of this cache", row.group);
+            return Err(Error::argument(what));
+        }
+        if request.groups[..at].iter().any(|before| before.group == row.group) {
+            return Err(Error::argument(text!("group {} is given twice", row.group)));
+        }
+        if row.pages.len() < pages {
+            let (count, what) = (row.pages.len(), "whole pages of the tokens");
+            return Err(Error::argument(text!(
+                "page_count {count} is less than the {pages} {what}"
+            )));
+        }
+        Ok(())
+    }
+
     fn claim_each(
         &self,
         table: &mut PageTable,
@@ -109,22 +136,8 @@ impl PrefixCache {
     ) -> Result<(), Error> {
         for (at, row) in request.groups.iter().enumerate() {
             let name = |error: Error| error.within(&text!("args.groups[{at}]"));
-            let hung = match &self.groups {
-                Some(groups) if (1..groups.hung.group_count()).contains(&row.group) => &groups.hung,
-                _ => {
-                    let what = text!("group {} hangs on no spine of this cache", row.group);
-                    return Err(name(Error::argument(what)));
-                }
-            };
-            if request.groups[..at].iter().any(|before| before.group == row.group) {
-                return Err(name(Error::argument(text!("group {} is given twice", row.group))));
-            }
-            if row.pages.len() < pages {
-                let (count, what) = (row.pages.len(), "whole pages of the tokens");
-                return Err(name(Error::argument(text!(
-                    "page_count {count} is less than the {pages} {what}"
-                ))));
-            }
+            self.check_row(request, at, pages).map_err(name)?;
+            let hung = &self.groups.as_ref().expect("the row is of one of several groups").hung;
             let path = known.map(|node| Path::new(self.index.as_ref(), Some(node), None));
             let mut path = InsertPath { known: path, known_pages };
             let pool = table.pool_at_mut(hung.pool_of(row.group));
@@ -177,7 +190,7 @@ impl PrefixCache {
         first_new: usize,
     ) -> HangResult {
         let ComingPages { pages, duplicates } = coming;
-        let done = HangResult { claimed: pages.len(), duplicates: *duplicates };
+        let done = HangResult { claimed: pages.len(), duplicates: *duplicates, told: false };
         let mut first = first_new;
         // A path is read from its end.
         let (mut group, mut path) = (0, None);

@@ -224,15 +224,15 @@ impl PrefixCache {
         })
     }
 
-    /// Refuses a query of which an insert would be refused whatever the pages are. Returns how many
-    /// pages are there, and, of an external pool, the pages that are given for those.
+    /// Refuses a query of which an insert would be refused whatever the pages are. Returns how far
+    /// it is there, and, of an external pool, the pages that are given for what is.
     pub(super) fn check_insert(
         &mut self,
         table: &mut PageTable,
         request: &InsertRequest<'_>,
         (query, digests): (Query<'_>, &[PageDigest]),
         descent: &Descent,
-    ) -> Result<(usize, PageSet), Error> {
+    ) -> Result<(Option<Walk>, PageSet), Error> {
         if request.lock {
             self.reserve_lock(0)?;
         }
@@ -247,7 +247,7 @@ impl PrefixCache {
                 given.set(request.pages[at], true);
             });
         }
-        Ok((existing, given))
+        Ok((walk, given))
     }
 
     /// Hangs the pages of groups, and drops the states of the path of which there are too many now.

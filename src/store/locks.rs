@@ -1,6 +1,6 @@
 //! Locks of callers: each has an id of its own, and protects what it was taken on, whatever
 //! becomes of the nodes.
-use super::group_cache::Use;
+use super::group_holds::Use;
 use super::lookup::Matched;
 use super::{PrefixCache, State};
 use crate::error::Error;
@@ -48,10 +48,12 @@ impl PrefixCache {
         Ok(self.lock_node(node))
     }
 
-    /// Moves a lock to a node below the one that it is on, in a cache of one group. One that ended
-    /// stays so.
+    /// Moves a lock to a node below the one that it is on; of several groups, one that protects no
+    /// page of those yet. One that ended stays so.
     pub fn move_lock_down(&mut self, lock: LockId, node: Node) {
-        debug_assert!(self.groups.is_none(), "a hold would name the pages of groups");
+        if self.groups.is_some() {
+            return self.move_hold_down(lock, node);
+        }
         if let Some(above) = self.locks.move_to(lock, node.0) {
             self.index.lock(node);
             self.index.unlock(Node(above));

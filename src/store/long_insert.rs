@@ -1,5 +1,7 @@
-//! Long inserts: in portions, as a sequence publishes, between which others get in.
+//! Long inserts: in portions, as a sequence publishes, between which others get in. Rows of other
+//! groups come when all of group 0 is there (`long_rows.rs`).
 use super::insert::Start;
+use super::long_rows::{HeldRows, TellRow};
 use super::{Descent, Hold, InsertRequest, InsertResult, LongQuery, State, Turn};
 use crate::error::Error;
 use crate::index::Namespace;
@@ -16,8 +18,19 @@ impl Turn<'_> {
         request: InsertRequest<'_>,
         then: impl FnOnce(&mut State, InsertResult, usize) -> R,
     ) -> Result<(R, Vec<u32>), Error> {
+        self.insert_telling(request, None, then)
+    }
+
+    /// The same, telling what becomes of the pages of rows: then if they are few, and else as it
+    /// goes on, as the result says. Pages of the cache that were told stay there until `then` ends.
+    pub fn insert_telling<R>(
+        &mut self,
+        request: InsertRequest<'_>,
+        tell: TellRow<'_>,
+        then: impl FnOnce(&mut State, InsertResult, usize) -> R,
+    ) -> Result<(R, Vec<u32>), Error> {
         if self.is_long(request.tokens) {
-            return self.insert_long(&request, then);
+            return self.insert_long(&request, tell, then);
         }
         let (cache, table) = self.parts()?;
         if let Some(from) = request.from {
@@ -32,20 +45,21 @@ impl Turn<'_> {
     fn insert_long<R>(
         &mut self,
         request: &InsertRequest<'_>,
+        tell: TellRow<'_>,
         then: impl FnOnce(&mut State, InsertResult, usize) -> R,
     ) -> Result<(R, Vec<u32>), Error> {
         let positions = position_count(request.tokens)?;
         self.cache()?.check_pages(request, positions)?;
         let (namespace, descends) = self.namespace_to_insert(request)?;
         let query = self.ask_long(&namespace, request.tokens, Hold::All)?;
-        let done = self.insert_asked(request, &query, (descends, positions), then);
+        let done = self.insert_asked((request, tell), &query, (descends, positions), then);
         self.end_long(query);
         done
     }
 
     fn insert_asked<R>(
         &mut self,
-        request: &InsertRequest<'_>,
+        (request, tell): (&InsertRequest<'_>, TellRow<'_>),
         query: &LongQuery<'_>,
         (descends, positions): (bool, usize),
         then: impl FnOnce(&mut State, InsertResult, usize) -> R,
@@ -56,12 +70,15 @@ impl Turn<'_> {
             true => self.descend(query, (whole, whole))?,
             false => Descent::after(self.caches_gone),
         };
-        let done = self.insert_portions(request, query, &mut descent);
+        let mut rows = HeldRows::default();
+        let done = self.insert_portions((request, tell), query, &mut descent, &mut rows);
         let done = done.map(|done| {
             let known = descent.pages().len().min(done.pages);
             (then(self.state(), done, known), known)
         });
         let mut pages = descent.take_pages();
+        // In this order: what hangs on a page is let go of before the page, which may go at once.
+        self.end_rows(rows);
         self.ascend(descent, None);
         done.map(|(done, known)| {
             pages.truncate(known);
@@ -82,28 +99,48 @@ impl Turn<'_> {
 
     fn insert_portions(
         &mut self,
-        request: &InsertRequest<'_>,
+        (request, tell): (&InsertRequest<'_>, TellRow<'_>),
         query: &LongQuery<'_>,
         descent: &mut Descent,
+        rows: &mut HeldRows,
     ) -> Result<InsertResult, Error> {
-        let (portion, page_size) = (self.publish_portion()?, self.table.page_size());
+        let page_size = self.table.page_size();
+        // Of what class pages of each group are is said again where the end of the prefix moves.
+        let portion = self.publish_portion()?.div_ceil(self.table.groups().list().len());
         let asked = (query.keys(), query.digests());
         let pages = asked.0.keys.len() / page_size;
         let first = request.from_page.max(descent.pages().len()).saturating_add(portion);
         let has_groups = self.has_groups();
-        let (cache, table) = self.parts()?;
-        if has_groups || pages <= first {
+        if pages <= first && !self.are_long_rows(request, pages) {
+            let (cache, table) = self.parts()?;
             return cache.insert_held(table, request, asked, descent, Start::AsAsked);
         }
         self.check_portions(request, asked, descent)?;
+        descent.forget_walk();
+        self.leave_cleared(descent)?;
+        *rows = self.open_rows(request, pages)?;
         let part = |from_page: usize, end: usize| {
-            let part = InsertRequest { pages: &request.pages[..end], from_page, ..*request };
+            let part = InsertRequest {
+                pages: &request.pages[..end],
+                from_page,
+                groups: &[],
+                // With several groups there is nothing yet that it could protect.
+                lock: request.lock && !has_groups,
+                ..*request
+            };
             let (keys, digests) = query.first(end * page_size);
             (part, (Query { positions: end * page_size, ..keys }, digests))
         };
         let (cache, table) = self.parts()?;
-        let (first, asked) = part(request.from_page, first);
+        let late = match has_groups && request.lock {
+            true => Some(cache.reserve_late_hold(pages)?),
+            false => None,
+        };
+        let (first, asked) = part(request.from_page, first.min(pages));
         let mut done = cache.insert_held(table, &first, asked, descent, Start::AsAsked)?;
+        if let Some(node) = done.node.filter(|_| late.is_some()) {
+            done.lock = Some(cache.lock_late(node));
+        }
         while done.pages < pages {
             let node = done.node.expect("a portion has pages");
             if self.parts()?.0.hold_down(node, done.pages, descent).is_none() {
@@ -120,6 +157,17 @@ impl Turn<'_> {
                 cache.move_lock_down(lock, node);
             }
         }
+        let Some(node) = done.node.filter(|_| has_groups) else { return Ok(done) };
+        let cache = self.parts()?.0;
+        let held = done.pages == descent.pages().len()
+            || cache.hold_down(node, done.pages, descent).is_some();
+        if held {
+            self.let_in()?;
+            done.hung = self.hang_long(request, (descent, rows), tell)?;
+        }
+        if let Some((lock, room)) = done.lock.zip(late) {
+            self.parts()?.0.fill_hold(lock, room);
+        }
         Ok(done)
     }
 
@@ -132,9 +180,15 @@ impl Turn<'_> {
     ) -> Result<(), Error> {
         let (portion, page_size) = (self.shared.read_portion(), self.table.page_size());
         let (cache, table) = self.parts()?;
-        let (existing, mut given) = cache.check_insert(table, request, asked, descent)?;
-        let mut place = existing;
-        for pages in request.pages[existing..asked.0.keys.len() / page_size].chunks(portion) {
+        let spine = InsertRequest { groups: &[], ..*request };
+        let (walk, mut given) = cache.check_insert(table, &spine, asked, descent)?;
+        let existing = walk.map_or(0, |walk| walk.pages).max(request.from_page);
+        let beyond = match request.groups.is_empty() {
+            true => Vec::new(),
+            false => self.known_beyond(descent, walk)?,
+        };
+        let (mut place, pages) = (existing, asked.0.keys.len() / page_size);
+        for pages in request.pages[existing..pages].chunks(portion) {
             for &page in pages {
                 if !self.table.pool.may_claim(page) || !given.set(page, true) {
                     return Err(self.table.pool.not_to_claim("args.pages", place, page));
@@ -142,6 +196,9 @@ impl Turn<'_> {
                 place += 1;
             }
             self.let_in()?;
+        }
+        if !request.groups.is_empty() {
+            self.check_rows((request, pages), (descent.pages(), &beyond), given)?;
         }
         Ok(())
     }

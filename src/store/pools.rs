@@ -1,5 +1,6 @@
 //! Pools by number: their pages by state, pages for callers, and evictions that name the pool.
-use super::group_cache::{GroupCache, Use};
+use super::group_cache::GroupCache;
+use super::group_holds::Use;
 use super::group_rows::ByPool;
 use super::{PrefixCache, Shared, State, Turn};
 use crate::error::{Error, Shortage, text};

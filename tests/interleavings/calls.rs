@@ -2,6 +2,7 @@
 use super::clear::clear;
 use super::follow::follow;
 use super::fork::{fork, other_drafts};
+use super::rows::insert_rows;
 use crate::{PAGE_SIZE, PAGES, SLOTS, World, tokens};
 use radixkv::error::Error;
 use radixkv::index::Namespace;
@@ -16,7 +17,7 @@ pub struct Long {
     pub slot: fn(&World) -> Option<u32>,
 }
 
-pub const LONG: [Long; 26] = [
+pub const LONG: [Long; 29] = [
     Long {
         name: "append again and again",
         call: |world| {
@@ -98,6 +99,28 @@ pub const LONG: [Long; 26] = [
         slot: |world| Some(world.row),
     },
     Long { name: "insert", call: |world| insert(&world.shared, 13, 18), slot: |_| None },
+    Long {
+        name: "insert where some are",
+        call: |world| {
+            let held = crate::NEXT.take();
+            drop(insert(&world.shared, 13, 5));
+            crate::NEXT.set(held);
+            insert(&world.shared, 13, 24)
+        },
+        slot: |_| None,
+    },
+    Long { name: "insert rows", call: |world| insert_rows(world, 18, true), slot: |_| None },
+    Long {
+        name: "insert rows where some are",
+        call: |world| {
+            // Not at a yield, so that the first one is as if it had come before.
+            let held = crate::NEXT.take();
+            drop(insert_rows(world, 5, false));
+            crate::NEXT.set(held);
+            insert_rows(world, 12, true)
+        },
+        slot: |_| None,
+    },
     Long { name: "begin", call: |world| begin(&world.shared, 6, 36), slot: |_| None },
     Long { name: "begin with a hit", call: |world| begin(&world.shared, 2, 30), slot: |_| None },
     Long {
@@ -246,7 +269,7 @@ pub fn insert(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
 /// What somebody else does meanwhile. It may be refused.
 pub type Second = (&'static str, fn(&World));
 
-pub const SECOND: [Second; 37] = [
+pub const SECOND: [Second; 38] = [
     ("release", |world| drop(world.shared.turn().release(world.fresh))),
     ("release, and another takes the slot", |world| {
         drop(world.shared.turn().release(world.fresh));
@@ -320,6 +343,7 @@ pub const SECOND: [Second; 37] = [
         drop(world.shared.turn().checkpoint(world.fresh));
     }),
     ("insert the same", |world| drop(insert(&world.shared, 13, 3))),
+    ("insert the same rows", |world| drop(insert_rows(world, 9, false))),
     ("insert a longer one", |world| drop(insert(&world.shared, 13, 20))),
     ("clear", |world| drop(clear(world))),
     // Not the page that is mapped into a row: who maps what the cache owns has to lock it.

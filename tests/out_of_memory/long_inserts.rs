@@ -1,9 +1,10 @@
 //! A long list that is inserted in portions, of which a later one lacks memory.
 use super::failing::{Failure, failing};
 use radixkv::error::Error;
+use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::index::{IndexKind, Namespace};
-use radixkv::paging::PageTableConfig;
-use radixkv::store::{CacheConfig, InsertRequest, InsertResult, Shared};
+use radixkv::paging::{MorePools, PageTableConfig};
+use radixkv::store::{CacheConfig, GroupRow, InsertRequest, InsertResult, Shared};
 use radixkv::token::TokenList;
 
 const PAGE_SIZE: u32 = 2;
@@ -108,4 +109,92 @@ fn m05_a_long_insert_that_is_wrong_at_its_end_changes_nothing() {
         wrong(&keys, &pages, &format!("ids[{}]", COUNT * PAGE_SIZE - 1));
         wrong(&ids, &pages[1..], "args.page_count");
     }
+}
+
+/// The same with other groups, whose pages come last.
+#[test]
+fn m05_a_long_insert_of_groups_says_what_came() {
+    let window = GroupKind::Window { window: 7, sinks: 2 };
+    let (spine, state) = (GroupConfig::default(), GroupKind::State.in_pool(1));
+    let groups = Groups::new(&[spine, window.in_pool(1), state]).unwrap();
+    let (mut refused, mut short) = (0, 0);
+    for at in 0.. {
+        let config = PageTableConfig {
+            page_size: PAGE_SIZE,
+            page_count: COUNT + 2,
+            slot_count: 2,
+            groups,
+            more_pools: MorePools::new(&[2 * COUNT + 2]).unwrap(),
+            ..PageTableConfig::default()
+        };
+        let shared = Shared::with_slices(config, 1, None).unwrap();
+        let (index, checkpoint_limit) = (IndexKind::Radix, 3);
+        shared
+            .attach_cache(CacheConfig { index, checkpoint_limit, ..CacheConfig::default() })
+            .unwrap();
+        let ids: Vec<u32> = (0..COUNT * PAGE_SIZE).collect();
+        let pages = shared.allocate_pages(COUNT as usize).unwrap();
+        let rows = [1, 2].map(|group| {
+            let mut row = shared.allocate_pool_pages(1, COUNT as usize).unwrap();
+            // Some are not given.
+            for place in (0..COUNT as usize).filter(|place| place % 3 == group) {
+                shared.turn().free_pages(1, &[std::mem::take(&mut row[place])]).unwrap();
+            }
+            row
+        });
+        let groups = [1, 2].map(|group| GroupRow { group, pages: &rows[group - 1] });
+        let request = InsertRequest {
+            groups: &groups,
+            namespace: &Namespace::default(),
+            tokens: TokenList::text(&ids),
+            pages: &pages,
+            from: None,
+            from_token: 0,
+            from_page: 0,
+            lock: true,
+        };
+        let failure = if at % 2 == 0 { Failure::From(at / 2) } else { Failure::Once(at / 2) };
+        let mut published = [[0; COUNT as usize]; 2];
+        let mut tell = |row: usize, place: usize, page| published[row][place] = page;
+        let insert = || shared.turn().insert_telling(request, Some(&mut tell), |_, done, _| done);
+        let (done, failed) = failing(failure, insert);
+        check(&shared);
+        let mut turn = shared.turn();
+        let mut free = |row: &[u32], published: &[u32]| {
+            let ours = row.iter().zip(published).filter(|(page, at)| page != at && **page != 0);
+            ours.for_each(|(page, _)| turn.free_pages(1, &[*page]).unwrap());
+        };
+        rows.iter().zip(&published).for_each(|(row, published)| free(row, published));
+        drop(turn);
+        let Ok((done, _)) = done else {
+            assert!(failed > 0, "at {at}: {done:?}");
+            assert_eq!(published, [[0; COUNT as usize]; 2]);
+            assert_eq!(shared.read().page_table_stats().cached, 0);
+            shared.turn().free_pages(0, &pages).unwrap();
+            refused += 1;
+            continue;
+        };
+        shared.turn().free_pages(0, &pages[done.pages..]).unwrap();
+        let claimed = published.iter().flatten().filter(|&&page| page != 0).count();
+        assert_eq!(claimed, done.hung.claimed, "at {at}");
+        let cached = |pool| shared.read().pool_stats(pool).unwrap().cached;
+        assert_eq!((cached(0), cached(1)), (done.pages, claimed), "at {at}");
+        let is_whole = done.pages == COUNT as usize && claimed > 0;
+        // A lock protects what its end needs.
+        shared.evict_from_pool(1, usize::MAX, usize::MAX, |_| {}).unwrap();
+        let lock = done.lock.unwrap();
+        let locked = [1, 2].map(|group| shared.read().locked_pages(lock, group).unwrap().len());
+        assert_eq!(locked.iter().sum::<usize>(), cached(1), "at {at}");
+        assert!(!is_whole || locked == [3, 1], "at {at}: {locked:?}");
+        shared.turn().unlock(lock).unwrap();
+        shared.evict(COUNT as usize, |_, _| {}).unwrap();
+        assert_eq!((cached(0), cached(1)), (0, 0), "at {at}");
+        check(&shared);
+        short += usize::from(!is_whole);
+        if failed == 0 {
+            assert!(is_whole, "{done:?}");
+            break;
+        }
+    }
+    assert!(refused > 5 && short > 5, "{refused} refused, {short} short");
 }

@@ -8,9 +8,9 @@ use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens}
 use crate::error::{Error, text};
 use crate::group::{GROUP_LIMIT, check_count};
 use crate::ids::NodeId;
-use crate::index::Node;
 use crate::store::{GroupRow, InsertRequest, InsertResult, Shared, State};
 use crate::token::TokenList;
+use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
 
 /// Flag of rkv_cache_insert_args: lock what was inserted in the same step, so that no other thread
@@ -129,21 +129,33 @@ impl GivenRows<'_> {
         &self.rows[..self.count]
     }
 
-    /// Writes the page of the cache at each whole page, and the caller's own after them.
+    /// Where the pages of a row go, if somewhere.
     ///
     /// # Safety
     /// As of `read`.
-    unsafe fn write_published(
-        &self,
-        state: &State,
-        end: Option<Node>,
-        pages: usize,
-    ) -> Result<(), Fail> {
-        for (row, &into) in self.list().iter().zip(&self.published).filter(|(_, to)| !to.is_null())
-        {
-            let count = row.pages.len();
+    unsafe fn published<'b>(&self, row: usize) -> Result<Option<&'b mut [MaybeUninit<u32>]>, Fail> {
+        let (into, count) = (self.published[row], self.rows[row].pages.len());
+        if into.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the caller's contract.
+        unsafe { out_slice(into, count, count, "args.groups[].published_pages").map(Some) }
+    }
+
+    /// Writes the page of the cache at each whole page, unless that was done as they came, and the
+    /// caller's own after them.
+    ///
+    /// # Safety
+    /// As of `read`.
+    unsafe fn write_published(&self, state: &State, done: &InsertResult) -> Result<(), Fail> {
+        let InsertResult { node: end, pages, .. } = *done;
+        for (number, row) in self.list().iter().enumerate() {
             // SAFETY: the caller's contract.
-            let into = unsafe { out_slice(into, count, count, "args.groups[].published_pages")? };
+            let Some(into) = (unsafe { self.published(number)? }) else { continue };
+            if done.hung.told {
+                into[pages..].write_copy_of_slice(&row.pages[pages..]);
+                continue;
+            }
             into.write_copy_of_slice(row.pages);
             state.write_group_row(end, row.group, |place, page| {
                 if place < pages {
@@ -182,7 +194,7 @@ impl Given<'_> {
         let tell = |state: &mut State, inserted: InsertResult, first: usize| {
             if let Some(rows) = rows {
                 // SAFETY: the caller's contract.
-                unsafe { rows.write_published(state, inserted.node, inserted.pages)? };
+                unsafe { rows.write_published(state, &inserted)? };
             }
             if !published_pages.is_null() {
                 write_path(state, inserted.node, first, published()?)?;
@@ -213,7 +225,17 @@ impl Given<'_> {
                 lock: args.flags & RKV_INSERT_LOCK != 0,
                 groups: rows.map_or(&[], GivenRows::list),
             };
-            let (told, known) = shared.turn().insert(request, tell)?;
+            let mut tell_row = |row: usize, place: usize, page: u32| {
+                let Some(rows) = rows else { return };
+                // SAFETY: the caller's contract.
+                if let Ok(Some(into)) = unsafe { rows.published(row) } {
+                    into[place].write(page);
+                }
+            };
+            let is_told = rows.is_some_and(|rows| rows.published.iter().any(|to| !to.is_null()));
+            let tell_row: Option<&mut dyn FnMut(usize, usize, u32)> =
+                if is_told { Some(&mut tell_row) } else { None };
+            let (told, known) = shared.turn().insert_telling(request, tell_row, tell)?;
             let end = told?;
             if !published_pages.is_null() {
                 let into = published()?;
@@ -249,7 +271,8 @@ impl Given<'_> {
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing. A long list is
 /// checked as a whole and published in portions; when memory runs out after the first, or another
 /// thread gives a page of the list away, the call succeeds and out_result->page_count says how far
-/// it came.
+/// it came. Pages of other groups come in portions after all of group 0, and none of them goes
+/// before the call ends; those that did not come are not in the published_pages of their row.
 /// @par Cost
 /// O(tokens + nodes on the path); lock, in slices
 /// @par Thread safety
