@@ -283,3 +283,53 @@ fn g08_of_rows_that_came_in_portions_inner_pages_go_first() {
         assert_eq!(found, (50, 50), "slices of {slice}");
     }
 }
+
+/// G02: where windows were evicted, a lookup that goes in portions finds the same end far above
+/// what is known.
+#[test]
+fn g02_portions_find_the_same_window_far_back() {
+    const LEN: usize = 40;
+    let mut short = 0;
+    for kinds in [&[WINDOW][..], &[CHUNK, GroupKind::Full], &[WINDOW, GroupKind::State]] {
+        let mut worlds = [1, 3, 1 << 20].map(|slice| World::new((kinds, 0), slice));
+        let ids: Vec<u32> = (0..LEN as u32).collect();
+        for world in &worlds {
+            // Each end is a branch, so that the path has a node for each page.
+            for end in (1..=LEN / 2).rev() {
+                let ids = [&ids[..2 * end], &[300, 301]].concat();
+                let begun = world.shared.begin(&Namespace::default(), TokenList::text(&ids), 0);
+                let (begun, mut turn) = (begun.unwrap(), world.shared.turn());
+                drop(turn.confirm_copies(begun.id));
+                turn.state().publish(begun.id, begun.positions).unwrap();
+                if turn.checkpoint(begun.id).is_ok() {
+                    turn.confirm_copies(begun.id).unwrap();
+                }
+                turn.release(begun.id).unwrap();
+            }
+        }
+        for step in 0..80 {
+            let told = worlds.each_mut().map(|world| {
+                let mut gone = Vec::new();
+                let evicted = |page| gone.push(page);
+                world.shared.evict_from_pool(1, 1, 100, evicted).unwrap();
+                let found = match step % 3 {
+                    0 => world.lookup(&ids, true).unwrap(),
+                    1 => world.lookup(&ids[..LEN - 3], false).unwrap(),
+                    _ => {
+                        let list = TokenList::text(&ids);
+                        let begun = world.shared.begin(&Namespace::default(), list, 0).unwrap();
+                        world.shared.turn().release(begun.id).unwrap();
+                        format!("{} {:?}", begun.cached_positions, begun.depths)
+                    }
+                };
+                world.locks.drain(..).for_each(|lock| world.shared.turn().unlock(lock).unwrap());
+                format!("{found} {} {}", gone.len(), world.seen())
+            });
+            assert_eq!(told[0], told[2], "{kinds:?}, step {step}");
+            assert_eq!(told[1], told[2], "{kinds:?}, step {step}");
+            let found: usize = told[0].split(' ').next().unwrap().parse().unwrap();
+            short += usize::from((1..LEN / 2).contains(&found));
+        }
+    }
+    assert!(short > 5, "{short} lookups ended far back");
+}

@@ -131,7 +131,7 @@ impl State {
         let cache = self.cache.as_mut().ok_or_else(no_cache)?;
         let images = cache.images.hold_all(tokens.items)?;
         let started = with_query(tokens, &images, |query| {
-            let own = self.start_query(namespace, query, slot, (most, room), find)?;
+            let own = self.start_query(namespace, (query, &[]), slot, (most, room), find)?;
             self.sequences[slot as usize].tail.extend(&query.keys[own..]);
             Ok(())
         });
@@ -170,7 +170,7 @@ impl State {
     fn start_query(
         &mut self,
         namespace: &Namespace,
-        query: Query<'_>,
+        (query, known): (Query<'_>, &[u32]),
         slot: u32,
         (row_pages, room): (usize, Room),
         find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
@@ -180,7 +180,8 @@ impl State {
             false => self.find_reuse(query, row_pages, find)?,
             true => {
                 self.reserve_group_rows(slot, row_pages)?;
-                self.find_group_reuse(query, room.of_groups(row_pages, query.positions), find)?
+                let room = room.of_groups(row_pages, query.positions);
+                self.find_group_reuse((query, known), room, find)?
             }
         };
         let own = reuse.found.pages() * page_size;
@@ -301,7 +302,7 @@ impl Turn<'_> {
         let positions = check_prompt(tokens)?;
         self.check_place(positions, room)?;
         let mut query = self.ask_long(namespace, tokens, Hold::All)?;
-        let descent = match self.descend(&query, (usize::MAX, positions)) {
+        let descent = match self.descend_to_find(&query, positions) {
             Ok(descent) => descent,
             Err(error) => {
                 self.end_long(query);
@@ -329,8 +330,8 @@ impl Turn<'_> {
     ) -> Result<(Begun, usize), Error> {
         let (most, slot) = self.check_place(positions, room)?;
         let find = |cache: &PrefixCache, _: Query<'_>| cache.find_behind(query, descent);
-        let own =
-            self.state().start_query(query.namespace(), query.keys(), slot, (most, room), find)?;
+        let (namespace, asked) = (query.namespace(), (query.keys(), descent.pages()));
+        let own = self.state().start_query(namespace, asked, slot, (most, room), find)?;
         let images = self.state().take_images(query.held());
         let begun = self.state().occupy_begun(slot, images, (most, room));
         self.sequences[slot as usize].shared = 0;

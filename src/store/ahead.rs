@@ -142,7 +142,7 @@ impl Turn<'_> {
         }
         let positions = position_count(tokens)?;
         let query = self.ask_long(namespace, tokens, Hold::Known)?;
-        let done = match self.descend(&query, (usize::MAX, positions)) {
+        let done = match self.descend_to_find(&query, positions) {
             Ok(mut descent) => {
                 let found = self.cache().map(|cache| cache.find_behind(&query, &descent));
                 let done = found.map_err(E::from).and_then(|found| {

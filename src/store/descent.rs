@@ -32,11 +32,14 @@ pub struct Descent {
     walk: Option<(Walk, usize)>,
     /// Caches that were gone before the one in which a foothold is.
     gone: u64,
+    /// A node above the one that is held, not many above where a lookup is to end.
+    near: Option<Node>,
 }
 
 impl Descent {
     /// None was needed.
-    pub(super) const NONE: Self = Self { held: None, pages: Vec::new(), walk: None, gone: 0 };
+    pub(super) const NONE: Self =
+        Self { held: None, pages: Vec::new(), walk: None, gone: 0, near: None };
 
     /// The same where one may come, in a cache before which so many others are gone.
     pub(super) fn after(gone: u64) -> Self {
@@ -46,6 +49,12 @@ impl Descent {
     /// The node that is held: those above are marked as used by the ascent.
     pub(crate) fn held(&self) -> Option<Node> {
         self.held.map(|(_, node)| node)
+    }
+
+    /// A node on the path that is not far below where a lookup is to end, if that is far above what
+    /// is held.
+    pub(super) fn near(&self) -> Option<Node> {
+        self.near
     }
 
     /// Says that others were let in: where keys lead is to be seen anew.
@@ -267,6 +276,55 @@ impl Turn<'_> {
                 }
             }
         }
+    }
+
+    /// Goes down the path of a query of so many positions, to look it up then.
+    pub(crate) fn descend_to_find(
+        &mut self,
+        query: &LongQuery<'_>,
+        positions: usize,
+    ) -> Result<Descent, Error> {
+        let mut descent = self.descend(query, (usize::MAX, positions))?;
+        for _ in 0..TRIES {
+            if !self.has_groups() || descent.held().is_none() {
+                return Ok(descent);
+            }
+            self.come_near(query, &mut descent)?;
+            let held = descent.held().expect("it was there");
+            if !self.cache()?.index.is_detached(held) {
+                return Ok(descent);
+            }
+            self.ascend(descent, None);
+            descent = self.descend(query, (usize::MAX, positions))?;
+        }
+        Ok(descent)
+    }
+
+    /// Goes up again, in portions, to where groups end that can reuse far less than is known.
+    fn come_near(&mut self, query: &LongQuery<'_>, descent: &mut Descent) -> Result<(), Error> {
+        let (nodes, Some(held)) = (self.path_portion(), descent.held()) else { return Ok(()) };
+        for _ in 0..TRIES {
+            let cache = self.cache()?;
+            let found = cache.find_behind(query, descent);
+            let (pages, mut near, mut goes_on) = (found.pages(), held, false);
+            // From where it was before, unless that is above the end now.
+            if let Some(before) = descent.near.filter(|&it| cache.index.end_page(it) > pages) {
+                near = before;
+            }
+            // What is held keeps all that is above it where it is.
+            while let Some(above) = self.cache()?.index.ancestor(near, nodes)
+                && self.cache()?.index.end_page(above) > pages
+            {
+                (near, goes_on) = (above, true);
+                descent.forget_walk();
+                self.let_in()?;
+            }
+            descent.near = Some(near).filter(|&near| near != held);
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Begins a descent anew whose path was cleared while others were let in.

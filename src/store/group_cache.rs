@@ -127,6 +127,8 @@ pub(super) struct Path<'a> {
     pages: &'a [u32],
     /// The page after the last whole one, at its place.
     after: Option<(usize, u32)>,
+    /// The first pages, where a descent knows them: no node is passed for those.
+    known: &'a [u32],
 }
 
 impl<'a> Path<'a> {
@@ -137,7 +139,7 @@ impl<'a> Path<'a> {
     ) -> Self {
         let pages = node.map_or(&[][..], |node| index.pages(node));
         let first = node.map_or(0, |node| index.end_page(node) - pages.len());
-        Self { index, at: node, first, pages, after }
+        Self { index, at: node, first, pages, after, known: &[] }
     }
 
     /// To where a match ends.
@@ -155,6 +157,11 @@ impl<'a> Path<'a> {
         Self::new(index, node, walk.partial.map(|partial| (walk.pages, partial.page)))
     }
 
+    /// The same where the first pages are known.
+    fn with_known(self, known: &'a [u32]) -> Self {
+        Self { known, ..self }
+    }
+
     /// The node that has the page at a place, as far as the view has come.
     fn node(&mut self, place: usize) -> Node {
         let at = self.at.expect("a whole page has a node");
@@ -162,7 +169,7 @@ impl<'a> Path<'a> {
             return at;
         }
         let above = self.index.node_at_page(at, place);
-        *self = Self::new(self.index, Some(above), None);
+        *self = Self::new(self.index, Some(above), None).with_known(self.known);
         above
     }
 
@@ -180,6 +187,7 @@ impl Spine for Path<'_> {
     fn page(&mut self, place: usize) -> u32 {
         match self.after {
             Some((at, page)) if at == place => page,
+            _ if place < self.known.len() => self.known[place],
             _ => {
                 self.node(place);
                 self.pages[place - self.first]
@@ -225,22 +233,27 @@ impl PrefixCache {
     pub(super) fn reach_of_groups(
         &self,
         groups: &GroupCache,
-        found: &Found,
+        (found, known): (&Found, &[u32]),
         query: Query<'_>,
     ) -> Reached {
         let fit = |positions| self.reusable(query.boundary(positions), query);
         let path = || {
             let walk = found.walk.as_ref().expect("something was found");
-            Path::of_walk(self.index.as_ref(), walk)
+            Path::of_walk(self.index.as_ref(), walk).with_known(known)
         };
         let bounds = (found.positions(), self.page_size());
         reach(&groups.groups, &groups.hung, bounds, fit, path)
     }
 
     /// Shortens what was found to what every group can reuse.
-    fn limit_to_groups(&self, groups: &GroupCache, found: Found, query: Query<'_>) -> Found {
+    fn limit_to_groups(
+        &self,
+        groups: &GroupCache,
+        (found, pages): (Found, &[u32]),
+        query: Query<'_>,
+    ) -> Found {
         let known = found.positions();
-        let reached = self.reach_of_groups(groups, &found, query);
+        let reached = self.reach_of_groups(groups, (&found, pages), query);
         let costliest = reached.costliest() as u32;
         let depths = self.depths(groups, (known, reached.positions), query);
         found.cut(reached.positions, query).at(Depths { costliest, ..depths })
@@ -276,12 +289,12 @@ impl PrefixCache {
         groups.map_or(Depths::default(), |groups| self.depths(groups, (reused, reused), query))
     }
 
-    /// How far a query can be reused by every group.
+    /// How far a query can be reused by every group, of which the first pages may be known.
     #[inline(never)]
     pub(super) fn find_for_groups(
         &self,
         namespace: &Namespace,
-        query: Query<'_>,
+        (query, known): (Query<'_>, &[u32]),
         walk_keys: impl Fn(&dyn PrefixIndex, Node, Keys<'_>) -> Walk,
     ) -> Found {
         let groups = self.groups.as_deref().expect("there are several groups");
@@ -289,7 +302,7 @@ impl PrefixCache {
         // compiled into the call then.
         let walk = |index: &dyn PrefixIndex, root, keys: Keys<'_>| walk_keys(index, root, keys);
         let found = self.find_spine(namespace, query, walk);
-        self.limit_to_groups(groups, found, query)
+        self.limit_to_groups(groups, (found, known), query)
     }
 
     /// How far a list is known, and what each group costs of that.
@@ -305,8 +318,8 @@ impl PrefixCache {
             Ok(match &self.groups {
                 None => (found, nothing),
                 Some(groups) => (
-                    self.limit_to_groups(groups, found, query),
-                    self.reach_of_groups(groups, &found, query),
+                    self.limit_to_groups(groups, (found, &[]), query),
+                    self.reach_of_groups(groups, (&found, &[]), query),
                 ),
             })
         })

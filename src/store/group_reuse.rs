@@ -61,11 +61,12 @@ impl State {
     }
 
     /// As much of a prompt as `find` finds, every group can reuse, and all pools have the pages
-    /// for: the next shallower depth where what is found would take the pages that are needed.
+    /// for: the next shallower depth where what is found would take the pages that are needed. The
+    /// first pages may be known.
     #[inline(never)]
     pub(crate) fn find_group_reuse(
         &self,
-        query: Query<'_>,
+        (query, known): (Query<'_>, &[u32]),
         room: GroupRoom,
         find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
     ) -> Result<Reuse, Error> {
@@ -79,7 +80,7 @@ impl State {
         for attempt in 0..=ATTEMPTS {
             let positions = if attempt == ATTEMPTS { 0 } else { fit(limit) };
             let found = found.cut(positions, query);
-            let positions = cache.reach_of_groups(groups, &found, query).positions;
+            let positions = cache.reach_of_groups(groups, (&found, known), query).positions;
             let found = found.cut(positions, query);
             let reuse = cache.reuse(found, positions, query);
             let mut protected = cache.protected_in_groups(&found, positions);

@@ -183,7 +183,7 @@ impl PrefixCache {
 
     /// How far a query is cached.
     pub fn find_query(&self, namespace: &Namespace, query: Query<'_>) -> Found {
-        self.find_by(namespace, query, |index, root, keys| index.walk(root, keys))
+        self.find_by(namespace, (query, &[]), |index, root, keys| index.walk(root, keys))
     }
 
     /// The same where a descent came before.
@@ -198,22 +198,28 @@ impl PrefixCache {
         (query, digests): (Query<'_>, &[PageDigest]),
         descent: &Descent,
     ) -> Found {
-        let found = self.find_by(namespace, query, |_, root, keys| {
+        let found = self.find_by(namespace, (query, descent.pages()), |_, root, keys| {
             descent.walk(self, (root, keys.keys), digests)
         });
-        Found { held: descent.held(), ..found }
+        let near = descent.near().filter(|&near| self.index.end_page(near) > found.pages());
+        let walk = match near {
+            // Few nodes lie between it and the end.
+            Some(near) => found.walk.map(|_| Walk::to(near, self.index.end_page(near))),
+            None => found.walk,
+        };
+        Found { held: descent.held(), walk, ..found }
     }
 
     #[inline(always)]
     fn find_by(
         &self,
         namespace: &Namespace,
-        query: Query<'_>,
+        (query, known): (Query<'_>, &[u32]),
         walk_keys: impl Fn(&dyn PrefixIndex, Node, Keys<'_>) -> Walk,
     ) -> Found {
         match self.groups {
             None => self.find_spine(namespace, query, walk_keys),
-            Some(_) => self.find_for_groups(namespace, query, walk_keys),
+            Some(_) => self.find_for_groups(namespace, (query, known), walk_keys),
         }
     }
 

@@ -66,6 +66,23 @@ fn lookup(world: &World, family: u32, lock: bool) -> Result<(), Error> {
     lock.map_or(Ok(()), |lock| unlock(world, lock))
 }
 
+/// Evicts pages of other groups until less of a prompt can be reused than is known.
+fn lose_windows(world: &World) {
+    let held = NEXT.take();
+    let (ids, shared) = (tokens(FREE, 2 * PAGES + 1), &world.shared);
+    let reused = || {
+        let found = shared.read().find(&Namespace::default(), TokenList::text(&ids));
+        found.unwrap().positions()
+    };
+    for _ in 0..50 {
+        if shared.group_count() == 1 || reused() < 2 * PAGES as usize - 2 {
+            break;
+        }
+        shared.evict_from_pool(1, 1, 100, |_| {}).unwrap();
+    }
+    NEXT.set(held);
+}
+
 /// Undoes a lock, unless its cache has gone.
 fn unlock(world: &World, lock: LockId) -> Result<(), Error> {
     match world.shared.turn().unlock(lock) {
@@ -259,7 +276,7 @@ fn insert_behind_image(world: &World) -> Result<(), Error> {
     ended
 }
 
-const DEEP: [Long; 22] = [
+const DEEP: [Long; 24] = [
     Long {
         name: "probe",
         call: |world| {
@@ -273,6 +290,22 @@ const DEEP: [Long; 22] = [
     Long {
         name: "match what is kept",
         call: |world| lookup(world, RETAINED, true),
+        slot: |_| None,
+    },
+    Long {
+        name: "match where windows went",
+        call: |world| {
+            lose_windows(world);
+            lookup(world, FREE, true)
+        },
+        slot: |_| None,
+    },
+    Long {
+        name: "begin where windows went",
+        call: |world| {
+            lose_windows(world);
+            begin(&world.shared, FREE, 9)
+        },
         slot: |_| None,
     },
     Long { name: "lock a node", call: lock_node, slot: |_| None },
