@@ -12,7 +12,7 @@ pub(crate) use std::{
     alloc::{alloc, dealloc},
     hint::spin_loop,
     sync::OnceLock,
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     thread::yield_now,
     thread_local,
 };

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 /// What stands in front of the items.
 #[repr(C)]
-struct Header {
+pub(super) struct Header {
     /// The handle and every link, or retired link, that leads here.
     references: AtomicU32,
     /// Items that readers may look at.
@@ -60,7 +60,7 @@ unsafe fn items<T>(header: NonNull<Header>) -> NonNull<T> {
 ///
 /// # Safety
 /// `memory` is a live `Array<T>`, and the caller has a reference that nobody uses from now on.
-unsafe fn release<T>(memory: NonNull<()>) {
+pub(super) unsafe fn release<T>(memory: NonNull<()>) {
     let header = memory.cast::<Header>();
     // SAFETY: the caller has a reference, so the memory is alive. Who has the last reference is
     // alone: new ones are made from an old one.
@@ -81,7 +81,51 @@ unsafe fn release<T>(memory: NonNull<()>) {
     }
 }
 
+/// Lets go of a reference that a link had, when its readers have left.
+///
+/// # Safety
+/// `header` leads to an `Array<T>`, and the reference is the caller's, who took it out of reach.
+pub(super) unsafe fn retire<T: Send + Sync>(header: NonNull<Header>, garbage: &mut Garbage) {
+    // SAFETY: the reference is there until it is released.
+    let (capacity, references) =
+        unsafe { ((*header.as_ptr()).capacity as usize, &(*header.as_ptr()).references) };
+    // What has its handle, or another link, still is counted there.
+    let is_last = references.load(Ordering::Relaxed) == 1;
+    let bytes = if is_last { layout_of::<T>(capacity).size() } else { 0 };
+    garbage.retire(Retired { memory: header.cast(), release: release::<T>, bytes });
+}
+
+/// What readers may see of an array.
+///
+/// # Safety
+/// `header` leads to an `Array<T>` that lives as long as the result, and was found by a reader who
+/// stays so long.
+#[inline]
+pub(super) unsafe fn visible<'a, T: Send + Sync>(header: NonNull<Header>) -> &'a [T] {
+    // SAFETY: the first `visible` items are there and don't change before the reader has left.
+    unsafe {
+        let visible = (*header.as_ptr()).visible.load(Ordering::SeqCst);
+        std::slice::from_raw_parts(items::<T>(header).as_ptr(), visible as usize)
+    }
+}
+
 impl<T: Send + Sync> Array<T> {
+    /// What a link leads to.
+    pub(super) fn header(&self) -> *mut Header {
+        self.0.as_ptr()
+    }
+
+    /// Makes a reference more, for a link.
+    pub(super) fn refer(&mut self) {
+        // References are made by the handle only, so one that is alone stays alone.
+        let references = self.references();
+        if references.load(Ordering::Relaxed) == 1 {
+            references.store(2, Ordering::Relaxed);
+        } else {
+            references.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// An empty array with room for so many items.
     pub fn with_capacity(capacity: usize) -> Result<Self, OutOfMemory> {
         let room = u32::try_from(capacity).map_err(|_| OutOfMemory)?;
@@ -287,43 +331,27 @@ impl<T: Send + Sync> Link<T> {
     /// Leads to another array from now on, or to none. The handle stays with its owner, who may
     /// drop it at any time.
     pub fn set(&self, array: Option<&mut Array<T>>, garbage: &mut Garbage) {
-        let to = array.as_ref().map_or(std::ptr::null_mut(), |array| array.0.as_ptr());
+        let to = array.as_ref().map_or(std::ptr::null_mut(), |array| array.header());
         if to == self.0.load(Ordering::Relaxed) {
             return;
         }
         if let Some(array) = array {
-            // References are made by the handle only, so one that is alone stays alone.
-            let references = array.references();
-            if references.load(Ordering::Relaxed) == 1 {
-                references.store(2, Ordering::Relaxed);
-            } else {
-                references.fetch_add(1, Ordering::Relaxed);
-            }
+            array.refer();
         }
-        let before = NonNull::new(self.0.swap(to, Ordering::AcqRel));
-        if let Some(header) = before {
-            // SAFETY: the link has a reference to it until it is released.
-            let (capacity, references) =
-                unsafe { ((*header.as_ptr()).capacity as usize, &(*header.as_ptr()).references) };
-            // What has its handle, or another link, still is counted there.
-            let is_last = references.load(Ordering::Relaxed) == 1;
-            let bytes = if is_last { layout_of::<T>(capacity).size() } else { 0 };
-            garbage.retire(Retired { memory: header.cast(), release: release::<T>, bytes });
+        if let Some(before) = NonNull::new(self.0.swap(to, Ordering::AcqRel)) {
+            // SAFETY: the link's reference to an array, which was taken out.
+            unsafe { retire::<T>(before, garbage) }
         }
     }
 
     /// What readers may see of the array.
     #[inline]
     pub fn read<'a>(&'a self, _: &'a Reader) -> &'a [T] {
-        let Some(header) = NonNull::new(self.0.load(Ordering::SeqCst)) else {
-            return &[];
-        };
-        // SAFETY: the link had a reference when the pointer was read; should it be retired now, it
-        // is not released before the reader has left, whom the result doesn't outlive. The first
-        // `visible` items are there and don't change before that either.
-        unsafe {
-            let visible = (*header.as_ptr()).visible.load(Ordering::SeqCst);
-            std::slice::from_raw_parts(items::<T>(header).as_ptr(), visible as usize)
+        match NonNull::new(self.0.load(Ordering::SeqCst)) {
+            // SAFETY: the link had a reference when the pointer was read; should it be retired now,
+            // it is not released before the reader has left, whom the result doesn't outlive.
+            Some(header) => unsafe { visible(header) },
+            None => &[],
         }
     }
 }

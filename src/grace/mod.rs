@@ -27,10 +27,12 @@
 
 mod array;
 mod garbage;
+mod junction;
 mod prefetch;
 
 pub use array::{Array, Link, One};
 pub use garbage::Garbage;
+pub use junction::{Arrays, Junction, Lead, Led};
 pub(crate) use prefetch::prefetch;
 
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence, limit, thread_local};
@@ -167,7 +169,7 @@ pub fn forget_readers() {
 }
 
 /// Whether nobody reads; who comes later sees what this thread has changed before.
-fn nobody_reads() -> bool {
+pub(crate) fn nobody_reads() -> bool {
     fence(Ordering::SeqCst);
     let used = USED.load(Ordering::SeqCst);
     READERS[..used].iter().all(|place| place.0.load(Ordering::SeqCst) % 2 == 0)

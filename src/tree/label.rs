@@ -81,10 +81,10 @@ impl<const PAGES: bool> Label<PAGES> {
         &self.words()[start..start + self.len as usize * page_size]
     }
 
-    /// Where the keys are, for readers: the memory, where they begin in it, and how many they are.
-    pub(crate) fn shown(&mut self, page_size: usize) -> (Option<&mut Array<u32>>, [u32; 2]) {
-        let range = [self.start * page_size as u32, self.len * page_size as u32];
-        (self.words.as_mut(), range)
+    /// Where the keys are, for readers: the memory, the place in it of those of the first page, and
+    /// how many pages those of all are.
+    pub(crate) fn shown(&mut self) -> (Option<&mut Array<u32>>, [u32; 2]) {
+        (self.words.as_mut(), [self.start, self.len])
     }
 
     pub(crate) fn first_page_keys(&self, page_size: usize) -> &[u32] {

@@ -15,6 +15,9 @@ pub struct Limits {
     pub segment_words: u32,
 }
 
+/// Pages of a segment, whatever its limit in words: twice as many as 64 KiB have.
+pub(crate) const SEGMENT_PAGES: u32 = 1 << 14;
+
 /// 64 KiB: to copy the segment of a node takes a few microseconds then, whatever is cached.
 const SEGMENT_WORDS: u32 = 1 << 14;
 
@@ -40,7 +43,7 @@ impl Limits {
     /// Pages of a segment at most.
     pub(super) fn segment_pages(&self, page_size: usize) -> u32 {
         let page_words = page_size.saturating_add(1).min(u32::MAX as usize) as u32;
-        (self.segment_words / page_words).max(1)
+        (self.segment_words / page_words).clamp(1, SEGMENT_PAGES)
     }
 }
 

@@ -23,6 +23,7 @@ pub use clear::Swept;
 pub use dump::{Hanging, Text};
 pub use info::{IndexStats, Node, NodeInfo};
 pub(crate) use label::{Label, common_start};
+pub(crate) use limits::SEGMENT_PAGES;
 pub use limits::{Limits, NodeIds};
 pub use namespace::Namespace;
 pub(crate) use namespace::WORDS as NAMESPACE_WORDS;

@@ -1,5 +1,9 @@
 //! A counter that tells readers without a lock whether what they read belongs together.
-use crate::sync::{AtomicU64, Ordering, fence, limit, spin_loop};
+//!
+//! It has 32 bits, since there are two of them for each node. Where it would begin anew it waits
+//! for a moment when nobody reads, and is odd until then: so no reader meets a number twice.
+use crate::grace::nobody_reads;
+use crate::sync::{AtomicU32, Ordering, fence, limit, spin_loop};
 
 /// Looks at something that is being changed, before a reader gives up for now. A change takes less
 /// than a microsecond, unless the system suspends the thread.
@@ -8,15 +12,16 @@ const LOOKS: usize = limit(64, 1);
 /// Odd while something is being changed, another even number after each change. What it guards is
 /// made of atomics, so that reading it at the wrong moment yields nonsense, which is noticed.
 #[derive(Debug, Default)]
-pub(crate) struct Version(AtomicU64);
+pub(crate) struct Version(AtomicU32);
 
 impl Version {
     /// Announces a change. There is one thread that changes, and its changes don't overlap.
     #[cfg_attr(loom, track_caller)]
     pub(crate) fn begin(&self) {
         let now = self.0.load(Ordering::Relaxed);
-        debug_assert!(now.is_multiple_of(2));
-        self.0.store(now + 1, Ordering::Relaxed);
+        debug_assert!(now.is_multiple_of(2) || now == u32::MAX);
+        // It stays at the last number where it could not begin anew.
+        self.0.store(now | 1, Ordering::Relaxed);
         fence(Ordering::Release);
     }
 
@@ -24,12 +29,22 @@ impl Version {
     #[cfg_attr(loom, track_caller)]
     pub(crate) fn end(&self) {
         let now = self.0.load(Ordering::Relaxed);
-        self.0.store(now + 1, Ordering::Release);
+        match now.checked_add(1) {
+            Some(next) => self.0.store(next, Ordering::Release),
+            None => self.begin_anew(),
+        }
+    }
+
+    #[cold]
+    fn begin_anew(&self) {
+        if nobody_reads() {
+            self.0.store(0, Ordering::Release);
+        }
     }
 
     /// To be read before what it guards.
     #[inline]
-    pub(crate) fn read(&self) -> Result<u64, Changed> {
+    pub(crate) fn read(&self) -> Result<u32, Changed> {
         for _ in 0..LOOKS {
             let now = self.0.load(Ordering::Acquire);
             if now.is_multiple_of(2) {
@@ -40,18 +55,18 @@ impl Version {
         Err(Changed)
     }
 
-    /// Like `read`, for who may not need it in the end: `expect` fails when it was odd.
+    /// Like `read`, for who may not need it in the end: `expect` fails when it was odd, since that
+    /// even number was passed.
     #[inline]
-    pub(crate) fn peek(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+    pub(crate) fn peek(&self) -> u32 {
+        self.0.load(Ordering::Acquire) & !1
     }
 
     /// To be asked after reading: fails when something changed since `then`.
     #[inline]
-    pub(crate) fn expect(&self, then: u64) -> Result<(), Changed> {
+    pub(crate) fn expect(&self, then: u32) -> Result<(), Changed> {
         fence(Ordering::Acquire);
-        let same = self.0.load(Ordering::Relaxed) == then && then.is_multiple_of(2);
-        if same { Ok(()) } else { Err(Changed) }
+        if self.0.load(Ordering::Relaxed) == then { Ok(()) } else { Err(Changed) }
     }
 }
 

@@ -21,7 +21,7 @@ impl Pair {
 }
 
 /// Two changes, while a reader looks once, with either way to begin.
-fn no_half(look: impl Fn(&Version) -> Option<u64> + Copy + Send + Sync + 'static) {
+fn no_half(look: impl Fn(&Version) -> Option<u32> + Copy + Send + Sync + 'static) {
     model(Extent::Preemptions(3), move || {
         let pair = Arc::new(Pair::default());
         let reads = Arc::clone(&pair);
@@ -29,7 +29,8 @@ fn no_half(look: impl Fn(&Version) -> Option<u64> + Copy + Send + Sync + 'static
             let Some(then) = look(&reads.version) else { return };
             let seen = (reads.left.load(Relaxed), reads.right.load(Relaxed));
             if reads.version.expect(then).is_ok() {
-                assert_eq!(seen, (then / 2, then / 2));
+                let count = u64::from(then / 2);
+                assert_eq!(seen, (count, count));
             }
         });
         (1..=2).for_each(|to| pair.change(to));

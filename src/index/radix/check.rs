@@ -63,7 +63,7 @@ impl RadixIndex {
             // More threads probe right now than there are places for.
             return Ok(());
         };
-        let Ok(seen) = self.view.rows.read(at, &reader) else {
+        let Ok(seen) = self.view.rows.read(at, self.page_size, &reader) else {
             return Err("published: a row is half written".into());
         };
         let is_root = node.state == State::Root;
@@ -86,8 +86,8 @@ impl RadixIndex {
         };
         for (name, root) in self.tree.roots.iter() {
             let hash = self.child_hash(NONE, &name.words());
-            let seen = self.view.rows.read(root, &reader);
-            let named = seen.is_ok_and(|seen| seen.keys == name.words());
+            let seen = self.view.rows.read(root, self.page_size, &reader);
+            let named = seen.is_ok_and(|seen| seen.name(&reader) == name.words());
             if !named || self.table.find(hash, |found| found == root).is_none() {
                 return Err("published: readers don't find a root".into());
             }

@@ -21,9 +21,9 @@
 //! those of nodes on the probe's way matter, so that is rare.
 use super::super::{Ask, Namespace, Probe, Reach};
 use super::fetch::{Paths, fetch, fetch_one};
-use super::row::{Rows, SEVERAL, Seen};
+use super::row::{Rows, Seen};
 use super::walk::child_hash;
-use crate::grace::{Reader, prefetch};
+use crate::grace::{Led, Reader, prefetch};
 use crate::memory::{Arc, OutOfMemory};
 use crate::sync::{AtomicU32, Ordering::Relaxed, limit, spin_loop};
 use crate::tree::{Changed, Hint, NONE, TableView, Version, common_start};
@@ -55,6 +55,11 @@ impl View {
         Ok(Self { page_size, hasher, rows, table, roots, default_root: AtomicU32::new(NONE) })
     }
 
+    #[inline(always)] // a probe's step
+    fn read<'a>(&'a self, at: u32, reader: &'a Reader) -> Result<Seen<'a>, Changed> {
+        self.rows.read(at, self.page_size, reader)
+    }
+
     /// The first entry of the table that leads to what is wanted.
     fn find<'a>(
         &'a self,
@@ -66,7 +71,7 @@ impl View {
         let hash = child_hash(&self.hasher, parent, first_page);
         let mut found = None;
         self.table.find(hash, reader, |at| {
-            let seen = self.rows.read(at, reader)?;
+            let seen = self.read(at, reader)?;
             found = Some(seen).filter(&wanted);
             Ok(found.is_some())
         })?;
@@ -81,13 +86,13 @@ impl View {
     ) -> Result<Option<Seen<'a>>, Changed> {
         let words = namespace.words();
         let (roots, moves) = (self.roots.peek(), self.table.moves.peek());
-        let is_it = |seen: &Seen<'_>| seen.is_root && seen.keys == words;
+        let is_it = |seen: &Seen<'a>| seen.is_root && seen.name(reader) == words;
         let found = if *namespace != Namespace::default() {
             self.find(NONE, &words, reader, is_it)?
         } else {
             match self.default_root.load(Relaxed) {
                 NONE => None,
-                at => Some(self.rows.read(at, reader)?).filter(is_it),
+                at => Some(self.read(at, reader)?).filter(is_it),
             }
         };
         if found.is_none() {
@@ -108,17 +113,33 @@ impl View {
         let Some(first_page) = keys.get(..self.page_size) else {
             return Ok(None);
         };
-        let child = match node.row.only.load(Relaxed) {
-            NONE => None,
-            SEVERAL => {
-                let begins =
-                    |seen: &Seen<'_>| seen.parent == node.at && seen.keys.starts_with(first_page);
-                self.find(node.at, first_page, reader, begins)?
-            }
-            only => Some(self.rows.read(only, reader)?).filter(|seen| seen.parent == node.at),
+        let hangs = |seen: &Seen<'_>| seen.parent == node.at;
+        let child = match node.kids() {
+            Led::Nothing => None,
+            Led::Arrays => self.find(node.at, first_page, reader, hangs)?,
+            Led::Number(only) => Some(self.read(only, reader)?).filter(hangs),
         };
-        let shared = child.map(|child| (child, common_start(child.keys, keys)));
-        Ok(shared.filter(|(_, common)| *common >= self.page_size))
+        let Some(child) = child else { return Ok(None) };
+        let common = common_start(child.keys, keys);
+        if common >= self.page_size {
+            return Ok(Some((child, common)));
+        }
+        self.child_beside(node, keys, reader)
+    }
+
+    /// The same where another child has the hash of that page, or is the only one.
+    #[cold]
+    fn child_beside<'a>(
+        &'a self,
+        node: &Seen<'a>,
+        keys: &[u32],
+        reader: &'a Reader,
+    ) -> Result<Option<(Seen<'a>, usize)>, Changed> {
+        let Led::Arrays = node.kids() else { return Ok(None) };
+        let first_page = &keys[..self.page_size];
+        let begins = |seen: &Seen<'_>| seen.parent == node.at && seen.keys.starts_with(first_page);
+        let child = self.find(node.at, first_page, reader, begins)?;
+        Ok(child.map(|child| (child, common_start(child.keys, keys))))
     }
 
     /// The longest start of a page that the keys share with a child, and whether that child may
@@ -130,20 +151,21 @@ impl View {
         reader: &'a Reader,
     ) -> Result<(usize, bool), Changed> {
         let page = &keys[..keys.len().min(self.page_size)];
-        let only = node.row.only.load(Relaxed);
-        let Some(&first_key) = page.first().filter(|_| only != NONE) else {
+        let Some(&first_key) = page.first() else {
             return Ok((0, false));
         };
         let first_page = |at: u32| {
-            let seen = self.rows.read(at, reader)?;
+            let seen = self.read(at, reader)?;
             Ok((seen.keys.get(..self.page_size).ok_or(Changed)?, seen.media))
         };
         let share = |at: u32| {
             let (keys, media) = first_page(at)?;
             Ok((common_start(keys, page), media))
         };
-        if only != SEVERAL {
-            return share(only);
+        match node.kids() {
+            Led::Nothing => return Ok((0, false)),
+            Led::Number(only) => return share(only),
+            Led::Arrays => {}
         }
         let changed = Cell::new(Ok(()));
         let near = node.runs(reader).neighbours(first_key, |at| {
@@ -229,7 +251,7 @@ impl Paths for Seer<'_> {
 
     fn keys(&self, node: u32) -> &[u32] {
         let Self(view, reader) = self;
-        let seen = view.rows.read(node, reader).ok().filter(|seen| !seen.is_root);
+        let seen = view.read(node, reader).ok();
         seen.map_or(&[], |seen| seen.keys)
     }
 }

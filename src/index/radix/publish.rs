@@ -6,6 +6,7 @@
 //! before the first of these changes until after the last. Recency, locks and hits are not
 //! published, so a lookup, a lock and an unlock change nothing that a reader reads.
 use super::RadixIndex;
+use super::row::Shape;
 use crate::grace::Array;
 use crate::memory::OutOfMemory;
 use crate::sync::Ordering::Relaxed;
@@ -38,10 +39,8 @@ impl RadixIndex {
         let parent = if node.state == State::Node { node.parent } else { NONE };
         row.version.begin();
         row.parent.store(parent, Relaxed);
-        row.media.store(node.media, Relaxed);
-        let (words, [first_key, key_count]) = node.held.label.shown(self.page_size);
-        row.first_key.store(first_key, Relaxed);
-        row.key_count.store(key_count, Relaxed);
+        let (words, [first, count]) = node.held.label.shown();
+        row.shape(Shape { first, count, media: node.media, is_root: false });
         row.words.set(words, &mut self.garbage);
         row.version.end();
     }
@@ -70,8 +69,7 @@ impl RadixIndex {
         let row = &self.rows[root];
         self.view.roots.begin();
         row.version.begin();
-        row.is_root.store(true, Relaxed);
-        row.key_count.store(words.len() as u32, Relaxed);
+        row.shape(Shape { is_root: true, ..Shape::default() });
         row.words.set(Some(&mut shown), &mut self.garbage);
         row.version.end();
         self.table.put(place, root, 0);
@@ -107,9 +105,6 @@ impl RadixIndex {
         self.view.roots.begin();
         self.publish_default_root();
         self.table.remove(self.child_hash(NONE, &namespace.words()), root);
-        self.rows[root].version.begin();
-        self.rows[root].is_root.store(false, Relaxed);
-        self.rows[root].version.end();
         self.publish(root);
         self.view.roots.end();
     }

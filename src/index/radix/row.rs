@@ -1,42 +1,65 @@
 //! What readers without a lock see of a node.
 use super::run::{Entry, Runs};
-use crate::grace::{Link, Reader};
+use crate::grace::{Arrays, Junction, Led, Link, Reader};
 use crate::memory::{Arc, OutOfMemory, TryGrow, try_collect};
-use crate::sync::{AtomicBool, AtomicU32, OnceLock, Ordering::Relaxed, limit};
-use crate::tree::{Changed, NONE, Version};
-
-/// In place of an only child: there are several.
-pub(super) const SEVERAL: u32 = NONE - 1;
+use crate::sync::{AtomicU32, OnceLock, Ordering::Relaxed, limit};
+use crate::tree::{Changed, NONE, SEGMENT_PAGES, Version};
 
 /// A node as it was published last. Row and node have the same number. A row never moves and is
 /// never freed while the index lives: a number is enough to read one.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(align(32))]
 pub(super) struct Row {
     /// Of the node itself: its segment, its parent, whether it exists.
     pub(super) version: Version,
-    /// Of the set of its children: the fields here, the entries of the child table, and which node
-    /// has which parent.
+    /// Of the set of its children: `kids`, the entries of the child table, and which node has which
+    /// parent.
     pub(super) children: Version,
     /// Memory that has the keys of the segment; of a root, its namespace.
     pub(super) words: Link<u32>,
-    /// The children in order, when they are few.
-    pub(super) few: Link<Entry>,
-    /// The children in order, when they are many.
-    pub(super) many: Link<Link<Entry>>,
+    /// The children in order: the only one, or those of a run, or of several.
+    pub(super) kids: Junction<Entry>,
     /// NONE for roots and for rows that are not in use.
     pub(super) parent: AtomicU32,
-    /// Where the keys begin among the words, and how many they are.
-    pub(super) first_key: AtomicU32,
-    pub(super) key_count: AtomicU32,
-    /// The only child, NONE, or SEVERAL.
-    pub(super) only: AtomicU32,
-    pub(super) is_root: AtomicBool,
-    /// Some key may be other than text.
-    pub(super) media: AtomicBool,
+    /// A `Shape`, packed.
+    shape: AtomicU32,
 }
 
-const _: () = assert!(cfg!(loom) || size_of::<Row>() == 64);
+// Two in a line of the processor's cache.
+const _: () = assert!(cfg!(loom) || size_of::<Row>() == 32);
+
+/// What is published of a segment beside its keys.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Shape {
+    /// The page with which it begins in its memory, and how many it has; none of a root.
+    pub(super) first: u32,
+    pub(super) count: u32,
+    /// Some key may be other than text.
+    pub(super) media: bool,
+    pub(super) is_root: bool,
+}
+
+/// Bits of a number of pages.
+const COUNT_BITS: u32 = 15;
+const COUNT: u32 = (1 << COUNT_BITS) - 1;
+const MEDIA: u32 = 1 << 30;
+const ROOT: u32 = 1 << 31;
+
+// A segment that grew has an eighth more room than pages.
+const _: () = assert!(SEGMENT_PAGES + SEGMENT_PAGES / 8 <= COUNT);
+
+impl Shape {
+    fn pack(self) -> u32 {
+        debug_assert!(self.first <= COUNT && self.count <= COUNT);
+        let flags = (self.media as u32 * MEDIA) | (self.is_root as u32 * ROOT);
+        self.first | self.count << COUNT_BITS | flags
+    }
+
+    fn unpack(packed: u32) -> Self {
+        let (first, count) = (packed & COUNT, packed >> COUNT_BITS & COUNT);
+        Self { first, count, media: packed & MEDIA != 0, is_root: packed & ROOT != 0 }
+    }
+}
 
 impl Default for Row {
     /// Not in use.
@@ -45,14 +68,9 @@ impl Default for Row {
             version: Version::default(),
             children: Version::default(),
             words: Link::default(),
-            few: Link::default(),
-            many: Link::default(),
+            kids: Junction::default(),
             parent: AtomicU32::new(NONE),
-            first_key: AtomicU32::new(0),
-            key_count: AtomicU32::new(0),
-            only: AtomicU32::new(NONE),
-            is_root: AtomicBool::new(false),
-            media: AtomicBool::new(false),
+            shape: AtomicU32::new(0),
         }
     }
 }
@@ -62,7 +80,7 @@ impl Default for Row {
 pub(super) struct Seen<'a> {
     pub(super) row: &'a Row,
     pub(super) at: u32,
-    pub(super) version: u64,
+    pub(super) version: u32,
     pub(super) parent: u32,
     pub(super) keys: &'a [u32],
     pub(super) is_root: bool,
@@ -71,21 +89,31 @@ pub(super) struct Seen<'a> {
 
 impl Row {
     #[inline(always)] // a probe's step
-    fn read<'a>(&'a self, at: u32, reader: &'a Reader) -> Result<Seen<'a>, Changed> {
+    fn read<'a>(
+        &'a self,
+        at: u32,
+        page_size: usize,
+        reader: &'a Reader,
+    ) -> Result<Seen<'a>, Changed> {
         let version = self.version.read()?;
-        let (first, count) = (self.first_key.load(Relaxed), self.key_count.load(Relaxed));
-        let first = first as usize;
+        let Shape { first, count, media, is_root } = Shape::unpack(self.shape.load(Relaxed));
+        let (first, count) = (first as usize * page_size, count as usize * page_size);
         let seen = Seen {
             row: self,
             at,
             version,
             parent: self.parent.load(Relaxed),
-            keys: self.words.read(reader).get(first..first + count as usize).ok_or(Changed)?,
-            is_root: self.is_root.load(Relaxed),
-            media: self.media.load(Relaxed),
+            keys: self.words.read(reader).get(first..first + count).ok_or(Changed)?,
+            is_root,
+            media,
         };
         self.version.expect(version)?;
         Ok(seen)
+    }
+
+    /// Says what the segment is, while `version` says that it changes.
+    pub(super) fn shape(&self, shape: Shape) {
+        self.shape.store(shape.pack(), Relaxed);
     }
 }
 
@@ -95,22 +123,29 @@ impl<'a> Seen<'a> {
         self.row.version.expect(self.version)
     }
 
-    /// The children, as they are while nobody changes them.
-    pub(super) fn children(&self, reader: &'a Reader) -> impl Iterator<Item = u32> {
-        let only = self.row.only.load(Relaxed);
-        let runs = (only == SEVERAL).then(|| self.runs(reader));
-        let several = runs.into_iter().flat_map(Runs::iter).map(|sibling| sibling.node);
-        Some(only).filter(|&only| only != NONE && only != SEVERAL).into_iter().chain(several)
+    /// A root's namespace; whether it still has it `expect_same` tells.
+    pub(super) fn name(&self, reader: &'a Reader) -> &'a [u32] {
+        self.row.words.read(reader)
     }
 
-    /// The children in order.
+    /// The only child, or that there are several, or none.
+    #[inline(always)] // a probe's step
+    pub(super) fn kids(&self) -> Led {
+        self.row.kids.peek()
+    }
+
+    /// The children in order, where there are several.
     pub(super) fn runs(&self, reader: &'a Reader) -> Runs<'a> {
-        let many = self.row.many.read(reader);
-        if many.is_empty() {
-            Runs::One(self.row.few.read(reader))
-        } else {
-            Runs::Many(many, reader)
+        match self.row.kids.read(reader) {
+            Arrays::One(run) => Runs::One(run),
+            Arrays::Many(runs) => Runs::Many(runs, reader),
         }
+    }
+
+    /// The children, as they are while nobody changes them.
+    pub(super) fn children(&self, reader: &'a Reader) -> impl Iterator<Item = u32> {
+        let only = if let Led::Number(only) = self.kids() { Some(only) } else { None };
+        only.into_iter().chain(self.runs(reader).iter().map(|sibling| sibling.node))
     }
 }
 
@@ -181,8 +216,13 @@ impl Rows {
 
     /// The fields of a row.
     #[inline(always)]
-    pub(super) fn read<'a>(&'a self, at: u32, reader: &'a Reader) -> Result<Seen<'a>, Changed> {
-        self.get(at).ok_or(Changed)?.read(at, reader)
+    pub(super) fn read<'a>(
+        &'a self,
+        at: u32,
+        page_size: usize,
+        reader: &'a Reader,
+    ) -> Result<Seen<'a>, Changed> {
+        self.get(at).ok_or(Changed)?.read(at, page_size, reader)
     }
 }
 

@@ -7,16 +7,24 @@
 //!
 //! Readers without a lock search the same runs. An entry is one atomic, so what they read while
 //! entries move is some child or none; `Row::children` tells them that they have to read again.
-use super::row::{Row, SEVERAL};
+use super::row::Row;
 use super::run::{Entry, Place, RUN, Run, RunMut, Runs, Sibling};
-use crate::grace::{Array, Garbage, Link};
+use crate::grace::{Array, Garbage, Lead, Link};
 use crate::memory::{OutOfMemory, try_box};
 use crate::sync::Ordering::Relaxed;
-use crate::tree::NONE;
 
 /// Length at which a run of so many children is cut.
 fn run_limit(count: usize) -> usize {
     count.isqrt().next_power_of_two().max(RUN)
+}
+
+/// Room of the first run: with an odd number of entries nothing of what the allocator gives is left
+/// over, since a header and its own note come before them.
+const FIRST_RUN: usize = 3;
+
+/// Room of a run with half as many entries more, as long as it is short.
+fn longer(room: usize) -> usize {
+    ((room + room / 2) | 1).min(RUN)
 }
 
 /// A run is given less memory when it uses this part of it.
@@ -67,7 +75,7 @@ pub(super) enum Room {
 impl Room {
     /// For a child beside an only one.
     pub(super) fn for_second() -> Result<Self, OutOfMemory> {
-        Ok(Self::Run(Run::empty(2)?))
+        Ok(Self::Run(Run::empty(FIRST_RUN.min(RUN))?))
     }
 }
 
@@ -222,7 +230,7 @@ impl Siblings {
             Self::One(_) => Room::for_second()?,
             Self::Few { len, entries } if (*len as usize) < entries.len() => Room::There,
             Self::Few { len, .. } if (*len as usize) < RUN => {
-                Room::Run(Run::empty((*len as usize * 2).min(RUN))?)
+                Room::Run(Run::empty(longer(*len as usize))?)
             }
             Self::Few { entries, .. } => {
                 let mut runs = Vec::new();
@@ -340,16 +348,13 @@ impl Siblings {
 
     /// Shows a node's children to readers, while its row says that they are changing.
     pub(super) fn publish(&mut self, row: &Row, garbage: &mut Garbage) {
-        let several = self.len() > 1;
-        let only = if several { SEVERAL } else { self.only().unwrap_or(NONE) };
-        row.only.store(only, Relaxed);
-        let (few, many) = match self {
-            Self::None | Self::One(_) => (None, None),
-            Self::Few { entries, .. } => (Some(entries), None),
-            Self::Many(many) => (None, Some(&mut many.links)),
+        let lead = match self {
+            Self::None => Lead::Nothing,
+            Self::One(only) => Lead::Number(only.node),
+            Self::Few { entries, .. } => Lead::One(entries),
+            Self::Many(many) => Lead::Many(&mut many.links),
         };
-        row.few.set(few, garbage);
-        row.many.set(many, garbage);
+        row.kids.set(lead, garbage);
     }
 }
 
