@@ -4913,8 +4913,8 @@ enum rkv_status rkv_cache_probe(const struct rkv_cache *cache,
  * RKV_STATUS_INVALID_ARGUMENT for the arrays themselves, nothing is done then;
  * RKV_STATUS_POISONED
  * @par Cost
- * the sum of the single calls; lock, between two items to who waits. In a large tree less: what
- * the lookups of 16 items read is fetched side by side
+ * the sum of the single calls; lock, between two items to who waits. In a large tree less: the
+ * lookups of the next items go ahead and have fetched what they read
  * @par Thread safety
  * any thread
  */
@@ -4945,7 +4945,7 @@ enum rkv_status rkv_cache_match_many(struct rkv_cache *cache,
  * RKV_STATUS_INVALID_ARGUMENT for the arrays themselves; RKV_STATUS_POISONED
  * @par Cost
  * the sum of the single calls; no lock, with the exceptions of rkv_cache_probe(). In a large tree
- * less: what the lookups of 16 items read is fetched side by side
+ * less: the lookups of the next items go ahead and have fetched what they read
  * @par Thread safety
  * any thread, any number at once, as rkv_cache_probe(). Each answer is that of a moment of its own
  */
@@ -5598,7 +5598,7 @@ enum rkv_status rkv_sequence_release(struct rkv_cache *cache,
  * RKV_STATUS_POISONED
  * @par Cost
  * the sum of the single calls; lock, in slices, and between two items to who waits. In a large
- * tree less: what the lookups of 16 items read is fetched side by side
+ * tree less: the lookups of the next items go ahead and have fetched what they read
  * @par Thread safety
  * any thread
  */

@@ -132,3 +132,40 @@ impl<T> Drop for Junction<T> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sync::AtomicU64;
+
+    /// It leads to each thing in turn, from any other one, and nothing is freed twice or never: the
+    /// arrays are there until the end.
+    #[test]
+    fn a_junction_leads_where_it_was_set() {
+        let (junction, mut garbage) = (Junction::<AtomicU64>::default(), Garbage::default());
+        let mut array = Array::shown([AtomicU64::new(7)].into_iter()).unwrap();
+        let mut links = Array::shown([Link::default()].into_iter()).unwrap();
+        links[0].set(Some(&mut array), &mut garbage);
+        for step in 0..200_u32 {
+            let Some(reader) = Reader::enter() else { return };
+            let lead = match step * 7 % 11 % 4 {
+                0 => Lead::Nothing,
+                1 => Lead::Number(step << 20),
+                2 => Lead::One(&mut array),
+                _ => Lead::Many(&mut links),
+            };
+            junction.set(lead, &mut garbage);
+            let seen = |items: &[AtomicU64]| items.first().map(|item| item.load(Ordering::Relaxed));
+            let found = match junction.read(&reader) {
+                Arrays::One(items) => (1, seen(items)),
+                Arrays::Many(links) => (2, seen(links[0].read(&reader))),
+            };
+            match step * 7 % 11 % 4 {
+                0 => assert!(matches!(junction.peek(), Led::Nothing) && found == (1, None)),
+                1 => assert!(matches!(junction.peek(), Led::Number(at) if at == step << 20)),
+                2 => assert!(matches!(junction.peek(), Led::Arrays) && found == (1, Some(7))),
+                _ => assert!(matches!(junction.peek(), Led::Arrays) && found == (2, Some(7))),
+            }
+        }
+    }
+}

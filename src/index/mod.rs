@@ -7,12 +7,14 @@
 mod block_hash;
 mod radix;
 mod tags;
+mod way;
 
 pub(crate) use crate::tree::NAMESPACE_WORDS;
 pub use crate::tree::{IndexStats, Limits, Namespace, Node, NodeIds, NodeInfo, Swept};
 pub use block_hash::BlockHashIndex;
 pub use radix::RadixIndex;
 pub use tags::{IdRange, Tags};
+pub use way::{Ask, Path, Way, Ways};
 
 use crate::error::Error;
 use crate::grace::Reader;
@@ -144,21 +146,27 @@ impl Walk {
     }
 }
 
-/// Lookups whose memory is fetched together: about as many lines as a processor waits for at once.
-pub(crate) const LOOKAHEAD: usize = 16;
-
-/// A lookup that is about to be made: where, and the keys.
-pub type Ask<'a> = (Namespace, &'a [u32]);
-
 /// What an index lets threads ask that have no lock on it.
 pub trait Probe: std::fmt::Debug + Send + Sync {
-    /// Reads what the first LOOKAHEAD of these calls of `reach` are about to, side by side, so that
-    /// they wait less for memory.
-    fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>, reader: &Reader);
+    /// Whether it is worth it that lookups of a batch go ahead.
+    fn is_large(&self, reader: &Reader) -> bool;
 
-    /// How far keys without images run through a namespace, at some moment during the call. None
-    /// when the index changes too fast to tell: whoever asks should take the lock.
-    fn reach(&self, namespace: &Namespace, keys: &[u32], reader: &Reader) -> Option<Reach>;
+    /// A call of `reach` that sets out.
+    fn set_out<'a>(&self, ask: Ask<'a>, reader: &Reader) -> Option<Way<'a>>;
+
+    /// Lets each of these go on.
+    fn go_on(&self, ways: &mut [Option<Way<'_>>], reader: &Reader);
+
+    /// How far keys without images run through a namespace, at some moment during the call; with
+    /// whether that went ahead. None when the index changes too fast to tell: whoever asks should
+    /// take the lock.
+    fn reach(
+        &self,
+        namespace: &Namespace,
+        keys: &[u32],
+        is_ahead: bool,
+        reader: &Reader,
+    ) -> Option<Reach>;
 }
 
 /// A prefix index. Keys and pages always come in whole pages unless said otherwise; `Node`s passed
@@ -328,9 +336,21 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
         self.visit_path_from(node, 0, segment);
     }
 
-    /// Reads what the first LOOKAHEAD of these walks are about to, side by side, so that they wait
-    /// less for memory.
-    fn fetch<'a>(&self, _asks: &mut dyn Iterator<Item = Ask<'a>>) {}
+    /// Whether it is worth it that lookups of a batch go ahead.
+    fn is_large(&self) -> bool {
+        false
+    }
+
+    /// A walk that sets out.
+    fn set_out<'a>(&self, _ask: Ask<'a>) -> Option<Way<'a>> {
+        None
+    }
+
+    /// Lets each of these go on.
+    fn go_on(&self, _ways: &mut [Option<Way<'_>>]) {}
+
+    /// Says where walks are likely to come along from now on: they look there first.
+    fn lead(&mut self, _path: Path) {}
 
     /// Calls `visit` with the pages and keys of every node; keys of text may be left out.
     fn visit_all(&self, visit: &mut dyn FnMut(&[u32], &[u32]));

@@ -3,7 +3,7 @@ use super::group_cache::Depths;
 use super::{Descent, LongQuery, PrefixCache, State};
 use crate::error::Error;
 use crate::ids::LockId;
-use crate::index::{Ask, Namespace, Node, Partial, PrefixIndex, Reach, Walk};
+use crate::index::{Ask, Namespace, Node, Partial, Path, PrefixIndex, Reach, Walk, Ways};
 use crate::token::{Keys, PageDigest, Query, TokenList, with_known_query};
 
 /// How far a token list is cached. Finding it changes nothing.
@@ -360,10 +360,26 @@ impl State {
         fits(&reuse).map(|()| reuse)
     }
 
-    /// Reads what these lookups are about to, side by side, so that they wait less for memory.
-    pub(crate) fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>) {
-        if let Some(cache) = &self.cache {
-            cache.index.fetch(asks);
+    /// Lets lookups of a batch go ahead of item `at`, which is made now.
+    pub(crate) fn go_ahead<'a>(
+        &mut self,
+        ways: &mut Ways<'a>,
+        at: usize,
+        ask: impl FnMut() -> Option<Ask<'a>>,
+    ) {
+        let Some(cache) = &mut self.cache else { return };
+        let index = &cache.index;
+        if !ways.go(at, || index.is_large()) {
+            return;
+        }
+        let path = ways.advance(at, ask, |ask| index.set_out(ask), |ways| index.go_on(ways));
+        cache.index.lead(path);
+    }
+
+    /// After the last one.
+    pub(crate) fn end_ahead(&mut self) {
+        if let Some(cache) = &mut self.cache {
+            cache.index.lead(Path::new());
         }
     }
 

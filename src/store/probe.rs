@@ -6,7 +6,7 @@ use super::lookup::Sharing;
 use super::{Found, PrefixCache, Shared, State};
 use crate::error::Error;
 use crate::grace::Reader;
-use crate::index::{Ask, Namespace, Probe};
+use crate::index::{Ask, Namespace, Probe, Ways};
 use crate::token::{PageDigest, TextDigests, TokenList, with_imageless_query, with_known_query};
 
 /// Looks up without a lock.
@@ -17,20 +17,16 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// Reads what probes are about to.
-    fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>, reader: &Reader) {
-        self.index.fetch(asks, reader);
-    }
-
     /// Tokens and positions of a list that are cached. None: whoever asks must take the lock.
     pub fn probe(
         &self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
+        is_ahead: bool,
         reader: &Reader,
     ) -> Result<Option<(usize, usize)>, Error> {
         with_imageless_query(tokens, |query| {
-            let reach = |keys: &[u32]| self.index.reach(namespace, keys, reader);
+            let reach = |keys: &[u32]| self.index.reach(namespace, keys, is_ahead, reader);
             let positions = self.sharing.positions(query, reach);
             Ok(positions.map(|positions| (query.tokens_before(positions), positions)))
         })
@@ -68,12 +64,22 @@ impl PrefixCache {
 }
 
 impl Shared {
-    /// Reads what these probes are about to, side by side, without a lock.
-    pub(crate) fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>) {
-        let Some(reader) = Reader::enter() else { return };
-        if let Some(prober) = self.prober.read(&reader).first() {
-            prober.fetch(asks, &reader);
+    /// Lets probes of a batch go ahead of item `at`, without a lock. Returns whether they do.
+    pub(crate) fn go_ahead<'a>(
+        &self,
+        ways: &mut Ways<'a>,
+        at: usize,
+        ask: impl FnMut() -> Option<Ask<'a>>,
+    ) -> bool {
+        let Some(reader) = Reader::enter() else { return false };
+        let Some(Prober { index, .. }) = self.prober.read(&reader).first() else {
+            return false;
+        };
+        if !ways.go(at, || index.is_large(&reader)) {
+            return false;
         }
+        ways.advance(at, ask, |ask| index.set_out(ask, &reader), |ways| index.go_on(ways, &reader));
+        true
     }
 
     /// How many tokens and positions of a list are cached.
@@ -82,7 +88,17 @@ impl Shared {
         namespace: &Namespace,
         tokens: TokenList<'_>,
     ) -> Result<(usize, usize), Error> {
-        if let Some(found) = self.probe_without_lock(namespace, tokens)? {
+        self.probe_ahead(namespace, tokens, false)
+    }
+
+    /// The same, with whether that went ahead.
+    pub(crate) fn probe_ahead(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        is_ahead: bool,
+    ) -> Result<(usize, usize), Error> {
+        if let Some(found) = self.probe_without_lock(namespace, tokens, is_ahead)? {
             return Ok(found);
         }
         let found = self.find(namespace, tokens)?;
@@ -124,11 +140,12 @@ impl Shared {
         &self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
+        is_ahead: bool,
     ) -> Result<Option<(usize, usize)>, Error> {
         let Some(reader) = Reader::enter() else {
             return Ok(None);
         };
         let prober = self.prober.read(&reader).first();
-        prober.map_or(Ok(None), |prober| prober.probe(namespace, tokens, &reader))
+        prober.map_or(Ok(None), |prober| prober.probe(namespace, tokens, is_ahead, &reader))
     }
 }

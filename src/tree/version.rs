@@ -73,3 +73,38 @@ impl Version {
 /// Something changed while it was read: what was read means nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Changed;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::grace::Reader;
+
+    /// A reader that stays while the numbers run out is told that all has changed, and so is who
+    /// comes then; when nobody reads, they begin anew.
+    #[test]
+    fn numbers_begin_anew_when_nobody_reads() {
+        let version = Version(AtomicU32::new(u32::MAX - 1));
+        let change = || {
+            version.begin();
+            version.end();
+        };
+        if let Some(reader) = Reader::enter() {
+            let then = version.read().unwrap();
+            for _ in 0..3 {
+                change();
+                assert_eq!((version.expect(then), version.read()), (Err(Changed), Err(Changed)));
+                assert_eq!(version.expect(version.peek()), Err(Changed));
+            }
+            drop(reader);
+        } else {
+            change();
+        }
+        // Other tests may read just now.
+        while version.read().is_err() {
+            change();
+        }
+        assert_eq!(version.read(), Ok(0));
+        change();
+        assert_eq!(version.read(), Ok(2));
+    }
+}

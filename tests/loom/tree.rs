@@ -66,7 +66,7 @@ fn probed_in(
         let prober = Arc::new(index.index.prober().unwrap().unwrap()).unwrap();
         let probe = move || {
             let reader = Reader::enter().unwrap();
-            let reach = prober.reach(&Namespace::default(), keys, &reader);
+            let reach = prober.reach(&Namespace::default(), keys, false, &reader);
             let sound = |reach: Reach| lengths.contains(&reach.pages) && reach.partial == 0;
             assert!(reach.is_none_or(sound), "{reach:?}");
             reach.is_some()

@@ -347,8 +347,8 @@ unsafe impl AbiElement for rkv_cache_probe_result {
 /// RKV_STATUS_INVALID_ARGUMENT for the arrays themselves, nothing is done then;
 /// RKV_STATUS_POISONED
 /// @par Cost
-/// the sum of the single calls; lock, between two items to who waits. In a large tree less: what
-/// the lookups of 16 items read is fetched side by side
+/// the sum of the single calls; lock, between two items to who waits. In a large tree less: the
+/// lookups of the next items go ahead and have fetched what they read
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -404,7 +404,7 @@ pub unsafe extern "C" fn rkv_cache_match_many(
 /// RKV_STATUS_INVALID_ARGUMENT for the arrays themselves; RKV_STATUS_POISONED
 /// @par Cost
 /// the sum of the single calls; no lock, with the exceptions of rkv_cache_probe(). In a large tree
-/// less: what the lookups of 16 items read is fetched side by side
+/// less: the lookups of the next items go ahead and have fetched what they read
 /// @par Thread safety
 /// any thread, any number at once, as rkv_cache_probe(). Each answer is that of a moment of its own
 #[must_use]
@@ -425,9 +425,10 @@ pub unsafe extern "C" fn rkv_cache_probe_many(
             let names = ["results", "result_size"];
             let results = WantedElements::new(results, result_size, count, names)?;
             let many = many.with_lookups(|item| lookup_ahead(item.space, item.tokens));
-            many.one_by_one(shared, results, |item| {
+            many.one_by_one(shared, results, |item, is_ahead| {
                 with_tokens(item.tokens, |tokens| {
-                    let (tokens, positions) = shared.probe(&read_namespace(item.space)?, tokens)?;
+                    let namespace = read_namespace(item.space)?;
+                    let (tokens, positions) = shared.probe_ahead(&namespace, tokens, is_ahead)?;
                     Ok(rkv_cache_probe_result {
                         token_count: tokens as u64,
                         position_count: positions as u64,

@@ -3,7 +3,7 @@ use super::elements::{AbiElement, GivenElements, WantedElements};
 use super::guard::{Fail, item_status};
 use super::pointer::check_out;
 use super::status::rkv_status;
-use crate::index::{Ask, LOOKAHEAD};
+use crate::index::{Ask, Ways};
 use crate::store::{Shared, Turn};
 
 /// The items of a call, and where the statuses go.
@@ -32,7 +32,7 @@ impl<'a, T: AbiElement> Many<'a, T> {
         Ok(Self { items, name, statuses, lookup: None })
     }
 
-    /// Has what the items look up fetched into the processor's cache before, some side by side.
+    /// Lets what the items look up go ahead of them, so that they wait less for memory.
     pub(crate) fn with_lookups(self, lookup: Lookup<'a, T>) -> Self {
         Self { lookup: Some(lookup), ..self }
     }
@@ -45,44 +45,44 @@ impl<'a, T: AbiElement> Many<'a, T> {
         mut each: impl FnMut(&mut Turn<'_>, usize, T) -> Result<R, Fail>,
     ) -> Result<(), Fail> {
         let mut items = self.items.iter();
+        let (mut asks, mut ways) = (self.asks(), Ways::default());
         shared.each(items.len(), |turn, at| {
-            self.look_ahead(at, items.clone(), |asks| turn.fetch(asks));
+            if let Some(asks) = &mut asks {
+                turn.state().go_ahead(&mut ways, at, || asks.next().flatten());
+            }
             let item = items.next().expect("there are as many items");
             let poisoned = turn.is_poisoned();
             let done = if poisoned { Err(Fail::poisoned()) } else { each(turn, at, item) };
             self.put(at, done, &mut results);
+            if asks.is_some() && items.len() == 0 {
+                turn.state().end_ahead();
+            }
         });
         Ok(())
     }
 
-    /// Does something for each item, in order, without a lock over all.
+    /// Does something for each item, in order, without a lock over all. `each` gets also whether
+    /// its lookup went ahead.
     pub(crate) fn one_by_one<R: AbiElement>(
         self,
         shared: &Shared,
         mut results: WantedElements<R>,
-        mut each: impl FnMut(T) -> Result<R, Fail>,
+        mut each: impl FnMut(T, bool) -> Result<R, Fail>,
     ) -> Result<(), Fail> {
-        let mut items = self.items.iter();
-        for at in 0..items.len() {
-            self.look_ahead(at, items.clone(), |asks| shared.fetch(asks));
-            let item = items.next().expect("there are as many items");
-            self.put(at, each(item), &mut results);
+        let (mut asks, mut ways) = (self.asks(), Ways::default());
+        for (at, item) in self.items.iter().enumerate() {
+            let is_ahead = asks
+                .as_mut()
+                .is_some_and(|asks| shared.go_ahead(&mut ways, at, || asks.next().flatten()));
+            self.put(at, each(item, is_ahead), &mut results);
         }
         Ok(())
     }
 
-    /// Has what the next items look up fetched, if it is time to.
-    fn look_ahead(
-        &self,
-        at: usize,
-        next: impl ExactSizeIterator<Item = T>,
-        fetch: impl FnOnce(&mut dyn Iterator<Item = Ask<'a>>),
-    ) {
-        let Some(lookup) = self.lookup.filter(|_| at.is_multiple_of(LOOKAHEAD)) else { return };
-        // A single one has nobody to wait beside.
-        if next.len() > 1 {
-            fetch(&mut next.take(LOOKAHEAD).filter_map(|item| lookup(&item)));
-        }
+    /// What the items look up, if there are several: a single one has nobody to go ahead of.
+    fn asks(&self) -> Option<impl Iterator<Item = Option<Ask<'a>>>> {
+        let lookup = self.lookup.filter(|_| self.items.iter().len() > 1)?;
+        Some(self.items.iter().map(move |item| lookup(&item)))
     }
 
     /// Writes what came of an item; a failure, with its name, is the thread's last message.

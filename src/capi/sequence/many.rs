@@ -103,7 +103,7 @@ unsafe fn with_added(
 /// RKV_STATUS_POISONED
 /// @par Cost
 /// the sum of the single calls; lock, in slices, and between two items to who waits. In a large
-/// tree less: what the lookups of 16 items read is fetched side by side
+/// tree less: the lookups of the next items go ahead and have fetched what they read
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -68,7 +68,7 @@ impl RadixIndex {
         };
         let is_root = node.state == State::Root;
         let same_keys = node.is_root() || seen.keys == node.label.keys(self.page_size);
-        let flags = (seen.parent, seen.is_root, seen.media);
+        let flags = (seen.parent, seen.shape.is_root(), seen.shape.media());
         if !same_keys || flags != (node.parent, is_root, node.media) {
             return Err("published: readers see another node".into());
         }

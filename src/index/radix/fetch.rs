@@ -1,18 +1,18 @@
-//! Fetching what lookups are about to read, level by level and side by side.
+//! Fetching what lookups are about to read.
 //!
 //! In a large tree a lookup waits for memory most of the time: for a slot of the table, the node
 //! that it leads to, and the node's keys. A slot tells how long the node's segment is, so where the
 //! next slot is follows from it and the lookup's own keys: the way down needs slots alone, and
-//! nodes and keys come meanwhile, all at once. Ways of different lookups don't wait for each other
-//! either. The lookups themselves then find everything in the processor's cache.
+//! nodes and keys come meanwhile, all at once. Lookups of a batch go down side by side (`Ways`).
+//! The lookups themselves then find everything in the processor's cache, and which nodes to look
+//! at.
 //!
 //! Nothing is decided here, so it takes a short way: a child is the first of its hash, and all of
-//! its segment matches. Source: Chen, Ailamaki, Gibbons and Mowry, Improving Hash Join Performance
-//! through Prefetching, 2004 (group prefetching).
-use super::super::{Ask, LOOKAHEAD, Namespace};
+//! its segment matches.
+use super::super::way::DEPTH;
+use super::super::{Ask, Namespace, Path, Way};
 use crate::grace::prefetch;
 use crate::tree::Hint;
-use smallvec::SmallVec;
 
 /// Slots of the table below which a tree is in the processor's cache anyway.
 const LARGE: usize = 65536;
@@ -20,9 +20,6 @@ const LARGE: usize = 65536;
 /// Keys in a line of the processor's cache, and the first lines of a segment that are fetched.
 const LINE: usize = 16;
 const LINES: usize = 8;
-
-/// Nodes on one way that are fetched.
-const DEPTH: usize = 16;
 
 /// The tree, as its owner sees it or as readers without the lock do.
 pub(super) trait Paths {
@@ -56,51 +53,42 @@ pub(super) trait Paths {
     }
 }
 
-/// A lookup on its way down.
-struct Way<'a> {
-    node: u32,
-    rest: &'a [u32],
-    hash: u32,
-    came_to: SmallVec<[u32; DEPTH]>,
-}
-
 impl<'a> Way<'a> {
-    fn new(node: u32, rest: &'a [u32]) -> Self {
-        Self { node, rest, hash: 0, came_to: SmallVec::new() }
+    /// Looks where the next node is, unless the way ends.
+    fn look(&mut self, paths: &impl Paths, page_size: usize) {
+        self.hash = None;
+        if let Some(first_page) = self.rest.get(..page_size).filter(|_| self.path.len() < DEPTH) {
+            let hash = paths.hash(self.node, first_page);
+            paths.fetch_slot(hash);
+            self.hash = Some(hash);
+        }
     }
 
-    /// Looks where the next node is; false at the end of the way.
-    fn look(&mut self, paths: &impl Paths, page_size: usize) -> bool {
-        let Some(first_page) = self.rest.get(..page_size).filter(|_| self.came_to.len() < DEPTH)
-        else {
-            return false;
-        };
-        self.hash = paths.hash(self.node, first_page);
-        paths.fetch_slot(self.hash);
-        true
-    }
-
-    /// Goes there; false when there is nothing.
+    /// Goes there, and looks for the one after it; false at the end of the way.
+    #[inline(always)]
     fn go(&mut self, paths: &impl Paths, page_size: usize) -> bool {
-        let Some(Hint { node, length }) = paths.in_slot(self.hash) else {
+        let Some(Hint { node, length }) = self.hash.and_then(|hash| paths.in_slot(hash)) else {
+            self.hash = None;
             return false;
         };
         paths.fetch_node(node);
-        self.came_to.push(node);
+        self.path.push(node);
         let keys = length.map_or_else(|| paths.keys(node).len(), |pages| pages.get() * page_size);
         (self.node, self.rest) = (node, self.rest.get(keys..).unwrap_or(&[]));
-        keys > 0
+        self.look(paths, page_size);
+        true
     }
 
-    /// Has the keys fetched of all nodes that it came to.
-    fn fetch_keys(&self, paths: &impl Paths) {
-        self.came_to.last().into_iter().for_each(|&node| paths.fetch_neighbours(node));
-        for &node in &self.came_to {
+    /// Has the keys fetched of the nodes that it came to.
+    #[inline(always)]
+    fn fetch_keys(&mut self, paths: &impl Paths) {
+        for &node in &self.path[self.fetched..] {
             let keys = paths.keys(node);
             // The processor goes on by itself where more lines than these follow.
             keys.iter().step_by(LINE).take(LINES).for_each(prefetch);
             keys.last().into_iter().chain(paths.last_page(node)).for_each(prefetch);
         }
+        self.fetched = self.path.len();
     }
 }
 
@@ -110,50 +98,37 @@ pub(super) fn is_large(paths: &impl Paths) -> bool {
     !cfg!(loom) && (paths.slots() >= LARGE || cfg!(debug_assertions))
 }
 
-/// Has all fetched that the lookups go through, side by side.
-pub(super) fn fetch<'a>(
+/// A lookup that sets out from the root of its namespace.
+pub(super) fn set_out<'a>(
     paths: &impl Paths,
     page_size: usize,
-    asks: &mut dyn Iterator<Item = Ask<'a>>,
-) {
-    if !is_large(paths) {
-        return;
-    }
-    let mut ways = SmallVec::<[Way<'_>; LOOKAHEAD]>::new();
-    for (namespace, rest) in asks.take(LOOKAHEAD) {
-        ways.extend(paths.root(&namespace).map(|root| Way::new(root, rest)));
-    }
-    let mut on_the_way = ways.len();
-    while on_the_way > 0 {
-        // Those that go on stand in front.
-        on_the_way = front(&mut ways[..on_the_way], |way| way.look(paths, page_size));
-        on_the_way = front(&mut ways[..on_the_way], |way| way.go(paths, page_size));
-    }
-    ways.iter().for_each(|way| way.fetch_keys(paths));
+    (namespace, rest): Ask<'a>,
+) -> Option<Way<'a>> {
+    let mut way = Way::new(paths.root(&namespace)?, rest);
+    way.look(paths, page_size);
+    Some(way)
 }
 
-/// Puts those in front of which `stays` is true; how many they are.
-fn front<T>(ways: &mut [T], mut stays: impl FnMut(&mut T) -> bool) -> usize {
-    let mut count = 0;
-    for at in 0..ways.len() {
-        if stays(&mut ways[at]) {
-            ways.swap(at, count);
-            count += 1;
+/// Lets lookups go on: each to the next node, while the keys of the one before it come.
+pub(super) fn go_on(paths: &impl Paths, page_size: usize, ways: &mut [Option<Way<'_>>]) {
+    for way in ways.iter_mut().flatten() {
+        if way.fetched < way.path.len() {
+            way.fetch_keys(paths);
+            if way.hash.is_none() {
+                way.path.last().into_iter().for_each(|&node| paths.fetch_neighbours(node));
+            }
         }
-    }
-    count
-}
-
-/// The same for one lookup, from a node down.
-#[inline]
-pub(super) fn fetch_one(paths: &impl Paths, page_size: usize, from: u32, keys: &[u32]) {
-    if is_large(paths) {
-        fetch_way(paths, page_size, Way::new(from, keys));
+        way.go(paths, page_size);
     }
 }
 
+/// Has all fetched that a single lookup goes through, from a node down. Returns the way.
 #[inline(never)]
-fn fetch_way(paths: &impl Paths, page_size: usize, mut way: Way<'_>) {
-    while way.look(paths, page_size) && way.go(paths, page_size) {}
+pub(super) fn fetch_way(paths: &impl Paths, page_size: usize, from: u32, keys: &[u32]) -> Path {
+    let mut way = Way::new(from, keys);
+    way.look(paths, page_size);
+    while way.go(paths, page_size) {}
+    way.path.last().into_iter().for_each(|&node| paths.fetch_neighbours(node));
     way.fetch_keys(paths);
+    way.path
 }

@@ -28,8 +28,8 @@ mod siblings;
 mod walk;
 
 use super::{
-    Ask, DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, Portion,
-    PrefixIndex, Probe, Stretch, Walk,
+    Ask, DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, Path, Portion,
+    PrefixIndex, Probe, Stretch, Walk, Way,
 };
 use crate::error::Error;
 use crate::grace::Garbage;
@@ -61,6 +61,8 @@ pub struct RadixIndex {
     view: Arc<View>,
     /// What such readers may still look at.
     garbage: Garbage,
+    /// Where the next walk is likely to come along.
+    led: Path,
 }
 
 impl RadixIndex {
@@ -80,6 +82,7 @@ impl RadixIndex {
             rows: OwnRows::new(Arc::clone(&view.rows)),
             view,
             garbage: Garbage::default(),
+            led: Path::new(),
         })
     }
 }
@@ -113,8 +116,20 @@ impl PrefixIndex for RadixIndex {
         (Walk { media: walk.media || last.media, ..last }, false)
     }
 
-    fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>) {
-        fetch::fetch(self, self.page_size, asks);
+    fn is_large(&self) -> bool {
+        fetch::is_large(self)
+    }
+
+    fn set_out<'a>(&self, ask: Ask<'a>) -> Option<Way<'a>> {
+        fetch::set_out(self, self.page_size, ask)
+    }
+
+    fn go_on(&self, ways: &mut [Option<Way<'_>>]) {
+        fetch::go_on(self, self.page_size, ways);
+    }
+
+    fn lead(&mut self, path: Path) {
+        self.led = path;
     }
 
     fn visit_roots(

@@ -19,8 +19,8 @@
 //! never waits for a call on the index. When a node changes again and again while it looks, it
 //! gives up, and the caller takes the lock; a change takes a fraction of a microsecond, and only
 //! those of nodes on the probe's way matter, so that is rare.
-use super::super::{Ask, Namespace, Probe, Reach};
-use super::fetch::{Paths, fetch, fetch_one};
+use super::super::{Ask, Namespace, Probe, Reach, Way};
+use super::fetch::{self, Paths, fetch_way, is_large};
 use super::row::{Rows, Seen};
 use super::walk::child_hash;
 use crate::grace::{Led, Reader, prefetch};
@@ -86,7 +86,7 @@ impl View {
     ) -> Result<Option<Seen<'a>>, Changed> {
         let words = namespace.words();
         let (roots, moves) = (self.roots.peek(), self.table.moves.peek());
-        let is_it = |seen: &Seen<'a>| seen.is_root && seen.name(reader) == words;
+        let is_it = |seen: &Seen<'a>| seen.shape.is_root() && seen.name(reader) == words;
         let found = if *namespace != Namespace::default() {
             self.find(NONE, &words, reader, is_it)?
         } else {
@@ -156,7 +156,7 @@ impl View {
         };
         let first_page = |at: u32| {
             let seen = self.read(at, reader)?;
-            Ok((seen.keys.get(..self.page_size).ok_or(Changed)?, seen.media))
+            Ok((seen.keys.get(..self.page_size).ok_or(Changed)?, seen.shape.media()))
         };
         let share = |at: u32| {
             let (keys, media) = first_page(at)?;
@@ -188,13 +188,17 @@ impl View {
         &self,
         namespace: &Namespace,
         keys: &[u32],
+        is_ahead: bool,
         reader: &Reader,
     ) -> Result<Reach, Changed> {
         let mut reach = Reach::default();
         let Some(root) = self.root(namespace, reader)? else {
             return Ok(reach);
         };
-        fetch_one(&Seer(self, reader), self.page_size, root.at, keys);
+        let seer = Seer(self, reader);
+        if !is_ahead && is_large(&seer) {
+            fetch_way(&seer, self.page_size, root.at, keys);
+        }
         let mut node = root;
         let mut rest = keys;
         loop {
@@ -208,7 +212,7 @@ impl View {
                 return Ok(Reach { partial, media: reach.media | media, ..reach });
             };
             node.expect_same()?;
-            reach.media |= child.media;
+            reach.media |= child.shape.media();
             reach.pages += common / self.page_size;
             reach.partial = common % self.page_size;
             if common < child.keys.len() {
@@ -257,14 +261,28 @@ impl Paths for Seer<'_> {
 }
 
 impl Probe for Arc<View> {
-    fn fetch<'a>(&self, asks: &mut dyn Iterator<Item = Ask<'a>>, reader: &Reader) {
-        fetch(&Seer(self, reader), self.page_size, asks);
+    fn is_large(&self, reader: &Reader) -> bool {
+        is_large(&Seer(self, reader))
     }
 
-    fn reach(&self, namespace: &Namespace, keys: &[u32], reader: &Reader) -> Option<Reach> {
+    fn set_out<'a>(&self, ask: Ask<'a>, reader: &Reader) -> Option<Way<'a>> {
+        fetch::set_out(&Seer(self, reader), self.page_size, ask)
+    }
+
+    fn go_on(&self, ways: &mut [Option<Way<'_>>], reader: &Reader) {
+        fetch::go_on(&Seer(self, reader), self.page_size, ways);
+    }
+
+    fn reach(
+        &self,
+        namespace: &Namespace,
+        keys: &[u32],
+        is_ahead: bool,
+        reader: &Reader,
+    ) -> Option<Reach> {
         (0..ATTEMPTS).find_map(|attempt| {
             (0..attempt).for_each(|_| spin_loop());
-            self.try_reach(namespace, keys, reader).ok()
+            self.try_reach(namespace, keys, is_ahead, reader).ok()
         })
     }
 }

@@ -39,8 +39,8 @@ impl RadixIndex {
         let parent = if node.state == State::Node { node.parent } else { NONE };
         row.version.begin();
         row.parent.store(parent, Relaxed);
-        let (words, [first, count]) = node.held.label.shown();
-        row.shape(Shape { first, count, media: node.media, is_root: false });
+        let (words, pages) = node.held.label.shown();
+        row.shape(Shape::new(pages, node.media));
         row.words.set(words, &mut self.garbage);
         row.version.end();
     }
@@ -69,7 +69,7 @@ impl RadixIndex {
         let row = &self.rows[root];
         self.view.roots.begin();
         row.version.begin();
-        row.shape(Shape { is_root: true, ..Shape::default() });
+        row.shape(Shape::OF_ROOT);
         row.words.set(Some(&mut shown), &mut self.garbage);
         row.version.end();
         self.table.put(place, root, 0);

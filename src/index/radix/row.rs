@@ -21,23 +21,17 @@ pub(super) struct Row {
     pub(super) kids: Junction<Entry>,
     /// NONE for roots and for rows that are not in use.
     pub(super) parent: AtomicU32,
-    /// A `Shape`, packed.
+    /// A `Shape`.
     shape: AtomicU32,
 }
 
 // Two in a line of the processor's cache.
 const _: () = assert!(cfg!(loom) || size_of::<Row>() == 32);
 
-/// What is published of a segment beside its keys.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Shape {
-    /// The page with which it begins in its memory, and how many it has; none of a root.
-    pub(super) first: u32,
-    pub(super) count: u32,
-    /// Some key may be other than text.
-    pub(super) media: bool,
-    pub(super) is_root: bool,
-}
+/// What is published of a segment beside its keys: the page with which it begins in its memory, how
+/// many it has, and what it is. A root has no pages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape(u32);
 
 /// Bits of a number of pages.
 const COUNT_BITS: u32 = 15;
@@ -49,15 +43,29 @@ const ROOT: u32 = 1 << 31;
 const _: () = assert!(SEGMENT_PAGES + SEGMENT_PAGES / 8 <= COUNT);
 
 impl Shape {
-    fn pack(self) -> u32 {
-        debug_assert!(self.first <= COUNT && self.count <= COUNT);
-        let flags = (self.media as u32 * MEDIA) | (self.is_root as u32 * ROOT);
-        self.first | self.count << COUNT_BITS | flags
+    pub(super) const OF_ROOT: Self = Self(ROOT);
+
+    pub(super) fn new([first, count]: [u32; 2], media: bool) -> Self {
+        debug_assert!(first <= COUNT && count <= COUNT);
+        let media = if media { MEDIA } else { 0 };
+        Self(first | count << COUNT_BITS | media)
     }
 
-    fn unpack(packed: u32) -> Self {
-        let (first, count) = (packed & COUNT, packed >> COUNT_BITS & COUNT);
-        Self { first, count, media: packed & MEDIA != 0, is_root: packed & ROOT != 0 }
+    fn first(self) -> usize {
+        (self.0 & COUNT) as usize
+    }
+
+    fn count(self) -> usize {
+        (self.0 >> COUNT_BITS & COUNT) as usize
+    }
+
+    /// Some key may be other than text.
+    pub(super) fn media(self) -> bool {
+        self.0 & MEDIA != 0
+    }
+
+    pub(super) fn is_root(self) -> bool {
+        self.0 & ROOT != 0
     }
 }
 
@@ -83,8 +91,7 @@ pub(super) struct Seen<'a> {
     pub(super) version: u32,
     pub(super) parent: u32,
     pub(super) keys: &'a [u32],
-    pub(super) is_root: bool,
-    pub(super) media: bool,
+    pub(super) shape: Shape,
 }
 
 impl Row {
@@ -96,16 +103,15 @@ impl Row {
         reader: &'a Reader,
     ) -> Result<Seen<'a>, Changed> {
         let version = self.version.read()?;
-        let Shape { first, count, media, is_root } = Shape::unpack(self.shape.load(Relaxed));
-        let (first, count) = (first as usize * page_size, count as usize * page_size);
+        let shape = Shape(self.shape.load(Relaxed));
+        let (first, count) = (shape.first() * page_size, shape.count() * page_size);
         let seen = Seen {
             row: self,
             at,
             version,
             parent: self.parent.load(Relaxed),
             keys: self.words.read(reader).get(first..first + count).ok_or(Changed)?,
-            is_root,
-            media,
+            shape,
         };
         self.version.expect(version)?;
         Ok(seen)
@@ -113,7 +119,7 @@ impl Row {
 
     /// Says what the segment is, while `version` says that it changes.
     pub(super) fn shape(&self, shape: Shape) {
-        self.shape.store(shape.pack(), Relaxed);
+        self.shape.store(shape.0, Relaxed);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reading the tree: the longest match, and the child with the longest common start.
 use super::super::{Namespace, Node, Partial, Stretch, Walk};
 use super::RadixIndex;
-use super::fetch::{Paths, fetch_one};
+use super::fetch::{Paths, fetch_way, is_large};
 use super::node::Segment;
 use super::siblings::Siblings;
 use crate::grace::prefetch;
@@ -48,12 +48,13 @@ impl Paths for RadixIndex {
     }
 
     fn fetch_node(&self, node: u32) {
-        prefetch_node(&self.tree.nodes[node]);
+        // Of a lookup that is on its way the tree may be another one by now.
+        self.tree.nodes.get(node).into_iter().for_each(prefetch_node);
     }
 
     fn fetch_neighbours(&self, node: u32) {
         // A match moves it to the end of the list of leaves.
-        let node = &self.tree.nodes[node];
+        let Some(node) = self.tree.nodes.get(node) else { return };
         for near in [node.older, node.newer] {
             if let Some(near) = self.tree.nodes.get(near) {
                 prefetch(&near.older);
@@ -62,11 +63,11 @@ impl Paths for RadixIndex {
     }
 
     fn keys(&self, node: u32) -> &[u32] {
-        self.tree.nodes[node].label.keys(self.page_size)
+        self.tree.nodes.get(node).map_or(&[], |node| node.label.keys(self.page_size))
     }
 
     fn last_page(&self, node: u32) -> Option<&u32> {
-        self.tree.nodes[node].label.pages().last()
+        self.tree.nodes.get(node)?.label.pages().last()
     }
 }
 
@@ -80,21 +81,31 @@ impl RadixIndex {
     /// The child that begins with the first whole page of keys, and how many keys its segment
     /// shares with them.
     pub(super) fn child(&self, parent: u32, keys: &[u32]) -> Option<(u32, usize)> {
-        let (child, _, common) = self.child_of(parent, &self.tree.nodes[parent], keys)?;
+        let (child, _, common) = self.child_of(parent, &self.tree.nodes[parent], keys, None)?;
         Some((child, common))
     }
 
-    /// The same where the parent is at hand, with the child.
+    /// The same where the parent is at hand, with the child, and perhaps which one that is.
     #[inline(always)]
     fn child_of<'a>(
         &'a self,
         number: u32,
         parent: &TreeNode<Segment>,
         keys: &[u32],
+        hint: Option<u32>,
     ) -> Option<(u32, &'a TreeNode<Segment>, usize)> {
         let first_page = keys.get(..self.page_size)?;
         let nodes = &self.tree.nodes;
         let common = |node: &TreeNode<Segment>| common_start(node.label.keys(self.page_size), keys);
+        if let Some(hint) = hint
+            && let Some(child) = nodes.get(hint).filter(|node| node.parent == number)
+        {
+            // Of a place that is free there are no keys.
+            let shared = common(child);
+            if shared >= self.page_size {
+                return Some((hint, child, shared));
+            }
+        }
         if let Some(only) = parent.children.only() {
             let child = &nodes[only];
             // A miss is most often one from the first key on.
@@ -122,12 +133,35 @@ impl RadixIndex {
     }
 
     /// Follows keys down from a node's end.
+    #[inline(always)]
     pub(super) fn walk_down(&self, from: u32, keys: &[u32]) -> Walk {
-        fetch_one(self, self.page_size, from, keys);
+        if is_large(self) {
+            return self.walk_ahead(from, keys);
+        }
+        self.walk_along(from, keys, std::iter::empty())
+    }
+
+    /// The same, after a look ahead unless a batch had one.
+    #[inline(never)]
+    fn walk_ahead(&self, from: u32, keys: &[u32]) -> Walk {
+        let path;
+        let path = match self.led.is_empty() {
+            true => {
+                path = fetch_way(self, self.page_size, from, keys);
+                &path
+            }
+            false => &self.led,
+        };
+        self.walk_along(from, keys, path.iter().copied())
+    }
+
+    /// The same, perhaps along some nodes.
+    #[inline(always)]
+    fn walk_along(&self, from: u32, keys: &[u32], mut path: impl Iterator<Item = u32>) -> Walk {
         let (mut number, mut node) = (from, &self.tree.nodes[from]);
         let mut rest = keys;
         let mut media = false;
-        while let Some((child, at, common)) = self.child_of(number, node, rest) {
+        while let Some((child, at, common)) = self.child_of(number, node, rest, path.next()) {
             (number, node) = (child, at);
             media |= at.media;
             let whole = common / self.page_size;
@@ -158,7 +192,9 @@ impl RadixIndex {
         keys: &'a [u32],
         most: Stretch,
     ) -> (Walk, &'a [u32], bool) {
-        fetch_one(self, self.page_size, from, keys);
+        if is_large(self) {
+            fetch_way(self, self.page_size, from, keys);
+        }
         let (mut number, mut rest, mut media) = (from, keys, false);
         let mut left = most.nodes;
         let goes_on = |left: usize, rest: &[u32]| left > 0 && keys.len() - rest.len() < most.keys;
