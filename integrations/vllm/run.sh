@@ -41,13 +41,22 @@ fi
 printf '## vLLM %s: nothing of it is changed\n\n' "$version"
 "$python" "$tests/untouched.py"
 "$python" -m pytest -p no:cacheprovider -q -W ignore "$tests/test_start.py" \
-    >"$target/start.log" 2>&1 || { tail -n 40 "$target/start.log" >&2; exit 1; }
+    "$tests/test_hybrid.py" >"$target/start.log" 2>&1 ||
+    { tail -n 40 "$target/start.log" >&2; exit 1; }
 
 printf '\n## The whole engine, greedy tokens\n\n'
 "$python" "$tests/engine.py" "$target/model" --requests "$requests"
 
+printf '\n## The same with sliding windows\n\n'
+"$python" "$tests/engine.py" "$target/gemma3" --kind gemma3 --requests "$((requests / 2))"
+
 printf '\n## Time, and hits of a larger stream\n\n'
 OMP_NUM_THREADS=1 "$python" "$tests/speed.py" "$target/model" \
+    --requests "$timed" --repeats "$repeats" 2>"$target/speed.log" ||
+    { tail "$target/speed.log" >&2; exit 1; }
+
+printf '\n## The same with sliding windows\n\n'
+OMP_NUM_THREADS=1 "$python" "$tests/speed.py" "$target/model" --windows 1024 1024 \
     --requests "$timed" --repeats "$repeats" 2>"$target/speed.log" ||
     { tail "$target/speed.log" >&2; exit 1; }
 

@@ -7,6 +7,7 @@ The scheduler is vLLM's own; only its `kv_cache_manager` is another one. What vL
 does not cover is refused when the engine starts, and so is a vLLM whose interface is another one.
 """
 
+from .hybrid import HybridManager
 from .interface import InterfaceChanged
 from .limits import NotCovered
 from .manager import KVCacheManager
@@ -14,6 +15,7 @@ from .scheduler import AsyncScheduler, Scheduler, SyncScheduler
 
 __all__ = [
     "AsyncScheduler",
+    "HybridManager",
     "InterfaceChanged",
     "KVCacheManager",
     "NotCovered",

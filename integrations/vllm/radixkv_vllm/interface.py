@@ -58,6 +58,7 @@ REQUEST = {
     "cache_salt",
     "lora_request",
     "num_computed_tokens",
+    "num_in_flight_tokens",
     "num_preemptions",
     "session_id",
     "skip_reading_prefix_cache",

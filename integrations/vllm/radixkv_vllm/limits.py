@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, SlidingWindowSpec
 from vllm.v1.request import Request
+
+#: RKV_GROUP_LIMIT: groups that a page table has at most.
+_GROUP_LIMIT = 8
 
 
 class NotCovered(ValueError):
@@ -17,7 +20,7 @@ def check(scheduler: Scheduler) -> None:
 
 
 def check_layers(config: KVCacheConfig, block_size: int, hash_block_size: int) -> None:
-    """Raises NotCovered unless the layers are one group of full attention."""
+    """Raises NotCovered unless the layers are groups that are covered."""
     _raise(_of_layers(config, block_size, hash_block_size))
 
 
@@ -35,16 +38,26 @@ def _raise(reasons: Iterator[str]) -> None:
 def _of_layers(config: KVCacheConfig, block_size: int, hash_block_size: int) -> Iterator[str]:
     specs = [group.kv_cache_spec for group in config.kv_cache_groups]
     kinds = ", ".join(type(spec).__name__ for spec in specs)
-    if [type(spec) for spec in specs] != [FullAttentionSpec]:
-        yield f"its groups of layers are ({kinds}), and one of FullAttentionSpec is covered"
-    elif not specs[0].block_size == block_size == hash_block_size:
+    full = [spec for spec in specs if type(spec) is FullAttentionSpec]
+    windows = [spec for spec in specs if type(spec) is SlidingWindowSpec]
+    if not full or len(full) + len(windows) < len(specs):
         yield (
-            f"it keeps blocks of {specs[0].block_size} tokens, schedules blocks of {block_size} "
+            f"its groups of layers are ({kinds}), and FullAttentionSpec, alone or beside "
+            "SlidingWindowSpec, is covered"
+        )
+    elif len(specs) > _GROUP_LIMIT:
+        yield f"it has {len(specs)} groups of layers, and {_GROUP_LIMIT} are covered"
+    elif any(spec.extra_retained_tokens for spec in windows):
+        yield "its windows keep more tokens than they attend to, for drafts"
+    elif {spec.block_size for spec in specs} != {block_size} or block_size != hash_block_size:
+        sizes = ", ".join(str(spec.block_size) for spec in specs)
+        yield (
+            f"it keeps blocks of {sizes} tokens, schedules blocks of {block_size} "
             f"and hashes blocks of {hash_block_size}, and equal sizes are covered"
         )
     elif config.needs_kv_cache_zeroing:
         yield "it zeroes new blocks, as a KV cache of mixed precision needs"
-    elif config.prefix_cache_retention_interval:
+    elif config.prefix_cache_retention_interval and not windows:
         yield "prefix_cache_retention_interval is set, and it has no sliding-window or Mamba layers"
 
 

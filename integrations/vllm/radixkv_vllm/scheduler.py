@@ -6,13 +6,16 @@ from vllm.config import VllmConfig
 from vllm.v1.core.sched import async_scheduler, scheduler
 
 from . import interface, limits
+from .hybrid import HybridManager
 from .manager import KVCacheManager
 
 
 def _seat(of: scheduler.Scheduler) -> None:
     """Puts the cache into a scheduler that has made its own, which nothing has used yet."""
     limits.check(of)
-    of.kv_cache_manager = KVCacheManager(
+    several = len(of.kv_cache_config.kv_cache_groups) > 1
+    more = {"max_in_flight_tokens": of.vllm_config.max_in_flight_tokens} if several else {}
+    of.kv_cache_manager = (HybridManager if several else KVCacheManager)(
         of.kv_cache_config,
         max_model_len=of.max_model_len,
         scheduler_block_size=of.block_size,
@@ -21,6 +24,7 @@ def _seat(of: scheduler.Scheduler) -> None:
         log_stats=of.log_stats,
         enable_kv_cache_events=of.enable_kv_cache_events,
         watermark=of.scheduler_config.watermark,
+        **more,
     )
     if not of.enable_kv_cache_events:
         # The engine asks this, after its scheduler is made, whether to hash every block of every

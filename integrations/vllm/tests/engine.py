@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """The whole engine, with its own cache and with radixkv's: tokens and hits (P05, P06).
 
-    engine.py MODEL [--requests N] [--seed N]
+    engine.py MODEL [--kind llama|gemma3] [--requests N] [--seed N]
 
-A tiny Llama with random weights (made in the folder MODEL when it is not there) answers the same
-stream of requests in processes of their own, in three worlds: a pool where nothing is evicted, a
-tight one with eviction and preemption, and that with async scheduling. Prompts are computed in
-chunks, clients go away, some requests have salts. All tokens have to be equal, and where nothing is
-evicted, every request has at least as many hits. In the end radixkv's invariants are checked, where
-the engine is in the process.
+A tiny model with random weights (made in the folder MODEL when it is not there), of full attention
+alone or beside sliding windows, answers the same stream of requests in processes of their own, in
+three worlds: a pool where nothing is evicted, a tight one with eviction and preemption, and that
+with async scheduling. Prompts are computed in chunks, clients go away, some requests have salts.
+All tokens have to be equal, and where nothing is evicted, every request has at least as many hits.
+In the end radixkv's invariants are checked, where the engine is in the process.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import models
 import workload
 
 CLASSES = {"vLLM": "", "radixkv": "radixkv_vllm.Scheduler"}
@@ -41,28 +42,6 @@ WORLDS = {
         World("tight, async", 32, ahead=True),
     )
 }
-
-
-def make_model(folder: Path) -> None:
-    """A Llama of 2 layers with random weights; float32, so that two ways to batch agree."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=workload.VOCABULARY,
-        hidden_size=128,
-        intermediate_size=256,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=4096,
-        tie_word_embeddings=False,
-        bos_token_id=1,
-        eos_token_id=2,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
 
 
 def serve(model: str, scheduler: str, world: World, count: int, seed: int) -> dict[str, Any]:
@@ -153,8 +132,7 @@ def compare(world: World, theirs: dict[str, Any], ours: dict[str, Any], count: i
 
 
 def main() -> None:
-    if not (Path(args.model) / "config.json").exists():
-        make_model(Path(args.model))
+    models.make(Path(args.model), args.kind)
     print("| pool | requests | equal tokens | prompt tokens | hits, vLLM | hits, radixkv "
           "| more | fewer | preempted, vLLM | preempted, radixkv |")  # fmt: skip
     print("|---" * 10 + "|")
@@ -167,6 +145,7 @@ def main() -> None:
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("model")
+parser.add_argument("--kind", choices=models.MODELS, default="llama")
 parser.add_argument("--requests", type=int, default=400)
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)

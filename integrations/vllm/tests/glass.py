@@ -1,4 +1,4 @@
-"""A manager that shows what vLLM's own tests look at: blocks as objects, a pool of them.
+"""Managers that show what vLLM's own tests look at: blocks as objects, a pool of them.
 
 Nothing is kept for it but the hash of each page: the answers are worked out from the cache and the
 requests' rows when a test asks.
@@ -9,9 +9,9 @@ from typing import Any
 from vllm.v1.core.kv_cache_utils import make_block_hash_with_group_id
 from vllm.v1.request import Request
 
-from radixkv_vllm import KVCacheManager, NotCovered
-from radixkv_vllm.blocks import PageBlocks
-from radixkv_vllm.manager import Coordinator
+from radixkv_vllm import HybridManager, KVCacheManager, NotCovered
+from radixkv_vllm.blocks import GroupBlocks
+from radixkv_vllm.common import Coordinator
 
 #: Parameters of vLLM's manager, and values with which they ask for nothing.
 OFF: dict[str, tuple[Any, ...]] = {
@@ -30,7 +30,7 @@ made = 0
 class Block:
     """A page as vLLM's KVCacheBlock."""
 
-    def __init__(self, manager: "GlassManager", page: int) -> None:
+    def __init__(self, manager: "Glass", page: int) -> None:
         self._manager, self.block_id = manager, page
 
     def __repr__(self) -> str:
@@ -42,41 +42,43 @@ class Block:
 
     @property
     def ref_cnt(self) -> int:
-        return sum(self.block_id in row.pages for row in self._manager.rows.values())
+        rows = self._manager.rows_by_group().values()
+        return sum(self.block_id in pages for lists in rows for pages in lists)
 
     @property
     def block_hash(self) -> Any:
         manager = self._manager
-        cached = self.block_id and manager.cache.contains_page(self.block_id)
+        cached = self.block_id and manager.is_cached(self.block_id)
         return manager.hashes.get(self.block_id) if cached else None
 
 
-class Blocks(PageBlocks):
+class Blocks(GroupBlocks):
     """Pages that show themselves as the manager's blocks."""
 
-    def __init__(self, manager: "GlassManager", pages: list[int]) -> None:
-        super().__init__(pages)
+    def __init__(self, manager: "Glass", lists: list[list[int]]) -> None:
+        super().__init__(lists)
         self._manager = manager
 
     @property
     def blocks(self) -> Any:
-        return ([self._manager.block_pool.blocks[page] for page in self.pages],)
+        every = self._manager.block_pool.blocks
+        return tuple([every[page] for page in pages] for pages in self.lists)
 
 
 class Cached:
     """The blocks that a lookup may find, of which tests take the number."""
 
-    def __init__(self, manager: "GlassManager") -> None:
+    def __init__(self, manager: "Glass") -> None:
         self._manager = manager
 
     def __len__(self) -> int:
-        return int(self._manager.cache.stats().cached_page_count)
+        return int(self._manager.table.pool_stats(0).cached_page_count)
 
 
 class FreeQueue:
     """The blocks that nobody uses. Their order is the cache's own."""
 
-    def __init__(self, manager: "GlassManager") -> None:
+    def __init__(self, manager: "Glass") -> None:
         self._manager = manager
 
     @property
@@ -87,7 +89,7 @@ class FreeQueue:
 class Pool:
     """vLLM's BlockPool, as far as tests read it."""
 
-    def __init__(self, manager: "GlassManager") -> None:
+    def __init__(self, manager: "Glass") -> None:
         self._manager = manager
         self.num_gpu_blocks: int = manager.kv_cache_config.num_blocks
         self.blocks = [Block(manager, page) for page in range(self.num_gpu_blocks)]
@@ -108,81 +110,137 @@ class Pool:
 
 
 class Layers:
-    """The manager of the one group."""
+    """The manager of a group."""
 
-    def __init__(self, manager: "GlassManager") -> None:
-        self._manager = manager
-        (layers,) = manager.coordinator.single_type_managers
-        self.block_size, self.kv_cache_spec = layers
+    def __init__(self, manager: "Glass", group: int) -> None:
+        self._manager, self._group = manager, group
+        self.block_size, self.kv_cache_spec = manager.coordinator.single_type_managers[group]
 
     @property
     def req_to_blocks(self) -> dict[str, list[Block]]:
         blocks = self._manager.block_pool.blocks
         return {
-            name: [blocks[page] for page in row.pages]
-            for name, row in self._manager.rows.items()
-            if row.page_count
+            name: [blocks[page] for page in lists[self._group]]
+            for name, lists in self._manager.rows_by_group().items()
+            if lists[self._group]
         }
 
     @property
     def num_cached_block(self) -> dict[str, int]:
-        return {name: row.published_page_count for name, row in self._manager.rows.items()}
+        rows = self._manager.rows
+        return {name: self._manager.published_of(row) for name, row in rows.items()}
 
 
-class GlassManager(KVCacheManager):
-    """Ours, with windows."""
+class Glass:
+    """What shows, of either manager."""
 
-    def __init__(
-        self,
+    cache: Any
+    table: Any
+    rows: dict[str, Any]
+    coordinator: Any
+    kv_cache_config: Any
+    available_page_count: int
+    usage: float
+    _events: Any
+    hashes: dict[int, Any]
+    block_pool: Pool
+
+    def open(self) -> None:
+        self.hashes = {}
+        self.block_pool = Pool(self)
+        count = len(self.coordinator.single_type_managers)
+        layers: Any = tuple(Layers(self, at) for at in range(count))
+        self.coordinator = Coordinator(layers)
+        self.empty_kv_cache_blocks = Blocks(self, [[] for _ in range(count)])
+
+    def rows_by_group(self) -> dict[str, list[list[int]]]:
+        raise NotImplementedError
+
+    def published_of(self, row: Any) -> int:
+        raise NotImplementedError
+
+    def is_cached(self, page: int) -> bool:
+        return bool(self.cache.contains_page(page))
+
+    def shown(self, blocks: Any) -> Any:
+        lists = blocks.lists if isinstance(blocks, GroupBlocks) else [blocks.pages]
+        return Blocks(self, lists)
+
+    def look(self, request: Request) -> None:
+        """Keeps vLLM's hashes of the pages that are published."""
+        if (row := self.rows.get(request.request_id)) is None:
+            return
+        for group, pages in enumerate(self.rows_by_group()[request.request_id]):
+            published = pages[: self.published_of(row)]
+            hashes = zip(published, request.block_hashes, strict=False)
+            self.hashes.update(
+                (page, make_block_hash_with_group_id(it, group)) for page, it in hashes if page
+            )
+
+
+def _glass(base: Any) -> Any:
+    class Made(Glass, base):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            base.__init__(self, *args, **kwargs)
+            self.open()
+
+        def get_computed_blocks(self, request: Request) -> Any:
+            blocks, count, boundary = base.get_computed_blocks(self, request)
+            return self.shown(blocks), count, boundary
+
+        def allocate_slots(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+            blocks = base.allocate_slots(self, request, *args, **kwargs)
+            self.look(request)
+            return blocks and self.shown(blocks)
+
+        def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
+            base.cache_blocks(self, request, num_computed_tokens)
+            self.look(request)
+
+        def get_blocks(self, request_id: str) -> Any:
+            return self.shown(base.get_blocks(self, request_id))
+
+    return Made
+
+
+class OneGroup(_glass(KVCacheManager)):  # type: ignore[misc]
+    def rows_by_group(self) -> dict[str, list[list[int]]]:
+        return {name: [row.pages] for name, row in self.rows.items()}
+
+    def published_of(self, row: Any) -> int:
+        return int(row.published_page_count)
+
+
+class SeveralGroups(_glass(HybridManager)):  # type: ignore[misc]
+    def rows_by_group(self) -> dict[str, list[list[int]]]:
+        return {name: row.pages for name, row in self.rows.items()}
+
+    def published_of(self, row: Any) -> int:
+        return int(row.published)
+
+    def is_cached(self, page: int) -> bool:
+        # The cache tells of pages of group 0 alone: the rest is what no row has as its own.
+        return not any((row._pages[row._own] == page).any() for row in self.rows.values())
+
+
+class GlassManager:
+    """Ours, with windows to look through."""
+
+    def __new__(
+        cls,
         kv_cache_config: Any,
         max_model_len: int,
         scheduler_block_size: int,
         hash_block_size: int,
-        enable_caching: bool = True,
-        log_stats: bool = False,
-        enable_kv_cache_events: bool = False,
-        watermark: float = 0.0,
+        max_in_flight_tokens: int | None = None,
         **others: Any,
-    ) -> None:
+    ) -> Any:
         global made
         made += 1
-        others.pop("max_in_flight_tokens", None)  # bounds what windows hold
-        if asked := [name for name, value in others.items() if value not in OFF.get(name, ())]:
+        if asked := [name for name, off in OFF.items() if others.pop(name, off[0]) not in off]:
             raise NotCovered("KVCacheManager(" + ", ".join(asked) + ")")
-        self.hashes: dict[int, Any] = {}
-        super().__init__(
-            kv_cache_config,
-            max_model_len,
-            scheduler_block_size,
-            hash_block_size,
-            enable_caching,
-            log_stats,
-            enable_kv_cache_events,
-            watermark,
+        several = len(kv_cache_config.kv_cache_groups) > 1
+        more = {"max_in_flight_tokens": max_in_flight_tokens} if several else {}
+        return (SeveralGroups if several else OneGroup)(
+            kv_cache_config, max_model_len, scheduler_block_size, hash_block_size, **others, **more
         )
-        self.block_pool = Pool(self)
-        self.coordinator = Coordinator((Layers(self),))  # type: ignore[arg-type]
-        self.empty_kv_cache_blocks = Blocks(self, [])
-
-    def get_computed_blocks(self, request: Request) -> tuple[PageBlocks, int, int]:
-        blocks, count, boundary = super().get_computed_blocks(request)
-        return Blocks(self, blocks.pages), count, boundary
-
-    def allocate_slots(self, request: Request, *args: Any, **kwargs: Any) -> PageBlocks | None:
-        blocks = super().allocate_slots(request, *args, **kwargs)
-        self._look(request)
-        return blocks and Blocks(self, blocks.pages)
-
-    def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
-        super().cache_blocks(request, num_computed_tokens)
-        self._look(request)
-
-    def get_blocks(self, request_id: str) -> PageBlocks:
-        return Blocks(self, super().get_blocks(request_id).pages)
-
-    def _look(self, request: Request) -> None:
-        """Keeps vLLM's hashes of the pages that are published."""
-        if (row := self.rows.get(request.request_id)) is not None:
-            published = row.pages[: row.published_page_count]
-            hashes = zip(published, request.block_hashes, strict=False)
-            self.hashes.update((page, make_block_hash_with_group_id(it, 0)) for page, it in hashes)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The time that a request spends in the cache's calls on the scheduler's thread (P07).
 
-    speed.py MODEL [--requests N] [--repeats N] [--blocks N] [--seed N]
+    speed.py MODEL [--windows N...] [--requests N] [--repeats N] [--blocks N] [--seed N]
 
 vLLM's cache and radixkv's get the same requests in one process, step by step in turn. Each call of
 the scheduler into its manager is timed, and summed for the request that it is for; what an empty
@@ -21,7 +21,7 @@ import radixkv
 import twins
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks
 
-from radixkv_vllm.blocks import PageBlocks
+from radixkv_vllm.blocks import GroupBlocks, PageBlocks
 
 #: The scheduler's calls for one request.
 CALLS = [
@@ -100,8 +100,12 @@ def micros(values: Any) -> str:
 class Run:
     """All requests once, through both caches."""
 
-    def __init__(self, model: str, blocks: int, prompts: list[twins.Prompt]) -> None:
-        schedulers = {name: twins.make(name, model, blocks) for name in twins.CLASSES}
+    def __init__(
+        self, model: str, blocks: int, windows: tuple[int, ...], prompts: list[twins.Prompt]
+    ) -> None:
+        schedulers = {
+            name: twins.make(name, model, blocks, windows=windows) for name in twins.CLASSES
+        }
         self.watches = {name: Watch(it.kv_cache_manager) for name, it in schedulers.items()}
         hashers = {
             name: hasher and self.watches[name].timed(HASHING, hasher)
@@ -148,6 +152,7 @@ def least(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("model")
+    parser.add_argument("--windows", type=int, nargs="*", default=[])
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--blocks", type=int, default=8000)
@@ -157,9 +162,10 @@ def main() -> None:
     count = len(prompts)
     lists = {
         "vLLM": total_of(KVCacheBlocks, "get_block_ids"),
-        "radixkv": total_of(PageBlocks, "get_block_ids"),
+        "radixkv": total_of(GroupBlocks if args.windows else PageBlocks, "get_block_ids"),
     }
-    runs = [Run(args.model, args.blocks, prompts) for _ in range(args.repeats)]
+    windows, groups = tuple(args.windows), 1 + len(args.windows)
+    runs = [Run(args.model, groups * args.blocks, windows, prompts) for _ in range(args.repeats)]
     first = runs[0]
 
     print("| µs per request | p50 | p99 | mean |")

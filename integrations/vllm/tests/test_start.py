@@ -1,12 +1,14 @@
 """What is refused when the engine starts: another interface, and what is not covered (P05)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
     FullAttentionSpec,
     KVCacheConfig,
     KVCacheGroupSpec,
@@ -35,16 +37,28 @@ def test_a_new_call_of_the_scheduler_is_told(monkeypatch: pytest.MonkeyPatch) ->
         interface.check()
 
 
-def test_windows_are_refused() -> None:
-    specs = [
-        FullAttentionSpec(block_size=16, **SHAPE),
-        SlidingWindowSpec(block_size=16, sliding_window=64, **SHAPE),
-    ]
+def layers(specs: list[Any], **others: Any) -> KVCacheConfig:
     groups = [KVCacheGroupSpec([str(at)], spec) for at, spec in enumerate(specs)]
-    config = KVCacheConfig(num_blocks=9, kv_cache_tensors=[], kv_cache_groups=groups)
-    with pytest.raises(NotCovered, match="FullAttentionSpec, SlidingWindowSpec"):
-        limits.check_layers(config, 16, 16)
-    config = KVCacheConfig(num_blocks=9, kv_cache_tensors=[], kv_cache_groups=groups[:1])
-    limits.check_layers(config, 16, 16)
+    return KVCacheConfig(num_blocks=9, kv_cache_tensors=[], kv_cache_groups=groups, **others)
+
+
+def test_layers_that_are_not_covered_are_refused() -> None:
+    full = FullAttentionSpec(block_size=16, **SHAPE)
+    window = SlidingWindowSpec(block_size=16, sliding_window=64, **SHAPE)
+    chunk = ChunkedLocalAttentionSpec(block_size=16, attention_chunk_size=64, **SHAPE)
+    for specs in ([full], [full, window], [window, window, full], [full] * 2 + [window] * 6):
+        limits.check_layers(layers(specs), 16, 16)
+    for specs in ([window], [full, chunk]):
+        with pytest.raises(NotCovered, match=type(specs[-1]).__name__):
+            limits.check_layers(layers(specs), 16, 16)
+    with pytest.raises(NotCovered, match="9 groups"):
+        limits.check_layers(layers([full] + [window] * 8), 16, 16)
     with pytest.raises(NotCovered, match="blocks of 32"):
-        limits.check_layers(config, 32, 32)
+        limits.check_layers(layers([full]), 32, 32)
+    other = SlidingWindowSpec(block_size=32, sliding_window=64, **SHAPE)
+    with pytest.raises(NotCovered, match="blocks of 16, 32 tokens"):
+        limits.check_layers(layers([full, other]), 32, 16)
+    with pytest.raises(NotCovered, match="for drafts"):
+        limits.check_layers(layers([full, replace(window, extra_retained_tokens=2)]), 16, 16)
+    with pytest.raises(NotCovered, match="retention_interval"):
+        limits.check_layers(layers([full], prefix_cache_retention_interval=64), 16, 16)

@@ -21,16 +21,27 @@ from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.kv_cache_interface import (
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    SlidingWindowSpec,
+)
 from vllm.v1.outputs import ModelRunnerOutput
-from vllm.v1.request import Request
+from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
 
 import radixkv_vllm
 
 BLOCK_SIZE = 16
-CLASSES = {"vLLM": AsyncScheduler, "radixkv": radixkv_vllm.AsyncScheduler}
+ABORTED = RequestStatus.FINISHED_ABORTED
+#: Of each cache: the scheduler that waits for a step, and the one that schedules ahead.
+CLASSES: dict[str, tuple[Any, Any]] = {
+    "vLLM": (Scheduler, AsyncScheduler),
+    "radixkv": (radixkv_vllm.SyncScheduler, radixkv_vllm.AsyncScheduler),
+}
 
 
 @dataclass(frozen=True)
@@ -61,9 +72,20 @@ def prompts(count: int, seed: int) -> Iterator[Prompt]:
 
 
 def make(
-    name: str, model: str, block_count: int, events: bool = False, sequences: int = 64
+    name: str,
+    model: str,
+    block_count: int,
+    events: bool = False,
+    sequences: int = 64,
+    *,
+    windows: tuple[int, ...] = (),
+    batch: int = 2048,
+    ahead: bool = True,
+    block_size: int = BLOCK_SIZE,
+    retention: int | None = 0,
 ) -> Any:
-    """A scheduler with one of the caches."""
+    """A scheduler with one of the caches; with a group of layers for each sliding window, besides
+    that of full attention."""
     size = 4096
     config = VllmConfig(
         model_config=ModelConfig(
@@ -71,39 +93,45 @@ def make(
         ),
         scheduler_config=SchedulerConfig(
             max_num_seqs=sequences,
-            max_num_batched_tokens=2048,
+            max_num_batched_tokens=batch,
             max_model_len=size,
             enable_chunked_prefill=True,
-            async_scheduling=True,
+            async_scheduling=ahead,
             is_encoder_decoder=False,
         ),
-        cache_config=CacheConfig(block_size=BLOCK_SIZE, enable_prefix_caching=True),
+        cache_config=CacheConfig(block_size=block_size, enable_prefix_caching=True),
         kv_events_config=KVEventsConfig(enable_kv_cache_events=True, publisher="null")
         if events
         else None,
     )
-    spec = FullAttentionSpec(
-        block_size=BLOCK_SIZE, num_kv_heads=2, head_size=32, dtype=torch.float32
-    )
+    shape: dict[str, Any] = {
+        "block_size": block_size, "num_kv_heads": 2, "head_size": 32, "dtype": torch.float32
+    }  # fmt: skip
+    specs = [FullAttentionSpec(**shape)]
+    # As the engine has them: the group of full attention need not be the first.
+    specs[:0] = [SlidingWindowSpec(sliding_window=it, **shape) for it in windows]
     config.cache_config.num_gpu_blocks = block_count
     register_all_kvcache_specs(config)
-    return CLASSES[name](
+    return CLASSES[name][ahead](
         vllm_config=config,
         kv_cache_config=KVCacheConfig(
             num_blocks=block_count,
             kv_cache_tensors=[],
-            kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
+            kv_cache_groups=[
+                KVCacheGroupSpec([f"layer.{at}"], spec) for at, spec in enumerate(specs)
+            ],
+            prefix_cache_retention_interval=retention if windows else None,
         ),
-        block_size=BLOCK_SIZE,
+        block_size=block_size,
         log_stats=True,
         structured_output_manager=StructuredOutputManager(config),
     )
 
 
-def start_hashing() -> Callable[[Request], list[Any]]:
+def start_hashing(block_size: int = BLOCK_SIZE) -> Callable[[Request], list[Any]]:
     """The hasher of blocks that vLLM gives to each request."""
     init_none_hash(sha256)
-    hasher: Callable[[Request], list[Any]] = get_request_block_hasher(BLOCK_SIZE, sha256)
+    hasher: Callable[[Request], list[Any]] = get_request_block_hasher(block_size, sha256)
     return hasher
 
 

@@ -40,7 +40,8 @@ _reasons: Counter[str] = Counter()
 @pytest.fixture(autouse=True)
 def _ours(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of vLLM's classes, wherever the tests' modules name them."""
-    monkeypatch.setattr(radixkv_vllm.scheduler, "KVCacheManager", glass.GlassManager)
+    for name in ("KVCacheManager", "HybridManager"):
+        monkeypatch.setattr(radixkv_vllm.scheduler, name, glass.GlassManager)
     package = f"{request.module.__package__}."
     for module in [it for name, it in sys.modules.items() if name.startswith(package)]:
         for name, value in list(vars(module).items()):

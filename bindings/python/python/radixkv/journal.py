@@ -35,6 +35,8 @@ class Event:
     first_position: int
     #: Of stored pages and a cleared namespace. Else None.
     namespace: Namespace | None
+    #: The group of layers of the pages.
+    group: int = 0
 
 
 class Journal:
@@ -141,6 +143,7 @@ class Journal:
             parent_page=int(record["parent_page"]),
             first_position=int(record["first_position"]),
             namespace=_namespace(record) if named else None,
+            group=int(record["group"]),
         )
 
 
