@@ -9,9 +9,9 @@
 #
 # Builds the wheel of radixkv, installs it with SGLang into target/engines/sglang (5 GB, minutes
 # when it is new), runs the tests of the adapter, then the same requests in SGLang's default cache,
-# in the same with its core in Python, and in radixkv, with pages of 1 and of 16 tokens. Prints
-# whether tokens and hits are equal and what a request costs in the cache's calls; fails when an
-# answer differs or a request found less.
+# in the same with its core in Python, and in radixkv, with pages of 1 and of 16 tokens: of a Llama,
+# and of a Mellum, which has sliding windows. Prints whether tokens and hits are equal and what a
+# request costs in the cache's calls; fails when an answer differs or a request found less.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -54,17 +54,21 @@ quietly() { # what SGLang says while it starts is shown when it fails
 (cd "$here" && "$run" -m pytest tests -W ignore)
 [ -z "$sglang" ] || "$run" "$here/tests/theirs.py" "$sglang"
 
-[ -d "$folder/tiny" ] || quietly "$run" "$here/tests/tiny_llama.py" "$folder/tiny"
-for page_size in 1 16; do
-    for kind in default python radixkv; do
-        name=$folder/$kind-$page_size
-        rm -f "$name.json" "$name.log"
-        MEASURED_LOG=$name.log quietly "$run" "$here/tests/serve.py" "$folder/tiny" "$name.json" \
-            --backend "measured-$kind" --page-size "$page_size" "${quick[@]}"
-    done
-done
 failed=0
-for page_size in 1 16; do
-    "$run" "$here/tests/compare.py" "$folder" "$page_size" || failed=1
+for model in llama mellum; do # of the second, most layers have sliding windows
+    into=$folder/$model
+    [ -d "$into/model" ] || quietly "$run" "$here/tests/tiny_$model.py" "$into/model"
+    for page_size in 1 16; do
+        for kind in default python radixkv; do
+            name=$into/$kind-$page_size
+            rm -f "$name.json" "$name.log"
+            MEASURED_LOG=$name.log quietly "$run" "$here/tests/serve.py" "$into/model" \
+                "$name.json" --backend "measured-$kind" --page-size "$page_size" "${quick[@]}"
+        done
+    done
+    printf '\n# %s\n' "$model"
+    for page_size in 1 16; do
+        "$run" "$here/tests/compare.py" "$into" "$page_size" || failed=1
+    done
 done
 exit $failed

@@ -23,7 +23,8 @@ def make(context: "TreeCacheBuildContext") -> "RadixkvCache":
     this was written for, NotCovered for a configuration that is not covered."""
     from . import interface, limits
     from .cache import RadixkvCache
+    from .windows import WindowedCache
 
     interface.check()
     limits.check(context)
-    return RadixkvCache(context.params)
+    return (WindowedCache if context.is_hybrid_swa else RadixkvCache)(context.params)

@@ -75,9 +75,9 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
 
     def _open(self) -> None:
         # Page 0 is SGLang's place for what padding writes.
-        page_count = self.token_to_kv_pool_allocator.size // self.page_size + 1
+        page_count = self._page_count()
         self._numbers.prepare(page_count)
-        self._table = radixkv.PageTable(page_count, page_size=self.page_size, external=True)
+        self._table = self._open_table(page_count)
         journal_bytes = self._events.journal_bytes(page_count) if self._events else 0
         self._cache = radixkv.Cache(self._table, whole_pages=True, journal_bytes=journal_bytes)
         #: What is inserted, and what the cache answers.
@@ -88,6 +88,12 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         self.root_node = CachedPrefix(0, 0, array("q"), None)
         self.root_node.pages = self._published[:0]
         self._nothing = MatchResult(0, self.root_node, self.root_node, self.root_node)
+
+    def _page_count(self) -> int:
+        return int(self.token_to_kv_pool_allocator.size) // self.page_size + 1
+
+    def _open_table(self, page_count: int) -> radixkv.PageTable:
+        return radixkv.PageTable(page_count, page_size=self.page_size, external=True)
 
     # What the scheduler asks while a request waits.
 

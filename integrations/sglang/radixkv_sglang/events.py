@@ -78,6 +78,8 @@ class EventLog:
         self._recorder.record_all_cleared()
 
     def _add(self, event: radixkv.Event) -> None:
+        if event.group:
+            return  # SGLang tells of full attention alone, as this does.
         if event.kind == radixkv.JOURNAL_STORED:
             self._stored(event)
         elif event.kind == radixkv.JOURNAL_REMOVED:

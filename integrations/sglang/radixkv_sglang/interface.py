@@ -14,6 +14,7 @@ from sglang.srt.managers.schedule_batch import Req, ReqKvInfo
 from sglang.srt.mem_cache import base_prefix_cache as base
 from sglang.srt.mem_cache.allocator import BaseTokenToKVPoolAllocator
 from sglang.srt.mem_cache.allocator.paged import PagedTokenToKVPoolAllocator
+from sglang.srt.mem_cache.allocator.swa import SWATokenToKVPoolAllocator
 from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.memory_pool import ReqToTokenPool
@@ -32,6 +33,8 @@ REPLACED = {
     "evict_for_alloc": "params allocation_reclaim_satisfied",
     "evictable_size": "",
     "free_kv_row": "kv ranges",
+    "full_evictable_size": "",
+    "full_protected_size": "",
     "inc_lock_ref": "node",
     "lock": "node",
     "match_prefix": "params",
@@ -42,23 +45,26 @@ REPLACED = {
     "reset": "",
     "root_node_handle": "extra_key",
     "supports_prefix_sharing": "",
+    "supports_swa": "",
+    "swa_evictable_size": "",
+    "swa_protected_size": "",
     "take_events": "",
     "total_size": "",
     "touch_prefix": "key",
     "unlock": "lock",
 }
 
-#: Those that are right as they are: most say that there is no host tier, no window, no session.
+#: Those that are right as they are: most say that there is no host tier and no session.
 INHERITED = set(
     """available_and_evictable_str check_hicache_events claim_kv_row
     discard_storage_prefetch_accounting evict_sliding_windows finish
-    finish_storage_prefetch_admission flush_pending_backups full_evictable_size full_protected_size
-    init_load_back init_metrics_collector load_back_is_cache_owned maybe_hand_to_session on_release
+    finish_storage_prefetch_admission flush_pending_backups init_load_back
+    init_metrics_collector load_back_is_cache_owned maybe_hand_to_session on_release
     pop_prefetch_loaded_span ready_to_load_host_cache release_aborted_request
     release_host_resources release_radix_session release_session resolve_node_handle
     rotation_base_of session_records supports_auxiliary_swa supports_fast_match_prefix
-    supports_mamba supports_swa swa_evictable_size swa_protected_size swa_reprefill_tail_tokens
-    swa_retain_floor swa_transient_size update_eviction_metrics waiting_storage_span""".split()
+    supports_mamba swa_reprefill_tail_tokens swa_retain_floor swa_transient_size
+    update_eviction_metrics waiting_storage_span""".split()
 )
 
 #: Fields of the structs that pass, all of them: a new one may ask for something.
@@ -93,6 +99,8 @@ USED = {
     BaseTokenToKVPoolAllocator: "size page_size device",
     PagedTokenToKVPoolAllocator: "free_page_ids",
     TokenToKVPoolAllocator: "free_page_ids",
+    SWATokenToKVPoolAllocator: """clear_full_to_swa_mapping free free_full free_swa
+        full_to_swa_index_mapping set_full_to_swa_mapping size_full size_swa""",
 }
 
 

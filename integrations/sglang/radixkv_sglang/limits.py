@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sglang.srt.mem_cache.allocator.paged import PagedTokenToKVPoolAllocator
+from sglang.srt.mem_cache.allocator.swa import SWATokenToKVPoolAllocator
 from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
 from sglang.srt.runtime_context import get_disagg, get_exec, get_memory, get_serving, get_spec
 
@@ -24,7 +25,7 @@ def check(context: "TreeCacheBuildContext") -> None:
 def _reasons(context: "TreeCacheBuildContext") -> Iterator[str]:
     params, memory = context.params, get_memory()
     if context.is_hybrid_swa:
-        yield "its model has sliding windows, whose pages are in a pool of their own"
+        yield from _of_windows(context)
     if context.is_hybrid_ssm:
         yield "its model has recurrent layers, whose states are cached beside the pages"
     if context.model_config.is_multimodal:
@@ -46,10 +47,24 @@ def _reasons(context: "TreeCacheBuildContext") -> Iterator[str]:
     if policy != "lru" and not params.disable:
         yield f"it evicts by {policy} (--radix-eviction-policy), and lru is covered"
     allocator = params.token_to_kv_pool_allocator
-    if type(allocator) not in (TokenToKVPoolAllocator, PagedTokenToKVPoolAllocator):
+    plain = (TokenToKVPoolAllocator, PagedTokenToKVPoolAllocator)
+    if type(allocator) not in ((SWATokenToKVPoolAllocator,) if context.is_hybrid_swa else plain):
         yield f"its pages are handed out by a {type(allocator).__name__}"
     elif allocator.page_size != params.page_size:
         yield (
             f"its allocator has pages of {allocator.page_size} tokens and its cache pages of "
             f"{params.page_size}, which context parallelism does"
         )
+
+
+def _of_windows(context: "TreeCacheBuildContext") -> Iterator[str]:
+    params = context.params
+    if context.full_tokens_per_layer == 0:
+        yield "its model has sliding windows alone, and those beside full attention are covered"
+    if not params.sliding_window_size or params.sliding_window_size <= 0:
+        yield "its model has sliding windows of no size"
+    if params.draft_swa_window:
+        yield "its drafts read more of a window than the model does"
+    ring = getattr(params.token_to_kv_pool_allocator, "swa_req_ring", False)
+    if ring or not params.swa_gates_prefix_match or params.decoder_swa_bounded_replay:
+        yield "its windows are the requests' own, and not cached"

@@ -34,8 +34,12 @@ class Request:
         self.lock: Any = None
         self.last_node: Any = None
         self.prefix_len = 0
+        self.swa_branching_seqlen: int | None = None
         self.priority = self.session = self.session_id = self.kv_rotation_base = None
         self.is_finished = False
+
+    def get_fill_ids(self) -> "array[int]":
+        return self.full_untruncated_fill_ids[: self.kv.kv_allocated_len]
 
     def finished(self) -> bool:
         return self.is_finished
@@ -73,6 +77,7 @@ class Scheduler:
         found = self.cache.match_prefix(MatchPrefixParams(key=key, req=request))
         request.prefix_len = request.kv.cache_protected_len = found.device_prefix_len
         request.last_node = found.last_device_node
+        request.swa_branching_seqlen = found.swa_branching_seqlen
         request.lock = self.cache.lock(request.last_node)
         prefix = self.cache.prefix_device_indices(request)
         if not self.free_rows or not self._has_room(len(tokens) - request.prefix_len):

@@ -63,6 +63,7 @@ def context(pages_of: int = 1, **changes: Any) -> Any:
         params=CacheInitParams(False, None, allocator, pages_of),
         is_hybrid_swa=False,
         is_hybrid_ssm=False,
+        full_tokens_per_layer=64,
         enable_hierarchical_cache=False,
         model_config=types.SimpleNamespace(is_multimodal=False),
     )
@@ -79,7 +80,10 @@ def test_a_plain_model_is_covered(engine: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"is_hybrid_swa": True}, "sliding windows"),
+        ({"is_hybrid_swa": True}, "handed out by a TokenToKVPoolAllocator"),
+        ({"is_hybrid_swa": True, "full_tokens_per_layer": 0}, "windows alone"),
+        ({"is_hybrid_swa": True, "swa_gates_prefix_match": False}, "requests' own"),
+        ({"is_hybrid_swa": True, "draft_swa_window": 9}, "drafts"),
         ({"is_hybrid_ssm": True}, "recurrent layers"),
         ({"enable_hierarchical_cache": True}, "host memory"),
         ({"model_config": types.SimpleNamespace(is_multimodal=True)}, "images"),

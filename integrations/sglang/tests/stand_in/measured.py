@@ -62,7 +62,10 @@ class Meter:
 
 
 def register() -> None:
+    import window_places
     from sglang.srt.mem_cache import registry
+
+    window_places.mend()
 
     def measured(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def factory(context: Any) -> Any:

@@ -1,0 +1,106 @@
+"""P04: models with sliding windows, between SGLang's allocator of two pools and its rows."""
+
+import random
+
+import pytest
+from conftest import Request
+from sglang.srt.mem_cache.base_prefix_cache import EvictParams
+from windowed import WindowScheduler
+
+A = list(range(100, 140))
+B = list(range(200, 240))
+
+
+def run(scheduler: WindowScheduler, tokens: list[int], said: int = 3) -> int:
+    """One request from its beginning to its end. Returns how much it found."""
+    request = scheduler.start(tokens)
+    assert request is not None
+    assert scheduler.decode(request, range(7, 7 + said))
+    scheduler.finish(request)
+    scheduler.check()
+    return request.prefix_len
+
+
+def test_a_prefix_is_found_as_far_as_its_window_is_there(page_size: int) -> None:
+    scheduler = WindowScheduler("ours", page_size, (512, 256), 10)
+    assert run(scheduler, A) == 0
+    assert run(scheduler, [*A, *B]) == 40
+    # What is evicted of the window alone shortens what is found, and the full pages stay.
+    cache = scheduler.cache
+    full, window = cache.total_size()
+    done = cache.evict(EvictParams(swa_num_tokens=window))
+    assert (done.num_tokens_evicted, done.swa_num_tokens_evicted) == (0, window)
+    assert cache.total_size() == (full, 0)
+    scheduler.check()
+    assert run(scheduler, [*A, 1]) == 0
+    # That one computed the window's pages anew: they hang on the full pages from before.
+    assert cache.total_size()[0] == full + 43 // page_size * page_size - 40
+    assert run(scheduler, [*A, 1]) == 40
+    cache.evict(EvictParams(num_tokens=1000))
+    assert cache.total_size() == (0, 0)
+    scheduler.check()
+
+
+def test_what_a_window_has_passed_is_free_while_a_request_decodes(page_size: int) -> None:
+    scheduler = WindowScheduler("ours", page_size, (512, 64), 10)
+    # Far more than the window's pool holds.
+    assert run(scheduler, A, said=200) == 0
+    assert run(scheduler, [*A, *range(7, 207)]) == 239 // page_size * page_size
+
+
+@pytest.mark.parametrize("window", [1, 10, 33])
+def test_hits_beside_those_of_sglang_with_room(page_size: int, window: int) -> None:
+    """Where nothing is evicted, no request finds less than with SGLang's own cache."""
+    for ours, theirs in serve(page_size, (8192, 8192), window, seed=window):
+        assert ours >= theirs
+
+
+def test_hits_beside_those_of_sglang_in_tight_pools(page_size: int) -> None:
+    """With room for a third, single requests find more or less, and all together no less."""
+    all_found = [0, 0]
+    for window in (1, 10, 33):
+        found = [0, 0]
+        for seed in range(3):
+            pairs = serve(page_size, (480, 240), window, seed)
+            found = [a + sum(b) for a, b in zip(found, zip(*pairs, strict=True), strict=True)]
+        print(f"page size {page_size}, window {window}: found {found[0]}, SGLang {found[1]}")
+        assert found[0] >= 0.9 * found[1] > 0
+        all_found = [a + b for a, b in zip(all_found, found, strict=True)]
+    assert all_found[0] >= all_found[1]
+
+
+def serve(
+    page_size: int, sizes: tuple[int, int], window: int, seed: int
+) -> list[tuple[int, int]]:
+    """The same conversations beside SGLang's own cache: what each request found."""
+    source = random.Random(seed)
+    both = [WindowScheduler(kind, page_size, sizes, window) for kind in ("ours", "theirs")]
+    told = [[source.randrange(50) for _ in range(source.randrange(8, 90))] for _ in range(6)]
+    running: list[list[Request]] = []
+    found = []
+    for _ in range(300):
+        if len(running) > 2 or running and source.random() < 0.4:
+            ending = running.pop(source.randrange(len(running)))
+            said = [source.randrange(50) for _ in range(source.randrange(1, 40))]
+            keep = source.random() < 0.8
+            for scheduler, request in zip(both, ending, strict=True):
+                keep = scheduler.decode(request, said) and keep
+                scheduler.finish(request, checkpoint=keep)
+                scheduler.check()
+            if keep:
+                told[source.randrange(6)] = list(ending[0].full_untruncated_fill_ids)[:150]
+            continue
+        rest = [source.randrange(50) for _ in range(source.randrange(1, 30))]
+        prompt, salt = source.choice(told) + rest, source.choice([None, None, "tenant"])
+        chunk = source.choice([16, 512])
+        started = [scheduler.start(prompt, None, salt, chunk) for scheduler in both]
+        if None in started:
+            for scheduler, request in zip(both, started, strict=True):
+                if request is not None:
+                    scheduler.finish(request, checkpoint=False)
+            continue
+        running.append(started)  # type: ignore[arg-type]
+        ours, theirs = (request.prefix_len for request in running[-1])
+        found.append((ours, theirs))
+    assert len(found) > 100 and all(scheduler.read > 10_000 for scheduler in both)
+    return found
