@@ -19,7 +19,8 @@ class Mirror:
     """What a reader of the events knows."""
 
     def __init__(self) -> None:
-        self.blocks: dict[Any, tuple[int, ...]] = {}
+        #: By the group of layers and the block's hash.
+        self.blocks: dict[tuple[int, Any], tuple[int, ...]] = {}
         self.count = 0
 
     def publish(self, batch: Any) -> None:
@@ -27,19 +28,29 @@ class Mirror:
             self.count += 1
             if isinstance(event, BlockStored):
                 parent, size = event.parent_block_hash, event.block_size
-                assert parent is None or parent in self.blocks, "a block before its parent"
+                group = event.group_idx
+                # Of a window, the parent may be gone.
+                known = parent is None or (group, parent) in self.blocks
+                window = event.kv_cache_spec_sliding_window
+                assert known or window, "a block before its parent"
                 for at, block in enumerate(event.block_hashes):
-                    self.blocks[block] = tuple(event.token_ids[at * size : (at + 1) * size])
+                    tokens = tuple(event.token_ids[at * size : (at + 1) * size])
+                    self.blocks[group, block] = tokens
             elif isinstance(event, BlockRemoved):
                 for block in event.block_hashes:
-                    del self.blocks[block]
+                    del self.blocks[event.group_idx, block]
             else:
                 assert isinstance(event, AllBlocksCleared)
                 self.blocks.clear()
 
 
-def follow(name: str, model: str, count: int, blocks: int) -> tuple[Mirror, Any]:
-    scheduler = twins.make(name, model, blocks, events=True, sequences=16)
+def follow(
+    name: str, model: str, count: int, blocks: int, windows: tuple[int, ...] = ()
+) -> tuple[Mirror, Any]:
+    # With windows vLLM keeps all that it computes of them, too, where it is told so.
+    scheduler = twins.make(
+        name, model, blocks, events=True, sequences=16, windows=windows, retention=None
+    )
     mirror, hasher = Mirror(), twins.start_hashing()
     scheduler.kv_event_publisher = mirror
     for prompt in twins.prompts(count, 1):
@@ -71,6 +82,19 @@ def main() -> None:
     events = scheduler.kv_cache_manager.take_events()
     assert isinstance(events[-1], AllBlocksCleared)
     print(f"After {evicted} evictions the events tell what the cache holds: {len(held)} records.")
+
+    windows = (256, 256)
+    theirs, _ = follow("vLLM", args.model, args.requests, 60000, windows)
+    ours, _ = follow("radixkv", args.model, args.requests, 60000, windows)
+    assert theirs.blocks == ours.blocks
+    print(f"With windows both tell of {len(ours.blocks)} blocks in three groups.")
+    ours, scheduler = follow("radixkv", args.model, args.requests, 1400, windows)
+    held = scheduler.kv_cache_manager.table.pool_stats(0).cached_page_count
+    groups = scheduler.kv_cache_manager.cache.group_stats()
+    told = [sum(group == it for group, _ in ours.blocks) for it in range(3)]
+    assert sum(told) == held and sorted(told) == sorted(groups["cached_page_count"].tolist())
+    assert (groups["evicted_page_count"] > 0).all()
+    print(f"In a tight pool the events tell what the cache holds: {held} blocks.")
 
 
 main()
