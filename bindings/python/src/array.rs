@@ -1,12 +1,16 @@
-//! The caller's arrays: anything with the buffer protocol (NumPy, array.array, memoryview) or with
-//! DLPack (torch tensors), taken as it lies in memory.
+//! The caller's arrays: anything with the buffer protocol (NumPy, array.array, memoryview), with
+//! DLPack (torch tensors), or with CUDA's array interface, taken as it lies in memory.
 use std::ffi::{CStr, c_int};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::cuda_array::{self, Described};
 use crate::dlpack::Borrowed;
+
+/// Of `Array::device`: on a GPU, and its owner does not say on which.
+pub const SOME_GPU: u32 = u32::MAX;
 
 /// What an element is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +27,7 @@ pub enum Kind {
 enum Owner {
     Buffer(Box<ffi::Py_buffer>),
     Dlpack(Borrowed),
+    Cuda(Described),
 }
 
 /// An array of somebody else, kept as it is for as long as this lives.
@@ -34,7 +39,7 @@ pub struct Array {
     /// Elements in all.
     pub count: usize,
     pub is_dense: bool,
-    /// 0 for the host, else one more than the number of the CUDA device.
+    /// 0 for the host, else one more than the number of the CUDA device, or SOME_GPU.
     pub device: u32,
     dimensions: usize,
 }
@@ -65,6 +70,18 @@ impl Array {
             return Array::of_buffer(object, name, writable);
         }
         let Some(borrowed) = Borrowed::of(object, name)? else {
+            if let Some(described) = Described::of(object, name, writable)? {
+                return Ok(Array {
+                    data: described.data,
+                    item_size: described.item_size,
+                    kind: described.kind,
+                    count: described.shape.iter().product::<i64>() as usize,
+                    is_dense: cuda_array::is_dense(&described.shape, &described.strides),
+                    device: SOME_GPU,
+                    dimensions: described.shape.len(),
+                    owner: Owner::Cuda(described),
+                });
+            }
             let kind = object.get_type().name()?;
             let message = format!(
                 "{name}: an array is needed (numpy, array.array, or with DLPack), not {kind}"
@@ -111,6 +128,7 @@ impl Array {
     pub fn shape(&self) -> Vec<i64> {
         match &self.owner {
             Owner::Dlpack(borrowed) => borrowed.shape().to_vec(),
+            Owner::Cuda(described) => described.shape.clone(),
             // SAFETY: with PyBUF_FULL the exporter gives `ndim` of them.
             Owner::Buffer(view) => unsafe { list(view.shape, self.dimensions) },
         }
@@ -120,6 +138,7 @@ impl Array {
     pub fn strides(&self) -> Vec<i64> {
         match &self.owner {
             Owner::Dlpack(borrowed) => borrowed.strides(),
+            Owner::Cuda(described) => described.strides.clone(),
             Owner::Buffer(view) => {
                 // SAFETY: as above.
                 let bytes = unsafe { list(view.strides, self.dimensions) };

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::array::Kind;
+use crate::cuda_array::{dense, is_dense};
 
 // The codes of https://dmlc.github.io/dlpack/latest/c_api.html.
 const CPU: i32 = 1;
@@ -130,21 +131,11 @@ impl Borrowed {
             // SAFETY: and a stride for each, unless there are none at all.
             return unsafe { std::slice::from_raw_parts(tensor.strides, count) }.to_vec();
         }
-        let mut strides = vec![1; self.shape().len()];
-        for at in (1..strides.len()).rev() {
-            strides[at - 1] = strides[at] * self.shape()[at];
-        }
-        strides
+        dense(self.shape())
     }
 
     pub fn is_dense(&self) -> bool {
-        let mut next = 1;
-        let mut entries = self.shape().iter().zip(self.strides()).rev();
-        entries.all(|(extent, stride)| {
-            let fits = *extent <= 1 || stride == next;
-            next *= extent;
-            fits
-        })
+        is_dense(self.shape(), &self.strides())
     }
 }
 

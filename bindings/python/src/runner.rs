@@ -34,8 +34,8 @@ use crate::status::check;
 /// latent: V of a position is the first v_head_dim elements of its K, and memory has K alone:
 ///     multi-head latent attention, absorbed. v is None in every call and in kv_layers.
 ///
-/// Tensors are taken by DLPack or the buffer protocol, where they lie. NumPy has no bf16: integers
-/// of 16 bits are taken as its bits.
+/// Tensors are taken by DLPack, `__cuda_array_interface__` or the buffer protocol, where they lie.
+/// NumPy has no bf16: integers of 16 bits are taken as its bits.
 ///
 /// A context manager: leaving it closes the runner. Raises InvalidArgument naming the field,
 /// Unsupported, DeviceError.

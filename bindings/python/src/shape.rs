@@ -2,7 +2,7 @@
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::array::{Array, Kind};
+use crate::array::{Array, Kind, SOME_GPU};
 use crate::c::*;
 
 /// RKV_DTYPE_ of a name: "f32", "float32", or what str() makes of torch's.
@@ -84,7 +84,9 @@ impl Shape {
 
     /// Refuses a tensor on another device.
     pub fn same_device(&self, array: &Array, name: &str) -> PyResult<()> {
-        if array.device == self.device {
+        // An owner that does not say on which GPU it is has to mean the right one.
+        let here = array.device == SOME_GPU && self.device != 0;
+        if here || array.device == self.device {
             return Ok(());
         }
         let place = match self.device {

@@ -83,6 +83,21 @@ class CudaTensor:
         return np.frombuffer(ctypes.string_at(self.address, size), self.dtype).reshape(self.shape)
 
 
+class DescribedTensor:
+    """The same memory for those that know `__cuda_array_interface__` alone."""
+
+    def __init__(self, tensor: CudaTensor, read_only: bool = False) -> None:
+        size = tensor.dtype.itemsize
+        self.tensor = tensor
+        self.__cuda_array_interface__ = {
+            "shape": tensor.shape,
+            "typestr": tensor.dtype.str,
+            "data": (tensor.address, read_only),
+            "strides": tuple(stride * size for stride in tensor.strides),
+            "version": 3,
+        }
+
+
 class Device:
     """The driver, its device made current."""
 

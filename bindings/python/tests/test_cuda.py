@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ids
-from cuda_device import CudaTensor, Device, device
+from cuda_device import CudaTensor, DescribedTensor, Device, device
 from numpy.typing import NDArray
 from test_runner import DIM, HEADS, KV_HEADS, attention
 
@@ -164,6 +164,42 @@ def test_torchs_current_stream_is_worked_on(
     share = 1 / (1 + np.e)
     expected = share * wide(states[0].now()) + (1 - share) * wide(states[1].now())
     np.testing.assert_allclose(wide(merged.now()), expected, rtol=0.01, atol=0.01)
+
+
+def test_memory_that_has_no_dlpack(cache: radixkv.Cache, gpu: Device) -> None:
+    runner, plan = radixkv.Runner(cache.table, **SHAPE), radixkv.Plan(cache.table)
+    rng = np.random.default_rng(5)
+    q, k, v = (gpu.tensor(half(rng, 9, heads)) for heads in (HEADS, KV_HEADS, KV_HEADS))
+    told, outs = [q, k, v], [gpu.zeros(9, HEADS, DIM) for _ in range(2)]
+    with cache.begin(ids(9)) as sequence:
+        plan.set(np.array([sequence.id]), np.zeros(1, np.int64), np.array([9]))
+        runner.append_prefill(plan, 0, *told, outs[0])
+        described = [DescribedTensor(it) for it in (*told, outs[1])]
+        runner.append_prefill(plan, 0, *described)
+        gpu.synchronize(0)
+        assert np.abs(outs[0].now()).max() > 0
+        np.testing.assert_array_equal(outs[0].now(), outs[1].now())
+        # Without strides the elements lie one after another.
+        described[0].__cuda_array_interface__["strides"] = None
+        runner.append_prefill(plan, 0, *described)
+        described[3] = DescribedTensor(outs[1], read_only=True)
+        with pytest.raises(ValueError, match="out: must be writable"):
+            runner.append_prefill(plan, 0, *described)
+        described[3] = DescribedTensor(outs[1])
+        changes: dict[str, tuple[Any, str]] = {
+            "typestr": (">f2", "q: elements of no such kind"),
+            "strides": ((3, 2, 1), "q: strides that are no elements"),
+        }
+        for entry, (value, message) in changes.items():
+            described[0] = DescribedTensor(q)
+            described[0].__cuda_array_interface__[entry] = value
+            with pytest.raises(ValueError, match=message):
+                runner.append_prefill(plan, 0, *described)
+        del described[0].__cuda_array_interface__["shape"]
+        with pytest.raises(ValueError, match="has no shape"):
+            runner.append_prefill(plan, 0, *described)
+    with pytest.raises(ValueError, match="tokens: must be in the host's memory"):
+        cache.match(DescribedTensor(gpu.tensor(np.arange(4, dtype=np.uint32))))
 
 
 def test_tensors_elsewhere_are_named(cache: radixkv.Cache, gpu: Device) -> None:
