@@ -1,38 +1,50 @@
 #!/usr/bin/env bash
-# Compares the types of the built library with the blessed abi/radixkv.abi; --bless accepts them.
-# Names, numbers and layouts are tests/abi.rs; this sees parameter types as well.
+# Compares the types of the built libraries with the blessed abi/radixkv.abi and
+# abi/radixkv_net.abi; --bless accepts them. Names, numbers and layouts of the first are
+# tests/abi.rs; this sees parameter types as well.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-baseline=abi/radixkv.abi
 if ! command -v abidiff >/dev/null; then
     echo "SKIP abi: abidiff is not installed (Debian: abigail-tools)"
     exit 0
 fi
 if [ "$(uname -sm)" != "Linux x86_64" ]; then
-    echo "SKIP abi: $baseline describes Linux on x86-64, this is $(uname -sm)"
+    echo "SKIP abi: abi/*.abi describe Linux on x86-64, this is $(uname -sm)"
     exit 0
 fi
 
+bless=${1-}
 target=${CARGO_TARGET_DIR:-target}
+
+compare() { # name, folder of the library, prefix of its functions
+    local library=$2/lib$1.so now=$2/$1.abi
+    abidw --drop-private-types --no-corpus-path --no-comp-dir-path --no-show-locs \
+        --drop-undefined-syms --suppressions "abi/$1.suppr" --out-file "$now" "$library"
+
+    # A library without debug information passes every comparison, so each export must have its
+    # type.
+    local exported typed
+    exported=$(nm -D --defined-only "$library" | wc -l)
+    typed=$(grep -c "<function-decl .*elf-symbol-id='$3" "$now" || true)
+    if [ "$typed" -ne "$exported" ]; then
+        echo "only $typed of $exported exports of $1 have types: build with debug = \"full\"" >&2
+        exit 1
+    fi
+
+    if [ "$bless" = --bless ]; then
+        cp "$now" "abi/$1.abi"
+        echo "blessed $typed functions into abi/$1.abi"
+    else
+        abidiff "${options[@]}" "abi/$1.abi" "$now"
+        echo "the types of $typed functions of $1 are the blessed ones"
+    fi
+}
+
 cargo build --locked --profile abi --lib
-library=$target/abi/libradixkv.so
-now=$target/abi/radixkv.abi
-abidw --drop-private-types --no-corpus-path --no-comp-dir-path --no-show-locs \
-    --drop-undefined-syms --suppressions abi/radixkv.suppr --out-file "$now" "$library"
+options=(--no-added-syms) # tests/abi.rs has the names
+compare radixkv "$target/abi" rkv_
 
-# A library without debug information passes every comparison, so each export must have its type.
-exported=$(nm -D --defined-only "$library" | wc -l)
-typed=$(grep -c "<function-decl .*elf-symbol-id='rkv_" "$now" || true)
-if [ "$typed" -ne "$exported" ]; then
-    echo "only $typed of $exported exports have types: build with debug = \"full\"" >&2
-    exit 1
-fi
-
-if [ "${1-}" = --bless ]; then
-    cp "$now" "$baseline"
-    echo "blessed $typed functions into $baseline"
-else
-    abidiff --no-added-syms "$baseline" "$now"
-    echo "the types of $typed functions are the blessed ones"
-fi
+cargo build --locked --profile abi --lib --manifest-path net/Cargo.toml --target-dir "$target/net"
+options=()
+compare radixkv_net "$target/net/abi" rkv_net_

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs libradixkv_net: the header, the shared and the static library, the pkg-config file.
+# Installs libradixkv_net: the header, the libraries, the pkg-config file, the CMake package.
 #
 #   PREFIX=/usr/local DESTDIR= LIBDIR=lib scripts/install_net.sh [--uninstall]
 set -euo pipefail
@@ -11,11 +11,17 @@ case $prefix in /*) ;; *) echo "PREFIX must be an absolute path" >&2; exit 2 ;; 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' net/Cargo.toml | head -n 1)
 soname=libradixkv_net.so.${version%.*} # as for libradixkv.so, docs/ABI.md
 include=$root$prefix/include lib=$root$prefix/$libdir
+cmake=$lib/cmake/radixkv_net
 installed=("$include/radixkv_net.h" "$lib"/libradixkv_net.{a,so} "$lib/$soname"
-    "$lib/libradixkv_net.so.$version" "$lib/pkgconfig/radixkv_net.pc")
+    "$lib/libradixkv_net.so.$version" "$lib/pkgconfig/radixkv_net.pc"
+    "$cmake"/radixkv_netConfig{,Version}.cmake)
 
 case ${1-} in
---uninstall) rm -f "${installed[@]}"; exit 0 ;;
+--uninstall)
+    rm -f "${installed[@]}"
+    rmdir "$cmake" 2>/dev/null || true
+    exit 0
+    ;;
 '') ;;
 *) sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
@@ -26,7 +32,7 @@ RUSTFLAGS="-C link-arg=-Wl,-soname,$soname" cargo build --locked --release \
     --manifest-path net/Cargo.toml --target-dir "$target"
 built=$target/release
 
-install -d "$include" "$lib/pkgconfig"
+install -d "$include" "$lib/pkgconfig" "$cmake"
 install -m 644 include/radixkv_net.h "$include"
 install -m 644 "$built/libradixkv_net.a" "$lib"
 install -m 755 "$built/libradixkv_net.so" "$lib/libradixkv_net.so.$version"
@@ -44,4 +50,15 @@ Libs: -L\${libdir} -lradixkv_net
 Cflags: -I\${includedir}
 EOF
 chmod 644 "$lib/pkgconfig/radixkv_net.pc"
+
+native=$(readelf -d "$built/libradixkv_net.so" |
+    sed -n 's/.*(NEEDED).*\[lib\([^.]*\)\.so.*/-l\1/p' | tr '\n' ';')
+depth=$(tr -cd / <<<"$libdir/" | wc -c) # from libdir up to the prefix
+up=$(printf '../%.0s' $(seq $((depth + 2))))
+for part in radixkv_netConfig:radixkv_netConfig radixkvConfigVersion:radixkv_netConfigVersion; do
+    sed -e "s|@VERSION@|$version|g" -e "s|@SONAME@|$soname|g" -e "s|@NATIVE_LIST@|${native%;}|g" \
+        -e "s|@LIBDIR@|$libdir|g" -e "s|@UP@|${up%/}|g" "cmake/${part%:*}.cmake.in" \
+        >"$cmake/${part#*:}.cmake"
+    chmod 644 "$cmake/${part#*:}.cmake"
+done
 printf 'installed %s\n' "${installed[@]}"

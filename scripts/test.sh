@@ -92,9 +92,10 @@ stage_python() { # the Python wheel, in an empty virtual environment: pytest, my
     $limit bash scripts/python.sh test
 }
 
-stage_abi() { # names, numbers, layouts and types against abi/
+stage_abi() { # names, numbers, layouts and types against abi/; how the second library is found
     cargo test --locked --test abi
     bash scripts/abi.sh
+    bash scripts/net_package.sh
 }
 
 stage_docs() { # every parameter of the header is described

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Installs libradixkv_net into a prefix with a space in its path, and builds programs outside the
+# tree that find it by CMake, shared and static, and by pkg-config; then it is uninstalled.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+command -v cmake >/dev/null || { echo "SKIP the package of libradixkv_net: no cmake"; exit 0; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix="$work/a prefix"
+PREFIX=$prefix bash scripts/install_net.sh >/dev/null
+mkdir "$work/program"
+cat >"$work/program/main.c" <<'END'
+#include <radixkv_net.h>
+int main(void) { return rkv_net_abi_version() == RKV_NET_ABI_VERSION ? 0 : 1; }
+END
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' net/Cargo.toml | head -n 1)
+cat >"$work/program/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.16)
+project(program C)
+find_package(radixkv_net ${version%.*} CONFIG REQUIRED)
+find_package(radixkv_net 99 CONFIG QUIET)
+if(radixkv_net_FOUND)
+  message(FATAL_ERROR "version 99 is found")
+endif()
+foreach(kind radixkv_net static)
+  add_executable(\${kind} main.c)
+  target_link_libraries(\${kind} radixkv_net::\${kind})
+endforeach()
+END
+cmake -S "$work/program" -B "$work/built" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" &&
+    cmake --build "$work/built" >>"$work/log" || { cat "$work/log"; exit 1; }
+for kind in radixkv_net static; do "$work/built/$kind"; done
+needs() { readelf -d "$1" | grep -c "NEEDED.*libradixkv_net.so.${version%.*}\]" || true; }
+[ "$(needs "$work/built/radixkv_net")" = 1 ] && [ "$(needs "$work/built/static")" = 0 ] ||
+    { echo "net_package.sh: linked with the wrong library" >&2; exit 1; }
+if command -v pkg-config >/dev/null; then
+    # Its paths are for a shell that splits words: a link without a space stands for the prefix.
+    ln -s "$prefix" "$work/prefix"
+    export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+    flags=$(pkg-config --define-variable=prefix="$work/prefix" --cflags --libs radixkv_net)
+    # shellcheck disable=SC2086 # several flags
+    cc -o "$work/by-name" "$work/program/main.c" $flags
+    LD_LIBRARY_PATH=$prefix/lib "$work/by-name"
+fi
+PREFIX=$prefix bash scripts/install_net.sh --uninstall
+[ -z "$(find "$prefix" ! -type d)" ] || { echo "net_package.sh: files are left" >&2; exit 1; }
+echo "programs find libradixkv_net $version by CMake and pkg-config"
