@@ -95,9 +95,9 @@ def serve(
         chunk = source.choice([16, 512])
         started = [scheduler.start(prompt, None, salt, chunk) for scheduler in both]
         if None in started:
-            for scheduler, request in zip(both, started, strict=True):
-                if request is not None:
-                    scheduler.finish(request, checkpoint=False)
+            for scheduler, alone in zip(both, started, strict=True):
+                if alone is not None:
+                    scheduler.finish(alone, checkpoint=False)
             continue
         running.append(started)  # type: ignore[arg-type]
         ours, theirs = (request.prefix_len for request in running[-1])

@@ -87,7 +87,8 @@ class GroupRow:
     @property
     def pages(self) -> list[list[int]]:
         """Of each group, by the engine's numbers."""
-        return self._pages[:, : self.page_count].tolist()
+        pages: list[list[int]] = self._pages[:, : self.page_count].tolist()
+        return pages
 
     def probe(self, limit: int) -> int:
         """How many whole pages of the first `limit` tokens all groups can reuse."""

@@ -179,7 +179,7 @@ class Glass:
 
 
 def _glass(base: Any) -> Any:
-    class Made(Glass, base):  # type: ignore[misc]
+    class Made(Glass, base):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             base.__init__(self, *args, **kwargs)
             self.open()
