@@ -29,7 +29,7 @@ struct Item {
     int32_t key_begin;     // keys [key_begin, key_end)
     int32_t key_end;
     int32_t partial_begin; // partial result of the first query; -1: the result is whole
-    int32_t reserved;
+    int32_t in_order;      // 1: order[i] is i for its queries
 };
 
 // How much of a step there is. Grids may be larger: a graph is captured once, for the largest step
@@ -81,7 +81,7 @@ struct AttentionArguments {
     KvPlace kv;   // of keys, and of values whose heads are as long
     KvPlace v_kv; // of values
     int32_t query_heads;
-    int32_t group; // query heads of a KV head
+    Divisor group; // query heads of a KV head
     float scale_log2;   // to logits in base 2, K's own scale included
     float soft_cap_in;  // 0: no cap; otherwise logit = out * tanh(dot * in)
     float soft_cap_out;
@@ -102,7 +102,7 @@ struct HopperArguments {
     AttentionArguments attention;
     int32_t box_positions;   // of a box: a power of two, 8 to 64; 0: there are no maps
     uint32_t position_first; // 1: in the maps positions come before heads
-    uint32_t reserved[10];
+    uint32_t reserved[8];
 };
 
 struct MergeArguments {

@@ -10,8 +10,7 @@ namespace rkv {
 template <class S>
 struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
     using Rows = PackedRows<S::kPlain, !S::kPlain>;
-    using Rows::any, Rows::args, Rows::head, Rows::head_at, Rows::head_of, Rows::item, Rows::lane,
-        Rows::query_at, Rows::query_of;
+    using Rows::any, Rows::args, Rows::head, Rows::item, Rows::lane;
 
     const int thread, row_warp, key_warp, value_warp;
     const uint32_t shared;
@@ -54,17 +53,16 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
     }
 
     RKV_DEVICE void start_queries() const {
-        for (int i = thread; i < S::kTileRows * S::kQueryChunks; i += S::kThreads) {
-            const int row = i / S::kQueryChunks, chunk = i % S::kQueryChunks;
-            const bool exists = row < item.row_count;
-            const uint8_t *from = static_cast<const uint8_t *>(args.q);
-            if (exists) {
-                const int64_t at = query_at(row) * args.q_position_stride +
-                                   head_at(row) * args.q_head_stride + chunk * 8;
-                from += at * 2;
-            }
-            copy_async16(shared + S::kQueryAt + row * S::kQueryRowBytes + chunk * 16, from, exists);
-        }
+        constexpr int kRows = S::kTileRows / (S::kThreads / 32); // that a warp copies
+        const int first = (thread >> 5) * kRows;
+        const uint32_t to = shared + S::kQueryAt + first * S::kQueryRowBytes;
+        const uint8_t *from = static_cast<const uint8_t *>(args.q);
+        RowCopies<kRows, S::kQueryChunks>::each(
+            Rows::elements_of(first + lane % kRows), lane,
+            [&](int row, int chunk, int64_t at, bool wanted) {
+                copy_async16(to + row * S::kQueryRowBytes + chunk * 16,
+                             from + (at + chunk * 8) * 2, wanted);
+            });
         copy_async_commit();
     }
 
@@ -393,13 +391,11 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
         for (int half = 0; half < 2; half++) {
             finish_sum(state[half], scale);
         }
-        Writer<S> writer{args, item};
+        const Writer<S, Rows> writer{*this};
         if (S::kKeyWarps == 1) {
-            // Found once more, rather than kept in registers meanwhile.
-            Rows::locate(anew(row_warp * 16));
-            writer.write_rows(o, state, query_of, head_of, row_warp, value_warp, lane);
+            writer.write_rows(o, state, row_warp, value_warp);
         } else {
-            writer.write_combined(o, state, thread, lane, key_warp, shared, head);
+            writer.write_combined(o, state, thread, key_warp, shared);
         }
     }
 };

@@ -65,18 +65,16 @@ struct Computer {
     RKV_DEVICE uint32_t query_tile() const { return shared + group * S::kQueryBytes; }
 
     RKV_DEVICE void load_queries() const {
-        for (int i = thread_index() % 128; i < S::kGroupRows * S::kChunks; i += 128) {
-            const int row = i / S::kChunks, chunk = i % S::kChunks;
-            const int packed = group * S::kGroupRows + row;
-            const bool exists = packed < rows.item.row_count;
-            const uint8_t *from = static_cast<const uint8_t *>(args.q);
-            if (exists) {
-                const int64_t at = rows.query_at(packed) * args.q_position_stride +
-                                   rows.head_at(packed) * args.q_head_stride + chunk * 8;
-                from += at * 2;
-            }
-            copy_async16(query_tile() + chunk_at(row, chunk, S::kQueryPanelBytes), from, exists);
-        }
+        constexpr int kRows = S::kGroupRows / 4; // that a warp copies
+        const int lane = rows.lane, first = row_warp % 4 * kRows;
+        const int64_t elements =
+            rows.elements_of(group * S::kGroupRows + first + lane % kRows);
+        const uint8_t *from = static_cast<const uint8_t *>(args.q);
+        RowCopies<kRows, S::kChunks>::each(
+            elements, lane, [&](int row, int chunk, int64_t at, bool wanted) {
+                copy_async16(query_tile() + chunk_at(first + row, chunk, S::kQueryPanelBytes),
+                             from + (at + chunk * 8) * 2, wanted);
+            });
         copy_async_commit();
         copy_async_wait<0>();
         fence_async_proxy();
@@ -199,9 +197,7 @@ struct Computer {
         for (int half = 0; half < 2; half++) {
             finish_sum(state[half], scale);
         }
-        rows.locate(anew(row_warp * 16));
-        Writer<S> writer{args, rows.item};
-        writer.write_rows(o, state, rows.query_of, rows.head_of, row_warp, 0, rows.lane);
+        Writer<S, PackedRows<false, false>>{rows}.write_rows(o, state, row_warp, 0);
     }
 
     RKV_DEVICE void attend(float scale) {

@@ -21,6 +21,11 @@ RKV_DEVICE Range load_range(uint32_t at) {
     return {load_shared_i32(at), load_shared_i32(at + 4)};
 }
 
+// A packed row: which of the item's queries it is of, and which query head it is.
+struct PackedRow {
+    int part, head;
+};
+
 // The two rows that a thread has of the sixteen of its warp, and the keys that they see. kPlain:
 // causal and nothing else; kTrees: some may have tree masks.
 template <bool kPlain, bool kTrees>
@@ -30,20 +35,32 @@ struct PackedRows {
     const int head; // of K and V
     const int lane;
 
-    int query_of[2]; // of this thread's two rows; -1: the row does not exist
-    int head_of[2];
-    Range sees[2];  // keys
+    Range sees[2];  // keys that this thread's two rows see
     Range warp_all; // keys that every row of the warp sees
     Range any;      // keys that some row sees: of the warp, and after join() of the block
 
     RKV_DEVICE PackedRows(const AttentionArguments &arguments, const Item &work)
         : args(arguments), item(work), head(block_y()), lane(thread_index() & 31) {}
 
-    RKV_DEVICE int query_at(int row) const {
-        return load_global(args.order + item.order_begin + (item.row_begin + row) / args.group);
+    RKV_DEVICE PackedRow packed(int row) const {
+        const int at = item.row_begin + row;
+        const int part = divide(at, args.group);
+        const int group = static_cast<int>(args.group.value);
+        return {part, head * group + at - part * group};
     }
-    RKV_DEVICE int head_at(int row) const {
-        return head * args.group + (item.row_begin + row) % args.group;
+    RKV_DEVICE int query_of_part(int part) const {
+        const int at = item.order_begin + part;
+        // Mostly without a load that all that follows would wait for.
+        return item.in_order != 0 ? at : load_global(args.order + at);
+    }
+
+    // Where the elements of a row begin in q; negative where it does not exist.
+    RKV_DEVICE int64_t elements_of(int row) const {
+        if (row >= item.row_count) {
+            return -1;
+        }
+        const PackedRow at = packed(row);
+        return query_of_part(at.part) * args.q_position_stride + at.head * args.q_head_stride;
     }
 
     // What a query sees of its row's new positions, if it has a mask: of these the last `window`.
@@ -87,26 +104,17 @@ struct PackedRows {
     }
 
     // `first_row` is the first one of the warp.
-    RKV_DEVICE void locate(int first_row) {
-        RKV_UNROLL
-        for (int half = 0; half < 2; half++) {
-            const int row = first_row + (lane >> 2) + half * 8;
-            const bool exists = row < item.row_count || fault(Fault::kRowsBeyondTile);
-            query_of[half] = exists ? query_at(row) : -1;
-            head_of[half] = exists ? head_at(row) : 0;
-        }
-    }
-
     RKV_DEVICE void find(int first_row) {
         warp_all = {0, 0x7fffffff};
         any = {0x7fffffff, 0};
-        locate(first_row);
         RKV_UNROLL
         for (int half = 0; half < 2; half++) {
             sees[half] = {0, 0};
-            if (query_of[half] >= 0) {
-                const TreeMask tree = tree_of(query_of[half]);
-                sees[half] = keys_of(read_query(args.queries + query_of[half]), tree);
+            const int row = first_row + (lane >> 2) + half * 8;
+            if (row < item.row_count || fault(Fault::kRowsBeyondTile)) {
+                const int query = query_of_part(packed(row).part);
+                const TreeMask tree = tree_of(query);
+                sees[half] = keys_of(read_query(args.queries + query), tree);
                 warp_all.begin = larger(warp_all.begin, sees[half].begin);
                 warp_all.end = smaller(warp_all.end, sees[half].end);
                 if (tree.count > 0) {
@@ -154,7 +162,7 @@ struct PackedRows {
             if (row >= item.row_count) {
                 continue;
             }
-            const TreeMask tree = tree_of(query_at(row));
+            const TreeMask tree = tree_of(query_of_part(packed(row).part));
             if (tree.count == 0) {
                 continue;
             }

@@ -52,7 +52,7 @@ plain! {
         key_begin: i32,
         key_end: i32,
         partial_begin: i32,
-        reserved: i32,
+        in_order: i32,
     }
     /// How much of a step there is, wherever its launches end.
     struct StepCounts {
@@ -98,7 +98,7 @@ plain! {
         kv: KvPlace,
         v_kv: KvPlace,
         query_heads: i32,
-        group: i32,
+        group: Divisor,
         scale_log2: f32,
         soft_cap_in: f32,
         soft_cap_out: f32,
@@ -215,13 +215,13 @@ pub(super) struct HopperArguments {
     pub attention: AttentionArguments,
     pub box_positions: i32,
     pub position_first: u32,
-    pub reserved: [u32; 10],
+    pub reserved: [u32; 8],
 }
 // SAFETY: repr(C), and the constant below sees to it that there is no padding.
 unsafe impl Plain for HopperArguments {}
 const _: () = assert!(
     size_of::<HopperArguments>()
-        == 2 * size_of::<TensorMap>() + size_of::<AttentionArguments>() + 12 * size_of::<u32>()
+        == 2 * size_of::<TensorMap>() + size_of::<AttentionArguments>() + 10 * size_of::<u32>()
 );
 
 /// States that one launch merges.
@@ -244,9 +244,9 @@ pub(super) struct MergeStatesArguments {
 unsafe impl Plain for MergeStatesArguments {}
 
 impl Divisor {
-    /// For 1 ..= 2^16.
+    /// For 1 ..= 2^31.
     pub(super) fn new(value: u32) -> Self {
-        debug_assert!((1..=1 << 16).contains(&value), "the magic number has 32 bits");
+        debug_assert!((1..=1 << 31).contains(&value), "2^(31 + shift) has 63 bits");
         let shift = value.next_power_of_two().trailing_zeros();
         let magic = (1u64 << (31 + shift)).div_ceil(u64::from(value)) as u32;
         Self { value, magic, shift }
@@ -284,7 +284,8 @@ mod tests {
         let divide = |n: u32, d: &Divisor| {
             ((u64::from(n << 1) * u64::from(d.magic)) >> 32) as u32 >> d.shift
         };
-        for value in 1..=256 {
+        let large = [(1 << 16) - 1, 1 << 16, 1_000_003, i32::MAX as u32 - 1, 1 << 30, 1 << 31];
+        for value in (1..=256).chain(large) {
             let divisor = Divisor::new(value);
             let near = |n: u32| [n.saturating_sub(1), n, n + 1];
             let multiples = (0..31).map(|bit| (1u32 << bit) / value * value);

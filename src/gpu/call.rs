@@ -347,7 +347,7 @@ impl CudaBackend {
             kv: self.place(&call.layer.strides),
             v_kv: self.place(&call.layer.v_strides),
             query_heads: self.geometry.query_heads as i32,
-            group: self.geometry.group() as i32,
+            group: Divisor::new(self.geometry.group() as u32),
             scale_log2: whole * LOG2_E,
             soft_cap_in: soft_cap.map_or(0.0, |cap| whole / cap),
             soft_cap_out: soft_cap.map_or(0.0, |cap| cap * LOG2_E),
@@ -378,7 +378,7 @@ impl CudaBackend {
                 attention: arguments,
                 box_positions: maps.box_positions,
                 position_first: maps.position_first.into(),
-                reserved: [0; 10],
+                reserved: [0; 8],
             };
             // SAFETY: the caller's contract; the maps are of the layer's memory.
             unsafe { kernel.launch(grid, shape.threads(), shared, &all, stream)? };

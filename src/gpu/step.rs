@@ -272,7 +272,8 @@ impl PlanOnDevice {
             key_begin: item.key_begin as i32,
             key_end: item.key_end as i32,
             partial_begin: item.partial_begin.map_or(-1, |partial| partial as i32),
-            reserved: 0,
+            // Of groups of rows the order is another one, behind that of the batch.
+            in_order: i32::from(item.order_begin < batch.query_count()),
         }));
     }
 
