@@ -118,9 +118,11 @@ struct MergeArguments {
     int64_t out_position_stride;
     int64_t out_head_stride;
     int32_t entry_max; // of the launch
+    int32_t blocks;
     int32_t query_heads;
     int32_t head_dim; // of values
-    int32_t reserved;
+    Divisor heads;    // query_heads
+    uint32_t reserved;
 };
 
 constexpr int kMergeStatesMax = 128;
@@ -132,7 +134,7 @@ struct MergeStatesArguments {
     int32_t query_heads;
     int32_t head_dim; // of values
     int32_t state_count;
-    int32_t reserved;
+    int32_t blocks; // of the launch
     const void *outs[kMergeStatesMax];
     const float *lses[kMergeStatesMax];
 };

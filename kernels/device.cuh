@@ -41,6 +41,8 @@ enum class Fault : int {
     kHeadScaleIgnored,
     // Of attn_mma with value warps.
     kNoBarrierBeforeLogits,
+    // Of the kernels that merge.
+    kNoBarrierInMerge,
     kCount,
 };
 

@@ -4,14 +4,17 @@
 
 using namespace rkv;
 
+#define RKV_MERGE(name, Arguments, blocks, call) \
+    RKV_KERNEL(name, Arguments, kMergeThreads, blocks) { call(arguments); } \
+    RKV_LIST_KERNEL(name, Arguments, kMergeThreads, kMergeSharedBytes)
 #define RKV_SIMPLE(name, Arguments, threads, call) \
     RKV_KERNEL(name, Arguments, threads, 1) { call(arguments); } \
     RKV_LIST_KERNEL(name, Arguments, threads, 0)
 
-RKV_SIMPLE(rkv_merge_partials_bf16, MergeArguments, kMergeThreads, merge_partials<Bf16>)
-RKV_SIMPLE(rkv_merge_partials_f16, MergeArguments, kMergeThreads, merge_partials<F16>)
-RKV_SIMPLE(rkv_merge_states_bf16, MergeStatesArguments, kMergeThreads, merge_states<Bf16>)
-RKV_SIMPLE(rkv_merge_states_f16, MergeStatesArguments, kMergeThreads, merge_states<F16>)
+RKV_MERGE(rkv_merge_partials_bf16, MergeArguments, 6, merge_partials<Bf16>)
+RKV_MERGE(rkv_merge_partials_f16, MergeArguments, 6, merge_partials<F16>)
+RKV_MERGE(rkv_merge_states_bf16, MergeStatesArguments, 6, merge_states<Bf16>)
+RKV_MERGE(rkv_merge_states_f16, MergeStatesArguments, 6, merge_states<F16>)
 #define RKV_KV_WRITE(name, ...) \
     RKV_KERNEL(name, KvWriteArguments, kCopyThreads, 1) { kv_write<__VA_ARGS__>(arguments); } \
     RKV_LIST_KERNEL(name, KvWriteArguments, kCopyThreads, 0)

@@ -12,6 +12,12 @@ bool may_touch(const void *at, size_t bytes) {
     return device().memory.holds(at, bytes) || device().pinned.holds(at, bytes);
 }
 
+int shared_memory_of_block() {
+    const Device &dev = device();
+    const int usual = (dev.capability == 9 ? 227 : 163) << 10;
+    return dev.shared_bytes > 0 ? dev.shared_bytes : usual;
+}
+
 int copy_now(void *to, const void *from, size_t bytes) {
     device().drain_all();
     if (device().error == 0) {
@@ -61,11 +67,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int) {
     case 75: *value = dev.capability; return 0;
     case 76: *value = 0; return 0;
     // shared memory of a block
-    case 97:
-        *value = dev.shared_bytes > 0    ? dev.shared_bytes
-                 : dev.capability == 9 ? 227 << 10
-                                       : 163 << 10;
-        return 0;
+    case 97: *value = shared_memory_of_block(); return 0;
     default: return kInvalidValue;
     }
 }
@@ -131,6 +133,19 @@ int cuFuncSetAttribute(const void *, int, int) {
     return 0;
 }
 
+// As if every thread had 168 registers.
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *, int threads,
+                                                size_t shared_bytes) {
+    ENTER;
+    const Device &dev = device();
+    const int reserved = 1024; // of each block's shared memory, by the system
+    const int room = reserved + shared_memory_of_block();
+    const int by_registers = 65536 / (168 * threads);
+    const int by_memory = room / (reserved + static_cast<int>(shared_bytes));
+    *blocks = dev.blocks > 0 ? dev.blocks : std::min(by_registers, by_memory);
+    return 0;
+}
+
 int cuLaunchKernel(const void *function, unsigned x, unsigned y, unsigned z, unsigned threads,
                    unsigned, unsigned, unsigned shared_bytes, void *stream, void **parameters,
                    void **) {
@@ -145,6 +160,7 @@ int cuLaunchKernel(const void *function, unsigned x, unsigned y, unsigned z, uns
     struct alignas(64) Piece {
         uint8_t bytes[64];
     };
+    device().launched[kernel->name] += size_t{x} * y * z;
     const auto arguments =
         std::make_shared<std::vector<Piece>>((kernel->argument_bytes + 63) / 64);
     memcpy(arguments->data(), from, kernel->argument_bytes);
@@ -336,6 +352,16 @@ void rkv_emulator_set(int schedule, int landing, unsigned seed, int fault, int i
 void rkv_emulator_shared_memory(int bytes) {
     LOCKED;
     device().shared_bytes = bytes;
+}
+// Blocks that a multiprocessor is said to hold at a time; 0: as many as seems right.
+void rkv_emulator_occupancy(int blocks) {
+    LOCKED;
+    device().blocks = blocks;
+}
+// Blocks of a kernel that were launched so far.
+size_t rkv_emulator_launched(const char *name) {
+    LOCKED;
+    return device().launched[name];
 }
 // The first number of the compute capability.
 void rkv_emulator_capability(int major) {

@@ -79,9 +79,11 @@ class Device {
     bool is_late = true;
     int capability = 8;   // compute capability 8.0
     int shared_bytes = 0; // of a block at most; 0: what such devices have
+    int blocks = 0;       // of a multiprocessor, as tests want it; 0: as seems right
     int error = 0;        // sticky, as after a fault on a real device
     std::string message;  // what the fault was
     std::map<std::string, int> calls;
+    std::map<std::string, size_t> launched; // blocks of each kernel
     std::string failing;  // the next calls of this function fail ...
     int fail_after = 0;   // ... after so many that succeed ...
     int fail_code = 0;    // ... with this code

@@ -119,9 +119,11 @@ plain! {
         out_position_stride: i64,
         out_head_stride: i64,
         entry_max: i32,
+        blocks: i32,
         query_heads: i32,
         head_dim: i32,
-        reserved: i32,
+        heads: Divisor,
+        reserved: u32,
     }
     struct KvWriteArguments {
         k: Address,
@@ -236,7 +238,7 @@ pub(super) struct MergeStatesArguments {
     pub query_heads: i32,
     pub head_dim: i32,
     pub state_count: i32,
-    pub reserved: i32,
+    pub blocks: i32,
     pub outs: [Address; MERGE_STATES_MAX],
     pub lses: [Address; MERGE_STATES_MAX],
 }

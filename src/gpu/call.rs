@@ -14,6 +14,10 @@ use crate::error::Error;
 
 /// Threads of a block of every kernel but attention.
 pub(super) const HELPER_THREADS: usize = 128;
+/// Bytes of shared memory of those that merge, as `kernels/merge.cuh` says.
+pub(super) const MERGE_SHARED: usize = HELPER_THREADS * 4 * size_of::<f32>();
+/// Their blocks on a multiprocessor at most; results beyond are taken in turn.
+const MERGE_BLOCKS: usize = 2048 / HELPER_THREADS;
 
 /// Kernels count keys in 32 bits, and look up to two tiles beyond the last one.
 const POSITIONS_MAX: usize = i32::MAX as usize - 1024;
@@ -386,6 +390,11 @@ impl CudaBackend {
         Ok(())
     }
 
+    /// Blocks of a launch that merges so many results.
+    fn merge_blocks(&self, results: usize) -> usize {
+        results.min(self.multiprocessors * MERGE_BLOCKS)
+    }
+
     /// # Safety
     /// That of `append_prefill`.
     unsafe fn merge(
@@ -398,6 +407,7 @@ impl CudaBackend {
         if entries == 0 {
             return Ok(());
         }
+        let blocks = self.merge_blocks(entries * self.geometry.query_heads);
         let arguments = MergeArguments {
             out: address(call.out.address),
             lse: address(call.lse),
@@ -411,16 +421,16 @@ impl CudaBackend {
             out_position_stride: call.out.position_stride as i64,
             out_head_stride: call.out.head_stride as i64,
             entry_max: entries as i32,
+            blocks: blocks as i32,
             query_heads: self.geometry.query_heads as i32,
             head_dim: self.geometry.v_head_dim as i32,
+            heads: Divisor::new(self.geometry.query_heads as u32),
             reserved: 0,
         };
-        let warps = HELPER_THREADS / 32;
-        let blocks = (entries * self.geometry.query_heads).div_ceil(warps);
         let name = format!("rkv_merge_partials_{}", dtype_name(self.dtype));
         let kernel = self.kernels.get(&name);
         // SAFETY: the caller's contract.
-        unsafe { kernel.launch([blocks, 1, 1], HELPER_THREADS, 0, &arguments, stream) }
+        unsafe { kernel.launch([blocks, 1, 1], HELPER_THREADS, MERGE_SHARED, &arguments, stream) }
     }
 
     /// Makes one state of several that saw disjoint keys.
@@ -434,6 +444,7 @@ impl CudaBackend {
                 call.outs.len()
             )));
         }
+        let blocks = self.merge_blocks(call.positions.saturating_mul(self.geometry.query_heads));
         let mut arguments = MergeStatesArguments {
             out: address(call.out),
             lse: address(call.lse),
@@ -441,7 +452,7 @@ impl CudaBackend {
             query_heads: self.geometry.query_heads as i32,
             head_dim: self.geometry.v_head_dim as i32,
             state_count: call.outs.len() as i32,
-            reserved: 0,
+            blocks: blocks as i32,
             outs: [0; MERGE_STATES_MAX],
             lses: [0; MERGE_STATES_MAX],
         };
@@ -449,13 +460,8 @@ impl CudaBackend {
             (arguments.outs[at], arguments.lses[at]) = (address(out), address(lse));
         }
         let _entered = self.context.enter()?;
-        let warps = HELPER_THREADS / 32;
-        let blocks = (call.positions * self.geometry.query_heads).div_ceil(warps);
-        if blocks > i32::MAX as usize {
-            return Err(Error::argument("args.position_count is too large for a launch"));
-        }
         let kernel = self.kernels.get(&format!("rkv_merge_states_{}", dtype_name(self.dtype)));
         // SAFETY: the caller's contract.
-        unsafe { kernel.launch([blocks, 1, 1], HELPER_THREADS, 0, &arguments, stream) }
+        unsafe { kernel.launch([blocks, 1, 1], HELPER_THREADS, MERGE_SHARED, &arguments, stream) }
     }
 }

@@ -24,6 +24,7 @@ const FUNCTIONS: &[&CStr] = &[
     c"cuKernelGetFunction",
     c"cuFuncSetAttribute",
     c"cuLaunchKernel",
+    c"cuOccupancyMaxActiveBlocksPerMultiprocessor",
     c"cuTensorMapEncodeTiled",
     c"cuMemAlloc_v2",
     c"cuMemFree_v2",

@@ -109,6 +109,23 @@ impl Drop for Kernels {
 }
 
 impl Kernel {
+    /// How many of its blocks a multiprocessor holds at a time, as the driver says; 1 at least.
+    /// The context is current.
+    pub(super) fn blocks(self, threads: usize, shared_bytes: usize) -> Result<usize, Error> {
+        let mut blocks = 0;
+        // SAFETY: writes a number; a kernel of a loaded library.
+        let result = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &mut blocks,
+                self.0,
+                threads as i32,
+                shared_bytes,
+            )
+        };
+        check(result, "cuOccupancyMaxActiveBlocksPerMultiprocessor")?;
+        Ok(blocks.max(1) as usize)
+    }
+
     /// Launches it on a stream. The context is current.
     ///
     /// # Safety

@@ -32,7 +32,7 @@ pub use shapes::{Heads, heads};
 pub use step::PlanOnDevice;
 pub use stream::Stream;
 
-use crate::attention::{Dtype, Geometry, Machine, Tile, View};
+use crate::attention::{Dtype, Geometry, KvLayer, Machine, Tile, View};
 use crate::error::Error;
 use copy::Copying;
 use cudarc::driver::sys::CUdevice_attribute;
@@ -88,16 +88,16 @@ pub struct CudaBackend {
     copying: Mutex<Copying>,
 }
 
-/// Kernels besides attention, for these formats.
-fn helper_names(dtype: Dtype, kv_dtype: Dtype) -> [String; 6] {
+/// Kernels besides attention, for these formats, and their bytes of shared memory.
+fn helpers(dtype: Dtype, kv_dtype: Dtype) -> [(String, usize); 6] {
     let (q, kv) = (shapes::dtype_name(dtype), shapes::kv_name(kv_dtype));
     [
-        format!("rkv_kv_write_{q}_{kv}"),
-        format!("rkv_merge_partials_{q}"),
-        format!("rkv_merge_states_{q}"),
-        "rkv_page_copy".to_owned(),
-        "rkv_move_positions".to_owned(),
-        "rkv_update_mirror".to_owned(),
+        (format!("rkv_kv_write_{q}_{kv}"), 0),
+        (format!("rkv_merge_partials_{q}"), call::MERGE_SHARED),
+        (format!("rkv_merge_states_{q}"), call::MERGE_SHARED),
+        ("rkv_page_copy".to_owned(), 0),
+        ("rkv_move_positions".to_owned(), 0),
+        ("rkv_update_mirror".to_owned(), 0),
     ]
 }
 
@@ -150,17 +150,15 @@ impl CudaBackend {
         let context = Context::new(config.device)?;
         let room = context
             .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
-        let mut wanted: Vec<(String, usize)> =
-            helper_names(dtype, kv_dtype).map(|name| (name, 0)).to_vec();
+        let mut wanted = helpers(dtype, kv_dtype).to_vec();
         let mut chosen = Vec::new();
         // It would round otherwise than attn_mma does for fewer rows.
         let hopper = match batch_invariant {
             true => None,
             false => hopper::shape(config, &context, heads, kv_dtype)?,
         };
-        let rows_below = hopper.map_or(usize::MAX, |shape| shape.tile().rows);
-        let common = shapes::shapes(heads);
-        let common = common.filter(|shape| shape.tile().rows < rows_below);
+        let rows_below = hopper.map_or(usize::MAX, Shape::rows);
+        let common = shapes::shapes(heads).filter(|shape| shape.rows() < rows_below);
         for shape in common.chain(hopper) {
             let shared = shape.shared_bytes(kv_dtype.bytes());
             if shared > room {
@@ -182,14 +180,19 @@ impl CudaBackend {
             chosen.len() <= arguments::TILES_MAX,
             "kernels know the number of each shape's items"
         );
+        let kernels = Kernels::load(&context, config.images, hopper.is_some(), &wanted)?;
+        let mut tiles = Vec::new();
+        for shape in &chosen {
+            tiles.push(shape.tile(blocks_of(&context, &kernels, shape, (dtype, kv_dtype))?));
+        }
         Ok(Self {
-            kernels: Kernels::load(&context, config.images, hopper.is_some(), &wanted)?,
+            kernels,
             context,
             geometry,
             heads,
             dtype,
             kv_dtype,
-            tiles: chosen.iter().map(Shape::tile).collect(),
+            tiles,
             shapes: chosen,
             multiprocessors,
             batch_invariant,
@@ -201,6 +204,18 @@ impl CudaBackend {
     /// Whether tiles of many rows go to attn_sm90.
     pub fn uses_sm90(&self) -> bool {
         self.shapes.iter().any(|shape| shape.family() == Family::Hopper)
+    }
+
+    /// Positions that the device copies at a time for attn_sm90; 0 where a layer's strides or
+    /// pages let it copy none: for tests, because results are the same.
+    pub fn positions_of_box(
+        &self,
+        layer: &KvLayer<*mut u8>,
+        page_count: usize,
+    ) -> Result<usize, Error> {
+        let _entered = self.context.enter()?;
+        let maps = hopper::Maps::of(layer, &self.geometry, page_count)?;
+        Ok(maps.box_positions as usize)
     }
 
     /// Zeroed memory of the device.
@@ -227,6 +242,24 @@ impl CudaBackend {
             view: self.view,
         }
     }
+}
+
+/// Blocks of a shape that a multiprocessor holds at a time: of the kernel that it holds fewer of,
+/// for a plan does not know whether there will be other masks than the causal one.
+fn blocks_of(
+    context: &Context,
+    kernels: &Kernels,
+    shape: &Shape,
+    (dtype, kv_dtype): (Dtype, Dtype),
+) -> Result<usize, Error> {
+    let _entered = context.enter()?;
+    let shared = shape.shared_bytes(kv_dtype.bytes());
+    let mut fewest = usize::MAX;
+    for plain in [false, true] {
+        let kernel = kernels.get(&shape.name(dtype, kv_dtype, plain));
+        fewest = fewest.min(kernel.blocks(shape.threads(), shared)?);
+    }
+    Ok(fewest)
 }
 
 /// mma.sync of bf16 and cp.async begin with compute capability 8.0.
@@ -259,8 +292,8 @@ pub fn kernel_table() -> Vec<(String, usize, usize)> {
                     }
                 }
             }
-            let helpers = helper_names(dtype, kv_dtype);
-            table.extend(helpers.map(|name| (name, call::HELPER_THREADS, 0)));
+            let helpers = helpers(dtype, kv_dtype);
+            table.extend(helpers.map(|(name, shared)| (name, call::HELPER_THREADS, shared)));
         }
     }
     table.sort();

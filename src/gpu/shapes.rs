@@ -58,16 +58,9 @@ pub(super) struct Shape {
     key_warps: usize,
     value_warps: usize,
     keys: usize,
-    blocks: usize,
 }
 
-const fn shape(
-    head_dim: usize,
-    rows: usize,
-    key_warps: usize,
-    keys: usize,
-    blocks: usize,
-) -> Shape {
+const fn shape(head_dim: usize, rows: usize, key_warps: usize, keys: usize) -> Shape {
     Shape {
         family: Family::Mma,
         heads: Heads::alike(head_dim),
@@ -76,7 +69,6 @@ const fn shape(
         key_warps,
         value_warps: 1,
         keys,
-        blocks,
     }
 }
 
@@ -86,12 +78,12 @@ const fn of(heads: Heads, shape: Shape) -> Shape {
 }
 
 /// Two warps share the values of heads that are too long for one.
-const fn divided(heads: Heads, rows: usize, keys: usize, blocks: usize) -> Shape {
-    Shape { value_warps: 2, ..of(heads, shape(heads.head_dim, rows, 1, keys, blocks)) }
+const fn divided(heads: Heads, rows: usize, keys: usize) -> Shape {
+    Shape { value_warps: 2, ..of(heads, shape(heads.head_dim, rows, 1, keys)) }
 }
 
 const fn hopper(head_dim: usize, keys: usize) -> Shape {
-    Shape { family: Family::Hopper, ..shape(head_dim, 128, 1, keys, 1) }
+    Shape { family: Family::Hopper, ..shape(head_dim, 128, 1, keys) }
 }
 
 /// Heads for which there are kernels.
@@ -115,32 +107,32 @@ const HEAD_DIM_NAMES: &str = "64, 80, 96, 112, 128, 192, 256 or 512, or 192 with
 
 /// For 16-bit KV and for fp8, by heads, then by rows.
 const SHAPES: [Shape; 25] = [
-    shape(64, 16, 4, 64, 4),
-    shape(64, 64, 1, 64, 3),
-    shape(64, 128, 1, 64, 1),
-    shape(80, 16, 4, 64, 3),
-    shape(80, 64, 1, 64, 2),
-    shape(80, 128, 1, 64, 1),
-    shape(96, 16, 4, 64, 3),
-    shape(96, 64, 1, 64, 2),
-    shape(96, 128, 1, 64, 1),
-    shape(112, 16, 4, 64, 3),
-    shape(112, 64, 1, 64, 2),
-    shape(112, 128, 1, 64, 1),
-    shape(128, 16, 4, 64, 3),
-    shape(128, 64, 1, 64, 2),
-    shape(128, 128, 1, 64, 1),
-    shape(192, 16, 2, 32, 3),
-    shape(192, 64, 1, 32, 2),
-    shape(256, 16, 2, 32, 3),
-    shape(256, 64, 1, 32, 2),
-    of(UNFOLDED, shape(192, 16, 2, 32, 3)),
-    of(UNFOLDED, shape(192, 64, 1, 32, 2)),
-    divided(Heads::alike(512), 16, 16, 2),
+    shape(64, 16, 4, 64),
+    shape(64, 64, 1, 64),
+    shape(64, 128, 1, 64),
+    shape(80, 16, 4, 64),
+    shape(80, 64, 1, 64),
+    shape(80, 128, 1, 64),
+    shape(96, 16, 4, 64),
+    shape(96, 64, 1, 64),
+    shape(96, 128, 1, 64),
+    shape(112, 16, 4, 64),
+    shape(112, 64, 1, 64),
+    shape(112, 128, 1, 64),
+    shape(128, 16, 4, 64),
+    shape(128, 64, 1, 64),
+    shape(128, 128, 1, 64),
+    shape(192, 16, 2, 32),
+    shape(192, 64, 1, 32),
+    shape(256, 16, 2, 32),
+    shape(256, 64, 1, 32),
+    of(UNFOLDED, shape(192, 16, 2, 32)),
+    of(UNFOLDED, shape(192, 64, 1, 32)),
+    divided(Heads::alike(512), 16, 16),
     // Where a block has 208 KB.
-    divided(Heads::alike(512), 64, 32, 1),
-    divided(LATENT, 16, 32, 2),
-    divided(LATENT, 64, 32, 1),
+    divided(Heads::alike(512), 64, 32),
+    divided(LATENT, 16, 32),
+    divided(LATENT, 64, 32),
 ];
 
 /// For 16-bit KV.
@@ -201,14 +193,19 @@ impl Shape {
         self.rows == largest && kv_dtype != Dtype::Fp8E4m3 && self.family == Family::Mma
     }
 
-    pub(super) fn tile(&self) -> Tile {
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Where a multiprocessor holds so many blocks at a time.
+    pub(super) fn tile(&self, blocks: usize) -> Tile {
         let cost = match (self.family, self.rows) {
             (Family::Hopper, _) => 1.4,
             (Family::Mma, 16) => 1.0,
             (Family::Mma, 64) => 1.6,
             (Family::Mma, _) => 2.5,
         };
-        Tile { rows: self.rows, blocks: self.blocks, cost }
+        Tile { rows: self.rows, blocks, cost }
     }
 }
 

@@ -1,8 +1,9 @@
 //! What the driver may do to us, and what it is asked.
-use super::emulator::is_real;
+use super::emulator::{Driver, is_real};
 use super::world::{Setup, World};
+use radixkv::attention::Dtype;
 use radixkv::error::Error;
-use radixkv::gpu::{argument_sizes, kernel_table};
+use radixkv::gpu::{CudaBackend, argument_sizes, kernel_table};
 
 /// src/gpu knows the kernels' blocks and arguments as their source has them.
 #[test]
@@ -22,6 +23,32 @@ fn the_host_and_the_kernels_agree() {
     for (name, bytes) in argument_sizes() {
         assert_eq!(world.driver.size_of(name), Some(bytes), "{name}");
     }
+}
+
+/// Work is divided for as many blocks as the driver says that a multiprocessor holds; the emulated
+/// device has six of those. What it says of more than one kernel is asked when a runner is made.
+#[test]
+fn the_driver_says_how_many_blocks_there_are() {
+    if is_real() {
+        return;
+    }
+    let pieces = |blocks| {
+        let mut world = World::new(Setup { blocks, ..Setup::new(64, 16) }, 1);
+        assert!(world.driver.calls("cuOccupancyMaxActiveBlocksPerMultiprocessor") > 0);
+        world.fill(0, 1900);
+        let name = "rkv_attend_bf16_16bit_64_rows16";
+        let before = world.driver.launched(name);
+        world.step(&[(0, 1)]);
+        // A block for each of two KV heads.
+        (world.driver.launched(name) - before) / 2
+    };
+    assert_eq!([1, 2, 4].map(pieces), [3, 6, 8]);
+    let driver = Driver::get();
+    driver.fail("cuOccupancyMaxActiveBlocksPerMultiprocessor", 1, 2);
+    let (geometry, dtypes) = (Setup::new(64, 16).geometry, (Dtype::Bf16, Dtype::Bf16));
+    let made = CudaBackend::new(&driver.config(), geometry, false, dtypes, false);
+    let message = made.unwrap_err().to_string();
+    assert!(message.contains("cuOccupancyMaxActiveBlocksPerMultiprocessor"), "{message}");
 }
 
 /// A step waits for nothing and, once the plan has grown, allocates nothing.

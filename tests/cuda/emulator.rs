@@ -61,6 +61,7 @@ impl Driver {
         driver.conduct(Conduct::default());
         driver.capability(8);
         driver.shared_memory(0);
+        driver.occupancy(0);
         driver
     }
 
@@ -91,6 +92,25 @@ impl Driver {
             // SAFETY: a plain number.
             unsafe { set(bytes) };
         }
+    }
+
+    /// Sets how many blocks a multiprocessor is said to hold; 0: as many as seems right. A real
+    /// device has its own number.
+    pub fn occupancy(&self, blocks: c_int) {
+        type Set = unsafe extern "C" fn(c_int);
+        if let Some(set) = self.call::<Set>("rkv_emulator_occupancy") {
+            // SAFETY: a plain number.
+            unsafe { set(blocks) };
+        }
+    }
+
+    /// How many blocks of a kernel were launched; 0 on a real device.
+    pub fn launched(&self, name: &str) -> usize {
+        type Launched = unsafe extern "C" fn(*const c_char) -> usize;
+        let name = CString::new(name).unwrap();
+        let launched = self.call::<Launched>("rkv_emulator_launched");
+        // SAFETY: a NUL-terminated string.
+        launched.map_or(0, |launched| unsafe { launched(name.as_ptr()) })
     }
 
     fn call<T: Copy>(&self, name: &str) -> Option<T> {

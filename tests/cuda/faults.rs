@@ -7,7 +7,7 @@ use radixkv::attention::Dtype;
 use radixkv::gpu::Heads;
 
 /// Names in the order of `Fault` in kernels/device.cuh, from 1 on.
-pub const FAULTS: [&str; 26] = [
+pub const FAULTS: [&str; 27] = [
     "no barrier before a tile is used",
     "no barrier after a tile was used",
     "no wait for a tile",
@@ -34,6 +34,7 @@ pub const FAULTS: [&str; 26] = [
     "K and V of no position are written",
     "scales of heads are not looked at",
     "no barrier before logits of other warps are read",
+    "no barrier before sums of other warps are merged",
 ];
 /// Those that attn_mma can have.
 const OF_MMA: usize = 13;
@@ -45,6 +46,8 @@ const OF_CONTEXTS: usize = 24;
 const OF_HEAD_SCALES: usize = 25;
 /// Where warps share the sums of a row.
 const OF_LOGITS: usize = 26;
+/// Where results of several blocks become one.
+const OF_MERGES: usize = 27;
 /// What cannot happen where queries stay in shared memory.
 const OF_QUERIES: usize = 5;
 /// What cannot happen where every warp sees all keys.
@@ -130,7 +133,10 @@ fn check_all_are_found(
 
 #[test]
 fn every_fault_is_found() {
-    check_all_are_found((1..=OF_MMA).chain([OF_TREES, OF_CONTEXTS, OF_HEAD_SCALES]), steps);
+    check_all_are_found(
+        (1..=OF_MMA).chain([OF_TREES, OF_CONTEXTS, OF_HEAD_SCALES, OF_MERGES]),
+        steps,
+    );
 }
 
 #[test]

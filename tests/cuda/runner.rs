@@ -329,15 +329,17 @@ fn a_copy_that_fails_stays_open() {
 
 #[test]
 fn states_are_merged() {
-    [false, true].into_iter().for_each(merge_states);
+    merge_states(false, 5, 3);
+    merge_states(true, 5, 3);
+    // More than a warp has lanes, and more results than blocks.
+    merge_states(false, 40, 70);
 }
 
 /// By a call, or by a graph.
-fn merge_states(is_captured: bool) {
+fn merge_states(is_captured: bool, positions: usize, count: usize) {
     let pair = Pair::new();
     let mut random = Rng::with_seed(3);
-    let (positions, count) = (5, 3);
-    let outs: Vec<Vec<u8>> = (0..count)
+    let mut outs: Vec<Vec<u8>> = (0..count)
         .map(|_| {
             let mut bytes = Vec::new();
             for _ in 0..positions * HEADS * DIM {
@@ -351,6 +353,7 @@ fn merge_states(is_captured: bool) {
         .collect();
     // A state that saw nothing may hold anything.
     lses[1][2] = f32::NEG_INFINITY;
+    outs[1][2 * DIM * 2..][..DIM * 2].fill(0xff);
     let merge =
         |runner: &Runner, outs: &[*const u8], lses: &[*const f32], lse: *mut f32, stream| {
             let out = outs[0].cast_mut();

@@ -25,6 +25,8 @@ pub struct Setup {
     pub sm90: bool,
     /// Of a block at most; 0: what the device has.
     pub shared_bytes: i32,
+    /// Blocks of a multiprocessor; 0: as many as the device holds.
+    pub blocks: i32,
 }
 
 impl Setup {
@@ -47,6 +49,7 @@ impl Setup {
             sm90: false,
             // For all shapes of the longest heads a large device.
             shared_bytes: if head_dim == 512 { 227 << 10 } else { 0 },
+            blocks: 0,
         }
     }
 

@@ -74,6 +74,7 @@ impl World {
         let driver = Driver::get();
         driver.capability(if setup.sm90 { 9 } else { 8 });
         driver.shared_memory(setup.shared_bytes);
+        driver.occupancy(setup.blocks);
         let config = CudaConfig { sm90: Some(setup.sm90), ..driver.config() };
         let (geometry, size) = (setup.geometry, setup.kv_dtype.bytes());
         let dtypes = (setup.dtype, setup.kv_dtype);
