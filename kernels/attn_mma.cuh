@@ -402,6 +402,7 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
 
 template <class S>
 RKV_DEVICE void attend(const AttentionArguments &args) {
+    begin_launch();
     Item item;
     if (take_item(args, item)) {
         AttendBlock<S> block(args, item);

@@ -66,13 +66,14 @@ struct Computer {
 
     RKV_DEVICE void load_queries() const {
         constexpr int kRows = S::kGroupRows / 4; // that a warp copies
-        const int lane = rows.lane, first = row_warp % 4 * kRows;
+        // Every fourth one: what a warp copies all of them multiply.
+        const int lane = rows.lane, warp = row_warp % 4;
         const int64_t elements =
-            rows.elements_of(group * S::kGroupRows + first + lane % kRows);
+            rows.elements_of(group * S::kGroupRows + lane % kRows * 4 + warp);
         const uint8_t *from = static_cast<const uint8_t *>(args.q);
         RowCopies<kRows, S::kChunks>::each(
             elements, lane, [&](int row, int chunk, int64_t at, bool wanted) {
-                copy_async16(query_tile() + chunk_at(first + row, chunk, S::kQueryPanelBytes),
+                copy_async16(query_tile() + chunk_at(row * 4 + warp, chunk, S::kQueryPanelBytes),
                              from + (at + chunk * 8) * 2, wanted);
             });
         copy_async_commit();
@@ -240,6 +241,7 @@ RKV_DEVICE void attend_hopper(const HopperArguments &arguments) {
     const AttentionArguments &args = arguments.attention;
     const uint32_t shared = (shared_base() + S::kAlignment - 1) & ~(S::kAlignment - 1u);
     const int warp = of_first_lane(thread_index() >> 5);
+    begin_launch();
     Item item;
     if (!take_item(args, item)) {
         return;

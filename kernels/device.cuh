@@ -43,6 +43,8 @@ enum class Fault : int {
     kNoBarrierBeforeLogits,
     // Of the kernels that merge.
     kNoBarrierInMerge,
+    // Of every kernel that is launched before another one has ended.
+    kNoWaitForLaunch,
     kCount,
 };
 
@@ -68,6 +70,17 @@ RKV_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
 RKV_DEVICE int block_x() { return static_cast<int>(blockIdx.x); }
 RKV_DEVICE int block_y() { return static_cast<int>(blockIdx.y); }
 RKV_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
+
+// What every kernel begins with that may be launched before the one before it has ended, or be
+// followed by one that is: lets the next one's blocks come when there is room, and waits until all
+// is done and written that was launched before. No global memory is touched earlier.
+RKV_DEVICE void begin_launch() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 RKV_DEVICE void sync_block() { __syncthreads(); }
 RKV_DEVICE void sync_warp() { __syncwarp(); }
 

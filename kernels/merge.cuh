@@ -144,6 +144,7 @@ struct PartialStates {
 // step.
 template <class Q>
 RKV_DEVICE void merge_partials(const MergeArguments &args) {
+    begin_launch();
     const int entries = load_global(args.entry_count);
     const int64_t results = static_cast<int64_t>(args.entry_max) * args.query_heads;
     for (int64_t index = block_x(); index < results; index += args.blocks) {

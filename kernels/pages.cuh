@@ -28,6 +28,7 @@ RKV_DEVICE void store_eight(void *pages, int64_t at, const Vector16 &eight, floa
 // heads of both go.
 template <class Q, class Kv>
 RKV_DEVICE void kv_write(const KvWriteArguments &args) {
+    begin_launch();
     const int eights = larger(args.head_dim, args.v_head_dim) / 8;
     const int64_t index = static_cast<int64_t>(block_x()) * kCopyThreads + thread_index();
     const int64_t row = index / eights;

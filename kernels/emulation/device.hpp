@@ -77,6 +77,12 @@ inline bool any_lane(bool value) {
     return lane.result;
 }
 
+inline void begin_launch() {
+    if (!fault(Fault::kNoWaitForLaunch)) {
+        emulation::machine().wait_for_launch();
+    }
+}
+
 inline uint32_t shared_base() { return 0; }
 
 template <class T>

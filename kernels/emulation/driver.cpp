@@ -2,11 +2,14 @@
 // call, over emulated kernels.
 // The numbers and names are those of the CUDA driver API.
 #include "entry.hpp"
+#include <array>
 #include <dlfcn.h>
 
 using namespace rkv::emulation;
 
 namespace {
+
+thread_local int depth = 0; // contexts that were pushed
 
 bool may_touch(const void *at, size_t bytes) {
     return device().memory.holds(at, bytes) || device().pinned.holds(at, bytes);
@@ -24,6 +27,49 @@ int copy_now(void *to, const void *from, size_t bytes) {
         memcpy(to, from, bytes);
     }
     return device().error;
+}
+
+struct LaunchAttribute {
+    int id;
+    int padding;
+    int value; // of 64 bytes
+    int rest[15];
+};
+struct LaunchConfig {
+    unsigned grid[3], block[3], shared_bytes;
+    void *stream;
+    const LaunchAttribute *attributes;
+    unsigned attribute_count;
+};
+
+int put_kernel(const void *function, std::array<unsigned, 3> grid, unsigned threads,
+               unsigned shared_bytes, void *stream, const void *from, bool is_early) {
+    const Kernel *kernel = static_cast<const Kernel *>(function);
+    const auto [x, y, z] = grid;
+    if (depth == 0 || x == 0 || y == 0 || y > 65535 || z == 0 || z > 65535 ||
+        threads != kernel->threads || shared_bytes != kernel->shared_bytes) {
+        return kInvalidValue;
+    }
+    // The arguments are copied before the call returns, as the driver does.
+    struct alignas(64) Piece {
+        uint8_t bytes[64];
+    };
+    device().launched[kernel->name] += size_t{x} * y * z;
+    const auto arguments =
+        std::make_shared<std::vector<Piece>>((kernel->argument_bytes + 63) / 64);
+    memcpy(arguments->data(), from, kernel->argument_bytes);
+    device().put(stream, {[=] {
+        machine().global_check = may_touch;
+        const std::string wrong = machine().run(
+            {{grid[0], grid[1], grid[2]}, threads, shared_bytes, kernel->is_hopper, is_early, [&] {
+                 kernel->call(arguments->data());
+             }});
+        if (!wrong.empty()) {
+            device().error = kLaunchFailed;
+            device().message = std::string(kernel->name) + ": " + wrong;
+        }
+    }});
+    return 0;
 }
 
 } // namespace
@@ -81,7 +127,6 @@ int cuDevicePrimaryCtxRelease_v2(int) {
     return 0;
 }
 
-static thread_local int depth = 0;
 int cuCtxPushCurrent_v2(void *) {
     ENTER;
     depth++;
@@ -146,36 +191,30 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *, int t
     return 0;
 }
 
+int cuFuncGetAttribute(int *value, int attribute, const void *) {
+    ENTER;
+    constexpr int kPtxVersion = 5;
+    // As if of each kernel there were the newest that the device takes.
+    *value = device().capability * 10;
+    return attribute == kPtxVersion ? 0 : kInvalidValue;
+}
+
 int cuLaunchKernel(const void *function, unsigned x, unsigned y, unsigned z, unsigned threads,
                    unsigned, unsigned, unsigned shared_bytes, void *stream, void **parameters,
                    void **) {
     ENTER;
-    const Kernel *kernel = static_cast<const Kernel *>(function);
-    if (depth == 0 || x == 0 || y == 0 || y > 65535 || z == 0 || z > 65535 ||
-        threads != kernel->threads || shared_bytes != kernel->shared_bytes) {
-        return kInvalidValue;
-    }
-    // The arguments are copied before the call returns, as the driver does.
-    const uint8_t *from = static_cast<const uint8_t *>(parameters[0]);
-    struct alignas(64) Piece {
-        uint8_t bytes[64];
-    };
-    device().launched[kernel->name] += size_t{x} * y * z;
-    const auto arguments =
-        std::make_shared<std::vector<Piece>>((kernel->argument_bytes + 63) / 64);
-    memcpy(arguments->data(), from, kernel->argument_bytes);
-    device().put(stream, {[=] {
-        machine().global_check = may_touch;
-        const std::string wrong = machine().run(
-            {{x, y, z}, threads, shared_bytes, kernel->is_hopper, [&] {
-                 kernel->call(arguments->data());
-             }});
-        if (!wrong.empty()) {
-            device().error = kLaunchFailed;
-            device().message = std::string(kernel->name) + ": " + wrong;
-        }
-    }});
-    return 0;
+    return put_kernel(function, {x, y, z}, threads, shared_bytes, stream, parameters[0], false);
+}
+
+int cuLaunchKernelEx(const LaunchConfig *config, const void *function, void **parameters, void **) {
+    ENTER;
+    constexpr int kSerialization = 6;
+    const LaunchConfig &c = *config;
+    const bool is_known = c.attribute_count == 1 && c.attributes->id == kSerialization &&
+                          c.attributes->value == 1 && device().capability >= 9;
+    return is_known ? put_kernel(function, {c.grid[0], c.grid[1], c.grid[2]}, c.block[0],
+                                 c.shared_bytes, c.stream, parameters[0], true)
+                    : kInvalidValue;
 }
 
 // Only what boxes of 16-bit elements in four dimensions need; refuses what the driver refuses.

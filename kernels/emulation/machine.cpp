@@ -54,6 +54,10 @@ static void fiber_entry() { machine().run_body(); }
 
 void Machine::run_body() {
     body_();
+    if (is_early_ && !threads_[current_].has_waited) {
+        // Whoever waits for this launch would not have waited for the one before it.
+        give_up("a thread ends that has not waited for the launch before");
+    }
     threads_[current_].fiber.is_done = true;
     progress_++;
     for (;;) {
@@ -109,6 +113,7 @@ void Machine::run_block(const Launch &launch) {
     threads_.resize(std::max<size_t>(threads_.size(), launch.threads));
     warps_.assign((launch.threads + 31) / 32, Warp{});
     is_hopper_ = launch.is_hopper;
+    is_early_ = launch.is_early;
     if (is_hopper_) {
         units_.reset(count_, launch.shared_bytes);
     }
@@ -121,6 +126,7 @@ void Machine::run_block(const Launch &launch) {
             thread.fiber.stack.reset(new uint8_t[Fiber::kStackBytes]);
         }
         thread.fiber.is_done = false;
+        thread.has_waited = false;
         thread.fiber.context.prepare(thread.fiber.stack.get(), Fiber::kStackBytes, fiber_entry);
         thread.groups.clear();
         thread.open.clear();
@@ -251,6 +257,9 @@ void Machine::copy_wait(size_t pending) {
 void Machine::touch_global(const void *at, size_t bytes, size_t alignment) {
     if (reinterpret_cast<uintptr_t>(at) % alignment != 0) {
         give_up("global memory is touched at a misaligned place");
+    }
+    if (is_early_ && !threads_[current_].has_waited) {
+        give_up("global memory is touched before the launch before has ended");
     }
     if (global_check != nullptr && !global_check(at, bytes)) {
         give_up("global memory is touched outside every allocation");

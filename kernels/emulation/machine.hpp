@@ -34,6 +34,7 @@ struct Launch {
     uint32_t threads;
     uint32_t shared_bytes;
     bool is_hopper; // has units, and is looked after by clocks
+    bool is_early;  // may begin before what was launched before it has ended
     std::function<void()> body;
 };
 
@@ -54,6 +55,7 @@ class Machine {
     Units &units() { return units_; }
 
     void barrier();
+    void wait_for_launch() { threads_[current_].has_waited = true; }
     void copy(uint32_t to, const void *from);
     void copy_commit();
     void copy_wait(size_t pending);
@@ -89,6 +91,7 @@ class Machine {
         std::vector<std::vector<PendingCopy>> groups;
         std::vector<PendingCopy> open;
         uint64_t steps = 0;
+        bool has_waited = false; // for the launches before
     };
     struct Warp {
         int arrived = 0;
@@ -107,7 +110,7 @@ class Machine {
     std::vector<Warp> warps_;
     SharedMemory shared_;
     Units units_{*this};
-    bool is_hopper_ = false;
+    bool is_hopper_ = false, is_early_ = false;
     Context main_;
     std::function<void()> body_;
     std::mt19937 random_;

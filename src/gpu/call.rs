@@ -362,17 +362,23 @@ impl CudaBackend {
         // The kernel for plain masks is another program, which may round otherwise.
         let masks = plan.may_have_masks();
         let plain = soft_cap.is_none() && view.window.is_none() && !masks && !self.batch_invariant;
+        let mut is_first = call.kv.is_none();
         for (tile, (shape, &items)) in self.shapes.iter().zip(items).enumerate() {
             if items == 0 {
                 continue;
             }
             (arguments.items, arguments.item_count) = sent.items(tile);
-            let kernel = self.kernels.get(&shape.name(self.dtype, self.kv_dtype, plain));
+            let mut kernel = self.kernels.get(&shape.name(self.dtype, self.kv_dtype, plain));
+            if is_first {
+                kernel = kernel.behind_others();
+            }
+            is_first = false;
+            let threads = shape.threads();
             let shared = shape.shared_bytes(self.kv_dtype.bytes());
             let grid = [items, self.geometry.kv_heads, 1];
             if shape.family() == Family::Mma {
                 // SAFETY: the caller's contract.
-                unsafe { kernel.launch(grid, shape.threads(), shared, &arguments, stream)? };
+                unsafe { kernel.launch_after(grid, threads, shared, &arguments, stream)? };
                 continue;
             }
             let maps = Maps::of(&call.layer, &self.geometry, call.page_count)?;
@@ -385,7 +391,7 @@ impl CudaBackend {
                 reserved: [0; 8],
             };
             // SAFETY: the caller's contract; the maps are of the layer's memory.
-            unsafe { kernel.launch(grid, shape.threads(), shared, &all, stream)? };
+            unsafe { kernel.launch_after(grid, threads, shared, &all, stream)? };
         }
         Ok(())
     }
@@ -429,8 +435,9 @@ impl CudaBackend {
         };
         let name = format!("rkv_merge_partials_{}", dtype_name(self.dtype));
         let kernel = self.kernels.get(&name);
-        // SAFETY: the caller's contract.
-        unsafe { kernel.launch([blocks, 1, 1], HELPER_THREADS, MERGE_SHARED, &arguments, stream) }
+        let (grid, threads) = ([blocks, 1, 1], HELPER_THREADS);
+        // SAFETY: the caller's contract; there is something to merge, so something was attended to.
+        unsafe { kernel.launch_after(grid, threads, MERGE_SHARED, &arguments, stream) }
     }
 
     /// Makes one state of several that saw disjoint keys.

@@ -12,7 +12,15 @@ use std::sync::Arc;
 
 /// A kernel, ready to be launched.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kernel(sys::CUfunction);
+pub(super) struct Kernel {
+    function: sys::CUfunction,
+    /// It waits by itself for what was launched before it, see `begin_launch` in
+    /// `kernels/device.cuh`.
+    waits: bool,
+}
+
+/// The first architecture, as PTX names them, whose code waits.
+const WAITS_FROM: i32 = 90;
 
 /// The loaded images.
 #[derive(Debug)]
@@ -87,7 +95,15 @@ impl Kernels {
                 let set = sys::cuFuncSetAttribute(function, which, shared_bytes as i32);
                 check(set, "cuFuncSetAttribute")?;
             }
-            return Ok(Kernel(function));
+            // Of an older one, compiled for this device by the driver, nothing is known.
+            let mut version = 0;
+            // SAFETY: writes a number.
+            let asked = unsafe {
+                let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
+                sys::cuFuncGetAttribute(&mut version, which, function)
+            };
+            check(asked, "cuFuncGetAttribute")?;
+            return Ok(Kernel { function, waits: version >= WAITS_FROM });
         }
         Err(Error::unsupported(format!("config: this build has no kernel {name}")))
     }
@@ -117,7 +133,7 @@ impl Kernel {
         let result = unsafe {
             sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 &mut blocks,
-                self.0,
+                self.function,
                 threads as i32,
                 shared_bytes,
             )
@@ -144,7 +160,7 @@ impl Kernel {
         // SAFETY: the caller's contract; the driver copies the arguments before it returns.
         let result = unsafe {
             sys::cuLaunchKernel(
-                self.0,
+                self.function,
                 x,
                 y,
                 z,
@@ -158,5 +174,53 @@ impl Kernel {
             )
         };
         check(result, "cuLaunchKernel")
+    }
+
+    /// For a place behind what is not ours: it begins when all of that has ended.
+    pub(super) fn behind_others(self) -> Self {
+        Self { waits: false, ..self }
+    }
+
+    /// Launches it behind another kernel of this call, on the same stream. Where its code waits for
+    /// that one by itself, its blocks may come before that one has ended.
+    ///
+    /// # Safety
+    /// That of `launch`; what was launched before is a kernel that begins with `begin_launch`.
+    pub(super) unsafe fn launch_after<T: Plain>(
+        self,
+        grid: [usize; 3],
+        threads: usize,
+        shared_bytes: usize,
+        arguments: &T,
+        stream: Stream,
+    ) -> Result<(), Error> {
+        if !self.waits {
+            // SAFETY: the caller's contract.
+            return unsafe { self.launch(grid, threads, shared_bytes, arguments, stream) };
+        }
+        let mut parameters = [ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
+        let [x, y, z] = grid.map(|extent| extent as u32);
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: threads as u32,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: shared_bytes as u32,
+            hStream: stream.raw(),
+            attrs: &mut attribute,
+            numAttrs: 1,
+        };
+        // SAFETY: the caller's contract; the driver copies the arguments before it returns.
+        let result = unsafe {
+            sys::cuLaunchKernelEx(&config, self.function, parameters.as_mut_ptr(), ptr::null_mut())
+        };
+        check(result, "cuLaunchKernelEx")
     }
 }

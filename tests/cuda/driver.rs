@@ -51,6 +51,27 @@ fn the_driver_says_how_many_blocks_there_are() {
     assert!(message.contains("cuOccupancyMaxActiveBlocksPerMultiprocessor"), "{message}");
 }
 
+/// From compute capability 9 on a call's kernels begin before those before them have ended, but for
+/// the first one; and each of them waits by itself.
+#[test]
+fn kernels_of_a_call_wait_for_each_other_by_themselves() {
+    if is_real() {
+        return;
+    }
+    for (capability, early) in [(8, 0), (9, 3), (10, 3)] {
+        let mut world = World::new(Setup { capability, ..Setup::new(64, 16) }, 2);
+        world.fill(0, 1100);
+        world.fill(1, 45);
+        let names = ["cuLaunchKernelEx", "cuLaunchKernel"];
+        let before = names.map(|name| world.driver.calls(name));
+        // Both shapes, and results that are merged.
+        world.step(&[(0, 1), (1, 35)]);
+        let [after, others] = names.map(|name| world.driver.calls(name));
+        assert_eq!(after - before[0], early, "{capability}");
+        assert!(others > before[1], "the first is launched as ever");
+    }
+}
+
 /// A step waits for nothing and, once the plan has grown, allocates nothing.
 #[test]
 fn a_decode_step_asks_the_driver_for_little() {

@@ -7,7 +7,7 @@ use radixkv::attention::Dtype;
 use radixkv::gpu::Heads;
 
 /// Names in the order of `Fault` in kernels/device.cuh, from 1 on.
-pub const FAULTS: [&str; 27] = [
+pub const FAULTS: [&str; 28] = [
     "no barrier before a tile is used",
     "no barrier after a tile was used",
     "no wait for a tile",
@@ -35,6 +35,7 @@ pub const FAULTS: [&str; 27] = [
     "scales of heads are not looked at",
     "no barrier before logits of other warps are read",
     "no barrier before sums of other warps are merged",
+    "no wait for the launch before",
 ];
 /// Those that attn_mma can have.
 const OF_MMA: usize = 13;
@@ -48,6 +49,8 @@ const OF_HEAD_SCALES: usize = 25;
 const OF_LOGITS: usize = 26;
 /// Where results of several blocks become one.
 const OF_MERGES: usize = 27;
+/// Where launches may begin before others have ended.
+const OF_LAUNCHES: usize = 28;
 /// What cannot happen where queries stay in shared memory.
 const OF_QUERIES: usize = 5;
 /// What cannot happen where every warp sees all keys.
@@ -153,7 +156,7 @@ fn every_fault_is_found_in_long_heads() {
 
 #[test]
 fn every_fault_of_attn_sm90_is_found() {
-    let faults = (1..OF_GRAPHS).filter(|fault| !NOT_OF_SM90.contains(fault));
+    let faults = (1..OF_GRAPHS).filter(|fault| !NOT_OF_SM90.contains(fault)).chain([OF_LAUNCHES]);
     check_all_are_found(faults, steps_of_sm90);
 }
 

@@ -25,6 +25,8 @@ pub struct Setup {
     pub sm90: bool,
     /// Of a block at most; 0: what the device has.
     pub shared_bytes: i32,
+    /// First number of the compute capability, where that is not Hopper's for `sm90`.
+    pub capability: i32,
     /// Blocks of a multiprocessor; 0: as many as the device holds.
     pub blocks: i32,
 }
@@ -49,6 +51,7 @@ impl Setup {
             sm90: false,
             // For all shapes of the longest heads a large device.
             shared_bytes: if head_dim == 512 { 227 << 10 } else { 0 },
+            capability: 8,
             blocks: 0,
         }
     }

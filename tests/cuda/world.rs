@@ -72,7 +72,7 @@ pub enum Kind {
 impl World {
     pub fn new(setup: Setup, count: usize) -> Self {
         let driver = Driver::get();
-        driver.capability(if setup.sm90 { 9 } else { 8 });
+        driver.capability(if setup.sm90 { 9 } else { setup.capability });
         driver.shared_memory(setup.shared_bytes);
         driver.occupancy(setup.blocks);
         let config = CudaConfig { sm90: Some(setup.sm90), ..driver.config() };

@@ -123,6 +123,9 @@ impl Body {
                 self.set(to, ty, &value)
             }
             "vote" if has("any") => set(format!("any_lane({})", v(1))),
+            // What comes next is let in by the emulated driver.
+            "griddepcontrol" if has("launch_dependents") => String::new(),
+            "griddepcontrol" if has("wait") => "begin_launch();".to_owned(),
             "bar" if has("warp") => "sync_warp();".to_owned(),
             "bar" if opcode == "bar.sync" && o == ["0"] => "sync_block();".to_owned(),
             "bar" if o.len() == 2 => {
