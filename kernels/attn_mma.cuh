@@ -391,11 +391,14 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
         for (int half = 0; half < 2; half++) {
             finish_sum(state[half], scale);
         }
-        const Writer<S, Rows> writer{*this};
-        if (S::kKeyWarps == 1) {
-            writer.write_rows(o, state, row_warp, value_warp);
+        if constexpr (S::kValueWarps > 1) {
+            // No register was left to keep the item in: it is read once more.
+            const Rows again(args, read_item(args.items + anew(static_cast<int>(block_x()))));
+            Writer<S, Rows>{again}.write_rows(o, state, row_warp, value_warp);
+        } else if constexpr (S::kKeyWarps == 1) {
+            Writer<S, Rows>{*this}.write_rows(o, state, row_warp, value_warp);
         } else {
-            writer.write_combined(o, state, thread, key_warp, shared);
+            Writer<S, Rows>{*this}.write_combined(o, state, thread, key_warp, shared);
         }
     }
 };

@@ -170,11 +170,11 @@ def test_memory_that_has_no_dlpack(cache: radixkv.Cache, gpu: Device) -> None:
     runner, plan = radixkv.Runner(cache.table, **SHAPE), radixkv.Plan(cache.table)
     rng = np.random.default_rng(5)
     q, k, v = (gpu.tensor(half(rng, 9, heads)) for heads in (HEADS, KV_HEADS, KV_HEADS))
-    told, outs = [q, k, v], [gpu.zeros(9, HEADS, DIM) for _ in range(2)]
+    outs = [gpu.zeros(9, HEADS, DIM) for _ in range(2)]
     with cache.begin(ids(9)) as sequence:
         plan.set(np.array([sequence.id]), np.zeros(1, np.int64), np.array([9]))
-        runner.append_prefill(plan, 0, *told, outs[0])
-        described = [DescribedTensor(it) for it in (*told, outs[1])]
+        runner.append_prefill(plan, 0, q, k, v, outs[0])
+        described = [DescribedTensor(it) for it in (q, k, v, outs[1])]
         runner.append_prefill(plan, 0, *described)
         gpu.synchronize(0)
         assert np.abs(outs[0].now()).max() > 0

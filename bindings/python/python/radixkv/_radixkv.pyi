@@ -1,5 +1,5 @@
 # Types of the extension module; the docstrings are the module's own. `_Array` is anything with the
-# buffer protocol or DLPack, `_Ids` a list of tokens.
+# buffer protocol, DLPack or `__cuda_array_interface__`, `_Ids` a list of tokens.
 from collections.abc import Callable, Sequence as _List
 from os import PathLike
 
@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 
 class _Dlpack(Protocol):
     def __dlpack__(self) -> Any: ...
+
+class _CudaArray(Protocol):
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
 
 __all__ = [
     "Cache",
@@ -67,7 +71,7 @@ __all__ = [
     "version",
 ]
 
-_Array: TypeAlias = Buffer | _Dlpack
+_Array: TypeAlias = Buffer | _Dlpack | _CudaArray
 _Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 _Ids: TypeAlias = _Array | Tokens | _List[int]
 
