@@ -10,7 +10,7 @@ export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 # compiles into a folder of the other's for long.
 all=(tests memcheck kernels abi docs)
 beside=(faults python net models fuzz lint)
-long=(sanitizers matrix ptx_matrix llama_cpp llama_server transformers vllm router engines
+long=(sanitizers matrix ptx_matrix aarch64 llama_cpp llama_server transformers vllm router engines
     python_speed long_model long_simulation long_tiers soak long_fuzz)
 # What nvcc made is the same for every folder that is built in.
 RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
@@ -137,6 +137,10 @@ stage_matrix() { # every combination of the kernels' parameters, under emulation
 
 stage_ptx_matrix() { # the same with the machine code that nvcc makes
     RKV_CUDA_KERNELS=ptx RKV_CUDA_MATRIX=1 cargo test --locked --test cuda
+}
+
+stage_aarch64() { # attention on the CPU as it is compiled for aarch64, under qemu
+    bash scripts/aarch64.sh
 }
 
 stage_llama_cpp() { # llama.cpp with the snapshot cache

@@ -9,6 +9,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod math;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 
 #[cfg(target_arch = "x86_64")]
@@ -16,6 +18,8 @@ pub(super) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub(super) use avx512::Avx512;
 pub(super) use math::{exp2, exp2_one, tanh};
+#[cfg(target_arch = "aarch64")]
+pub(super) use neon::Neon;
 pub(super) use portable::Portable;
 
 /// A set of vector instructions. Every other method is inlined into the work that [`Simd::run`] is
@@ -95,6 +99,8 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
 pub enum Isa {
     /// What every processor of the target has.
     Portable,
+    /// NEON, which every aarch64 processor has.
+    Neon,
     /// AVX2, FMA and F16C.
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
@@ -104,17 +110,21 @@ pub enum Isa {
 impl Isa {
     /// Those that this processor has, the best one last.
     pub fn available() -> impl Iterator<Item = Self> {
-        [Self::Portable, Self::Avx2, Self::Avx512].into_iter().filter(|isa| isa.is_available())
+        [Self::Portable, Self::Neon, Self::Avx2, Self::Avx512]
+            .into_iter()
+            .filter(|isa| isa.is_available())
     }
 
     fn is_available(self) -> bool {
         match self {
             Self::Portable => true,
+            // Miri knows no assembler.
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => !cfg!(miri),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => Avx2::detect().is_some(),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => Avx512::detect().is_some(),
-            #[cfg(not(target_arch = "x86_64"))]
             _ => false,
         }
     }
@@ -142,7 +152,11 @@ pub(super) fn dispatch<W: Vectorized>(isa: Isa, work: W) -> W::Result {
                 return simd.run(work);
             }
         }
-        Isa::Portable => {}
+        _ => {}
+    }
+    #[cfg(target_arch = "aarch64")]
+    if isa == Isa::Neon {
+        return Neon.run(work);
     }
     let _ = isa;
     Portable.run(work)
