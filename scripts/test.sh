@@ -139,7 +139,7 @@ stage_ptx_matrix() { # the same with the machine code that nvcc makes
     RKV_CUDA_KERNELS=ptx RKV_CUDA_MATRIX=1 cargo test --locked --test cuda
 }
 
-stage_aarch64() { # attention on the CPU as it is compiled for aarch64, under qemu
+stage_aarch64() { # the library as it is compiled for aarch64, under qemu
     bash scripts/aarch64.sh
 }
 
