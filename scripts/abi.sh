@@ -33,7 +33,8 @@ compare() { # name, folder of the library, prefix of its functions
     fi
 
     if [ "$bless" = --bless ]; then
-        cp "$now" "abi/$1.abi"
+        # Where this machine keeps the sources of dependencies is nobody's business.
+        sed "s|path='/[^']*/registry/src/[^/]*/|path='|" "$now" >"abi/$1.abi"
         echo "blessed $typed functions into abi/$1.abi"
     else
         abidiff "${options[@]}" "abi/$1.abi" "$now"
