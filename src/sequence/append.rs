@@ -35,10 +35,6 @@ impl Claim<()> for Lengthen {
         Ok(missing)
     }
 
-    fn make_room(&mut self, _: &mut State, _: usize) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
         let slot = self.id.slot();
         state.make_room_in_row(slot, missing)?;

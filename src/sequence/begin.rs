@@ -77,7 +77,7 @@ impl Begun {
     }
 }
 
-/// The pages that the row of an incomplete sequence lacks.
+/// The pages that the row of an incomplete sequence lacks: room for them was made at the start.
 pub(super) struct NewRow {
     id: SequenceId,
     pages: usize,
@@ -96,11 +96,6 @@ impl Claim<()> for NewRow {
         let missing = self.pages - state.table.row(slot)?.len();
         state.check_room(missing.saturating_sub(early), 0)?;
         Ok(missing)
-    }
-
-    fn make_room(&mut self, _: &mut State, _: usize) -> Result<(), Error> {
-        // It was made at the start.
-        Ok(())
     }
 
     fn place(&mut self, state: &mut State, pages: &[u32]) -> Result<(), Error> {

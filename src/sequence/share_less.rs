@@ -59,10 +59,6 @@ impl Claim<()> for ShareLess {
         Ok(missing)
     }
 
-    fn make_room(&mut self, _: &mut State, _: usize) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn place(&mut self, state: &mut State, pages: &[u32]) -> Result<(), Error> {
         let keep = state.sequence(self.id)?.shared - pages.len();
         state.share_first(self.id.slot(), keep, pages);

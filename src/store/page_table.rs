@@ -72,10 +72,6 @@ impl Claim<()> for Reserve {
         Ok(missing)
     }
 
-    fn make_room(&mut self, _: &mut State, _: usize) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn place(&mut self, state: &mut State, pages: &[u32]) -> Result<(), Error> {
         let slot = self.row.slot;
         state.make_room_in_row(slot, self.pages - state.table.row(slot)?.len())?;
