@@ -15,7 +15,7 @@ use crate::store::{
     HeldQuery, Hold, Longer, Retained, Sequence, SequenceInfo, Shared, State, Turn, Versioned,
     page_at,
 };
-use crate::token::{ImageSpan, Query, TokenList, position_count};
+use crate::token::{HeldKeys, ImageSpan, Query, TokenList, position_count};
 
 /// How a sequence goes on from another one.
 #[derive(Debug, Clone, Copy)]
@@ -317,11 +317,9 @@ impl Turn<'_> {
         how: &Continuation<'_>,
         is_known: bool,
     ) -> Result<Option<Begun>, Error> {
-        if self.share_for_continuation(how)?.is_none() {
-            return Ok(None);
-        }
+        let Some(share) = self.share_for_continuation(how)? else { return Ok(None) };
         let mut suffix = self.hold_query(how.suffix, Hold::All)?;
-        let started = self.start_continuation_with(how, &mut suffix, is_known);
+        let started = self.start_continuation_with(how, share, &mut suffix, is_known);
         self.end_query(suffix);
         started
     }
@@ -329,13 +327,17 @@ impl Turn<'_> {
     fn start_continuation_with(
         &mut self,
         how: &Continuation<'_>,
+        mut share: Share,
         suffix: &mut HeldQuery<'_>,
         is_known: bool,
     ) -> Result<Option<Begun>, Error> {
         suffix.keys().check_text(0)?;
         let tail = self.tail_of_child(how.parent, suffix.keys().keys)?;
-        // Others may have been let in.
-        let Some(share) = self.share_for_continuation(how)? else { return Ok(None) };
+        if tail.is_some() || !HeldKeys::lie_there(how.suffix) {
+            // Others were let in.
+            let Some(now) = self.share_for_continuation(how)? else { return Ok(None) };
+            share = now;
+        }
         let images = self.images_of(suffix)?;
         let child = (suffix.keys(), &images[..]);
         let begun = self.start_child(how.parent, share, child, (is_known, tail))?;
