@@ -108,9 +108,8 @@ fn m07_locks_of_callers_are_counted_up_to_a_limit() {
         cache.check_locks([node].into_iter()).unwrap();
         assert!(cache.check_locks([].into_iter()).is_err(), "a lock that nobody has is seen");
         cache.index.unlock(node);
-        let unlock = |cache: &mut PrefixCache, lock| {
-            cache.end_lock(lock).map(|node| cache.index.unlock(node))
-        };
+        let unlock =
+            |cache: &mut PrefixCache, lock| cache.take_lock(lock).map(|_| cache.index.unlock(node));
         unlock(cache, locks[1]).unwrap();
         assert_eq!(unlock(cache, locks[1]), Err(Error::StaleLock(locks[1].0)));
         let again = cache.lock(node).unwrap();

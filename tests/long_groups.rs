@@ -92,7 +92,7 @@ impl World {
         let state = self.shared.read();
         let of = |group| {
             let pages = state.locked_pages(lock, group).unwrap();
-            pages.iter().map(|used| used.place).collect()
+            pages.iter().map(|(place, _)| place as usize).collect()
         };
         (1..=self.kinds.len()).map(of).collect()
     }

@@ -1,13 +1,13 @@
 /*
  * A world of several groups of layers, each with a pool of its own: full attention, a sliding
- * window and states, over rows of 131,072 positions.
+ * window, states, and full attention again, over rows of 131,072 positions.
  */
 #include "longest.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPINE, WINDOW, STATE, GROUP_COUNT };
+enum { SPINE, WINDOW, STATE, FULL, GROUP_COUNT };
 enum { SEED = 1808, WINDOW_SIZE = 1024, REPEATS = 20, SHORT = 512, SHORT_COUNT = 512 };
 
 static struct house open(uint32_t page_size, uint32_t page_count, uint32_t state_count)
@@ -16,10 +16,11 @@ static struct house open(uint32_t page_size, uint32_t page_count, uint32_t state
     const rkv_group_config groups[GROUP_COUNT] = {
         {.kind = RKV_GROUP_FULL, .pool = SPINE},
         {.kind = RKV_GROUP_WINDOW, .pool = WINDOW, .window = WINDOW_SIZE},
-        {.kind = RKV_GROUP_STATE, .pool = STATE}};
+        {.kind = RKV_GROUP_STATE, .pool = STATE},
+        {.kind = RKV_GROUP_FULL, .pool = FULL}};
     const rkv_pool_config pools[GROUP_COUNT] = {
         {.page_count = page_count + 1}, {.page_count = page_count + 1},
-        {.page_count = state_count + 1}};
+        {.page_count = state_count + 1}, {.page_count = page_count + 1}};
     rkv_page_table_config config;
     CHECK(rkv_page_table_config_init(&config, sizeof config));
     config.page_size = page_size;
@@ -180,7 +181,7 @@ static void insert(const struct house *house, const rkv_tokens *tokens)
     uint32_t count = (uint32_t)(tokens->count / house->page_size);
     uint32_t *pages[GROUP_COUNT];
     rkv_group_row rows[GROUP_COUNT - 1];
-    const uint32_t kept[GROUP_COUNT] = {count, WINDOW_SIZE / house->page_size + 1, 1};
+    const uint32_t kept[GROUP_COUNT] = {count, WINDOW_SIZE / house->page_size + 1, 1, count};
     for (uint32_t group = 0; group < GROUP_COUNT; group++) {
         pages[group] = allocate(count, sizeof **pages);
         TIME(rkv_page_table_allocate_pool_pages, house->table, group, kept[group],
@@ -217,8 +218,8 @@ void world_groups(uint32_t page_size, uint32_t index)
     uint32_t length = sizes.positions, page_count = length / page_size;
     uint32_t *ids = allocate(length, sizeof *ids);
     (void)index;
-    situation(page_size == 1 ? "131,072 positions in three groups, page 1"
-                             : "131,072 positions in three groups, page 16");
+    situation(page_size == 1 ? "131,072 positions in four groups, page 1"
+                             : "131,072 positions in four groups, page 16");
     struct house house = open(page_size, 5 * page_count, 2048);
     tokens_fill(SEED, 0, ids, length);
     rkv_tokens tokens = text(ids, length);

@@ -58,11 +58,10 @@ impl Lock {
     /// The pages of a group, 1 and up, that this protects.
     pub fn group_pages(&self, group: usize) -> Result<Vec<LockedPage>, Error> {
         call(self.cache().shared(), |shared| {
-            let state = shared.read();
-            let pages = state.locked_pages(self.id(), group)?.iter();
-            Ok(try_collect(
-                pages.map(|used| LockedPage { place: used.place, page: used.page.page }),
-            )?)
+            let locked = shared.locked_pages(self.id(), group)?;
+            let pages = locked.iter();
+            let pages = pages.map(|(place, page)| LockedPage { place: place as usize, page });
+            Ok(try_collect(pages)?)
         })
     }
 }

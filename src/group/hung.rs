@@ -3,6 +3,9 @@
 //! A page that a row, a lock or an open copy names has users, and stays. One without is in one of
 //! two queues of its pool: *inner* pages, which no end of what is cached needs any more, go before
 //! those of the *tail*. All memory is taken in the beginning: no change can fail.
+//!
+//! Of a FULL group a prefix needs every page: there whoever uses a page uses the one before it, too
+//! (`chain.rs`).
 use super::Groups;
 use super::queue::Queue;
 use crate::error::Error;
@@ -34,10 +37,11 @@ pub(super) struct Entry {
     pub(super) time: u64,
     /// The page that it hangs on.
     pub(super) spine: u32,
-    /// Rows, locks and copies that name it.
-    users: u32,
-    /// Of the rows, those of retained sequences.
-    retained: u32,
+    /// Rows, locks and copies that name it, and pages in use behind it in a chain.
+    pub(super) users: u32,
+    /// Of those, retained sequences, and pages behind it that one keeps.
+    pub(super) retained: u32,
+    /// In a queue the page that goes before this one; in use the page before it in a chain.
     pub(super) older: u32,
     pub(super) newer: u32,
     /// Its group; 0 for a page that hangs nowhere.
@@ -64,7 +68,7 @@ pub(super) struct Pool {
     tail: Queue,
     pub(super) hung: usize,
     /// Pages that retained sequences keep.
-    retained: usize,
+    pub(super) retained: usize,
 }
 
 impl Pool {
@@ -76,7 +80,7 @@ impl Pool {
         (queue, &mut self.entries)
     }
 
-    fn enqueue(&mut self, page: u32, now: u64) {
+    pub(super) fn enqueue(&mut self, page: u32, now: u64) {
         self.entries[page as usize].time = now;
         let (queue, entries) = self.queue(page);
         queue.push(entries, page);
@@ -153,13 +157,13 @@ impl Hung {
         self.groups[group].pages[spine as usize]
     }
 
-    fn entry(&mut self, HungPage { group, page }: HungPage) -> &mut Entry {
+    pub(super) fn entry(&mut self, HungPage { group, page }: HungPage) -> &mut Entry {
         let entry = &mut self.pools[self.groups[group].pool].entries[page as usize];
         assert_eq!(entry.group as usize, group, "page {page} hangs somewhere else");
         entry
     }
 
-    fn pool(&mut self, group: usize) -> &mut Pool {
+    pub(super) fn pool(&mut self, group: usize) -> &mut Pool {
         &mut self.pools[self.groups[group].pool]
     }
 
@@ -202,35 +206,6 @@ impl Hung {
         entry.users += 1;
         if entry.users == 1 {
             self.pool(hung.group).dequeue(hung.page);
-        }
-    }
-
-    /// Undoes one `begin_use`. The last one says of what class the page is now.
-    pub fn end_use(&mut self, hung: HungPage, class: Option<Class>, now: u64) {
-        let entry = self.entry(hung);
-        assert!(entry.users > 0, "page {} is not in use", hung.page);
-        entry.users -= 1;
-        entry.class = class.unwrap_or(entry.class);
-        if entry.users == 0 {
-            self.pool(hung.group).enqueue(hung.page, now);
-        }
-    }
-
-    /// Counts a retained sequence among the users of a page.
-    pub fn retain(&mut self, hung: HungPage) {
-        let entry = self.entry(hung);
-        entry.retained += 1;
-        if entry.retained == 1 {
-            self.pool(hung.group).retained += 1;
-        }
-    }
-
-    /// Undoes one `retain`.
-    pub fn retain_no_more(&mut self, hung: HungPage) {
-        let entry = self.entry(hung);
-        entry.retained -= 1;
-        if entry.retained == 0 {
-            self.pool(hung.group).retained -= 1;
         }
     }
 

@@ -10,10 +10,12 @@
 //! The index knows group 0 alone. A page of another group hangs on the page of the spine that has
 //! the same positions, by that page's number: so neither splits nor merges of nodes touch it, and
 //! it goes when that one goes. `kind` says which pages a prefix needs, `reach` how far all groups
-//! have what they need, `hung` which page hangs where, who uses it, and which goes next, `saved`
-//! which state lies before which.
+//! have what they need, `hung` which page hangs where, who uses it, and which goes next, `chain`
+//! that in a FULL group whoever uses a page uses all before it, `saved` which state lies before
+//! which.
 #![forbid(unsafe_code)]
 
+mod chain;
 mod check;
 mod hung;
 mod kind;

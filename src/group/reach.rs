@@ -5,7 +5,7 @@
 //! Each group looks at each page once, from the end up, and stops when it has all that it needs: a
 //! hit costs as many pages as are needed, a long miss those that lie behind the result, up to a
 //! limit.
-use super::{GROUP_LIMIT, Groups, Hung};
+use super::{GROUP_LIMIT, GroupKind, Groups, Hung, Needs};
 
 /// Pages that are missing one after another, behind which a lookup looks no farther: nobody waits
 /// longer for it than that takes.
@@ -37,51 +37,41 @@ impl Reached {
 
 /// The longest prefix, of at most `known` positions, that every group can reuse. `fit` lowers a
 /// number of positions to one at which a prefix may end. `spine` makes a view of the path for each
-/// group.
+/// group. FULL groups were seen to have the first `seen` pages.
 pub fn reach<S: Spine>(
     groups: &Groups,
     hung: &Hung,
-    (known, page_size): (usize, usize),
+    (known, page_size, seen): (usize, usize, usize),
     fit: impl Fn(usize) -> usize,
     spine: impl Fn() -> S,
 ) -> Reached {
     let mut reached = Reached { positions: known, lost: [0; GROUP_LIMIT] };
-    if known == 0 {
-        return reached;
-    }
-    // Of each group: its view, and the place from which on it has all pages up to the end.
+    // Of each group: its view, and the place from which on it has all pages up to the end; of a
+    // FULL one, how many it has from the beginning on.
     let mut views: [Option<(S, usize)>; GROUP_LIMIT] = std::array::from_fn(|_| None);
+    let mut unbroken = [None; GROUP_LIMIT];
     loop {
         let before = reached.positions;
         for (group, config) in groups.hung() {
-            let (view, verified) =
-                views[group].get_or_insert_with(|| (spine(), known.div_ceil(page_size)));
             while reached.positions > 0 {
-                let hole = match config.kind.needs(reached.positions, page_size) {
-                    None => Some(reached.positions / page_size),
-                    Some(needs) => {
-                        let mut has = |place: &usize| hung.page(group, view.page(*place)) != 0;
-                        let mut last = (needs.last.start..needs.last.end.min(*verified)).rev();
-                        let hole = last.find(|place| !has(place));
-                        *verified = hole.unwrap_or((*verified).min(needs.last.start));
-                        // Sinks are few, and at the other end of the path.
-                        hole.or_else(|| {
-                            let mut first = spine();
-                            let mut sinks = needs.sinks.rev();
-                            sinks.find(|&place| hung.page(group, first.page(place)) == 0)
-                        })
-                    }
+                let pages = reached.positions.div_ceil(page_size);
+                let hole = if config.kind == GroupKind::Full {
+                    let count = || hung.unbroken(group, &mut spine(), (pages, seen));
+                    Some(*unbroken[group].get_or_insert_with(count)).filter(|&there| there < pages)
+                } else {
+                    let (view, verified) =
+                        views[group].get_or_insert_with(|| (spine(), known.div_ceil(page_size)));
+                    let needs = config.kind.needs(reached.positions, page_size);
+                    last_hole(hung, (group, needs), (view, &spine), verified).map(|hole| {
+                        let hole = hole.unwrap_or(reached.positions / page_size);
+                        if config.kind.needs_last() {
+                            first_of_holes(hung, (group, hole), view, verified)
+                        } else {
+                            hole
+                        }
+                    })
                 };
-                let Some(mut hole) = hole else { break };
-                if config.kind.needs_last() {
-                    // Nor can a prefix end behind a page before that one which is missing too.
-                    let most = hole.min(FAR);
-                    let before = (0..most).map(|at| hole - 1 - at);
-                    let there =
-                        before.clone().find(|&place| hung.page(group, view.page(place)) != 0);
-                    hole = there.map_or(0, |place| place + 1);
-                    *verified = (*verified).min(hole);
-                }
+                let Some(hole) = hole else { break };
                 let positions = fit((hole * page_size).min(reached.positions));
                 assert!(positions < reached.positions, "a hole shortens what is reached");
                 reached.lost[group] += reached.positions - positions;
@@ -92,4 +82,39 @@ pub fn reach<S: Spine>(
             return reached;
         }
     }
+}
+
+/// The last place that a group needs and has no page at. Some(None): no prefix can end there,
+/// whatever there is.
+fn last_hole<S: Spine>(
+    hung: &Hung,
+    (group, needs): (usize, Option<Needs>),
+    (view, spine): (&mut S, impl Fn() -> S),
+    verified: &mut usize,
+) -> Option<Option<usize>> {
+    let Some(needs) = needs else { return Some(None) };
+    let mut last = (needs.last.start..needs.last.end.min(*verified)).rev();
+    let hole = last.find(|&place| hung.page(group, view.page(place)) == 0);
+    *verified = hole.unwrap_or((*verified).min(needs.last.start));
+    // Sinks are few, and at the other end of the path.
+    let hole = hole.or_else(|| {
+        let mut first = spine();
+        needs.sinks.rev().find(|&place| hung.page(group, first.page(place)) == 0)
+    });
+    hole.map(Some)
+}
+
+/// The first of the holes that come one after another before one: nor can a prefix end behind
+/// those.
+fn first_of_holes(
+    hung: &Hung,
+    (group, hole): (usize, usize),
+    view: &mut impl Spine,
+    verified: &mut usize,
+) -> usize {
+    let mut before = (hole.saturating_sub(FAR)..hole).rev();
+    let there = before.find(|&place| hung.page(group, view.page(place)) != 0);
+    let first = there.map_or(0, |place| place + 1);
+    *verified = (*verified).min(first);
+    first
 }

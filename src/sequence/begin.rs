@@ -5,8 +5,8 @@ use crate::index::{Namespace, Node};
 use crate::memory::try_to_vec;
 use crate::paging::{PageCopy, RowOwner};
 use crate::store::{
-    Claim, Descent, Found, GroupRoom, Hold, LongQuery, PrefixCache, SequenceInfo, Shared, State,
-    Turn, no_cache, page_at,
+    Chains, Claim, Descent, Found, GroupRoom, Hold, LongQuery, PrefixCache, SequenceInfo, Shared,
+    State, Turn, no_cache, page_at,
 };
 use crate::token::{Query, TokenList, position_count, with_query};
 use std::ops::Range;
@@ -126,7 +126,7 @@ impl State {
         let cache = self.cache.as_mut().ok_or_else(no_cache)?;
         let images = cache.images.hold_all(tokens.items)?;
         let started = with_query(tokens, &images, |query| {
-            let own = self.start_query(namespace, (query, &[]), slot, (most, room), find)?;
+            let own = self.start_query(namespace, (query, None), slot, (most, room), find)?;
             self.sequences[slot as usize].tail.extend(&query.keys[own..]);
             Ok(())
         });
@@ -165,7 +165,7 @@ impl State {
     fn start_query(
         &mut self,
         namespace: &Namespace,
-        (query, known): (Query<'_>, &[u32]),
+        (query, descent): (Query<'_>, Option<&Descent>),
         slot: u32,
         (row_pages, room): (usize, Room),
         find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
@@ -176,6 +176,7 @@ impl State {
             true => {
                 self.reserve_group_rows(slot, row_pages)?;
                 let room = room.of_groups(row_pages, query.positions);
+                let known = descent.map_or(&[][..], Descent::pages);
                 self.find_group_reuse((query, known), room, find)?
             }
         };
@@ -213,7 +214,8 @@ impl State {
         }
         if has_groups {
             new.groups.depths = reuse.found.depths();
-            self.map_groups(slot, (matched.node, matched.partial), reuse.positions);
+            let ahead = descent.and_then(Descent::groups_ahead);
+            self.map_groups(slot, (matched.node, matched.partial), (reuse.positions, ahead));
         }
         Ok(own)
     }
@@ -297,7 +299,7 @@ impl Turn<'_> {
         let positions = check_prompt(tokens)?;
         self.check_place(positions, room)?;
         let mut query = self.ask_long(namespace, tokens, Hold::All)?;
-        let descent = match self.descend_to_find(&query, positions) {
+        let descent = match self.descend_to_find(&query, positions, Chains::Use) {
             Ok(descent) => descent,
             Err(error) => {
                 self.end_long(query);
@@ -325,7 +327,7 @@ impl Turn<'_> {
     ) -> Result<(Begun, usize), Error> {
         let (most, slot) = self.check_place(positions, room)?;
         let find = |cache: &PrefixCache, _: Query<'_>| cache.find_behind(query, descent);
-        let (namespace, asked) = (query.namespace(), (query.keys(), descent.pages()));
+        let (namespace, asked) = (query.namespace(), (query.keys(), Some(descent)));
         let own = self.state().start_query(namespace, asked, slot, (most, room), find)?;
         let images = self.state().take_images(query.held());
         let begun = self.state().occupy_begun(slot, images, (most, room));

@@ -186,7 +186,9 @@ impl Turn<'_> {
             let needs = config.kind.needs(positions, page_size);
             let needs = needs.expect("it was seen that every group can go on from there");
             for place in needs.places().filter(|&place| place >= before && !brought(group, place)) {
-                let spine = beyond.spine.get(place - before);
+                // Of a FULL group what lies between pages of the cache's is to be published.
+                let is_behind = config.kind == GroupKind::Full && place >= own_from;
+                let spine = beyond.spine.get(place - before).filter(|_| !is_behind);
                 match spine.map_or(0, |&spine| self.hung_page(group, spine)) {
                     0 => return Ok(None),
                     page => theirs.try_push((group, place, page))?,

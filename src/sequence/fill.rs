@@ -23,6 +23,9 @@ impl Turn<'_> {
         let base = self.sequences[slot as usize].base;
         self.map_path(slot, base, known.len()..shared);
         self.sequences[slot as usize].shared = shared;
+        while self.has_groups() && self.state().fill_full_rows(slot, shared, portion) {
+            self.let_in_while_made(id)?;
+        }
         for keys in tail.chunks(portion.saturating_mul(TOKENS)) {
             self.sequences[slot as usize].tail.extend(keys);
             self.let_in_while_made(id)?;

@@ -52,7 +52,7 @@ impl State {
         let tail = tail.unwrap_or_else(|| std::mem::take(&mut ended.tail));
         let sequence = Sequence { tail, computed, ..ended };
         let cache = self.cache.as_mut().expect("a sequence has a cache");
-        self.retained.add(sequence, partial, cache);
+        self.retained.add(sequence, partial, (cache, &self.table));
         while self.retained.len() > self.retained.sequence_limit
             || self.retained.pages(self.cache.as_ref()) > self.retained.page_limit
         {
@@ -84,16 +84,21 @@ impl Turn<'_> {
             return Err(Error::unsupported("the page table has no STATE group"));
         }
         let count = self.donate_states(id.slot());
-        self.release(id)?;
+        Turn::release(self, id)?;
         Ok(count)
     }
 
     /// Ends a sequence, and drops what was cleared and nobody else holds; much of it in slices.
     pub fn release(&mut self, id: SequenceId) -> Result<(), Error> {
         self.sequence(id)?;
+        let rows = if self.has_groups() { self.set_rows_aside(id.slot()) } else { None };
         let pages = self.set_aside(id.slot());
-        if let Some(node) = self.end_locked(id.slot()) {
-            self.let_go(node);
+        let node = self.end_locked(id.slot());
+        match (rows, node) {
+            // What hangs on pages goes before those can.
+            (Some(rows), node) => self.end_rows_aside(rows, node),
+            (None, Some(node)) => self.let_go(node),
+            (None, None) => {}
         }
         if let Some(list) = pages {
             self.give_back(list);

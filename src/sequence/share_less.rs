@@ -43,7 +43,7 @@ impl ShareLess {
         let known = self.keep(state)? * page_size;
         let hung = state.hung().ok_or_else(no_cache)?;
         let groups = state.table.groups();
-        let reached = reach(groups, hung, (known, page_size), fit, || RowSpine(row));
+        let reached = reach(groups, hung, (known, page_size, 0), fit, || RowSpine(row));
         Ok(reached.positions / page_size)
     }
 }

@@ -6,7 +6,7 @@
 use super::descent::stretch;
 use super::long_query::is_long_to_read;
 use super::lookup::Sharing;
-use super::{Found, Hold, PrefixCache, Shared, State, Turn};
+use super::{Chains, Found, Hold, PrefixCache, Shared, State, Turn};
 use crate::error::Error;
 use crate::index::{Namespace, Stretch};
 use crate::lock::RwLockWriteGuard;
@@ -142,7 +142,8 @@ impl Turn<'_> {
         }
         let positions = position_count(tokens)?;
         let query = self.ask_long(namespace, tokens, Hold::Known)?;
-        let done = match self.descend_to_find(&query, positions) {
+        let chains = if is_used { Chains::Use } else { Chains::Look };
+        let done = match self.descend_to_find(&query, positions, chains) {
             Ok(mut descent) => {
                 let found = self.cache().map(|cache| cache.find_behind(&query, &descent));
                 let done = found.map_err(E::from).and_then(|found| {

@@ -82,7 +82,8 @@ impl Leaving {
         pool: usize,
     ) -> impl Iterator<Item = u32> + 'a {
         let first = (self.slot as usize).min(self.sequences.len());
-        private_in_groups(&self.sequences[first..], table, pool)
+        let rows = self.sequences[first..].iter().map(|sequence| &sequence.groups);
+        private_in_groups(rows, table, pool)
     }
 
     /// The same from retained sequences.
@@ -91,7 +92,7 @@ impl Leaving {
         table: &'a PageTable,
         pool: usize,
     ) -> impl Iterator<Item = u32> + 'a {
-        let pages = private_in_groups(self.retained.sequences(), table, pool);
+        let pages = private_in_groups(self.retained.rows(), table, pool);
         pages.filter(move |&page| table.pool_at(pool).is_retained(page))
     }
 

@@ -25,7 +25,7 @@ impl State {
                 }
                 for pool in 1..self.table.pool_count() {
                     let pages = groups.hung.of_pool(pool).map(|(page, _)| page.page);
-                    let kept = private_in_groups(self.retained.sequences(), &self.table, pool);
+                    let kept = private_in_groups(self.retained.rows(), &self.table, pool);
                     let private = self.private_in_groups(pool).chain(kept);
                     self.table.audit_pool(pool, pages, private.chain(self.early_of(pool)))?;
                 }
@@ -47,7 +47,7 @@ impl State {
             return self.table.audit(cached(0), retained, self.early_of(0).chain(of_rows(0)));
         }
         let taken = self.early_of(0).chain(self.private_in_groups(0));
-        let kept = private_in_groups(self.retained.sequences(), &self.table, 0);
+        let kept = private_in_groups(self.retained.rows(), &self.table, 0);
         let retained = self.retained.private_pages().chain(kept);
         self.table.audit(cached.into_iter(), retained, taken)?;
         for sequence in self.sequences.iter().filter(|sequence| sequence.id.is_some()) {

@@ -3,6 +3,7 @@
 //! The descent holds the node where the last portion ended (`long_path.rs`) and notes the pages on
 //! the way; so what is left for the end, which is one step, is short. The ascent marks the nodes
 //! above as used.
+use super::group_ahead::{Chains, GroupsAhead};
 use super::long_path::path_portion;
 use super::long_query::is_long_to_read;
 use super::{LongQuery, PrefixCache, Turn};
@@ -34,12 +35,23 @@ pub struct Descent {
     gone: u64,
     /// A node above the one that is held, not many above where a lookup is to end.
     near: Option<Node>,
+    /// What it has of FULL groups.
+    pub(super) groups: Option<GroupsAhead>,
+    /// Of those so many pages from the beginning were seen.
+    seen: usize,
 }
 
 impl Descent {
     /// None was needed.
-    pub(super) const NONE: Self =
-        Self { held: None, pages: Vec::new(), walk: None, gone: 0, near: None };
+    pub(super) const NONE: Self = Self {
+        held: None,
+        pages: Vec::new(),
+        walk: None,
+        gone: 0,
+        near: None,
+        groups: None,
+        seen: 0,
+    };
 
     /// The same where one may come, in a cache before which so many others are gone.
     pub(super) fn after(gone: u64) -> Self {
@@ -62,9 +74,24 @@ impl Descent {
         self.walk = None;
     }
 
+    /// The same, after FULL groups were seen to have so many pages from the beginning on.
+    pub(super) fn look_ahead(&mut self, seen: usize) {
+        (self.walk, self.seen) = (None, seen);
+    }
+
+    /// So many they were seen to have.
+    pub(super) fn seen(&self) -> usize {
+        self.seen
+    }
+
     /// The same pages, for who needs them when all is done.
     pub(super) fn take_pages(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.pages)
+    }
+
+    /// The hold by which it uses FULL groups.
+    pub(crate) fn groups_ahead(&self) -> Option<u32> {
+        self.groups.as_ref().and_then(GroupsAhead::hold)
     }
 
     /// The pages from the beginning to the end of the node that is held.
@@ -99,7 +126,9 @@ impl PrefixCache {
         let (Stretch { nodes, keys }, positions) = (stretch(slice), positions_at_most(tokens));
         // Every node has a page.
         let many = positions / self.page_size() > nodes && self.index.node_count() > nodes;
-        many || positions > keys || is_long_to_read(tokens, keys, slice)
+        many || positions > keys
+            || self.has_long_chains(positions, slice)
+            || is_long_to_read(tokens, keys, slice)
     }
 
     /// The whole way down a query's path. None when others should not wait for that.
@@ -229,7 +258,10 @@ impl Turn<'_> {
     /// Whether it is worth a try to look up a list that `is_slow` in one go: it has a portion of
     /// keys at most, and perhaps no more than one of nodes.
     pub(super) fn may_be_short(&self, tokens: TokenList<'_>) -> bool {
-        positions_at_most(tokens) <= self.stretch().keys && !self.digests_many(tokens)
+        let (positions, cache) = (positions_at_most(tokens), self.state.cache.as_ref());
+        positions <= self.stretch().keys
+            && !self.digests_many(tokens)
+            && !cache.is_some_and(|cache| cache.has_long_chains(positions, self.shared.slice))
     }
 
     /// The whole way down the path of a text that is looked up by its keys. None when others should
@@ -283,21 +315,36 @@ impl Turn<'_> {
         &mut self,
         query: &LongQuery<'_>,
         positions: usize,
+        chains: Chains,
     ) -> Result<Descent, Error> {
         let mut descent = self.descend(query, (usize::MAX, positions))?;
         for _ in 0..TRIES {
-            if !self.has_groups() || descent.held().is_none() {
+            if !self.has_groups() {
                 return Ok(descent);
             }
-            self.come_near(query, &mut descent)?;
-            let held = descent.held().expect("it was there");
-            if !self.cache()?.index.is_detached(held) {
+            if let Err(error) = self.look_at_groups(query, &mut descent, chains) {
+                self.ascend(descent, None);
+                return Err(error);
+            }
+            let index = &self.cache()?.index;
+            if !descent.held().is_some_and(|held| index.is_detached(held)) {
                 return Ok(descent);
             }
             self.ascend(descent, None);
             descent = self.descend(query, (usize::MAX, positions))?;
         }
         Ok(descent)
+    }
+
+    /// Looks at what groups have of a path, in portions.
+    fn look_at_groups(
+        &mut self,
+        query: &LongQuery<'_>,
+        descent: &mut Descent,
+        chains: Chains,
+    ) -> Result<(), Error> {
+        self.go_ahead_in_groups(query, descent, chains)?;
+        if descent.held().is_some() { self.come_near(query, descent) } else { Ok(()) }
     }
 
     /// Goes up again, in portions, to where groups end that can reuse far less than is known.
@@ -346,6 +393,9 @@ impl Turn<'_> {
     /// one that is held on, as used when those below were.
     #[inline]
     pub(crate) fn ascend(&mut self, descent: Descent, used_at: Option<u64>) {
+        if let Some(ahead) = descent.groups {
+            self.end_groups_ahead(ahead, descent.gone);
+        }
         if let Some(held) = descent.held.filter(|_| descent.gone == self.caches_gone) {
             // Without a cache nothing is held.
             let _ = self.ascend_from(held, used_at);

@@ -21,6 +21,13 @@ pub(crate) struct EarlyPages {
     placed: usize,
 }
 
+impl EarlyPages {
+    /// Pages that are to be given back, and holes among them.
+    pub(super) fn all(pool: usize, pages: Vec<u32>) -> Self {
+        Self { pool, pages, placed: 0 }
+    }
+}
+
 /// What a call still needs, looked at again each time that others were let in.
 pub(crate) trait Claim<T> {
     /// Whose rows the pages come into. Those of a sequence are marked as such at once: nobody else
@@ -84,7 +91,8 @@ impl State {
     /// Pages of a pool that are on their way.
     pub(super) fn early_of(&self, pool: usize) -> impl Iterator<Item = u32> {
         let lists = self.early.iter().filter(move |list| list.pool == pool);
-        lists.flat_map(|list| list.pages[list.placed..].iter().copied())
+        let pages = lists.flat_map(|list| list.pages[list.placed..].iter().copied());
+        pages.filter(|&page| page != 0)
     }
 
     fn open_list(&mut self, pool: usize, room: usize) -> Result<u32, Error> {
@@ -93,7 +101,7 @@ impl State {
         pages.try_reserve_exact(room).map_err(|error| no_room(error.into()))?;
         self.early.try_reserve(1).map_err(no_room)?;
         self.early_bytes += pages.capacity() * size_of::<u32>();
-        Ok(self.early.insert(EarlyPages { pool, pages, placed: 0 }))
+        Ok(self.early.insert(EarlyPages::all(pool, pages)))
     }
 
     fn close_list(&mut self, list: u32) {
@@ -291,7 +299,7 @@ impl Turn<'_> {
         }
         let pages = self.table.take_private(slot, shared);
         self.early_bytes += pages.capacity() * size_of::<u32>();
-        Some(self.early.insert(EarlyPages { pool: 0, pages, placed: 0 }))
+        Some(self.early.insert(EarlyPages::all(0, pages)))
     }
 
     /// Puts loose pages of a pool back, all or none; many in slices. First all of them are taken
@@ -345,7 +353,9 @@ impl Turn<'_> {
                 let (pool, Some(page)) = (*pool, pages.pop()) else {
                     return self.close_list(list);
                 };
-                self.table.pool_at_mut(pool).put_back(page);
+                if page != 0 {
+                    self.table.pool_at_mut(pool).put_back(page);
+                }
             }
             self.let_others_in();
         }

@@ -1,6 +1,7 @@
 //! The groups beside the spine: how much of a match they can reuse, which of their pages are in
 //! use, and of what class those are that come in.
 use super::group_holds::{Hold, Use};
+use super::group_rows::GroupRows;
 use super::group_stats::GroupCounters;
 use super::lookup::Found;
 use super::{PrefixCache, Sequence, State};
@@ -39,6 +40,8 @@ pub(crate) struct GroupCache {
     pub(super) hung: Hung,
     pub(super) saved: SavedStates,
     pub(super) holds: Slab<Hold>,
+    /// Rows of sequences that ended, of which calls give the pages back in portions.
+    pub(super) leaving: Slab<GroupRows>,
     /// By group.
     pub(super) counters: [GroupCounters; GROUP_LIMIT],
     /// A sequence that goes on from another one copies what that computed of a page.
@@ -65,6 +68,7 @@ impl GroupCache {
             hung,
             saved,
             holds: Slab::default(),
+            leaving: Slab::default(),
             counters: Default::default(),
             hold_bytes: 0,
             room: Vec::new(),
@@ -77,6 +81,8 @@ impl GroupCache {
             + self.hung.bytes()
             + self.saved.bytes()
             + self.holds.bytes()
+            + self.leaving.bytes()
+            + self.leaving.iter().map(GroupRows::bytes).sum::<usize>()
             + self.hold_bytes
             + self.room.capacity() * size_of::<Use>()
     }
@@ -101,8 +107,13 @@ impl GroupCache {
             }
         };
         self.holds.iter().flat_map(|hold| &hold.uses).for_each(|used| count(used.page));
-        for rows in sequences.map(|sequence| &sequence.groups) {
-            rows.pages().chain(rows.sources()).for_each(&mut count);
+        let rows = sequences.map(|sequence| &sequence.groups);
+        for rows in rows.chain(self.leaving.iter()) {
+            rows.uses(table).chain(rows.sources()).for_each(&mut count);
+        }
+        for pool in 0..table.pool_count() {
+            let used = self.hung.of_pool(pool).map(|(page, _)| page);
+            used.filter_map(|page| self.hung.before(page)).for_each(&mut count);
         }
         for (pool, users) in users.iter().enumerate() {
             for (page, spine) in self.hung.of_pool(pool) {
@@ -241,7 +252,7 @@ impl PrefixCache {
             let walk = found.walk.as_ref().expect("something was found");
             Path::of_walk(self.index.as_ref(), walk).with_known(known)
         };
-        let bounds = (found.positions(), self.page_size());
+        let bounds = (found.positions(), self.page_size(), found.seen);
         reach(&groups.groups, &groups.hung, bounds, fit, path)
     }
 
@@ -294,14 +305,15 @@ impl PrefixCache {
     pub(super) fn find_for_groups(
         &self,
         namespace: &Namespace,
-        (query, known): (Query<'_>, &[u32]),
+        (query, known, seen): (Query<'_>, &[u32], usize),
         walk_keys: impl Fn(&dyn PrefixIndex, Node, Keys<'_>) -> Walk,
     ) -> Found {
         let groups = self.groups.as_deref().expect("there are several groups");
         // By a closure of its own, so that the way of one group has the other one to itself: it is
         // compiled into the call then.
         let walk = |index: &dyn PrefixIndex, root, keys: Keys<'_>| walk_keys(index, root, keys);
-        let found = self.find_spine(namespace, query, walk);
+        let mut found = self.find_spine(namespace, query, walk);
+        found.seen = seen;
         self.limit_to_groups(groups, (found, known), query)
     }
 
@@ -343,8 +355,11 @@ impl PrefixCache {
             for places in [needs.last, needs.sinks] {
                 let mut path = Path::of_match(index, node, partial, positions / page_size);
                 for place in places.rev() {
-                    let page = hung.page(group, path.page(place));
-                    hung.touch(HungPage { group, page }, Class::Tail, now);
+                    let page = HungPage { group, page: hung.page(group, path.page(place)) };
+                    if hung.before(page).is_some() {
+                        break; // All before it are in use with it, and as young.
+                    }
+                    hung.touch(page, Class::Tail, now);
                 }
             }
         }

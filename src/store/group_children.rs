@@ -88,7 +88,10 @@ impl State {
             }
             let cache = self.cache.as_mut().expect("a sequence has a cache");
             let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
-            for &page in child.rows[group].iter().filter(|&&page| page != 0) {
+            let row = child.rows[group].iter();
+            // Of a FULL group the last one: the parent uses those before it in a chain.
+            let least = if config.kind == GroupKind::Full { whole.saturating_sub(1) } else { 0 };
+            for &page in row.skip(least).filter(|&&page| page != 0) {
                 hung.begin_use(HungPage { group, page });
             }
             if let Some(source) = source.filter(|_| positions > 0) {
@@ -121,11 +124,19 @@ impl State {
         self.slide_groups(slot, computed);
         self.shorten_group_rows(slot, computed.div_ceil(page_size));
         self.drop_draft_states(slot);
-        let rows = &self.sequences[slot as usize].groups;
-        for page in rows.pages() {
-            let pool = self.table.pool_at_mut(groups.list()[page.group].pool as usize);
-            if !pool.is_cached(page.page) {
-                pool.set_retained(page.page);
+        let Self { sequences, table, .. } = self;
+        for (group, config) in groups.hung() {
+            let (rows, of_pool) = (&sequences[slot as usize].groups, config.pool as usize);
+            let first = match config.kind {
+                GroupKind::Full => rows.cached(group, table).len(),
+                _ => 0,
+            };
+            let saved = rows.saves().filter(|save| save.group == group).map(|save| save.target);
+            let pool = table.pool_at_mut(of_pool);
+            for page in rows.row(group)[first..].iter().copied().chain(saved) {
+                if page != 0 && !pool.is_cached(page) {
+                    pool.set_retained(page);
+                }
             }
         }
     }

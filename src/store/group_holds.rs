@@ -2,18 +2,18 @@
 use super::PrefixCache;
 use super::group_cache::{GroupCache, Path};
 use crate::error::Error;
-use crate::group::{HungPage, Spine};
+use crate::group::{GroupConfig, GroupKind, Groups, HungPage, Spine};
 use crate::ids::LockId;
 use crate::index::{Node, Partial};
 use crate::memory::OutOfMemory;
 
-/// A page that a lock uses.
+/// A page that a lock uses; of a FULL group the last one, with all before it.
 #[derive(Debug, Clone, Copy)]
-pub struct Use {
+pub(super) struct Use {
     /// The page.
-    pub page: HungPage,
+    pub(super) page: HungPage,
     /// Its place in the prefix.
-    pub place: usize,
+    pub(super) place: usize,
 }
 
 /// What a lock protects.
@@ -29,18 +29,38 @@ impl Hold {
     fn bytes(&self) -> usize {
         self.uses.capacity() * size_of::<Use>()
     }
+
+    /// The page of a FULL group that it uses.
+    pub(super) fn last_of(&self, group: usize) -> Option<HungPage> {
+        self.uses.iter().map(|used| used.page).find(|page| page.group == group)
+    }
+
+    /// Says that it uses a page, for which there is room.
+    pub(super) fn add(&mut self, page: HungPage, place: usize) {
+        debug_assert!(self.uses.capacity() > self.uses.len(), "room was made");
+        self.uses.push(Use { page, place });
+    }
+
+    /// Says that it uses this page of a FULL group instead. There is room for it.
+    pub(super) fn set_last(&mut self, page: HungPage, place: usize) {
+        match self.uses.iter_mut().find(|used| used.page.group == page.group) {
+            Some(used) => *used = Use { page, place },
+            None => self.uses.push(Use { page, place }),
+        }
+    }
 }
 
 impl GroupCache {
-    /// The pages of all groups that a prefix needs, as far as they are there; those of each group
-    /// from its end up.
+    /// The pages of all groups but FULL ones that a prefix needs, as far as they are there; those
+    /// of each group from its end up.
     pub(super) fn needed<'a>(
         &self,
         (positions, page_size): (usize, usize),
         path: impl Fn() -> Path<'a>,
         mut visit: impl FnMut(Use),
     ) {
-        for (group, config) in self.groups.hung() {
+        let sparse = self.groups.hung().filter(|(_, config)| config.kind != GroupKind::Full);
+        for (group, config) in sparse {
             let Some(needs) = config.kind.needs(positions, page_size) else { continue };
             for places in [needs.last, needs.sinks] {
                 let mut path = path();
@@ -54,11 +74,24 @@ impl GroupCache {
         }
     }
 
-    /// How many those are at most.
-    fn needed_count(&self, positions: usize, page_size: usize) -> usize {
-        let needs = self.groups.hung().map(|(_, config)| config.kind.needs(positions, page_size));
-        needs.flatten().map(|needs| needs.sinks.len() + needs.last.len()).sum()
+    /// The FULL groups beside the spine.
+    pub(super) fn full(&self) -> impl Iterator<Item = usize> + use<> {
+        full(self.groups)
     }
+
+    /// How many pages a lock on a prefix names at most: of a FULL group the last one.
+    fn needed_count(&self, positions: usize, page_size: usize) -> usize {
+        let count = |(_, config): (usize, GroupConfig)| match config.kind {
+            GroupKind::Full => 1,
+            kind => kind.needs(positions, page_size).map_or(0, |it| it.places().count()),
+        };
+        self.groups.hung().map(count).sum()
+    }
+}
+
+/// The FULL groups beside the spine.
+pub(super) fn full(groups: Groups) -> impl Iterator<Item = usize> {
+    (1..groups.list().len()).filter(move |&group| groups.list()[group].kind == GroupKind::Full)
 }
 
 impl PrefixCache {
@@ -100,8 +133,16 @@ impl PrefixCache {
         let groups = self.groups.as_deref_mut().expect("there are several groups");
         let path = || Path::of_match(self.index.as_ref(), end, partial, positions / bounds.1);
         groups.needed(bounds, path, |used| uses.push(used));
-        uses.sort_unstable_by_key(|used| (used.page.group, used.place));
         uses.iter().for_each(|used| groups.hung.begin_use(used.page));
+        for group in groups.full() {
+            let pages = positions.div_ceil(bounds.1);
+            let there = groups.hung.unbroken(group, &mut path(), (pages, 0));
+            if let Some(place) = there.checked_sub(1) {
+                let page = groups.hung.begin_chain(group, &mut path(), place);
+                uses.push(Use { page, place });
+            }
+        }
+        uses.sort_unstable_by_key(|used| (used.page.group, used.place));
         uses
     }
 
@@ -130,15 +171,25 @@ impl PrefixCache {
         node
     }
 
-    /// Ends so many of the uses of a hold, the last ones first. Whether some are left.
+    /// The node that the index has locked for a hold.
+    pub(super) fn hold_node(&self, at: u32) -> Node {
+        self.groups.as_deref().expect("there are several groups").holds[at].node
+    }
+
+    /// Ends so many of the uses of a hold, the last ones first, with those of chains. Whether some
+    /// are left.
     pub(super) fn end_some_uses(&mut self, at: u32, count: usize) -> bool {
         let now = self.index.now();
         let GroupCache { holds, hung, .. } =
             self.groups.as_deref_mut().expect("there are several groups");
         let uses = &mut holds[at].uses;
-        let left = uses.len().saturating_sub(count);
-        uses.drain(left..).rev().for_each(|used| hung.end_use(used.page, None, now));
-        left > 0
+        for _ in 0..count {
+            let Some(used) = uses.pop() else { break };
+            if let Some(page) = hung.end_one_use(used.page, None, now) {
+                uses.push(Use { page, place: used.place - 1 });
+            }
+        }
+        !uses.is_empty()
     }
 
     /// Makes room for the lock of a call that lets others in, and for what it protects in the end
@@ -148,7 +199,10 @@ impl PrefixCache {
         let page_size = self.page_size();
         let groups = self.groups.as_deref_mut().expect("there are several groups");
         let no_room = |_: OutOfMemory| Error::memory("what a lock protects");
-        let most = groups.groups.hung().map(|(_, config)| config.kind.most(page_size).min(pages));
+        let most = groups.groups.hung().map(|(_, config)| match config.kind {
+            GroupKind::Full => 1,
+            kind => kind.most(page_size).min(pages),
+        });
         let (count, mut room) = (most.sum(), Vec::new());
         room.try_reserve_exact(count).map_err(|error| no_room(error.into()))?;
         groups.holds.try_reserve(1).map_err(no_room)?;

@@ -109,7 +109,16 @@ impl State {
                 }
                 continue;
             }
-            for place in 0..rows.rows[group].len() {
+            // Of a FULL group the last page of the cache's stands for all before it.
+            let mut used = None;
+            if config.kind == GroupKind::Full {
+                used = rows.cached(group, &self.table).last().copied();
+                if let Some(last) = keep.checked_sub(1).filter(|_| used.is_some()) {
+                    hung.begin_use(HungPage { group, page: rows.rows[group][last] });
+                }
+            }
+            let is_full = used.is_some();
+            for place in if is_full { keep } else { 0 }..rows.rows[group].len() {
                 let old = rows.rows[group][place];
                 let theirs = if place < keep && needs.contain(place) {
                     hung.page(group, self.table.row(slot).expect("the slot is in use")[place])
@@ -131,11 +140,15 @@ impl State {
                 }
                 match (old, is_cached) {
                     (0, _) => {}
+                    (_, true) if is_full => {}
                     (page, true) => hung.end_use(HungPage { group, page }, None, now),
                     (page, false) => pool.put_back(page),
                 }
                 rows.rows[group][place] = new;
                 rows.changes += 1;
+            }
+            if let Some(page) = used {
+                hung.end_use(HungPage { group, page }, None, now);
             }
         }
         for copy in rows.copies.drain(..old_copies) {

@@ -1,10 +1,12 @@
-//! How much of what was found a new sequence reuses, when it has pages in several pools to get.
-use super::group_cache::Path;
-use super::group_rows::ByPool;
+//! How much of what was found a new sequence reuses, when it has pages in several pools to get, and
+//! how its rows begin then.
+use super::group_cache::{GroupCache, Path};
+use super::group_rows::{ByPool, GroupCopy, GroupRows};
 use super::lookup::{Found, Reuse};
 use super::{PrefixCache, State};
 use crate::error::Error;
-use crate::group::GroupKind;
+use crate::group::{GroupKind, HungPage, Spine};
+use crate::index::{Node, Partial};
 use crate::token::Query;
 
 /// Depths that a new sequence tries to reuse before it reuses nothing.
@@ -26,10 +28,16 @@ impl PrefixCache {
         let groups = self.groups.as_deref().expect("there are several groups");
         if let Some(walk) = found.walk.as_ref().filter(|_| positions > 0) {
             let path = || Path::of_walk(self.index.as_ref(), walk);
-            groups.needed((positions, self.page_size()), path, |used| {
+            let page_size = self.page_size();
+            groups.needed((positions, page_size), path, |used| {
                 let is_free = groups.hung.users(used.page) == 0;
                 protected[groups.hung.pool_of(used.page.group)] += usize::from(is_free);
             });
+            for group in groups.full() {
+                let pages = positions.div_ceil(page_size);
+                let count = groups.hung.unused_in_chain(group, &mut path(), pages);
+                protected[groups.hung.pool_of(group)] += count;
+            }
         }
         protected
     }
@@ -95,5 +103,73 @@ impl State {
             }
         }
         unreachable!("the last attempt reuses nothing")
+    }
+
+    /// Maps what a new sequence reuses, for which room was made: pages of the cache, in use from
+    /// now on. What it has to copy is in use too. Rows of FULL groups that a call uses ahead, in a
+    /// hold, stay empty: `fill` writes them.
+    pub(crate) fn map_groups(
+        &mut self,
+        slot: u32,
+        (node, partial): (Option<Node>, Option<Partial>),
+        (positions, ahead): (usize, Option<u32>),
+    ) {
+        let (groups, page_size) = (*self.table.groups(), self.table.page_size());
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        let GroupCache { hung, holds, .. } = cache.groups.as_deref_mut().expect("as above");
+        let GroupRows { rows, copies, saved, .. } = &mut self.sequences[slot as usize].groups;
+        let whole = positions / page_size;
+        *saved = if groups.end_with_pages() { whole as u32 } else { 0 };
+        for (group, config) in groups.hung() {
+            let needs = config.kind.needs(positions, page_size);
+            let needs = needs.expect("what is reused ends where every group can");
+            let is_state = config.kind == GroupKind::State;
+            let row = &mut rows[group];
+            assert!(row.is_empty(), "a free slot has no rows");
+            let mut row_places = if is_state { 0 } else { whole };
+            let path = || {
+                let after = partial.map(|partial| (whole, partial.page));
+                Path::new(cache.index.as_ref(), node, after)
+            };
+            let is_full = config.kind == GroupKind::Full;
+            let last = whole.checked_sub(1).filter(|_| is_full);
+            let used = last.map(|last| (hung.begin_chain(group, &mut path(), last), last));
+            let mut needs = needs;
+            if let Some((at, (page, place))) = ahead.zip(used) {
+                // The rest of the row is written later.
+                holds[at].add(page, place);
+                (needs.last.start, row_places) = (whole, 0);
+            }
+            row.resize(row_places, 0);
+            for places in [needs.last, needs.sinks] {
+                let mut path = path();
+                for place in places.rev() {
+                    let page = hung.page(group, path.page(place));
+                    if !is_full || place == whole {
+                        hung.begin_use(HungPage { group, page });
+                    }
+                    if is_state || place == whole {
+                        let positions = if is_state { page_size } else { positions % page_size };
+                        let copy =
+                            GroupCopy { group, source: page, target: 0, positions, saves: None };
+                        copies.push(copy);
+                    } else {
+                        row[place] = page;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says where copies go, now that the rows have their pages.
+    pub(crate) fn aim_group_copies(&mut self, slot: u32) {
+        let (groups, page_size) = (*self.table.groups(), self.table.page_size());
+        let sequence = &mut self.sequences[slot as usize];
+        let whole = sequence.computed / page_size;
+        let GroupRows { rows, copies, .. } = &mut sequence.groups;
+        for copy in copies.iter_mut() {
+            let is_state = groups.list()[copy.group].kind == GroupKind::State;
+            copy.target = rows[copy.group][if is_state { 0 } else { whole }];
+        }
     }
 }

@@ -4,11 +4,10 @@
 //! A row has a place for each page of the sequence, with holes where its window has passed; that of
 //! a STATE group has one place, for the state that the next step changes. What the cache has of a
 //! row is in use; the rest is private.
-use super::group_cache::{Depths, Path};
-use super::{Sequence, State};
+use super::State;
+use super::group_cache::Depths;
 use crate::error::Error;
-use crate::group::{GROUP_LIMIT, GroupKind, Hung, HungPage, Spine};
-use crate::index::{Node, Partial};
+use crate::group::{GROUP_LIMIT, GroupKind, Hung, HungPage};
 use crate::memory::{OutOfMemory, TryGrow};
 use crate::paging::{PageCopy, PageTable, RowOwner};
 
@@ -143,6 +142,43 @@ impl GroupRows {
         all.map(|(group, page)| HungPage { group, page })
     }
 
+    /// The pages that it uses if they are the cache's: of a FULL group the last that is, with which
+    /// it uses all before.
+    pub(super) fn uses<'a>(&'a self, table: &'a PageTable) -> impl Iterator<Item = HungPage> + 'a {
+        let is_full = |group: usize| table.groups().list()[group].kind == GroupKind::Full;
+        let full = (1..self.rows.len()).filter(move |&group| is_full(group));
+        let last = full.filter_map(|group| {
+            let page = *self.cached(group, table).last()?;
+            Some(HungPage { group, page })
+        });
+        self.pages().filter(move |page| !is_full(page.group)).chain(last)
+    }
+
+    /// The pages that are not the cache's.
+    pub(super) fn private<'a>(
+        &'a self,
+        table: &'a PageTable,
+    ) -> impl Iterator<Item = HungPage> + 'a {
+        let config = |group: usize| table.groups().list()[group];
+        let is_private = move |page: &HungPage| {
+            !table.pool_at(config(page.group).pool as usize).is_cached(page.page)
+        };
+        let full = (1..self.rows.len()).filter(move |&group| config(group).kind == GroupKind::Full);
+        let behind = full.flat_map(|group| {
+            let row = &self.rows[group][self.cached(group, table).len()..];
+            row.iter().map(move |&page| HungPage { group, page })
+        });
+        let sparse = self.pages().filter(move |page| config(page.group).kind != GroupKind::Full);
+        sparse.filter(is_private).chain(behind)
+    }
+
+    /// What the cache has of the row of a FULL group.
+    pub(super) fn cached(&self, group: usize, table: &PageTable) -> &[u32] {
+        let (row, pool) = (&self.rows[group], table.groups().list()[group].pool);
+        let pool = table.pool_at(pool as usize);
+        &row[..row.partition_point(|&page| pool.is_cached(page))]
+    }
+
     /// Pages that copies read: of the cache, or of a parent.
     pub(super) fn sources(&self) -> impl Iterator<Item = HungPage> + '_ {
         let reading = self.copies.iter().filter(|copy| copy.saves.is_none());
@@ -217,58 +253,6 @@ impl State {
             for page in rows[group].drain(places..).rev().filter(|&page| page != 0) {
                 self.table.pool_at_mut(config.pool as usize).put_back(page);
             }
-        }
-    }
-
-    /// Maps what a new sequence reuses, for which room was made: pages of the cache, in use from
-    /// now on. What it has to copy is in use too.
-    pub(crate) fn map_groups(
-        &mut self,
-        slot: u32,
-        (node, partial): (Option<Node>, Option<Partial>),
-        positions: usize,
-    ) {
-        let (groups, page_size) = (*self.table.groups(), self.table.page_size());
-        let cache = self.cache.as_mut().expect("a sequence has a cache");
-        let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
-        let GroupRows { rows, copies, saved, .. } = &mut self.sequences[slot as usize].groups;
-        let whole = positions / page_size;
-        *saved = if groups.end_with_pages() { whole as u32 } else { 0 };
-        for (group, config) in groups.hung() {
-            let needs = config.kind.needs(positions, page_size);
-            let needs = needs.expect("what is reused ends where every group can");
-            let is_state = config.kind == GroupKind::State;
-            let row = &mut rows[group];
-            assert!(row.is_empty(), "a free slot has no rows");
-            row.resize(if is_state { 0 } else { whole }, 0);
-            for places in [needs.last, needs.sinks] {
-                let after = partial.map(|partial| (whole, partial.page));
-                let mut path = Path::new(cache.index.as_ref(), node, after);
-                for place in places.rev() {
-                    let page = hung.page(group, path.page(place));
-                    hung.begin_use(HungPage { group, page });
-                    if is_state || place == whole {
-                        let positions = if is_state { page_size } else { positions % page_size };
-                        let copy =
-                            GroupCopy { group, source: page, target: 0, positions, saves: None };
-                        copies.push(copy);
-                    } else {
-                        row[place] = page;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Says where copies go, now that the rows have their pages.
-    pub(crate) fn aim_group_copies(&mut self, slot: u32) {
-        let (groups, page_size) = (*self.table.groups(), self.table.page_size());
-        let sequence = &mut self.sequences[slot as usize];
-        let whole = sequence.computed / page_size;
-        let GroupRows { rows, copies, .. } = &mut sequence.groups;
-        for copy in copies.iter_mut() {
-            let is_state = groups.list()[copy.group].kind == GroupKind::State;
-            copy.target = rows[copy.group][if is_state { 0 } else { whole }];
         }
     }
 
@@ -381,11 +365,20 @@ impl State {
         let mut hanging = cache.begin_hanging().expect("there are several groups");
         let sequence = &mut self.sequences[slot as usize];
         for (group, config) in groups.hung().filter(|(_, group)| group.kind != GroupKind::State) {
+            let is_full = config.kind == GroupKind::Full;
+            let row = &mut sequence.groups.rows[group];
+            let mut before = from.checked_sub(1).and_then(|place| row.get(place).copied());
             for place in from..to {
-                let Some(ours) = sequence.groups.rows[group].get_mut(place) else { break };
+                let Some(ours) = row.get_mut(place) else { break };
                 let spine = self.table.row(slot).expect("the slot is in use")[place];
                 let pool = self.table.pool_at_mut(config.pool as usize);
-                if *ours == 0 || pool.is_cached(*ours) {
+                if *ours == 0 || (pool.is_cached(*ours) && !is_full) {
+                    continue;
+                }
+                if pool.is_cached(*ours) {
+                    // What a fetch found there, and uses.
+                    hanging.hung.follow(HungPage { group, page: *ours }, before);
+                    before = Some(*ours);
                     continue;
                 }
                 match hanging.hung.page(group, spine) {
@@ -408,6 +401,10 @@ impl State {
                     }
                 }
                 hanging.hung.begin_use(HungPage { group, page: *ours });
+                if is_full {
+                    hanging.hung.follow(HungPage { group, page: *ours }, before);
+                    before = Some(*ours);
+                }
             }
         }
         drop(hanging);
@@ -416,26 +413,12 @@ impl State {
         cache.classify(base, from, to);
     }
 
-    /// Lets go of all that a sequence has in the groups beside the spine.
-    pub(super) fn end_groups(&mut self, rows: &GroupRows, slot: u32) {
-        let Some(cache) = &mut self.cache else { return };
-        let now = cache.index.now();
-        let Some(groups) = cache.groups.as_deref_mut() else { return };
-        for source in rows.sources() {
-            end_source(&mut self.table, &mut groups.hung, (source, slot), now);
-        }
-        for page in rows.pages() {
-            let pool = self.table.pool_at_mut(groups.hung.pool_of(page.group));
-            match pool.is_cached(page.page) {
-                true => groups.hung.end_use(page, None, now),
-                false => pool.put_back(page.page),
-            }
-        }
-    }
-
-    /// The private pages that live sequences have in the groups of a pool.
+    /// The private pages that live sequences have in the groups of a pool, and those that leave.
     pub(super) fn private_in_groups(&self, pool: usize) -> impl Iterator<Item = u32> + '_ {
-        private_in_groups(&self.sequences, &self.table, pool)
+        let leaving = self.cache.iter().filter_map(|cache| cache.groups.as_deref());
+        let leaving = leaving.flat_map(|groups| groups.leaving.iter());
+        let rows = self.sequences.iter().map(|sequence| &sequence.groups).chain(leaving);
+        private_in_groups(rows, &self.table, pool)
     }
 }
 
@@ -453,13 +436,13 @@ pub(super) fn end_source(
     }
 }
 
-/// The private pages that sequences have in the groups of a pool.
+/// The private pages that rows of sequences have in the groups of a pool.
 pub(super) fn private_in_groups<'a>(
-    sequences: impl IntoIterator<Item = &'a Sequence> + 'a,
+    rows: impl IntoIterator<Item = &'a GroupRows> + 'a,
     table: &'a PageTable,
     pool: usize,
 ) -> impl Iterator<Item = u32> + 'a {
+    let pages = rows.into_iter().flat_map(|rows| rows.private(table));
     let of_pool = move |page: &HungPage| table.groups().list()[page.group].pool as usize == pool;
-    let pages = sequences.into_iter().flat_map(|sequence| sequence.groups.pages()).filter(of_pool);
-    pages.map(|page| page.page).filter(move |&page| !table.pool_at(pool).is_cached(page))
+    pages.filter(of_pool).map(|page| page.page)
 }

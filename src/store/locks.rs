@@ -60,14 +60,14 @@ impl PrefixCache {
         }
     }
 
-    /// Ends a lock, but for that on its node: it is for the caller to undo.
-    pub fn end_lock(&mut self, lock: LockId) -> Result<Node, Error> {
-        let on = self.locks.release(lock).ok_or(Error::StaleLock(lock.0))?;
-        Ok(if self.groups.is_some() { self.end_hold(on) } else { Node(on) })
+    /// Takes a lock out of the hands of its caller; returns what it is on, which is to be undone.
+    pub fn take_lock(&mut self, lock: LockId) -> Result<u32, Error> {
+        self.locks.release(lock).ok_or(Error::StaleLock(lock.0))
     }
 
-    /// The pages of a group beside the spine that a lock uses, in the order of their places.
-    pub fn locked_pages(&self, lock: LockId, group: usize) -> Result<&[Use], Error> {
+    /// What a lock uses of a group beside the spine, in the order of the places: of a FULL group
+    /// the last page.
+    pub(super) fn used_by_lock(&self, lock: LockId, group: usize) -> Result<&[Use], Error> {
         let on = self.locks.get(lock).ok_or(Error::StaleLock(lock.0))?;
         let Some(groups) = &self.groups else { return Ok(&[]) };
         let uses = &groups.holds[on].uses;

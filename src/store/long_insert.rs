@@ -166,6 +166,9 @@ impl Turn<'_> {
             done.hung = self.hang_long(request, (descent, rows), tell)?;
         }
         if let Some((lock, room)) = done.lock.zip(late) {
+            if held {
+                self.chains_of(descent)?;
+            }
             self.parts()?.0.fill_hold(lock, room);
         }
         Ok(done)

@@ -105,7 +105,19 @@ impl Turn<'_> {
 
     /// Undoes a lock of a caller.
     pub fn unlock(&mut self, lock: LockId) -> Result<(), Error> {
-        let node = self.parts()?.0.end_lock(lock)?;
+        let (slice, cache) = (self.shared.slice, self.parts()?.0);
+        let on = cache.take_lock(lock)?;
+        if cache.groups.is_none() {
+            self.let_go(Node(on));
+            return Ok(());
+        }
+        while self.parts()?.0.end_some_uses(on, slice) {
+            let node = self.parts()?.0.hold_node(on);
+            if self.let_in_holding(node.into()).is_err() {
+                return Ok(());
+            }
+        }
+        let node = self.parts()?.0.end_hold(on);
         self.let_go(node);
         Ok(())
     }
@@ -119,7 +131,14 @@ impl Turn<'_> {
         if cache.index.end_page(node) <= nodes {
             return cache.lock(node);
         }
-        self.lock_deep(id, node)
+        let gone = self.caches_gone;
+        let ahead = self.chains_to(id)?;
+        let locked = self.cache().and_then(|cache| cache.index.resolve(id));
+        let locked = locked.and_then(|node| self.lock_deep(id, node));
+        if let Some(ahead) = ahead {
+            self.end_groups_ahead(ahead, gone);
+        }
+        locked
     }
 
     #[cold]

@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering;
 /// Page numbers that are read before others are let in, for each page of a slice: 8192 in all, some
 /// 3 microseconds.
 const PAGES: usize = 16;
+/// The same of pages each of which says which comes next: 2048.
+const CHAINED: usize = 4;
 /// Times that a read begins anew because its row changed meanwhile; then it keeps the lock.
 const TRIES: usize = 4;
 
@@ -15,6 +17,11 @@ impl Shared {
     /// Page numbers that are read before others are let in.
     pub(crate) fn read_portion(&self) -> usize {
         PAGES * self.slice
+    }
+
+    /// Pages of a chain that are read before others are let in, each where the last one says.
+    pub(super) fn locked_portion(&self) -> usize {
+        CHAINED * self.slice
     }
 
     /// Lets threads in that wait to change something, in the middle of a read.

@@ -18,6 +18,8 @@ pub struct Found {
     depths: Depths,
     /// A node on the way that is held: who does marks it as used, and those above.
     held: Option<Node>,
+    /// Of FULL groups so many of the first pages were seen to be there.
+    pub(super) seen: usize,
 }
 
 /// A match that was taken: its nodes end where it ends.
@@ -45,8 +47,8 @@ impl Matched {
 impl Found {
     fn nothing(page_size: usize, asked_positions: usize) -> Self {
         let depths = Depths::default();
-        let (walk, held) = (None, None);
-        Self { walk, tokens: 0, positions: 0, page_size, asked_positions, depths, held }
+        let (walk, held, seen) = (None, None, 0);
+        Self { walk, tokens: 0, positions: 0, page_size, asked_positions, depths, held, seen }
     }
 
     /// Whole pages.
@@ -183,7 +185,7 @@ impl PrefixCache {
 
     /// How far a query is cached.
     pub fn find_query(&self, namespace: &Namespace, query: Query<'_>) -> Found {
-        self.find_by(namespace, (query, &[]), |index, root, keys| index.walk(root, keys))
+        self.find_by(namespace, (query, &[], 0), |index, root, keys| index.walk(root, keys))
     }
 
     /// The same where a descent came before.
@@ -198,7 +200,8 @@ impl PrefixCache {
         (query, digests): (Query<'_>, &[PageDigest]),
         descent: &Descent,
     ) -> Found {
-        let found = self.find_by(namespace, (query, descent.pages()), |_, root, keys| {
+        let asked = (query, descent.pages(), descent.seen());
+        let found = self.find_by(namespace, asked, |_, root, keys| {
             descent.walk(self, (root, keys.keys), digests)
         });
         let near = descent.near().filter(|&near| self.index.end_page(near) > found.pages());
@@ -214,12 +217,12 @@ impl PrefixCache {
     fn find_by(
         &self,
         namespace: &Namespace,
-        (query, known): (Query<'_>, &[u32]),
+        (query, known, seen): (Query<'_>, &[u32], usize),
         walk_keys: impl Fn(&dyn PrefixIndex, Node, Keys<'_>) -> Walk,
     ) -> Found {
         match self.groups {
             None => self.find_spine(namespace, query, walk_keys),
-            Some(_) => self.find_for_groups(namespace, (query, known), walk_keys),
+            Some(_) => self.find_for_groups(namespace, (query, known, seen), walk_keys),
         }
     }
 

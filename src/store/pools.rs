@@ -1,11 +1,9 @@
 //! Pools by number: their pages by state, pages for callers, and evictions that name the pool.
 use super::group_cache::GroupCache;
-use super::group_holds::Use;
 use super::group_rows::ByPool;
 use super::{PrefixCache, Shared, State, Turn};
 use crate::error::{Error, Shortage, text};
 use crate::group::{Class, Groups, HungPage};
-use crate::ids::LockId;
 use crate::index::Portion;
 use crate::journal::{Journal, Reason};
 use crate::paging::PageTable;
@@ -148,14 +146,6 @@ impl State {
     /// How many there are.
     pub fn group_count(&self) -> usize {
         self.table.groups().list().len()
-    }
-
-    /// The pages of a group beside the spine that a lock uses.
-    pub fn locked_pages(&self, lock: LockId, group: usize) -> Result<&[Use], Error> {
-        if group == 0 || group >= self.group_count() {
-            return Err(Error::argument(text!("group {group} hangs on no spine of this cache")));
-        }
-        self.cache()?.locked_pages(lock, group)
     }
 
     /// Pages of a pool by state.

@@ -7,7 +7,9 @@ use super::{Found, PrefixCache, Shared, State};
 use crate::error::Error;
 use crate::grace::Reader;
 use crate::index::{Ask, Namespace, Probe, Ways};
-use crate::token::{PageDigest, TextDigests, TokenList, with_imageless_query, with_known_query};
+use crate::token::{
+    PageDigest, TextDigests, TokenList, positions_at_most, with_imageless_query, with_known_query,
+};
 
 /// Looks up without a lock.
 #[derive(Debug)]
@@ -52,7 +54,10 @@ impl PrefixCache {
         (tokens, digests): (TokenList<'_>, &[PageDigest]),
         slice: usize,
     ) -> Result<Option<Found>, Error> {
-        if is_long_to_read(tokens, stretch(slice).keys, slice) {
+        let positions = positions_at_most(tokens);
+        if is_long_to_read(tokens, stretch(slice).keys, slice)
+            || self.has_long_chains(positions, slice)
+        {
             return Ok(None);
         }
         with_known_query(tokens, &self.images, |query| {

@@ -4,13 +4,14 @@
 //! An entry is the sequence as it was, with its lock, the keys after its node and the page that it
 //! computed in part; the slot is gone, and with it the row, of which the index knows the rest. So
 //! its pages can't be evicted, and a child is made from it as from a live parent.
-use super::group_rows::ByPool;
+use super::group_rows::{ByPool, GroupRows};
 use super::sequence::{Sequence, no_sequence};
 use super::{CacheConfig, PrefixCache, State, Turn};
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::index::Node;
 use crate::memory::{OrderedMap, OutOfMemory, try_collect};
+use crate::paging::PageTable;
 
 /// Sequences that are retained at most, unless the configuration says otherwise.
 const SEQUENCE_LIMIT: usize = 1024;
@@ -68,16 +69,20 @@ impl Registry {
     }
 
     /// Counts what an entry keeps in the groups beside the first, or ends that.
-    fn count_in_groups(&mut self, sequence: &Sequence, cache: &mut PrefixCache, begins: bool) {
+    fn count_in_groups(
+        &mut self,
+        sequence: &Sequence,
+        (cache, table): (&mut PrefixCache, &PageTable),
+        begins: bool,
+    ) {
         let Some(groups) = cache.groups.as_deref_mut() else { return };
-        for page in sequence.groups.pages() {
-            let pool = groups.hung.pool_of(page.group);
-            let private = &mut self.private_in_groups[pool];
-            match (groups.hung.place(pool, page.page).is_some(), begins) {
-                (true, true) => groups.hung.retain(page),
-                (true, false) => groups.hung.retain_no_more(page),
-                (false, true) => *private += 1,
-                (false, false) => *private -= 1,
+        for page in sequence.groups.private(table) {
+            let private = &mut self.private_in_groups[groups.hung.pool_of(page.group)];
+            if begins { *private += 1 } else { *private -= 1 }
+        }
+        for page in sequence.groups.uses(table) {
+            if table.pool_at(groups.hung.pool_of(page.group)).is_cached(page.page) {
+                if begins { groups.hung.retain(page) } else { groups.hung.retain_no_more(page) }
             }
         }
     }
@@ -88,6 +93,11 @@ impl Registry {
 
     pub(crate) fn sequences(&self) -> impl Iterator<Item = &Sequence> {
         self.entries.iter().map(|(_, entry)| &entry.sequence)
+    }
+
+    /// Their rows in the groups beside the first.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &GroupRows> {
+        self.sequences().map(|sequence| &sequence.groups)
     }
 
     /// The private pages of all entries.
@@ -115,13 +125,13 @@ impl Registry {
         &mut self,
         sequence: Sequence,
         partial: Option<u32>,
-        cache: &mut PrefixCache,
+        (cache, table): (&mut PrefixCache, &PageTable),
     ) {
         if let Some(base) = sequence.base {
             cache.index.retain(base);
         }
         self.private_count += partial.is_some() as usize;
-        self.count_in_groups(&sequence, cache, true);
+        self.count_in_groups(&sequence, (cache, table), true);
         let id = sequence.id.expect("it was a sequence");
         self.sequence_bytes += sequence.bytes();
         self.finished += 1;
@@ -130,12 +140,12 @@ impl Registry {
     }
 
     /// Takes an entry out. Its base is kept still.
-    fn remove(&mut self, id: SequenceId, cache: &mut PrefixCache) -> Option<Retained> {
+    fn remove(&mut self, id: SequenceId, of: (&mut PrefixCache, &PageTable)) -> Option<Retained> {
         let entry = self.entries.remove(&id)?;
         self.sequence_bytes -= entry.sequence.bytes();
         self.order.remove(&entry.finished);
         self.private_count -= entry.partial.is_some() as usize;
-        self.count_in_groups(&entry.sequence, cache, false);
+        self.count_in_groups(&entry.sequence, of, false);
         Some(entry)
     }
 }
@@ -157,7 +167,7 @@ impl State {
     fn end_retained(&mut self, id: SequenceId) -> Result<(Option<Node>, Option<Node>), Error> {
         let Self { retained, cache, table, .. } = self;
         let cache = cache.as_mut().ok_or_else(super::no_cache)?;
-        let entry = retained.remove(id, cache).ok_or_else(|| no_sequence(table, id))?;
+        let entry = retained.remove(id, (cache, table)).ok_or_else(|| no_sequence(table, id))?;
         cache.images.release(&entry.sequence.images);
         if let Some(page) = entry.partial {
             table.pool.put_back(page);

@@ -241,7 +241,11 @@ impl Engine {
         let groups = self.world.groups.iter().enumerate();
         let pages = groups.map(|(group, of)| {
             let places = needs(of.kind).into_iter().map(|place| (place, page(group, place)));
-            places.filter(|(_, page)| *page != 0).collect()
+            match of.kind {
+                // Nothing behind a hole can be reused.
+                super::model::Kind::Full => places.take_while(|(_, page)| *page != 0).collect(),
+                _ => places.filter(|(_, page)| *page != 0).collect(),
+            }
         });
         pages.collect()
     }

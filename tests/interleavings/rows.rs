@@ -1,6 +1,7 @@
 //! Inserts of pages of several groups, which come in portions of one place.
 use crate::{PAGE_SIZE, World, tokens};
 use radixkv::error::Error;
+use radixkv::group::{GroupConfig, GroupKind};
 use radixkv::ids::LockId;
 use radixkv::index::Namespace;
 use radixkv::store::{GroupRow, InsertRequest, InsertResult, Shared, State, Turn};
@@ -12,14 +13,13 @@ const FAMILY: u32 = 14;
 
 /// The pool of each group, and the places at which pages of it are given.
 fn given(shared: &Shared, count: usize) -> Vec<(u32, Vec<usize>)> {
-    let window = |pool| (pool, (count.saturating_sub(7)..count).collect());
-    let mut given = vec![(0, (0..count).collect())];
-    match shared.group_count() {
-        1 => {}
-        2 => given.push(window(1)),
-        _ => given.extend([window(0), (1, vec![count / 2, count - 1])]),
-    }
-    given
+    let groups = shared.read().groups();
+    let given = |config: &GroupConfig| match config.kind {
+        GroupKind::Full => (config.pool, (0..count).collect()),
+        GroupKind::State => (config.pool, vec![count / 2, count - 1]),
+        _ => (config.pool, (count.saturating_sub(7)..count).collect()),
+    };
+    groups.list().iter().map(given).collect()
 }
 
 /// Frees the pages of rows that are still the caller's.
@@ -123,10 +123,10 @@ pub fn insert_rows(world: &World, count: usize, lock: bool) -> Result<(), Error>
 /// A lock protects the pages that the end needs, as they were told.
 fn check_locked(state: &State, (lock, group): (LockId, usize), published: &[u32], given: &[u32]) {
     let locked = state.locked_pages(lock, group).unwrap();
-    for used in locked {
-        assert_eq!(published[used.place], used.page.page, "group {group}, place {}", used.place);
+    for (place, page) in locked.iter() {
+        assert_eq!(published[place as usize], page, "group {group}, place {place}");
     }
     // Each group's last page was given, and is needed.
     let last = given.len() - 1;
-    assert!(locked.iter().any(|used| used.place == last), "group {group}: {locked:?}");
+    assert!(locked.iter().any(|(place, _)| place as usize == last), "group {group}: {locked:?}");
 }

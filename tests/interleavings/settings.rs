@@ -12,13 +12,16 @@ pub enum Setting {
     Window,
     /// A window in the pool of the spine, and a recurrent state.
     State,
+    /// A second FULL group, and a window, in a pool of their own.
+    Full,
 }
 
-pub const SETTINGS: [Setting; 4] = [
+pub const SETTINGS: [Setting; 5] = [
     Setting::One(IndexKind::Radix),
     Setting::One(IndexKind::BlockHash),
     Setting::Window,
     Setting::State,
+    Setting::Full,
 ];
 
 impl From<IndexKind> for Setting {
@@ -42,6 +45,7 @@ impl Setting {
             Self::One(_) => (&[spine], &[]),
             Self::Window => (&[spine, window.in_pool(1)], &[50]),
             Self::State => (&[spine, window.in_pool(0), state], &[20]),
+            Self::Full => (&[spine, GroupKind::Full.in_pool(1), window.in_pool(1)], &[140]),
         };
         PageTableConfig {
             page_size: PAGE_SIZE,

@@ -183,7 +183,8 @@ fn m05_a_long_insert_of_groups_says_what_came() {
         // A lock protects what its end needs.
         shared.evict_from_pool(1, usize::MAX, usize::MAX, |_| {}).unwrap();
         let lock = done.lock.unwrap();
-        let locked = [1, 2].map(|group| shared.read().locked_pages(lock, group).unwrap().len());
+        let locked =
+            [1, 2].map(|group| shared.read().locked_pages(lock, group).unwrap().iter().len());
         assert_eq!(locked.iter().sum::<usize>(), cached(1), "at {at}");
         assert!(!is_whole || locked == [3, 1], "at {at}: {locked:?}");
         shared.turn().unlock(lock).unwrap();

@@ -231,7 +231,7 @@ unsafe impl AbiElement for rkv_locked_page {
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_LOCK; RKV_STATUS_BUFFER_TOO_SMALL;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
-/// O(pages copied); shared lock
+/// O(pages that it protects); shared lock, in portions
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -251,12 +251,9 @@ pub unsafe extern "C" fn rkv_cache_read_locked_pages(
             let room = if pages.is_null() { 0 } else { capacity };
             let mut pages =
                 WantedElements::new(pages, element_size, room, ["pages", "element_size"])?;
-            let state = shared.read();
-            let used = state.locked_pages(HandleId(lock), group as usize)?;
-            let values = used.iter().map(|used| rkv_locked_page {
-                page_index: used.place as u32,
-                page: used.page.page,
-            });
+            let locked = shared.locked_pages(HandleId(lock), group as usize)?;
+            let values = locked.iter();
+            let values = values.map(|(page_index, page)| rkv_locked_page { page_index, page });
             pages.fill(values, out_count, "pages")
         })
     }

@@ -1,0 +1,158 @@
+//! The end of a sequence in the groups beside the spine: what it used of the cache there is in use
+//! no more, what was its own goes back to the pools; of long rows in portions.
+use super::early::EarlyPages;
+use super::group_rows::{GroupRows, end_source};
+use super::{PrefixCache, State, Turn};
+use crate::group::{GROUP_LIMIT, GroupKind, HungPage};
+use crate::index::Node;
+use crate::paging::PageTable;
+
+/// Places without a page that are passed at once, for each page of a slice.
+const HOLES: usize = 32;
+
+impl State {
+    /// Lets go of all that a sequence has in the groups beside the spine.
+    pub(super) fn end_groups(&mut self, rows: &GroupRows, slot: u32) {
+        let Some(cache) = &mut self.cache else { return };
+        let now = cache.index.now();
+        let Some(groups) = cache.groups.as_deref_mut() else { return };
+        for source in rows.sources() {
+            end_source(&mut self.table, &mut groups.hung, (source, slot), now);
+        }
+        let mut let_go = |table: &mut PageTable, page: HungPage| {
+            let pool = table.pool_at_mut(groups.hung.pool_of(page.group));
+            match pool.is_cached(page.page) {
+                true => groups.hung.end_use(page, None, now),
+                false => pool.put_back(page.page),
+            }
+        };
+        for (group, row) in rows.rows.iter().enumerate().skip(1) {
+            // Of a FULL group the last page of the cache's stands for all before it.
+            let first = match self.table.groups().list()[group].kind {
+                GroupKind::Full => rows.cached(group, &self.table).len().saturating_sub(1),
+                _ => 0,
+            };
+            // From the end up, as a long row goes in portions.
+            for &page in row[first..].iter().rev().filter(|&&page| page != 0) {
+                let_go(&mut self.table, HungPage { group, page });
+            }
+        }
+        for save in rows.saves() {
+            let_go(&mut self.table, HungPage { group: save.group, page: save.target });
+        }
+    }
+}
+
+/// The rows of a sequence that ended.
+#[derive(Debug)]
+pub(crate) struct RowsAside {
+    /// What the cache has of them.
+    cached: u32,
+    /// What was the sequence's own, by group.
+    own: [Option<u32>; GROUP_LIMIT],
+}
+
+impl PrefixCache {
+    /// Ends so many uses of rows that leave, from their ends up. Whether some are left.
+    fn end_some_rows(&mut self, table: &mut PageTable, at: u32, count: usize) -> bool {
+        let now = self.index.now();
+        let groups = self.groups.as_deref_mut().expect("there are several groups");
+        let (rows, hung) = (&mut groups.leaving[at].rows, &mut groups.hung);
+        let mut left = HOLES.saturating_mul(count);
+        for (group, row) in rows.iter_mut().enumerate() {
+            let is_full = table.groups().list()[group].kind == GroupKind::Full;
+            let pool = table.pool_at_mut(hung.pool_of(group));
+            while let Some(page) = row.pop() {
+                let page = HungPage { group, page };
+                left = left.saturating_sub(if page.page == 0 { 1 } else { HOLES });
+                if page.page != 0 && !pool.is_cached(page.page) {
+                    pool.put_back(page.page);
+                } else if page.page != 0 {
+                    // The one before it in a chain is the next of the row.
+                    let before = hung.end_one_use(page, None, now);
+                    if is_full && before.is_none() {
+                        row.clear();
+                    }
+                }
+                if left == 0 {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+impl Turn<'_> {
+    /// Takes the rows of a sequence that ends out of it, when they are long, to be given up in
+    /// portions. Without memory for that they stay.
+    pub(crate) fn set_rows_aside(&mut self, slot: u32) -> Option<RowsAside> {
+        let (slice, state) = (self.shared.slice, self.state());
+        let place = &mut state.sequences[slot as usize];
+        let places: usize = place.groups.rows.iter().map(Vec::len).sum();
+        let cache = state.cache.as_mut()?;
+        let now = cache.index.now();
+        let groups = cache.groups.as_deref_mut()?;
+        let has_room = places > slice
+            && groups.leaving.try_reserve(1).is_ok()
+            && cache.footholds.try_reserve(1).is_ok()
+            && state.early.try_reserve(GROUP_LIMIT).is_ok();
+        if !has_room {
+            return None;
+        }
+        state.sequence_bytes -= place.groups.bytes();
+        let mut rows = std::mem::take(&mut place.groups);
+        for source in rows.sources() {
+            end_source(&mut state.table, &mut groups.hung, (source, slot), now);
+        }
+        rows.copies.retain(|copy| copy.saves.is_some());
+        for save in rows.copies.drain(..) {
+            state.table.pool_at_mut(groups.hung.pool_of(save.group)).put_back(save.target);
+        }
+        let mut own = [None; GROUP_LIMIT];
+        for (group, row) in rows.rows.iter_mut().enumerate().skip(1) {
+            let is_state = state.table.groups().list()[group].kind == GroupKind::State;
+            let shared = if is_state { 0 } else { row.len().min(place.shared) };
+            let pages = row.split_off(shared);
+            state.early_bytes += pages.capacity() * size_of::<u32>();
+            own[group] =
+                Some(state.early.insert(EarlyPages::all(groups.hung.pool_of(group), pages)));
+        }
+        Some(RowsAside { cached: groups.leaving.insert(rows), own })
+    }
+
+    /// Gives those rows up, and then the lock that their sequence had on a node.
+    pub(crate) fn end_rows_aside(&mut self, rows: RowsAside, node: Option<Node>) {
+        let RowsAside { cached, own } = rows;
+        self.end_cached_rows(cached, node);
+        own.into_iter().flatten().for_each(|list| self.give_back(list));
+    }
+
+    fn end_cached_rows(&mut self, at: u32, node: Option<Node>) {
+        let (slice, gone) = (self.shared.slice, self.caches_gone);
+        let mut held = None;
+        loop {
+            let Ok((cache, table)) = self.parts() else { return };
+            if !cache.end_some_rows(table, at, slice) {
+                let groups = cache.groups.as_deref_mut().expect("there are several groups");
+                let rows = groups.leaving.remove(at);
+                if let Some(held) = held {
+                    cache.footholds.remove(held);
+                }
+                if let Some(node) = node {
+                    self.let_go(node);
+                }
+                // To give memory back takes the system longer than others should wait for.
+                return self.unlocked(|| drop(rows));
+            }
+            if let (None, Some(node)) = (held, node) {
+                // There is room.
+                held = Some(cache.footholds.insert(node.into()));
+            }
+            self.let_waiting_in();
+            if gone != self.caches_gone {
+                return;
+            }
+        }
+    }
+}
