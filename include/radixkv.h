@@ -5168,7 +5168,8 @@ enum rkv_status rkv_cache_read_group_stats(const struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
- * O(tokens + nodes on the path + pages behind the result); shared lock
+ * O(tokens + nodes on the path + pages behind the result); shared lock, of a long prompt the lock
+ * in slices
  * @par Thread safety
  * any thread
  */
@@ -5198,7 +5199,7 @@ enum rkv_status rkv_cache_probe_groups(const struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_LOCK; RKV_STATUS_BUFFER_TOO_SMALL;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * O(pages copied); shared lock
+ * O(pages that it protects); shared lock, in portions
  * @par Thread safety
  * any thread
  */

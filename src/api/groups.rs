@@ -75,14 +75,13 @@ impl Cache {
         tokens: TokenList<'_>,
     ) -> Result<GroupDepths, Error> {
         call(self.shared(), |shared| {
-            let state = shared.read();
-            let (found, reached) = state.costs(namespace, tokens)?;
+            let (found, reached) = shared.costs(namespace, tokens)?;
             let (positions, depths) = (found.positions(), found.depths());
             Ok(GroupDepths {
                 positions,
                 known: positions.max(depths.known as usize),
                 checkpoint_at: depths.checkpoint_at.map(|at| at as usize),
-                lost: try_to_vec(&reached.lost[..state.group_count()])?,
+                lost: try_to_vec(&reached.lost[..shared.group_count()])?,
             })
         })
     }

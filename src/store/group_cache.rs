@@ -4,7 +4,7 @@ use super::group_holds::{Hold, Use};
 use super::group_rows::GroupRows;
 use super::group_stats::GroupCounters;
 use super::lookup::Found;
-use super::{PrefixCache, Sequence, State};
+use super::{PrefixCache, Sequence};
 use crate::error::{Error, text};
 use crate::group::{
     Class, GROUP_LIMIT, GroupKind, Groups, Hung, HungPage, Reached, SavedStates, Spine, reach,
@@ -12,7 +12,7 @@ use crate::group::{
 use crate::index::{Namespace, Node, Partial, PrefixIndex, Walk};
 use crate::memory::{Slab, TryGrow, try_zeros};
 use crate::paging::PageTable;
-use crate::token::{Keys, Query, TokenList, with_known_query};
+use crate::token::{Keys, Query};
 use std::ops::Range;
 
 /// Pages of a group of which a call says of what class they are now. Of a window that has more,
@@ -256,18 +256,18 @@ impl PrefixCache {
         reach(&groups.groups, &groups.hung, bounds, fit, path)
     }
 
-    /// Shortens what was found to what every group can reuse.
-    fn limit_to_groups(
+    /// Shortens what was found to what every group can reuse, and says what each costs.
+    pub(super) fn limit_to_groups(
         &self,
         groups: &GroupCache,
         (found, pages): (Found, &[u32]),
         query: Query<'_>,
-    ) -> Found {
+    ) -> (Found, Reached) {
         let known = found.positions();
         let reached = self.reach_of_groups(groups, (&found, pages), query);
         let costliest = reached.costliest() as u32;
         let depths = self.depths(groups, (known, reached.positions), query);
-        found.cut(reached.positions, query).at(Depths { costliest, ..depths })
+        (found.cut(reached.positions, query).at(Depths { costliest, ..depths }), reached)
     }
 
     /// Where states should be saved of a prompt of which so much is known and so much is reused.
@@ -314,27 +314,7 @@ impl PrefixCache {
         let walk = |index: &dyn PrefixIndex, root, keys: Keys<'_>| walk_keys(index, root, keys);
         let mut found = self.find_spine(namespace, query, walk);
         found.seen = seen;
-        self.limit_to_groups(groups, (found, known), query)
-    }
-
-    /// How far a list is known, and what each group costs of that.
-    pub fn costs(
-        &self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-    ) -> Result<(Found, Reached), Error> {
-        with_known_query(tokens, &self.images, |query| {
-            let walk = |index: &dyn PrefixIndex, root, keys: Keys<'_>| index.walk(root, keys);
-            let found = self.find_spine(namespace, query, walk);
-            let nothing = Reached { positions: found.positions(), lost: Default::default() };
-            Ok(match &self.groups {
-                None => (found, nothing),
-                Some(groups) => (
-                    self.limit_to_groups(groups, (found, &[]), query),
-                    self.reach_of_groups(groups, (&found, &[]), query),
-                ),
-            })
-        })
+        self.limit_to_groups(groups, (found, known), query).0
     }
 
     /// Marks what a match needs of the groups as used now.
@@ -407,16 +387,5 @@ impl PrefixCache {
                 }
             }
         }
-    }
-}
-
-impl State {
-    /// How far a list is known, and what each group costs of that.
-    pub fn costs(
-        &self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-    ) -> Result<(Found, Reached), Error> {
-        self.cache()?.costs(namespace, tokens)
     }
 }

@@ -17,6 +17,7 @@ mod early;
 mod group_ahead;
 mod group_cache;
 mod group_children;
+mod group_costs;
 mod group_hang;
 mod group_holds;
 mod group_insert;

@@ -66,6 +66,17 @@ fn lookup(world: &World, family: u32, lock: bool) -> Result<(), Error> {
     lock.map_or(Ok(()), |lock| unlock(world, lock))
 }
 
+/// What each group costs is what is known and cannot be reused.
+fn probe_groups(world: &World) -> Result<(), Error> {
+    let ids = tokens(FREE, 2 * PAGES + 1);
+    let list = TokenList::text(&ids);
+    let (found, reached) = world.shared.costs(&Namespace::default(), list)?;
+    let lost: usize = reached.lost.iter().sum();
+    let known = found.positions().max(found.depths().known as usize);
+    assert_eq!((known - lost, reached.positions), (found.positions(), found.positions()));
+    Ok(())
+}
+
 /// Evicts pages of other groups until less of a prompt can be reused than is known.
 fn lose_windows(world: &World) {
     let held = NEXT.take();
@@ -276,7 +287,7 @@ fn insert_behind_image(world: &World) -> Result<(), Error> {
     ended
 }
 
-const DEEP: [Long; 24] = [
+const DEEP: [Long; 25] = [
     Long {
         name: "probe",
         call: |world| {
@@ -285,6 +296,7 @@ const DEEP: [Long; 24] = [
         },
         slot: |_| None,
     },
+    Long { name: "probe groups", call: probe_groups, slot: |_| None },
     Long { name: "match", call: |world| lookup(world, FREE, false), slot: |_| None },
     Long { name: "match and lock", call: |world| lookup(world, FREE, true), slot: |_| None },
     Long {

@@ -158,7 +158,7 @@ fn agree(index: IndexKind, groups: &[GroupConfig], journal_bytes: u64, seed: u64
                 shared.probe(&space.namespace, tokens).unwrap().1
             } else {
                 // What the first group has, whatever the others lack.
-                let (found, _) = shared.read().costs(&space.namespace, tokens).unwrap();
+                let (found, _) = shared.costs(&space.namespace, tokens).unwrap();
                 found.positions().max(found.depths().known as usize)
             };
             let pages = positions / PAGE_SIZE as usize;

@@ -155,7 +155,8 @@ pub unsafe extern "C" fn rkv_cache_read_group_stats(
 /// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
-/// O(tokens + nodes on the path + pages behind the result); shared lock
+/// O(tokens + nodes on the path + pages behind the result); shared lock, of a long prompt the lock
+/// in slices
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -178,10 +179,8 @@ pub unsafe extern "C" fn rkv_cache_probe_groups(
             let mut costs = WantedElements::new(costs, cost_size, room, ["costs", "cost_size"])?;
             with_tokens(tokens, |tokens| {
                 let namespace = read_namespace(space)?;
-                let state = shared.read();
-                let (found, reached) = state.costs(&namespace, tokens)?;
-                let count = state.group_count();
-                drop(state);
+                let (found, reached) = shared.costs(&namespace, tokens)?;
+                let count = shared.group_count();
                 let values = (0..count).map(|group| rkv_group_cost {
                     group: group as u32,
                     reserved: 0,
