@@ -1,8 +1,8 @@
 //! Attention of a tile's rows to a segment of the keys, block by block.
-use super::element::{Element, Widen};
+use super::element::{AsBf16, Bf16, Element, F32, Widen};
 use super::kernel::{
-    Ahead, AheadRows, BLOCK, KeyRows, Listed, Logit, Queries, Span, Strided, Sums, Weights,
-    add_results, padded, scores,
+    Ahead, AheadRows, BLOCK, KeyRows, Listed, Logit, Queries, SIDE_BY_SIDE, Span, Strided, Sums,
+    Weights, add_results, padded, scores,
 };
 use super::places::Place;
 use super::schedule::SEGMENT;
@@ -115,6 +115,7 @@ impl Job<'_> {
             pages: call.batch.pages_of(self.row()),
         };
         let (strides, v_strides) = (call.layer.strides, call.layer.v_strides);
+        let unasked = places.comes_unasked(block);
         let (offsets, next_offsets) = places.find(place(strides), block, keys.clone(), after);
         let (v_offsets, v_next_offsets) = match v_strides == strides {
             true => (offsets, next_offsets),
@@ -132,9 +133,15 @@ impl Job<'_> {
             head_stride: strides.head * E::BYTES,
             row_bytes: dim * E::BYTES,
         };
-        let geometry = &call.geometry;
+        let (geometry, dots) = (&call.geometry, self.dots::<S, E>());
         let ahead_k = ahead(call.layer.k, strides, next_offsets, geometry.head_dim);
         let ahead_v = ahead(call.layer.v, v_strides, v_next_offsets, geometry.v_head_dim);
+        if unasked && spans.len() <= DIRECT_ROWS {
+            let k = AheadRows { offsets: &offsets[keys.clone()], ..ahead_k };
+            let v = AheadRows { offsets: &v_offsets[keys.clone()], ..ahead_v };
+            // SAFETY: the caller's contract: somebody sees each of these keys.
+            unsafe { [k, v].iter().for_each(|rows| rows.touch()) };
+        }
         for (index, head) in self.tile.heads.clone().enumerate() {
             let state = state.part(index * all + rows.start..index * all + rows.end, v_head_dim);
             let step = Step {
@@ -155,16 +162,27 @@ impl Job<'_> {
             // SAFETY: the caller's contract; the offsets are those of the block's keys.
             unsafe {
                 if spans.len() <= DIRECT_ROWS && !is_padded(geometry) {
-                    step.weigh(simd, k, ahead_k);
+                    match dots {
+                        true => step.weigh::<S, _, true>(simd, k, ahead_k),
+                        false => step.weigh::<S, _, false>(simd, k, ahead_k),
+                    }
                     step.add(simd, v, ahead_v);
-                } else {
-                    let [stride, v_stride] = [head_dim, v_head_dim].map(converted_stride);
-                    let kv = kv.start(BLOCK * stride.max(v_stride));
-                    gather(simd, k, keys.clone(), kv, geometry.head_dim, stride);
-                    step.weigh(simd, Strided::new(kv, stride), ahead_k);
-                    gather(simd, v, keys.clone(), kv, geometry.v_head_dim, v_stride);
-                    step.add(simd, Strided::new(kv, v_stride), ahead_v);
+                    continue;
                 }
+                let [stride, v_stride] = [head_dim, v_head_dim].map(converted_stride);
+                let kv = kv.start(BLOCK * stride.max(v_stride));
+                if dots {
+                    for key in keys.clone() {
+                        let to = kv.add(key * stride);
+                        simd.run(AsBf16::<E, false>::new(k.row(key), to, head_dim));
+                    }
+                    step.weigh::<S, _, true>(simd, Strided::<Bf16>::new(kv, stride), ahead_k);
+                } else {
+                    gather(simd, k, keys.clone(), kv, geometry.head_dim, stride);
+                    step.weigh::<S, _, false>(simd, Strided::<F32>::new(kv, stride), ahead_k);
+                }
+                gather(simd, v, keys.clone(), kv, geometry.v_head_dim, v_stride);
+                step.add(simd, Strided::<F32>::new(kv, v_stride), ahead_v);
             }
         }
     }
@@ -212,16 +230,37 @@ impl Step<'_> {
     ///
     /// # Safety
     /// As for [`Job::attend`]; the keys are those of the spans and of what is around them.
-    unsafe fn weigh<S: Simd, K: KeyRows>(&self, simd: S, keys: K, ahead: Ahead<'_>) {
+    unsafe fn weigh<S: Simd, K: KeyRows, const DOTS: bool>(
+        &self,
+        simd: S,
+        keys: K,
+        ahead: Ahead<'_>,
+    ) {
         // SAFETY: the caller's contract.
         unsafe {
-            scores(simd, self.queries, self.spans, keys, ahead);
-            for (row, &span) in self.spans.iter().enumerate() {
-                let state = self.state.part(row..row + 1, self.v_head_dim);
-                let scores = self.queries.scores.add(row * BLOCK);
-                let seen = (span, self.shown.get(row).copied().unwrap_or(u64::MAX));
-                simd.run(Weights::new(self.logit, seen, scores, state, self.v_head_dim));
+            scores::<S, K, DOTS>(simd, self.queries, self.spans, keys, ahead);
+            let mut row = 0;
+            while row < self.spans.len() {
+                match self.spans[row..].first_chunk::<SIDE_BY_SIDE>() {
+                    Some(spans) => self.weigh_rows(simd, row, spans),
+                    None => self.weigh_rows(simd, row, &[self.spans[row]]),
+                }
+                row += if self.spans.len() - row < SIDE_BY_SIDE { 1 } else { SIDE_BY_SIDE };
             }
+        }
+    }
+
+    /// Makes weights of the scores of R rows.
+    ///
+    /// # Safety
+    /// As for [`Step::weigh`]; the spans are those of the rows from `row` on.
+    unsafe fn weigh_rows<S: Simd, const R: usize>(&self, simd: S, row: usize, spans: &[Span; R]) {
+        let state = self.state.part(row..row + R, self.v_head_dim);
+        let scores = self.queries.scores.wrapping_add(row * BLOCK);
+        let shown = std::array::from_fn(|at| self.shown.get(row + at).copied().unwrap_or(u64::MAX));
+        // SAFETY: the caller's contract.
+        unsafe {
+            simd.run(Weights::new(self.logit, (spans, shown), scores, state, self.v_head_dim));
         }
     }
 

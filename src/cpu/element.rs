@@ -16,6 +16,33 @@ pub(super) trait Element: Copy + Send + Sync + 'static {
     /// # Safety
     /// 2 * LANES elements are readable.
     unsafe fn load<S: Simd>(simd: S, from: *const u8) -> [S::Vector; 2];
+
+    /// # Safety
+    /// 4 * LANES elements are readable.
+    #[inline(always)]
+    unsafe fn load_pairs<S: Simd>(simd: S, from: *const u8) -> [[S::Vector; 2]; 2] {
+        // SAFETY: the caller's contract.
+        unsafe { [Self::load(simd, from), Self::load(simd, from.add(2 * S::LANES * Self::BYTES))] }
+    }
+
+    /// Whether all its numbers, divided by FACTOR, are numbers of bf16.
+    const IS_BF16: bool = false;
+
+    /// The bits of those, in an order of the format's.
+    ///
+    /// # Safety
+    /// 4 * LANES elements are readable. Where IS_BF16 and [`Simd::DOTS`] say so alone.
+    unsafe fn load_bf16<S: Simd>(_simd: S, _from: *const u8) -> [S::Vector; 2] {
+        unreachable!("nobody asks for it")
+    }
+
+    /// Bits of bf16 in that order.
+    ///
+    /// # Safety
+    /// 4 * LANES numbers of bf16 are readable. As above.
+    unsafe fn order_bf16<S: Simd>(_simd: S, _from: *const u8) -> [S::Vector; 2] {
+        unreachable!("nobody asks for it")
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -65,6 +92,24 @@ impl Element for Bf16 {
         // SAFETY: the caller's contract.
         unsafe { simd.load_bf16(from) }
     }
+
+    const IS_BF16: bool = true;
+
+    /// # Safety
+    /// 4 * LANES elements are readable.
+    #[inline(always)]
+    unsafe fn load_bf16<S: Simd>(simd: S, from: *const u8) -> [S::Vector; 2] {
+        // SAFETY: the caller's contract: twice as many elements are as many numbers.
+        unsafe { F32::load(simd, from) }
+    }
+
+    /// # Safety
+    /// 4 * LANES numbers are readable.
+    #[inline(always)]
+    unsafe fn order_bf16<S: Simd>(simd: S, from: *const u8) -> [S::Vector; 2] {
+        // SAFETY: the caller's contract.
+        unsafe { Self::load_bf16(simd, from) }
+    }
 }
 
 impl Element for E4m3 {
@@ -77,6 +122,32 @@ impl Element for E4m3 {
     unsafe fn load<S: Simd>(simd: S, from: *const u8) -> [S::Vector; 2] {
         // SAFETY: the caller's contract.
         unsafe { simd.load_e4m3(from) }
+    }
+
+    /// # Safety
+    /// 4 * LANES elements are readable.
+    #[inline(always)]
+    unsafe fn load_pairs<S: Simd>(simd: S, from: *const u8) -> [[S::Vector; 2]; 2] {
+        // SAFETY: the caller's contract.
+        unsafe { simd.load_e4m3_pairs(from) }
+    }
+
+    const IS_BF16: bool = true;
+
+    /// # Safety
+    /// 4 * LANES elements are readable.
+    #[inline(always)]
+    unsafe fn load_bf16<S: Simd>(simd: S, from: *const u8) -> [S::Vector; 2] {
+        // SAFETY: the caller's contract.
+        unsafe { simd.load_e4m3_as_bf16(from) }
+    }
+
+    /// # Safety
+    /// 4 * LANES numbers are readable.
+    #[inline(always)]
+    unsafe fn order_bf16<S: Simd>(simd: S, from: *const u8) -> [S::Vector; 2] {
+        // SAFETY: the caller's contract.
+        unsafe { simd.order_of_e4m3(from) }
     }
 }
 
@@ -132,6 +203,43 @@ unsafe fn widen_step<S: Simd, E: Element>(simd: S, from: *const u8, to: *mut f32
         let [low, high] = E::load(simd, from);
         simd.store(to, low);
         simd.store(to.add(S::LANES), high);
+    }
+}
+
+/// Writes numbers of bf16, a multiple of 4 * LANES, `ORDER` those of a tensor in the order of E,
+/// otherwise elements of that format as what [`Element::load_bf16`] makes of them.
+pub(super) struct AsBf16<E, const ORDER: bool> {
+    from: *const u8,
+    to: *mut f32,
+    count: usize,
+    element: PhantomData<E>,
+}
+
+impl<E, const ORDER: bool> AsBf16<E, ORDER> {
+    /// # Safety
+    /// `from` is readable for `count` elements, `to` writable for half as many numbers. The
+    /// instructions multiply bf16, and E's numbers are such.
+    pub(super) unsafe fn new(from: *const u8, to: *mut f32, count: usize) -> Self {
+        Self { from, to, count, element: PhantomData }
+    }
+}
+
+impl<E: Element, const ORDER: bool> Vectorized for AsBf16<E, ORDER> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        for at in (0..self.count).step_by(4 * S::LANES) {
+            // SAFETY: new()'s contract.
+            unsafe {
+                let [low, high] = match ORDER {
+                    true => E::order_bf16(simd, self.from.add(at * Bf16::BYTES)),
+                    false => E::load_bf16(simd, self.from.add(at * E::BYTES)),
+                };
+                simd.store(self.to.add(at / 2), low);
+                simd.store(self.to.add(at / 2 + S::LANES), high);
+            }
+        }
     }
 }
 

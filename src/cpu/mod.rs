@@ -58,10 +58,10 @@ impl std::fmt::Debug for CpuBackend {
 }
 
 impl CpuBackend {
-    /// A backend that computes on `threads` with the best instructions of the processor.
+    /// A backend that computes on `threads` with the best instructions of the processor, or those
+    /// that [`Isa::chosen`] says.
     pub fn new(threads: Threads) -> Result<Self, Error> {
-        let best = Isa::available().last();
-        Self::with_isa(threads, best.unwrap_or(Isa::Portable))
+        Self::with_isa(threads, Isa::chosen())
     }
 
     /// The same with a set of instructions, which tests choose; portable ones where it is not

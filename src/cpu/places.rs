@@ -34,6 +34,11 @@ impl Places {
         self.next_block = None;
     }
 
+    /// Whether nobody asked for a block's keys while another was computed.
+    pub(super) fn comes_unasked(&self, block: usize) -> bool {
+        self.next_block != Some(block)
+    }
+
     /// Finds those of the block's keys that are asked for, and of the first `after` keys of the
     /// next block. Around the block's keys, up to multiples of 8, it names the nearest one
     /// again, so that register tiles have something to read.

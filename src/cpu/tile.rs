@@ -1,12 +1,12 @@
 //! A tile: rows of some heads, from their queries to their results.
 use super::call::AppendPrefill;
-use super::element::{Element, Narrow, WidenAs};
+use super::element::{AsBf16, Element, Narrow, WidenAs};
 use super::kernel::{Span, padded};
 use super::schedule::{SEGMENT, Tile};
 use super::scratch::{Numbers, Scratch};
 use super::simd::{Simd, exp2_one};
 use super::state::State;
-use crate::attention::Row;
+use crate::attention::{Dtype, Row};
 use std::f32::consts::{LN_2, LOG2_E};
 use std::ops::Range;
 
@@ -30,6 +30,12 @@ impl<'a> Job<'a> {
     /// The same of values and results.
     pub(super) fn v_head_dim(&self) -> usize {
         padded(self.call.geometry.v_head_dim)
+    }
+
+    /// Whether scores are computed as bf16: what is multiplied is exactly that then.
+    pub(super) fn dots<S: Simd, E: Element>(&self) -> bool {
+        let whole = self.call.geometry.head_dim.is_multiple_of(4 * S::LANES);
+        S::DOTS && E::IS_BF16 && self.call.q.dtype == Dtype::Bf16 && whole
     }
 
     /// The query of one of a head's rows, among those of the batch's row.
@@ -61,7 +67,7 @@ impl<'a> Job<'a> {
         self.look(&mut scratch.seen, &mut scratch.sinks);
         // SAFETY: the caller's contract.
         unsafe {
-            self.load_queries(simd, &mut scratch.q);
+            self.load_queries::<S, E>(simd, &mut scratch.q);
             scratch.tree.clear();
             scratch.forget_places();
             let mut given = memory;
@@ -103,7 +109,7 @@ impl<'a> Job<'a> {
 
     /// # Safety
     /// The call's queries are readable.
-    unsafe fn load_queries<S: Simd>(&self, simd: S, to: &mut Numbers) {
+    unsafe fn load_queries<S: Simd, E: Element>(&self, simd: S, to: &mut Numbers) {
         let (q, head_dim, count) = (self.call.q, self.head_dim(), self.call.geometry.head_dim);
         let to = to.start(self.tile.height() * head_dim);
         for index in 0..self.tile.height() {
@@ -112,7 +118,11 @@ impl<'a> Job<'a> {
             // SAFETY: the caller's contract; room was made.
             unsafe {
                 let from = q.address.add(at * q.dtype.bytes());
-                simd.run(WidenAs::new(q.dtype, from, to.add(index * head_dim), count));
+                let to = to.add(index * head_dim);
+                match self.dots::<S, E>() {
+                    true => simd.run(AsBf16::<E, true>::new(from, to, count)),
+                    false => simd.run(WidenAs::new(q.dtype, from, to, count)),
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Where the keys or values of a block lie.
 use super::BLOCK;
-use crate::cpu::element::{Element, F32};
+use crate::cpu::element::Element;
 use crate::cpu::simd::{Simd, Vectorized};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -52,20 +52,21 @@ impl<E: Element> KeyRows for Listed<E> {
 
 /// Rows that were converted into scratch memory.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Strided {
+pub(in crate::cpu) struct Strided<E> {
     base: *const f32,
     stride: usize,
+    element: PhantomData<E>,
 }
 
-impl Strided {
+impl<E> Strided<E> {
     /// Rows `stride` numbers apart.
     pub(in crate::cpu) fn new(base: *const f32, stride: usize) -> Self {
-        Self { base, stride }
+        Self { base, stride, element: PhantomData }
     }
 }
 
-impl KeyRows for Strided {
-    type Element = F32;
+impl<E: Element> KeyRows for Strided<E> {
+    type Element = E;
     const FROM_MEMORY: bool = false;
 
     /// # Safety
@@ -114,6 +115,27 @@ impl AheadRows<'_> {
                 (head * BLOCK).min(all)..((head + 1) * BLOCK).min(all)
             }
             false => head * BLOCK..head * BLOCK + self.offsets.len(),
+        }
+    }
+
+    /// Reads a byte of every line, in the order of memory, which the processor recognises: rather
+    /// than to wait for each line where it is used.
+    ///
+    /// # Safety
+    /// The rows are readable.
+    pub(in crate::cpu) unsafe fn touch(&self) {
+        let mut row = 0;
+        for head in 0..self.heads {
+            let share = self.share(head);
+            row = row.max(share.start);
+            while row < share.end {
+                let (start, run) = self.run(row);
+                for line in (0..run * self.row_bytes).step_by(CACHE_LINE) {
+                    // SAFETY: the caller's contract; volatile, for nobody wants the byte.
+                    unsafe { start.wrapping_add(line).read_volatile() };
+                }
+                row += run;
+            }
         }
     }
 

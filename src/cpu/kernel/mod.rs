@@ -16,7 +16,7 @@ mod weights;
 pub(super) use keys::{Ahead, AheadRows, KeyRows, Listed, Strided};
 pub(super) use results::{Sums, add_results};
 pub(super) use scores::{Queries, scores};
-pub(super) use weights::{Logit, Weights};
+pub(super) use weights::{Logit, SIDE_BY_SIDE, Weights};
 
 /// Keys of a block; blocks begin at multiples of it. A multiple of all LANES and of 8.
 pub(super) const BLOCK: usize = 64;

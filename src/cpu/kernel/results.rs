@@ -29,10 +29,10 @@ pub(in crate::cpu) unsafe fn add_results<S: Simd, K: KeyRows>(
 ) {
     let (first, last) = (spans[0].start, spans[spans.len() - 1].end);
     let head_dim = sums.head_dim;
-    // One row alone needs more columns to keep the processor busy; 32 divide every head_dim.
     let single = spans.len() == 1;
-    let width = if single { 32 } else { 2 * S::LANES };
-    for column in (0..head_dim).step_by(width) {
+    let mut column = 0;
+    while column < head_dim {
+        let pairs = pairs::<S, K::Element>(spans.len(), head_dim - column);
         let mut row = 0;
         while row < spans.len() {
             let count = height(spans.len() - row, S::RESULT_ROWS);
@@ -42,16 +42,33 @@ pub(in crate::cpu) unsafe fn add_results<S: Simd, K: KeyRows>(
                 weights: sums.weights.wrapping_add(row * BLOCK),
                 out: sums.out.wrapping_add(row * head_dim + column),
             };
+            let spans = &spans[row..row + count];
             // SAFETY: the caller's contract.
             unsafe {
-                match single && S::LANES == 8 {
-                    true => simd.run(Tile::<K, 1, 2>::new(place, values, first..last, &mut ahead)),
-                    false => rows(simd, place, &spans[row..row + count], values, &mut ahead),
+                match (single && S::LANES == 8, pairs) {
+                    (true, _) => {
+                        simd.run(Tile::<K, 1, 2>::new(place, values, first..last, &mut ahead));
+                    }
+                    (false, 1) => rows::<S, K, 1>(simd, place, spans, values, &mut ahead),
+                    (false, _) => rows::<S, K, 2>(simd, place, spans, values, &mut ahead),
                 }
             }
             row += count;
         }
-        ahead.catch_up(simd, head_dim - column - width, head_dim);
+        column += pairs * 2 * S::LANES;
+        ahead.catch_up(simd, head_dim - column, head_dim);
+    }
+}
+
+/// Pairs of vectors side by side: where rows are few one pair leaves most of thirty-two registers
+/// empty, and is not even a line of what is smallest. One row alone needs more of sixteen, too, to
+/// keep the processor busy: two pairs of eight numbers divide every head dimension.
+fn pairs<S: Simd, E: Element>(rows: usize, columns: usize) -> usize {
+    match (S::LANES, rows) {
+        (8, 1) => 2,
+        (16, 1) if E::BYTES == 1 && columns >= 4 * S::LANES => 2,
+        (16, 2..=6) if E::CONVERTS && columns >= 4 * S::LANES => 2,
+        _ => 1,
     }
 }
 
@@ -60,7 +77,8 @@ fn height(rows: usize, most: usize) -> usize {
     // Two tiles of about the same height rather than a full one and the little that is left.
     let even = if rows < 2 * most { rows.div_ceil(2) } else { most };
     match if rows > most { even } else { rows } {
-        7..12 => 6,
+        7 => 6,
+        9..12 => 8,
         rows => rows,
     }
 }
@@ -74,12 +92,12 @@ struct Place {
     out: *mut f32,
 }
 
-/// A few rows, a pair of vectors wide: the keys that all of them see together, those before and
+/// A few rows, P pairs of vectors wide: the keys that all of them see together, those before and
 /// after row by row.
 ///
 /// # Safety
 /// As for [`add_results`].
-unsafe fn rows<S: Simd, K: KeyRows>(
+unsafe fn rows<S: Simd, K: KeyRows, const P: usize>(
     simd: S,
     place: Place,
     spans: &[Span],
@@ -93,23 +111,24 @@ unsafe fn rows<S: Simd, K: KeyRows>(
     unsafe {
         if first.start < start {
             let keys = |span: &Span| span.start..span.end.min(start);
-            each_row(simd, place, spans, values, ahead, keys);
+            each_row::<S, K, P>(simd, place, spans, values, ahead, keys);
         }
         if start < end {
             let keys = start..end;
             match spans.len() {
-                1 => simd.run(Tile::<K, 1, 1>::new(place, values, keys, ahead)),
-                2 => simd.run(Tile::<K, 2, 1>::new(place, values, keys, ahead)),
-                3 => simd.run(Tile::<K, 3, 1>::new(place, values, keys, ahead)),
-                4 => simd.run(Tile::<K, 4, 1>::new(place, values, keys, ahead)),
-                5 => simd.run(Tile::<K, 5, 1>::new(place, values, keys, ahead)),
-                6 => simd.run(Tile::<K, 6, 1>::new(place, values, keys, ahead)),
+                1 => simd.run(Tile::<K, 1, P>::new(place, values, keys, ahead)),
+                2 => simd.run(Tile::<K, 2, P>::new(place, values, keys, ahead)),
+                3 => simd.run(Tile::<K, 3, P>::new(place, values, keys, ahead)),
+                4 => simd.run(Tile::<K, 4, P>::new(place, values, keys, ahead)),
+                5 => simd.run(Tile::<K, 5, P>::new(place, values, keys, ahead)),
+                6 => simd.run(Tile::<K, 6, P>::new(place, values, keys, ahead)),
+                8 => simd.run(Tile::<K, 8, 1>::new(place, values, keys, ahead)),
                 _ => simd.run(Tile::<K, 12, 1>::new(place, values, keys, ahead)),
             }
         }
         if last.end > end {
             let keys = |span: &Span| span.start.max(end)..span.end;
-            each_row(simd, place, spans, values, ahead, keys);
+            each_row::<S, K, P>(simd, place, spans, values, ahead, keys);
         }
     }
 }
@@ -118,7 +137,7 @@ unsafe fn rows<S: Simd, K: KeyRows>(
 ///
 /// # Safety
 /// As for [`add_results`].
-unsafe fn each_row<S: Simd, K: KeyRows>(
+unsafe fn each_row<S: Simd, K: KeyRows, const P: usize>(
     simd: S,
     place: Place,
     spans: &[Span],
@@ -133,7 +152,7 @@ unsafe fn each_row<S: Simd, K: KeyRows>(
             let out = place.out.wrapping_add(row * place.head_dim);
             let place = Place { weights, out, ..place };
             // SAFETY: the caller's contract.
-            simd.run(unsafe { Tile::<K, 1, 1>::new(place, values, keys, ahead) });
+            simd.run(unsafe { Tile::<K, 1, P>::new(place, values, keys, ahead) });
         }
     }
 }
@@ -171,14 +190,17 @@ impl<K: KeyRows, const R: usize, const P: usize> Vectorized for Tile<'_, '_, K, 
             }
             let mut lines = self.ahead.lines;
             for key in self.keys {
-                // A line for each that is read; where a tile is half a line wide, every other time.
+                // As many lines as are read; of one that half a tile reads, every other time.
                 if K::FROM_MEMORY && (key % 2 == 0 || bytes >= CACHE_LINE) {
-                    lines.step(simd, self.ahead);
+                    for _ in 0..bytes.div_ceil(CACHE_LINE) {
+                        lines.step(simd, self.ahead);
+                    }
                 }
                 let from = self.values.row(key).add(column * K::Element::BYTES);
                 let mut v = [[simd.splat(0.0); 2]; P];
-                for (at, v) in v.iter_mut().enumerate() {
-                    *v = K::Element::load(simd, from.add(at * 2 * S::LANES * K::Element::BYTES));
+                match P {
+                    2 => v.copy_from_slice(&K::Element::load_pairs(simd, from)),
+                    _ => v[0] = K::Element::load(simd, from),
                 }
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let weight = simd.splat(*weights.add(row * BLOCK + key));

@@ -12,7 +12,7 @@ const NEAR_KEYS: usize = 8;
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct Queries {
     pub head_dim: usize,
-    /// `head_dim` numbers for each row.
+    /// `head_dim` numbers for each row, or as many of bf16 in the first half of their room.
     pub q: *const f32,
     /// BLOCK numbers for each row.
     pub scores: *mut f32,
@@ -30,12 +30,13 @@ impl Queries {
 }
 
 /// Computes the scores of each row and the keys that it sees, and of some around them. Meanwhile it
-/// asks for what is `ahead`, by and by.
+/// asks for what is `ahead`, by and by. With DOTS queries and keys are multiplied as bf16.
 ///
 /// # Safety
-/// `queries` has a row for each span. `keys` is readable for every key of the spans, and from there
-/// to multiples of 8 in both directions.
-pub(in crate::cpu) unsafe fn scores<S: Simd, K: KeyRows>(
+/// With DOTS `queries` are bf16 in the order of K's elements, S multiplies those, and heads are
+/// multiples of 4 * LANES. `queries` has a row for each span. `keys` is readable for every key of
+/// the spans, and from there to multiples of 8 in both directions.
+pub(in crate::cpu) unsafe fn scores<S: Simd, K: KeyRows, const DOTS: bool>(
     simd: S,
     queries: Queries,
     spans: &[Span],
@@ -60,11 +61,15 @@ pub(in crate::cpu) unsafe fn scores<S: Simd, K: KeyRows>(
                 // SAFETY: the caller's contract.
                 unsafe {
                     match count {
-                        1 => simd.run(Rows::<K, 1, 8>::new(queries, keys, range, ahead)),
-                        2 => simd.run(Rows::<K, 2, 4>::new(queries, keys, range, ahead)),
-                        3 => simd.run(Rows::<K, 3, 4>::new(queries, keys, range, ahead)),
-                        4 => simd.run(Rows::<K, 4, 2>::new(queries, keys, range, ahead)),
-                        _ => simd.run(Rows::<K, 6, 4>::new(queries, keys, range, ahead)),
+                        1 if DOTS => {
+                            simd.run(Rows::<K, DOTS, 1, 4>::new(queries, keys, range, ahead));
+                        }
+                        1 => simd.run(Rows::<K, DOTS, 1, 8>::new(queries, keys, range, ahead)),
+                        2 => simd.run(Rows::<K, DOTS, 2, 4>::new(queries, keys, range, ahead)),
+                        3 => simd.run(Rows::<K, DOTS, 3, 4>::new(queries, keys, range, ahead)),
+                        4 => simd.run(Rows::<K, DOTS, 4, 2>::new(queries, keys, range, ahead)),
+                        8 => simd.run(Rows::<K, DOTS, 8, 2>::new(queries, keys, range, ahead)),
+                        _ => simd.run(Rows::<K, DOTS, 6, 4>::new(queries, keys, range, ahead)),
                     }
                 }
             }
@@ -76,26 +81,30 @@ pub(in crate::cpu) unsafe fn scores<S: Simd, K: KeyRows>(
 }
 
 /// Rows of the next register tile, one of those that there are. Four rows are many where keys are
-/// converted on the way to them, and otherwise too many for sixteen registers.
+/// converted on the way to them, and otherwise too many for sixteen registers; with thirty-two
+/// registers eight rows get by with one conversion.
 fn height<S: Simd, K: KeyRows>(rows: usize) -> usize {
     match rows {
         1..4 => rows,
         4 => 4,
-        7.. if K::Element::CONVERTS => 4,
+        8 if K::FROM_MEMORY && S::LANES == 16 => 8,
+        7.. if K::Element::CONVERTS && K::FROM_MEMORY => 4,
         6.. => S::SCORE_ROWS,
         _ => 3,
     }
 }
 
 /// The scores of R rows, C keys at a time.
-struct Rows<'a, 'b, K, const R: usize, const C: usize> {
+struct Rows<'a, 'b, K, const DOTS: bool, const R: usize, const C: usize> {
     queries: Queries,
     keys: K,
     range: Range<usize>,
     ahead: &'a mut Ahead<'b>,
 }
 
-impl<'a, 'b, K: KeyRows, const R: usize, const C: usize> Rows<'a, 'b, K, R, C> {
+impl<'a, 'b, K: KeyRows, const DOTS: bool, const R: usize, const C: usize>
+    Rows<'a, 'b, K, DOTS, R, C>
+{
     /// # Safety
     /// As for [`scores`].
     unsafe fn new(
@@ -122,15 +131,21 @@ impl<'a, 'b, K: KeyRows, const R: usize, const C: usize> Rows<'a, 'b, K, R, C> {
                 *row = self.keys.row(key + column);
             }
             let mut sums = [[simd.splat(0.0); C]; R];
-            for at in (0..head_dim).step_by(2 * S::LANES) {
+            let step = if DOTS { 4 } else { 2 } * S::LANES;
+            for at in (0..head_dim).step_by(step) {
                 if K::FROM_MEMORY {
                     // As many lines as are read.
-                    for _ in 0..(C * 2 * S::LANES * K::Element::BYTES).div_ceil(CACHE_LINE) {
+                    for _ in 0..(C * step * K::Element::BYTES).div_ceil(CACHE_LINE) {
                         lines.step(simd, self.ahead);
                     }
                 }
-                let q = q.add(at);
                 let k = rows.map(|row| row.wrapping_add(at * K::Element::BYTES));
+                if DOTS {
+                    let q = q.add(at / 2);
+                    multiply_bf16::<S, K::Element, R, C>(simd, q, head_dim, k, &mut sums);
+                    continue;
+                }
+                let q = q.add(at);
                 if K::Element::CONVERTS && C == 2 {
                     multiply_pairs::<S, K::Element, R, C>(simd, q, head_dim, k, &mut sums);
                 } else {
@@ -155,7 +170,9 @@ impl<'a, 'b, K: KeyRows, const R: usize, const C: usize> Rows<'a, 'b, K, R, C> {
     }
 }
 
-impl<K: KeyRows, const R: usize, const C: usize> Vectorized for Rows<'_, '_, K, R, C> {
+impl<K: KeyRows, const DOTS: bool, const R: usize, const C: usize> Vectorized
+    for Rows<'_, '_, K, DOTS, R, C>
+{
     type Result = ();
 
     #[inline(always)]
@@ -224,6 +241,33 @@ unsafe fn multiply_pairs<S: Simd, E: Element, const R: usize, const C: usize>(
                 let q = simd.load(q.add(row * head_dim + half * S::LANES));
                 for (sum, pair) in sums.iter_mut().zip(pairs) {
                     *sum = simd.fma(q, pair[half], *sum);
+                }
+            }
+        }
+    }
+}
+
+/// Adds the products of 4 * LANES elements to each sum, pairs of them as bf16.
+///
+/// # Safety
+/// 4 * LANES elements are readable from each k on, and as many numbers of bf16 from q on in each
+/// row. The instructions multiply them.
+#[inline(always)]
+unsafe fn multiply_bf16<S: Simd, E: Element, const R: usize, const C: usize>(
+    simd: S,
+    q: *const f32,
+    head_dim: usize,
+    k: [*const u8; C],
+    sums: &mut [[S::Vector; C]; R],
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let pairs = k.map(|k| E::load_bf16(simd, k));
+        for half in 0..2 {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let q = simd.load(q.add(row * head_dim + half * S::LANES));
+                for (sum, pair) in sums.iter_mut().zip(pairs) {
+                    *sum = simd.dot_bf16(pair[half], q, *sum);
                 }
             }
         }

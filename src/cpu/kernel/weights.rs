@@ -2,6 +2,7 @@
 use super::{BLOCK, Span};
 use crate::cpu::simd::{Simd, Vectorized, exp2, exp2_one, tanh};
 use crate::cpu::state::State;
+use std::ops::Range;
 
 /// How a score becomes a logit to base 2.
 #[derive(Debug, Clone, Copy)]
@@ -33,88 +34,126 @@ impl Logit {
     }
 }
 
-/// The scores of a row, which become weights: 0 where it sees nothing.
-pub(in crate::cpu) struct Weights {
+/// Rows whose weights are computed side by side: what one of them waits for another one fills.
+pub(in crate::cpu) const SIDE_BY_SIDE: usize = 4;
+
+/// The scores of R rows, which become weights: 0 where a row sees nothing.
+pub(in crate::cpu) struct Weights<'a, const R: usize> {
     logit: Logit,
-    span: Span,
-    shown: u64,
+    spans: &'a [Span; R],
+    shown: [u64; R],
     scores: *mut f32,
     state: State,
     head_dim: usize,
 }
 
-impl Weights {
-    /// `state` is what the row has seen so far; it becomes relative to the new largest logit. Of
-    /// the span it sees the keys whose bits are in `shown`.
+impl<'a, const R: usize> Weights<'a, R> {
+    /// `state` is what the rows have seen so far; it becomes relative to the new largest logits. Of
+    /// its span a row sees the keys whose bits are in `shown`.
     ///
     /// # Safety
-    /// `scores` is BLOCK numbers; the memory of `state` is writable.
+    /// `scores` is BLOCK numbers for each row; the memory of `state`, R rows, is writable.
     pub(in crate::cpu) unsafe fn new(
         logit: Logit,
-        (span, shown): (Span, u64),
+        (spans, shown): (&'a [Span; R], [u64; R]),
         scores: *mut f32,
         state: State,
         head_dim: usize,
     ) -> Self {
-        debug_assert!(span.start < span.end && span.end <= BLOCK && state.rows == 1);
-        Self { logit, span, shown, scores, state, head_dim }
+        debug_assert!(spans.iter().all(|span| span.start < span.end && span.end <= BLOCK));
+        debug_assert!(state.rows == R);
+        Self { logit, spans, shown, scores, state, head_dim }
+    }
+
+    /// Overwrites what a row does not see: it may be NaN.
+    ///
+    /// # Safety
+    /// As for [`Weights::new`]; the keys are some of the block.
+    #[inline(always)]
+    unsafe fn hide(&self, row: usize, keys: &Range<usize>) {
+        let span = self.spans[row];
+        // SAFETY: the caller's contract.
+        let hide = |at| unsafe { *self.scores.add(row * BLOCK + at) = f32::NEG_INFINITY };
+        (keys.start..span.start).chain(span.end..keys.end).for_each(hide);
+        let mut hidden = !self.shown[row] & span.bits();
+        while hidden != 0 {
+            hide(hidden.trailing_zeros() as usize);
+            hidden &= hidden - 1;
+        }
+    }
+
+    /// Notes the largest logit of a row, and returns what its logits are relative to.
+    ///
+    /// # Safety
+    /// As for [`Weights::new`].
+    #[inline(always)]
+    unsafe fn raise<S: Simd>(&self, simd: S, row: usize, logit: f32) -> f32 {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let most = self.state.most.add(row);
+            let before = *most;
+            let largest = before.max(logit);
+            if largest != before {
+                *most = largest;
+                if before != f32::NEG_INFINITY {
+                    let less = exp2_one(simd, before - largest);
+                    *self.state.sum.add(row) *= less;
+                    let out = self.state.out.add(row * self.head_dim);
+                    scale(simd, out, less, self.head_dim);
+                }
+            }
+            // Where all logits are -inf, all weights are 0.
+            if largest == f32::NEG_INFINITY { 0.0 } else { -largest }
+        }
     }
 }
 
-impl Vectorized for Weights {
+impl<const R: usize> Vectorized for Weights<'_, R> {
     type Result = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Self { logit, span, shown, scores, state, head_dim } = self;
-        let (start, end) = (span.start & !(S::LANES - 1), span.end.next_multiple_of(S::LANES));
-        // SAFETY: new()'s contract; start..end lies within BLOCK.
+        // Spans ascend. What is added to a row's sums where it sees nothing is 0.
+        let first = self.spans[0].start & !(S::LANES - 1);
+        let keys = first..self.spans[R - 1].end.next_multiple_of(S::LANES);
+        // SAFETY: new()'s contract; the keys lie within BLOCK.
         unsafe {
             // A positive factor changes no order: it can wait for the exponent.
-            let factor = match logit.cap {
-                None if logit.factor > 0.0 => logit.factor,
-                _ => {
-                    logit.apply(simd, scores.add(start), end - start);
-                    1.0
+            let late = self.logit.cap.is_none() && self.logit.factor > 0.0;
+            let factor = if late { self.logit.factor } else { 1.0 };
+            let mut largest = [simd.splat(f32::NEG_INFINITY); R];
+            for (row, largest) in largest.iter_mut().enumerate() {
+                let scores = self.scores.add(row * BLOCK);
+                if !late {
+                    self.logit.apply(simd, scores.add(keys.start), keys.len());
                 }
-            };
-            // What is not seen is overwritten, not added to: it may be NaN.
-            for at in (start..span.start).chain(span.end..end) {
-                *scores.add(at) = f32::NEG_INFINITY;
-            }
-            let mut hidden = !shown & span.bits();
-            while hidden != 0 {
-                *scores.add(hidden.trailing_zeros() as usize) = f32::NEG_INFINITY;
-                hidden &= hidden - 1;
-            }
-            let mut largest = simd.splat(f32::NEG_INFINITY);
-            let mut at = start;
-            while at < end {
-                largest = simd.max(largest, simd.load(scores.add(at)));
-                at += S::LANES;
-            }
-            let before = *state.most;
-            let largest = before.max(simd.largest(largest) * factor);
-            if largest != before {
-                *state.most = largest;
-                if before != f32::NEG_INFINITY {
-                    let less = exp2_one(simd, before - largest);
-                    *state.sum *= less;
-                    scale(simd, state.out, less, head_dim);
+                self.hide(row, &keys);
+                let mut at = keys.start;
+                while at < keys.end {
+                    *largest = simd.max(*largest, simd.load(scores.add(at)));
+                    at += S::LANES;
                 }
             }
-            // Where all logits are -inf, all weights are 0.
-            let base = simd.splat(if largest == f32::NEG_INFINITY { 0.0 } else { -largest });
+            let logits = largest.map(|largest| simd.largest(largest) * factor);
+            let mut bases = [simd.splat(0.0); R];
+            for (row, base) in bases.iter_mut().enumerate() {
+                *base = simd.splat(self.raise(simd, row, logits[row]));
+            }
             let factor = simd.splat(factor);
-            let mut sums = simd.splat(0.0);
-            at = start;
-            while at < end {
-                let weight = exp2(simd, simd.fma(simd.load(scores.add(at)), factor, base));
-                simd.store(scores.add(at), weight);
-                sums = simd.add(sums, weight);
+            let mut sums = [simd.splat(0.0); SIDE_BY_SIDE];
+            let mut at = keys.start;
+            while at < keys.end {
+                for row in 0..R {
+                    let scores = self.scores.add(row * BLOCK + at);
+                    let weight = exp2(simd, simd.fma(simd.load(scores), factor, bases[row]));
+                    simd.store(scores, weight);
+                    sums[row] = simd.add(sums[row], weight);
+                }
                 at += S::LANES;
             }
-            *state.sum += simd.sum(sums);
+            for (row, sum) in simd.sums(sums)[..R].iter().enumerate() {
+                *self.state.sum.add(row) += sum;
+            }
         }
     }
 }

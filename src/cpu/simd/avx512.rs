@@ -1,17 +1,21 @@
 //! AVX-512: sixteen numbers, thirty-two registers.
+use super::bf16::{e4m3_as_bf16, e4m3_as_f32, in_order_of_e4m3};
 use super::{Simd, Vectorized};
 use std::arch::x86_64::*;
 
-/// The processor has it.
+/// The processor has it, with BF16 also what multiplies bf16.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::cpu) struct Avx512(());
+pub(in crate::cpu) struct Avx512<const BF16: bool>(());
 
-impl Avx512 {
+impl<const BF16: bool> Avx512<BF16> {
     pub(in crate::cpu) fn detect() -> Option<Self> {
         let found = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl");
+            && is_x86_feature_detected!("avx512vl")
+            && (!BF16
+                || is_x86_feature_detected!("avx512bf16")
+                    && is_x86_feature_detected!("avx512vbmi"));
         found.then_some(Self(()))
     }
 }
@@ -25,7 +29,7 @@ macro_rules! with {
     };
 }
 
-impl Simd for Avx512 {
+impl<const BF16: bool> Simd for Avx512<BF16> {
     type Vector = __m512;
     const LANES: usize = 16;
     const SCORE_ROWS: usize = 6;
@@ -35,10 +39,15 @@ impl Simd for Avx512 {
     fn run<W: Vectorized>(self, work: W) -> W::Result {
         #[inline(never)]
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-        fn run<W: Vectorized>(simd: Avx512, work: W) -> W::Result {
+        fn run<S: Simd, W: Vectorized>(simd: S, work: W) -> W::Result {
             work.run(simd)
         }
-        with! { run(self, work) }
+        #[inline(never)]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
+        fn run_bf16<S: Simd, W: Vectorized>(simd: S, work: W) -> W::Result {
+            work.run(simd)
+        }
+        with! { if BF16 { run_bf16(self, work) } else { run(self, work) } }
     }
 
     #[inline(always)]
@@ -200,6 +209,52 @@ impl Simd for Avx512 {
             let number = _mm512_mask_blend_epi16(nan, number, _mm512_set1_epi16(-1));
             let low = _mm512_cvtph_ps(_mm512_castsi512_si256(number));
             [low, _mm512_cvtph_ps(_mm512_extracti64x4_epi64::<1>(number))]
+        }
+    }
+
+    /// # Safety
+    /// 64 bytes are readable.
+    #[inline(always)]
+    unsafe fn load_e4m3_pairs(self, from: *const u8) -> [[__m512; 2]; 2] {
+        with! {
+            if BF16 {
+                e4m3_as_f32(_mm512_loadu_si512(from.cast()))
+            } else {
+                [self.load_e4m3(from), self.load_e4m3(from.add(32))]
+            }
+        }
+    }
+
+    const DOTS: bool = BF16;
+
+    #[inline(always)]
+    fn dot_bf16(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        assert!(BF16, "the processor has it only then");
+        // SAFETY: it has it; all numbers are made of the same bits.
+        unsafe {
+            let [a, b] = [a, b].map(|bits| std::mem::transmute::<__m512, __m512bh>(bits));
+            _mm512_dpbf16_ps(c, a, b)
+        }
+    }
+
+    /// # Safety
+    /// 64 bytes are readable.
+    #[inline(always)]
+    unsafe fn load_e4m3_as_bf16(self, from: *const u8) -> [__m512; 2] {
+        assert!(BF16, "the processor has it only then");
+        with! {
+            let numbers = _mm512_loadu_si512(from.cast());
+            e4m3_as_bf16(numbers).map(|bits| _mm512_castsi512_ps(bits))
+        }
+    }
+
+    /// # Safety
+    /// 128 bytes are readable.
+    #[inline(always)]
+    unsafe fn order_of_e4m3(self, from: *const u8) -> [__m512; 2] {
+        with! {
+            let pair = [from, from.add(64)].map(|from| _mm512_loadu_si512(from.cast()));
+            in_order_of_e4m3(pair).map(|bits| _mm512_castsi512_ps(bits))
         }
     }
 

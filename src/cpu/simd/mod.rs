@@ -8,6 +8,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod bf16;
 mod math;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -90,6 +92,41 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// 2 * LANES bytes are readable.
     unsafe fn load_e4m3(self, from: *const u8) -> [Self::Vector; 2];
+    /// The same of 4 * LANES bytes.
+    ///
+    /// # Safety
+    /// They are readable.
+    #[inline(always)]
+    unsafe fn load_e4m3_pairs(self, from: *const u8) -> [[Self::Vector; 2]; 2] {
+        // SAFETY: the caller's contract.
+        unsafe { [self.load_e4m3(from), self.load_e4m3(from.add(2 * Self::LANES))] }
+    }
+
+    /// Whether it multiplies bf16. Scores of bf16 are computed so then.
+    const DOTS: bool = false;
+
+    /// c plus the products of 2 * LANES numbers of bf16, whose bits a and b are: to each number of
+    /// c that of the second of a pair is added, then that of the first. Where DOTS says so alone.
+    fn dot_bf16(self, _a: Self::Vector, _b: Self::Vector, _c: Self::Vector) -> Self::Vector {
+        unreachable!("nobody asks for it")
+    }
+
+    /// 4 * LANES numbers of e4m3 as the bits of bf16, in the order of [`Simd::order_of_e4m3`].
+    ///
+    /// # Safety
+    /// 4 * LANES bytes are readable. Where DOTS says so alone.
+    unsafe fn load_e4m3_as_bf16(self, _from: *const u8) -> [Self::Vector; 2] {
+        unreachable!("nobody asks for it")
+    }
+
+    /// Numbers of bf16 in the order that numbers of e4m3 come in.
+    ///
+    /// # Safety
+    /// 4 * LANES numbers of 2 bytes are readable. Where DOTS says so alone.
+    unsafe fn order_of_e4m3(self, _from: *const u8) -> [Self::Vector; 2] {
+        unreachable!("nobody asks for it")
+    }
+
     /// Asks for the cache line, which need not exist.
     fn prefetch(self, address: *const u8);
 }
@@ -105,14 +142,34 @@ pub enum Isa {
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
     Avx512,
+    /// The same with VBMI and BF16.
+    Avx512Bf16,
 }
 
 impl Isa {
     /// Those that this processor has, the best one last.
     pub fn available() -> impl Iterator<Item = Self> {
-        [Self::Portable, Self::Neon, Self::Avx2, Self::Avx512]
+        [Self::Portable, Self::Neon, Self::Avx2, Self::Avx512, Self::Avx512Bf16]
             .into_iter()
             .filter(|isa| isa.is_available())
+    }
+
+    /// The best ones that are there, and none better than those that are asked for, if any are.
+    fn best(asked: Option<&str>) -> Self {
+        let most = match asked {
+            Some("portable") => Self::Portable,
+            Some("neon") => Self::Neon,
+            Some("avx2") => Self::Avx2,
+            Some("avx512") => Self::Avx512,
+            _ => Self::Avx512Bf16,
+        };
+        Self::available().filter(|&isa| isa <= most).last().unwrap_or(Self::Portable)
+    }
+
+    /// Those that a backend computes with: `RADIXKV_CPU` in the environment says which ones at
+    /// most, for results depend on them.
+    pub fn chosen() -> Self {
+        Self::best(std::env::var("RADIXKV_CPU").ok().as_deref())
     }
 
     fn is_available(self) -> bool {
@@ -124,7 +181,9 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => Avx2::detect().is_some(),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => Avx512::detect().is_some(),
+            Self::Avx512 => Avx512::<false>::detect().is_some(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Bf16 => Avx512::<true>::detect().is_some(),
             _ => false,
         }
     }
@@ -142,8 +201,13 @@ pub(super) trait Vectorized {
 pub(super) fn dispatch<W: Vectorized>(isa: Isa, work: W) -> W::Result {
     #[cfg(target_arch = "x86_64")]
     match isa {
+        Isa::Avx512Bf16 => {
+            if let Some(simd) = Avx512::<true>::detect() {
+                return simd.run(work);
+            }
+        }
         Isa::Avx512 => {
-            if let Some(simd) = Avx512::detect() {
+            if let Some(simd) = Avx512::<false>::detect() {
                 return simd.run(work);
             }
         }
@@ -160,4 +224,21 @@ pub(super) fn dispatch<W: Vectorized>(isa: Isa, work: W) -> W::Result {
     }
     let _ = isa;
     Portable.run(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Isa;
+
+    #[test]
+    fn none_better_than_asked_for() {
+        let best = Isa::available().last();
+        assert_eq!(Some(Isa::best(None)), best);
+        assert_eq!(Some(Isa::best(Some("avx512bf16"))), best);
+        assert_eq!(Isa::best(Some("portable")), Isa::Portable);
+        for (name, most) in [("avx2", Isa::Avx2), ("avx512", Isa::Avx512)] {
+            let found = Isa::best(Some(name));
+            assert!(found <= most && Isa::available().all(|isa| isa <= found || isa > most));
+        }
+    }
 }
