@@ -1,6 +1,7 @@
 // B12: the chat of the demo: who asks when, what a prompt consists of, what is told.
 #include "bench/chat.hpp"
 #include "bench/report.hpp"
+#include "bench/tiers.hpp"
 #include "http/server.hpp"
 #include "small_tokenizer.hpp"
 
@@ -123,9 +124,40 @@ static void b12_a_chat_over_http() {
                                          [](const std::string&) {}));
 }
 
+/// Where the time to a first token goes, from each place where the KV can be.
+static void b12_a_first_token_is_accounted_for() {
+    const Checkpoint checkpoint;
+    engine::EngineConfig config = tiny_config(checkpoint);
+    config.kv.page_size = 4;
+    engine::BenchRequest request;
+    request.prompt.assign(40, 7);
+    request.output = 1;
+    engine::BenchReport report;
+    report.workload.name = "chat";
+    report.tiers = engine::measure_tiers(config, request);
+    CHECK_EQ(report.tiers.size(), 4U);
+    for (const engine::TierTime& time : report.tiers) {
+        const auto spent = [&](engine::Work work) {
+            return time.work[static_cast<std::size_t>(work)];
+        };
+        CHECK(spent(engine::Work::products) > 0 && spent(engine::Work::attention) > 0);
+        CHECK(spent(engine::Work::logits) > 0 && spent(engine::Work::plan) > 0);
+        CHECK(spent(engine::Work::products) + spent(engine::Work::attention) < time.seconds);
+    }
+    // The last page alone is computed again.
+    CHECK(report.tiers[1].cached_tokens >= 36);
+    report.runs.resize(1);
+    report.summaries.resize(1);
+    CHECK(engine::report_table(report).find("products") == std::string::npos);
+    report.timings = true;
+    const std::string text = engine::report_table(report);
+    for (const char* name : engine::work_names) CHECK(text.find(name) != std::string::npos);
+}
+
 int main() {
     RUN(b12_a_chat_grows_turn_by_turn);
     RUN(b12_a_chat_is_told_as_it_happens);
     RUN(b12_a_chat_over_http);
+    RUN(b12_a_first_token_is_accounted_for);
     return 0;
 }

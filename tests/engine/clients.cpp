@@ -173,6 +173,7 @@ static void b11_metrics_can_be_parsed_and_add_up() {
     CHECK_EQ(samples["engine_time_to_first_token_seconds_bucket{le=\"+Inf\"}"], 3);
     CHECK_EQ(samples["engine_inter_token_latency_seconds_count"], 27);
     CHECK(samples["engine_time_to_first_token_seconds_sum"] > 0);
+    CHECK(samples["engine_work_seconds_total{work=\"products\"}"] > 0);
     const auto pages = [&](const char* state) {
         return samples["engine_kv_pages{state=\"" + std::string(state) + "\"}"];
     };

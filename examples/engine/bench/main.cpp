@@ -33,6 +33,7 @@ struct BenchOptions {
     std::string workloads = "prefix_caching", transport = "direct", url, json, svg;
     std::string caching = "both";
     std::uint64_t max_output = 0, requests = 0, seed = 1;
+    bool timings = false;
 
     void add_to(Options& options) {
         std::vector<std::string> names = workload_names();
@@ -49,6 +50,8 @@ struct BenchOptions {
                     1U << 20)
             .number("--requests", "how many; 0: as the workload says", requests, 0, 1U << 20)
             .number("--seed", "of the prompts", seed, 0, UINT64_MAX)
+            .flag("--timings", "chat: where the time to first token of the last prompt goes",
+                  timings)
             .text("--json", "file for the results", json)
             .text("--svg", "file for the chart of the first workload", svg);
     }
@@ -176,7 +179,10 @@ BenchReport run_chats(const BenchOptions& options) {
     if (report.runs.size() == 2)
         report.identical = same_outputs(report.runs[0], report.runs[1]);
     if (options.url.empty() && options.caching != "off") {
-        report.tiers = measure_tiers(options.engine.config(), report.workload.requests.back());
+        BenchRequest last = report.workload.requests.back();
+        report.timings = options.timings;
+        if (options.timings) last.output = 1;
+        report.tiers = measure_tiers(options.engine.config(), last);
         for (const TierTime& time : report.tiers)
             report.identical =
                 report.identical.value_or(true) && time.tokens == report.tiers.front().tokens;

@@ -68,12 +68,39 @@ std::string tier_rows(const BenchReport& report) {
     return text;
 }
 
+/// Of the same prompt: where the time went. What is no step's is waiting, for the engine's thread
+/// to begin and for the client's to be told.
+std::string work_table(const BenchReport& report) {
+    std::string text = "\n";
+    std::vector<std::string> cells;
+    for (const TierTime& time : report.tiers) cells.push_back(time.from.substr(0, 11));
+    text += table_row("of the time to first token, ms", cells);
+    std::vector<double> others;
+    for (const TierTime& time : report.tiers) others.push_back(time.seconds);
+    for (std::size_t work = 0; work < work_names.size(); ++work) {
+        for (std::size_t i = 0; i < cells.size(); ++i) {
+            others[i] -= report.tiers[i].work[work];
+            cells[i] = format("%.2f", report.tiers[i].work[work] * 1e3);
+        }
+        text += table_row(work_names[work], cells);
+    }
+    for (std::size_t i = 0; i < cells.size(); ++i) cells[i] = format("%.2f", others[i] * 1e3);
+    return text + table_row("outside of steps", cells);
+}
+
+Json work_json(const TierTime& time) {
+    Json work = Json::object();
+    for (std::size_t i = 0; i < work_names.size(); ++i) work[work_names[i]] = time.work[i];
+    return work;
+}
+
 Json tiers_json(const std::vector<TierTime>& tiers) {
     Json all = Json::array();
     for (const TierTime& time : tiers)
         all.push_back({{"from", time.from},
                        {"ttft_s", time.seconds},
-                       {"cached_tokens", time.cached_tokens}});
+                       {"cached_tokens", time.cached_tokens},
+                       {"work_s", work_json(time)}});
     return all;
 }
 
@@ -133,7 +160,8 @@ std::string report_table(const BenchReport& report) {
                                      : "");
         text += table_row(line.name, cells);
     }
-    return text + tier_rows(report) + verdicts(report);
+    text += tier_rows(report) + verdicts(report);
+    return report.timings ? text + work_table(report) : text;
 }
 
 std::vector<std::string> report_json(const std::vector<BenchReport>& reports) {

@@ -24,6 +24,8 @@ struct BenchReport {
     std::optional<bool> identical;
     /// One prompt from each place where its KV can be; empty where that was not measured.
     std::vector<TierTime> tiers;
+    /// Say where the time of those went.
+    bool timings = false;
 
     /// Tokens of a prompt that no other request has, by its length; the mean over all requests but
     /// the first. 1 when nothing is shared.

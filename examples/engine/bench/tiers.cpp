@@ -5,6 +5,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <stdexcept>
 
@@ -34,13 +36,20 @@ private:
     std::filesystem::path path_;
 };
 
-TierTime ask(Client& client, BenchRequest request, const char* from) {
+TierTime ask(Engine& engine, BenchRequest request, const char* from) {
+    DirectClient client(engine);
+    const StepTimes& times = engine.core().step_times();
+    std::array<std::uint64_t, work_names.size()> before{};
+    std::copy(times.begin(), times.end(), before.begin());
     request.arrival = 0;
     Workload workload{"tiers", "", {}};
     workload.requests.push_back(std::move(request));
     const BenchRun run = run_workload(workload, client, from);
     const BenchRecord& record = run.records.front();
-    return {from, record.first_token_seconds, record.cached_tokens, record.tokens};
+    TierTime time{from, record.first_token_seconds, record.cached_tokens, record.tokens, {}};
+    for (std::size_t i = 0; i < before.size(); ++i)
+        time.work[i] = static_cast<double>(times[i] - before[i]) / 1e9;
+    return time;
 }
 
 /// As long, and with nothing in common.
@@ -66,20 +75,18 @@ std::vector<TierTime> measure_tiers(EngineConfig config, const BenchRequest& req
     std::vector<TierTime> times;
     {
         Engine engine(config);
-        DirectClient client(engine);
         // The first request of a process pays for page faults and sleeping cores.
-        (void)ask(client, other(request, 1), "warm-up");
-        times.push_back(ask(client, request, "computed"));
-        times.push_back(ask(client, request, "KV memory"));
+        (void)ask(engine, other(request, 1), "warm-up");
+        times.push_back(ask(engine, request, "computed"));
+        times.push_back(ask(engine, request, "KV memory"));
         for (std::uint64_t seed = 2; seed < 5; ++seed)
-            (void)ask(client, other(request, seed), "others");
-        times.push_back(ask(client, request, "host memory"));
+            (void)ask(engine, other(request, seed), "others");
+        times.push_back(ask(engine, request, "host memory"));
         // Its end waits for what is being written.
     }
     Engine engine(config);
-    DirectClient client(engine);
-    (void)ask(client, other(request, 5), "warm-up");
-    times.push_back(ask(client, request, "disk after a restart"));
+    (void)ask(engine, other(request, 5), "warm-up");
+    times.push_back(ask(engine, request, "disk after a restart"));
     return times;
 }
 

@@ -5,6 +5,7 @@
 #include "bench/workload.hpp"
 #include "serve/engine.hpp"
 
+#include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -18,10 +19,13 @@ struct TierTime {
     double seconds = 0;
     std::size_t cached_tokens = 0;
     std::vector<std::uint32_t> tokens;
+    /// Of the seconds, what steps spent on each work.
+    std::array<double, work_names.size()> work{};
 };
 
 /// Asks for one request: computed, from KV memory, from host memory when others have taken its
-/// pages, and by another engine that finds the directory of the first. Each is alone. Throws
+/// pages, and by another engine that finds the directory of the first. Each is alone, and says what
+/// its steps spent if the request is for one token. Throws
 /// std::runtime_error when a request fails.
 [[nodiscard]] std::vector<TierTime> measure_tiers(EngineConfig config,
                                                   const BenchRequest& request);

@@ -76,6 +76,13 @@ void write_tokens(const Metrics& metrics, Page& page) {
     page.histogram("engine_step_seconds", "Time of a forward pass.", metrics.step_time);
 }
 
+void write_step_times(const StepTimes& times, Page& page) {
+    const std::string name = "engine_work_seconds_total";
+    page.head(name, "Time of steps, by what it was spent on.", "counter");
+    for (std::size_t i = 0; i < times.size(); ++i)
+        page.seconds(name + "{work=\"" + work_names[i] + "\"}", times[i]);
+}
+
 void write_sequences(const Metrics& metrics, const rkv_cache_stats& cache, Page& page) {
     const std::string name = "engine_continuations_total";
     page.head(name, "Continuations that began, by where they did.", "counter");
@@ -215,6 +222,7 @@ std::string prometheus_text(const Core& core) {
     Page page;
     write_requests(core.metrics(), page);
     write_tokens(core.metrics(), page);
+    write_step_times(core.step_times(), page);
     const rkv_cache_stats cache = core.kv().cache().stats();
     write_sequences(core.metrics(), cache, page);
     write_pages(core.kv(), cache, page);

@@ -32,15 +32,16 @@ CpuModel::CpuModel(const std::filesystem::path& folder, std::size_t position_lim
       pool_(pool) {}
 
 const float* CpuModel::forward(const StepTokens& tokens, Attention& attention) {
+    StepClock clock(times());
     embed(tokens);
     for (std::size_t layer = 0; layer < weights_.layers.size(); ++layer) {
         if (config().layers[layer] == LayerKind::delta_net)
-            delta_net_block(layer, tokens, attention);
+            delta_net_block(layer, tokens, attention, clock);
         else
-            attention_block(layer, tokens, attention);
-        mlp_block(weights_.layers[layer], tokens.ids.size());
+            attention_block(layer, tokens, attention, clock);
+        mlp_block(weights_.layers[layer], tokens.ids.size(), clock);
     }
-    compute_logits(tokens);
+    compute_logits(tokens, clock);
     return scratch_.logits.data();
 }
 
@@ -55,7 +56,8 @@ void CpuModel::embed(const StepTokens& tokens) {
 }
 
 /// hidden += out(attention(rope(qkv(norm(hidden)))))
-void CpuModel::attention_block(std::size_t layer, const StepTokens& tokens, Attention& attention) {
+void CpuModel::attention_block(std::size_t layer, const StepTokens& tokens, Attention& attention,
+                               StepClock& clock) {
     const LayerWeights& weights = weights_.layers[layer];
     const std::size_t rows = tokens.ids.size();
     const std::size_t width = config().query_width();
@@ -65,20 +67,24 @@ void CpuModel::attention_block(std::size_t layer, const StepTokens& tokens, Atte
     float* attended = room(scratch_.attended, rows * config().attended_width());
     rms_norm(scratch_.hidden.data(), rows, weights.attention_norm, config().rms_norm_eps, normed,
              pool_);
+    clock.charge(Work::rest);
     weights.qkv.apply(normed, rows, qkv, pool_);
+    clock.charge(Work::products);
     turn_heads(layer, tokens);
+    clock.charge(Work::rest);
     const float* k = qkv + width;
     const float* v = config().is_latent() ? nullptr : k + config().kv_width();
     attention.attend(
         {layer, qkv, k, v, stride, attended, config().attention_scale, nullptr});
+    clock.charge(Work::attention);
     if (config().gates_attention)
         sigmoid_multiply(attended, v + config().kv_width(), stride, rows, width, pool_);
-    project_out(weights, rows);
+    project_out(weights, rows, clock);
 }
 
 /// hidden += out(delta_net(projections(norm(hidden))))
 void CpuModel::delta_net_block(std::size_t layer, const StepTokens& tokens,
-                               Attention& attention) {
+                               Attention& attention, StepClock& clock) {
     const LayerWeights& weights = weights_.layers[layer];
     const std::size_t rows = tokens.ids.size();
     float* normed = room(scratch_.normed, rows * config().hidden_size);
@@ -86,16 +92,21 @@ void CpuModel::delta_net_block(std::size_t layer, const StepTokens& tokens,
     float* attended = room(scratch_.attended, rows * config().delta_net.value_width());
     rms_norm(scratch_.hidden.data(), rows, weights.attention_norm, config().rms_norm_eps, normed,
              pool_);
+    clock.charge(Work::rest);
     weights.qkv.apply(normed, rows, projected, pool_);
+    clock.charge(Work::products);
     DeltaNet(config().delta_net, weights.delta_net, config().rms_norm_eps)
         .compute(projected, attention.states(layer), attended, pool_);
-    project_out(weights, rows);
+    clock.charge(Work::attention);
+    project_out(weights, rows, clock);
 }
 
 /// hidden += out(attended)
-void CpuModel::project_out(const LayerWeights& layer, std::size_t rows) {
+void CpuModel::project_out(const LayerWeights& layer, std::size_t rows, StepClock& clock) {
     float* projected = room(scratch_.projected, rows * config().hidden_size);
+    clock.charge(Work::rest);
     layer.attention_out.apply(scratch_.attended.data(), rows, projected, pool_);
+    clock.charge(Work::products);
     add_projected(layer.attention_out_norm, rows);
 }
 
@@ -130,21 +141,25 @@ void CpuModel::turn_heads(std::size_t which, const StepTokens& tokens) {
 }
 
 /// hidden += down(activation(gate(norm(hidden))) * up(norm(hidden)))
-void CpuModel::mlp_block(const LayerWeights& layer, std::size_t rows) {
+void CpuModel::mlp_block(const LayerWeights& layer, std::size_t rows, StepClock& clock) {
     const std::size_t inner = config().intermediate_size;
     float* gate_up = room(scratch_.gate_up, rows * 2 * inner);
     float* product = room(scratch_.inner, rows * inner);
     rms_norm(scratch_.hidden.data(), rows, layer.mlp_norm, config().rms_norm_eps,
              scratch_.normed.data(), pool_);
+    clock.charge(Work::rest);
     layer.gate_up.apply(scratch_.normed.data(), rows, gate_up, pool_);
+    clock.charge(Work::products);
     const bool is_silu = config().activation == Activation::silu;
     (is_silu ? silu_multiply : gelu_multiply)(gate_up, rows, inner, product, pool_);
+    clock.charge(Work::rest);
     layer.down.apply(product, rows, scratch_.projected.data(), pool_);
+    clock.charge(Work::products);
     add_projected(layer.mlp_out_norm, rows);
 }
 
 /// Only the rows that somebody asked for: the head is the largest matrix of a small model.
-void CpuModel::compute_logits(const StepTokens& tokens) {
+void CpuModel::compute_logits(const StepTokens& tokens, StepClock& clock) {
     const std::size_t width = config().hidden_size;
     const std::size_t rows = tokens.logit_rows.size();
     float* picked = room(scratch_.picked, rows * width);
@@ -153,7 +168,9 @@ void CpuModel::compute_logits(const StepTokens& tokens) {
         std::copy_n(scratch_.hidden.data() + tokens.logit_rows[i] * width, width,
                     picked + i * width);
     rms_norm(picked, rows, weights_.norm, config().rms_norm_eps, scratch_.normed.data(), pool_);
+    clock.charge(Work::rest);
     weights_.head.apply(scratch_.normed.data(), rows, logits, pool_);
+    clock.charge(Work::logits);
 }
 
 }  // namespace engine

@@ -39,13 +39,15 @@ private:
     Scratch scratch_;
 
     void embed(const StepTokens& tokens);
-    void attention_block(std::size_t layer, const StepTokens& tokens, Attention& attention);
+    void attention_block(std::size_t layer, const StepTokens& tokens, Attention& attention,
+                         StepClock& clock);
     void turn_heads(std::size_t layer, const StepTokens& tokens);
-    void delta_net_block(std::size_t layer, const StepTokens& tokens, Attention& attention);
-    void project_out(const LayerWeights& layer, std::size_t rows);
-    void mlp_block(const LayerWeights& layer, std::size_t rows);
+    void delta_net_block(std::size_t layer, const StepTokens& tokens, Attention& attention,
+                         StepClock& clock);
+    void project_out(const LayerWeights& layer, std::size_t rows, StepClock& clock);
+    void mlp_block(const LayerWeights& layer, std::size_t rows, StepClock& clock);
     void add_projected(const std::vector<float>& norm, std::size_t rows);
-    void compute_logits(const StepTokens& tokens);
+    void compute_logits(const StepTokens& tokens, StepClock& clock);
 };
 
 }  // namespace engine

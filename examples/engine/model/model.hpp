@@ -5,6 +5,7 @@
 #define ENGINE_MODEL_MODEL_HPP
 
 #include "model/config.hpp"
+#include "model/step_times.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -92,6 +93,9 @@ public:
     [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
     /// Positions from here on are not computed.
     [[nodiscard]] std::size_t position_limit() const noexcept { return position_limit_; }
+    /// What steps took, of which forward() charges its part.
+    [[nodiscard]] StepTimes& times() noexcept { return times_; }
+    [[nodiscard]] const StepTimes& times() const noexcept { return times_; }
 
     /// Computes a step. Returns [logit_rows][vocab_size] in the processor's memory, good until the
     /// next call. Ids and positions must be in range. Throws what `attention` throws, and
@@ -108,6 +112,7 @@ protected:
 private:
     ModelConfig config_;
     std::size_t position_limit_;
+    StepTimes times_{};
 };
 
 }  // namespace engine

@@ -195,16 +195,19 @@ bool Core::step() {
 bool Core::try_step() {
     tokens_.clear();
     in_step_.clear();
+    StepClock clock(model_->times());
     const bool copied = scheduler_.take_fetched();
     const std::vector<StepRow>& rows = scheduler_.plan();
+    clock.charge(Work::schedule);
     if (rows.empty()) {
         if (!scheduler_.is_fetching()) return copied;
         // Nobody else has anything to compute.
         if (!copied) std::this_thread::sleep_for(std::chrono::microseconds(100));
+        clock.charge(Work::fetch);
         return true;
     }
     const auto start = Clock::now();
-    compute(rows);
+    compute(rows, clock);
     metrics_.step_time.observe(seconds_between(start, Clock::now()));
     ++metrics_.steps;
     metrics_.computed_tokens += tokens_.ids.size();
@@ -212,7 +215,7 @@ bool Core::try_step() {
 }
 
 /// One forward pass over all rows, then what follows for each of them.
-void Core::compute(const std::vector<StepRow>& planned) {
+void Core::compute(const std::vector<StepRow>& planned, StepClock& clock) {
     // Requests leave the scheduler as they finish; the rows of others stay good.
     const std::vector<StepRow> rows = planned;
     std::vector<bool> reaches_end;
@@ -236,8 +239,14 @@ void Core::compute(const std::vector<StepRow>& planned) {
         plan_rows_.push_back(plan_row_of(row, tree_masks_[plan_rows_.size()]));
     }
     if (config_.before_forward) config_.before_forward(tokens_.ids.size());
+    clock.charge(Work::schedule);
     kv_.plan(plan_rows_);
+    clock.charge(Work::plan);
     const float* logits = model_->forward(tokens_, kv_);
+    if (config_.device == Device::cpu)
+        clock.skip();
+    else
+        clock.charge(Work::products);
     const Clock::time_point now = Clock::now();
     settle_drafts(rows, logits);
     scheduler_.note_computed(rows);
@@ -246,6 +255,7 @@ void Core::compute(const std::vector<StepRow>& planned) {
         take_row(rows[i], in_step_[i], accepted_[i], logits, now);
         logits += model_config().vocab_size * (1 + rows[i].draft.size());
     }
+    clock.charge(Work::draw);
 }
 
 /// Which tokens of the drafts hold. Their K and V go to where they belong before anything is

@@ -79,6 +79,8 @@ public:
     [[nodiscard]] const Kv& kv() const noexcept { return kv_; }
     [[nodiscard]] bool has_tiers() const noexcept { return config_.kv.tiers.host_bytes > 0; }
     [[nodiscard]] const Metrics& metrics() const noexcept { return metrics_; }
+    /// What steps took, by any thread.
+    [[nodiscard]] const StepTimes& step_times() const noexcept { return model_->times(); }
 
 private:
     EngineConfig config_;
@@ -107,7 +109,7 @@ private:
                                              std::uint64_t position_count) const;
     void set_namespace(Request& request);
     bool try_step();
-    void compute(const std::vector<StepRow>& rows);
+    void compute(const std::vector<StepRow>& rows, StepClock& clock);
     void settle_drafts(const std::vector<StepRow>& rows, const float* logits);
     void take_row(const StepRow& row, std::uint64_t number,
                   const std::vector<std::size_t>& accepted, const float* logits,
