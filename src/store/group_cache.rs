@@ -184,6 +184,11 @@ impl<'a> Path<'a> {
         above
     }
 
+    /// Whether the view's node ends with the page at this place, which it has.
+    fn ends_with(&self, place: usize) -> bool {
+        place + 1 == self.first + self.pages.len()
+    }
+
     /// The same unless it lies more nodes up than are left to pass.
     pub(super) fn node_within(&mut self, place: usize, nodes: &mut usize) -> Option<Node> {
         while place < self.first {
@@ -360,6 +365,7 @@ impl PrefixCache {
         let (index, GroupCache { groups, hung, .. }) = (self.index.as_ref(), groups);
         let Range { start: from, end: to } = places;
         let states = |group: &(usize, _)| groups.list()[group.0].kind == GroupKind::State;
+        let has_states = groups.hung().any(|group| states(&group));
         for (group, config) in groups.hung().filter(|(_, config)| config.kind.slides()) {
             let needs = |end: usize| {
                 let needs = config.kind.needs(end * page_size, page_size);
@@ -373,10 +379,9 @@ impl PrefixCache {
             for place in (before..seen).rev().take(CLASSED) {
                 let node = path.node(place);
                 let page = path.page(place);
-                let forks = place + 1 == index.end_page(node) && index.child_count(node) > 1;
-                let saved = groups.hung().filter(states);
-                let is_saved = saved.into_iter().any(|(group, _)| hung.page(group, page) != 0);
-                if forks || is_saved {
+                let forks = path.ends_with(place) && index.child_count(node) > 1;
+                let mut saved = groups.hung().filter(states);
+                if forks || has_states && saved.any(|(group, _)| hung.page(group, page) != 0) {
                     needed = needs(place + 1);
                 }
                 let page = HungPage { group, page: hung.page(group, page) };
