@@ -1,11 +1,12 @@
 //! Rows that only grow: for engines whose block tables are append-only, such as vLLM's.
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::c::*;
 use crate::cache::Cache;
+use crate::engine_row::{EngineRow, held};
 use crate::handle::{Raw, long};
 use crate::space::{Namespace, Space};
 use crate::status::{check, refused};
@@ -31,10 +32,10 @@ pub struct GrowingRow {
 
 #[derive(Default)]
 pub struct State {
-    pub tokens: Vec<u32>,
-    pub pages: Vec<u32>,
+    tokens: Vec<u32>,
+    pages: Vec<u32>,
     /// Leading pages that were given to the cache.
-    pub published: usize,
+    published: usize,
     /// Of those, the ones that it did not take: private, and in no row.
     duplicates: Vec<u32>,
     /// Where the published pages end, and the lock on it.
@@ -53,7 +54,8 @@ pub fn ids_of(tokens: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
     })
 }
 
-fn text(tokens: &[u32]) -> rkv_tokens {
+/// Tokens as the library takes them.
+pub fn text(tokens: &[u32]) -> rkv_tokens {
     let ids = if tokens.is_empty() { std::ptr::null() } else { tokens.as_ptr() };
     rkv_tokens { ids, count: tokens.len(), ..rkv_tokens::sized() }
 }
@@ -71,7 +73,7 @@ impl Cache {
         let py = this.py();
         let tokens = ids_of(tokens)?;
         let table = this.get().table.get();
-        if table.group_pools.len() > 1 {
+        if table.groups.len() > 1 {
             let message = "growing_row: one group of layers is needed";
             return Err(refused(py, RKV_STATUS_UNSUPPORTED, message));
         }
@@ -85,17 +87,6 @@ impl Cache {
 }
 
 impl GrowingRow {
-    /// Waiting would hold up the interpreter, which whoever has the row may be waiting for.
-    pub fn state(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
-        match self.state.try_lock() {
-            Ok(state) => Ok(state),
-            Err(TryLockError::Poisoned(state)) => Ok(state.into_inner()),
-            Err(TryLockError::WouldBlock) => {
-                Err(refused(py, RKV_STATUS_BUSY, "another thread uses the row"))
-            }
-        }
-    }
-
     /// Finds the whole pages of the first tokens.
     fn find(&self, py: Python<'_>, state: &mut State, limit: usize, flags: u32) -> PyResult<u64> {
         let cache = self.cache.get().handle.get(py)?;
@@ -154,9 +145,36 @@ impl GrowingRow {
         }
         Ok(())
     }
+}
 
-    /// What `take` does.
-    pub fn begin(&self, py: Python<'_>, state: &mut State, page_count: usize) -> PyResult<()> {
+impl EngineRow for GrowingRow {
+    type State = State;
+
+    fn state(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
+        held(py, &self.state)
+    }
+
+    #[inline]
+    fn page_count(state: &State) -> usize {
+        state.pages.len()
+    }
+
+    #[inline]
+    fn published(state: &State) -> usize {
+        state.published
+    }
+
+    #[inline]
+    fn token_count(state: &State) -> usize {
+        state.tokens.len()
+    }
+
+    #[inline]
+    fn needed(state: &State, page_count: usize, _most: &[usize]) -> usize {
+        page_count.saturating_sub(state.pages.len())
+    }
+
+    fn begin(&self, py: Python<'_>, state: &mut State, page_count: usize) -> PyResult<()> {
         if !state.pages.is_empty() {
             return Err(refused(py, RKV_STATUS_INVALID_STATE, "the row has pages"));
         }
@@ -189,8 +207,7 @@ impl GrowingRow {
         Ok(())
     }
 
-    /// What `extend` does. Where the new pages begin, or nothing when there are too few.
-    pub fn grow(
+    fn grow(
         &self,
         py: Python<'_>,
         state: &mut State,
@@ -238,8 +255,7 @@ impl GrowingRow {
         Ok(Some(held))
     }
 
-    /// Gives back everything but the tokens.
-    pub fn let_go(&self, py: Python<'_>, state: &mut State) -> PyResult<()> {
+    fn let_go(&self, py: Python<'_>, state: &mut State) -> PyResult<()> {
         let cache = self.cache.get().handle.get(py)?;
         let table = self.cache.get().table.get().handle.get(py)?;
         let mut private = std::mem::take(&mut state.pages).split_off(state.published);
@@ -255,39 +271,43 @@ impl GrowingRow {
             check(py, rkv_page_table_free_pages(table.raw(), from, count))
         }
     }
+
+    fn pages<'py>(py: Python<'py>, state: &State, first: usize) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, &state.pages[first..])
+    }
 }
 
 #[pymethods]
 impl GrowingRow {
     /// Its pages, as a list.
-    #[getter]
-    fn pages(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
-        Ok(self.state(py)?.pages.clone())
+    #[getter(pages)]
+    fn all_pages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        Self::pages(py, &*EngineRow::state(self, py)?, 0)
     }
 
     /// How many pages it has.
-    #[getter]
-    fn page_count(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.state(py)?.pages.len())
+    #[getter(page_count)]
+    fn held_count(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(EngineRow::state(self, py)?.pages.len())
     }
 
     /// How many tokens it knows.
-    #[getter]
-    fn token_count(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.state(py)?.tokens.len())
+    #[getter(token_count)]
+    fn known_count(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(EngineRow::state(self, py)?.tokens.len())
     }
 
     /// How many of its leading pages others find, by these pages or by those of another request.
     #[getter]
     fn published_page_count(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.state(py)?.published)
+        Ok(EngineRow::state(self, py)?.published)
     }
 
     /// The pages of the longest cached prefix among its first `limit` tokens, as a list; it has
     /// none of them yet.
     #[pyo3(name = "match")]
     fn match_<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Bound<'py, PyList>> {
-        let mut state = self.state(py)?;
+        let mut state = EngineRow::state(self, py)?;
         self.find(py, &mut state, limit, 0)?;
         PyList::new(py, &state.found)
     }
@@ -296,7 +316,7 @@ impl GrowingRow {
     /// InvalidArgument for more than were found, InvalidState when it has pages, StaleNode when
     /// they were evicted since.
     fn take(&self, py: Python<'_>, page_count: usize) -> PyResult<()> {
-        self.begin(py, &mut *self.state(py)?, page_count)
+        self.begin(py, &mut *EngineRow::state(self, py)?, page_count)
     }
 
     /// Adds tokens, gives the row pages for its first `positions`, and publishes the whole pages
@@ -315,7 +335,7 @@ impl GrowingRow {
         computed: usize,
     ) -> PyResult<Option<Bound<'py, PyList>>> {
         let added = tokens.map(ids_of).transpose()?.unwrap_or_default();
-        let mut state = self.state(py)?;
+        let mut state = EngineRow::state(self, py)?;
         match self.grow(py, &mut state, &added, positions, computed)? {
             Some(held) => PyList::new(py, &state.pages[held..]).map(Some),
             None => Ok(None),
@@ -325,7 +345,7 @@ impl GrowingRow {
     /// Gives its pages back; what it published stays in the cache. The tokens stay: it can begin
     /// again, as after a preemption.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        self.let_go(py, &mut *self.state(py)?)
+        self.let_go(py, &mut *EngineRow::state(self, py)?)
     }
 }
 

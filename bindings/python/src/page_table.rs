@@ -81,8 +81,7 @@ pub struct PageTable {
     /// Positions of a page.
     #[pyo3(get)]
     pub page_size: u32,
-    /// Of each group, the pool that its pages come from.
-    pub group_pools: Vec<u32>,
+    pub groups: Vec<rkv_group_config>,
 }
 
 #[pymethods]
@@ -104,10 +103,6 @@ impl PageTable {
         pools: Vec<u32>,
     ) -> PyResult<Self> {
         let groups: Vec<_> = groups.into_iter().map(|group| group.0).collect();
-        let mut group_pools: Vec<_> = groups.iter().map(|group| group.pool).collect();
-        if group_pools.is_empty() {
-            group_pools.push(0);
-        }
         let pool = |page_count| rkv_pool_config { page_count, reserved: 0 };
         let pools: Vec<_> = pools.into_iter().map(pool).collect();
         let config = rkv_page_table_config {
@@ -132,7 +127,8 @@ impl PageTable {
             unsafe { rkv_page_table_create(config, table) }
         });
         check(py, status)?;
-        Ok(PageTable { handle: Closable::new(Handle::new(table)), page_size, group_pools })
+        let groups = if groups.is_empty() { vec![Group::full(0).0] } else { groups };
+        Ok(PageTable { handle: Closable::new(Handle::new(table)), page_size, groups })
     }
 
     /// Gives the table up; a cache, a plan or a runner on it keeps its pages alive. Calls that run

@@ -1,13 +1,15 @@
 //! The growing rows of an engine's requests, behind the calls that its scheduler makes in a step.
-use std::sync::{MutexGuard, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PySlice, PyTuple};
+use pyo3::types::{PyDict, PySlice, PyTuple};
 
 use crate::c::*;
 use crate::cache::Cache;
-use crate::growing_row::{GrowingRow, State, ids_of};
+use crate::engine_row::EngineRow;
+use crate::group_row::GroupRow;
+use crate::growing_row::{GrowingRow, ids_of};
 use crate::handle::filled;
 use crate::status::refused;
 
@@ -16,9 +18,11 @@ use crate::status::refused;
 /// the step neither needs nor fills a page. A subclass adds the calls that are seldom made.
 ///
 /// Of a request it reads `request_id`, `num_computed_tokens`, `num_tokens`, `status` and
-/// `all_token_ids`. The subclass has `begin_row(request)`, which returns a new GrowingRow, and
+/// `all_token_ids`, with several groups of layers also `num_in_flight_tokens`. The subclass has
+/// `begin_row(request)`, which returns a new GrowingRow, or a GroupRow with several groups, and
 /// with `tells` also `published(request, pages, first, end)`, which is told of the pages
-/// [first, end) that a call gave to the cache. `__init__` has to be called once.
+/// [first, end) that a call gave to the cache. With several groups `pages` is a list of lists.
+/// `__init__` has to be called once.
 #[pyclass(frozen, subclass, weakref, module = "radixkv")]
 pub struct RequestRows {
     inner: OnceLock<Inner>,
@@ -34,26 +38,53 @@ struct Inner {
     waiting: Py<PyTuple>,
     max_positions: usize,
     watermark: usize,
+    most: Vec<usize>,
     publishes: bool,
     tells: bool,
+    /// Pages of states that are only there once this step is computed.
+    new_states: Mutex<Vec<u32>>,
+    /// New pages of attention, where the engine zeroes them.
+    new_pages: Option<Mutex<Vec<u32>>>,
+}
+
+/// A request's row.
+enum Row<'py> {
+    One(Bound<'py, GrowingRow>),
+    Several(Bound<'py, GroupRow>),
+}
+
+impl<'py> Row<'py> {
+    fn of(row: Bound<'py, PyAny>) -> PyResult<Self> {
+        match row.cast_into::<GrowingRow>() {
+            Ok(row) => Ok(Row::One(row)),
+            Err(other) => Ok(Row::Several(other.into_inner().cast_into()?)),
+        }
+    }
+}
+
+/// Does the same with either kind of row.
+macro_rules! with {
+    ($row:expr, $of:ident => $what:expr) => {
+        match $row {
+            Row::One($of) => $what,
+            Row::Several($of) => $what,
+        }
+    };
 }
 
 impl Inner {
-    fn row<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, GrowingRow>>> {
-        match self.rows.bind(name.py()).get_item(name)? {
-            Some(row) => Ok(Some(row.cast_into()?)),
-            None => Ok(None),
-        }
+    fn row<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Option<Row<'py>>> {
+        self.rows.bind(name.py()).get_item(name)?.map(Row::of).transpose()
     }
 
     /// What is computed before this position fills no page.
-    fn unpublished_before(&self, state: &State) -> usize {
-        if self.publishes { (state.published + 1) * self.page_size } else { usize::MAX }
+    fn unpublished_before<R: EngineRow>(&self, state: &R::State) -> usize {
+        if self.publishes { (R::published(state) + 1) * self.page_size } else { usize::MAX }
     }
 
     /// A step that ends before this position neither needs nor fills a page.
-    fn quiet_before(&self, state: &State) -> usize {
-        self.unpublished_before(state).min(state.pages.len() * self.page_size + 1)
+    fn quiet_before<R: EngineRow>(&self, state: &R::State) -> usize {
+        self.unpublished_before::<R>(state).min(R::page_count(state) * self.page_size + 1)
     }
 
     /// Pages that are free, or free when they are asked for.
@@ -66,16 +97,45 @@ impl Inner {
         Ok((stats.free_page_count + stats.reclaimable_page_count) as usize)
     }
 
-    fn made<'py>(&self, py: Python<'py>, pages: &[u32]) -> PyResult<Bound<'py, PyAny>> {
-        if pages.is_empty() {
+    /// The engine's object of the pages from a place on.
+    fn made<'py, R: EngineRow>(
+        &self,
+        py: Python<'py>,
+        state: &R::State,
+        first: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if R::page_count(state) == first {
             return Ok(self.empty.bind(py).clone());
         }
-        self.blocks.bind(py).call1((PyList::new(py, pages)?,))
+        self.blocks.bind(py).call1((R::pages(py, state, first)?,))
     }
+
+    fn all<'py, R: EngineRow>(&self, py: Python<'py>, row: &R) -> PyResult<Bound<'py, PyAny>> {
+        self.made::<R>(py, &*row.state(py)?, 0)
+    }
+
+    /// Whether a step that ends there neither needs nor fills a page: nothing then, and otherwise
+    /// whether the row has pages.
+    fn busy<R: EngineRow>(&self, py: Python<'_>, row: &R, end: usize) -> PyResult<Option<bool>> {
+        let state = row.state(py)?;
+        Ok((end >= self.quiet_before::<R>(&state)).then(|| R::page_count(&state) > 0))
+    }
+}
+
+fn list(pages: &Mutex<Vec<u32>>) -> MutexGuard<'_, Vec<u32>> {
+    pages.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn number(request: &Bound<'_, PyAny>, name: &Bound<'_, pyo3::types::PyString>) -> PyResult<usize> {
     request.getattr(name)?.extract()
+}
+
+fn published<R: EngineRow>(py: Python<'_>, row: &R) -> PyResult<usize> {
+    Ok(R::published(&*row.state(py)?))
+}
+
+fn release<R: EngineRow>(py: Python<'_>, row: &R) -> PyResult<()> {
+    row.let_go(py, &mut *row.state(py)?)
 }
 
 impl RequestRows {
@@ -87,36 +147,129 @@ impl RequestRows {
 
     /// Gives a row pages up to `end` and publishes what is computed. The new pages as the engine's
     /// object, or nothing when there are too few.
-    fn extend<'py>(
+    fn extend<'py, R: EngineRow>(
         this: &Bound<'py, Self>,
-        row: &GrowingRow,
-        mut state: MutexGuard<'_, State>,
+        row: &R,
+        mut state: MutexGuard<'_, R::State>,
         request: &Bound<'py, PyAny>,
         (end, computed): (usize, usize),
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = this.py();
         let inner = this.get().inner(py)?;
         let computed = if inner.publishes { computed } else { 0 };
-        let known = state.tokens.len();
+        let known = R::token_count(&state);
         let added = if computed > known {
             let part = PySlice::new(py, known as isize, computed as isize, 1);
             ids_of(&request.getattr(intern!(py, "all_token_ids"))?.get_item(part)?)?
         } else {
             Vec::new()
         };
-        let before = state.published;
+        let before = R::published(&state);
         let Some(held) = row.grow(py, &mut state, &added, end, computed)? else {
             return Ok(None);
         };
-        let fresh = inner.made(py, &state.pages[held..])?;
-        if inner.tells && state.published > before {
-            let told = (request, PyList::new(py, &state.pages)?, before, state.published);
-            // Who is told may ask for the row.
-            drop(state);
-            this.call_method1(intern!(py, "published"), told)?;
+        let fresh = inner.made::<R>(py, &state, held)?;
+        if let Some(pages) = &inner.new_pages {
+            R::attended(&state, held, &mut list(pages));
+        }
+        let published = R::published(&state);
+        if published > before {
+            R::drain_states(&mut state, &mut list(&inner.new_states));
+            if inner.tells {
+                let told = (request, R::pages(py, &state, 0)?, before, published);
+                // Who is told may ask for the row.
+                drop(state);
+                this.call_method1(intern!(py, "published"), told)?;
+            }
         }
         Ok(Some(fresh))
     }
+
+    fn publish<R: EngineRow>(
+        this: &Bound<'_, Self>,
+        row: &R,
+        request: &Bound<'_, PyAny>,
+        computed: usize,
+    ) -> PyResult<()> {
+        let (py, state) = (this.py(), row.state(this.py())?);
+        if computed >= this.get().inner(py)?.unpublished_before::<R>(&state) {
+            Self::extend(this, row, state, request, (0, computed))?;
+        }
+        Ok(())
+    }
+
+    fn allocate<'py, R: EngineRow>(
+        this: &Bound<'py, Self>,
+        row: &R,
+        request: &Bound<'py, PyAny>,
+        step: &Step,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = this.py();
+        let inner = this.get().inner(py)?;
+        let mut state = row.state(py)?;
+        if step.found > 0 {
+            row.begin(py, &mut state, step.found / inner.page_size)?;
+        }
+        // A state is copied before the step that leaves it is computed: others wait for the next.
+        let mut fits =
+            !R::SLIDES || step.found == 0 || !R::rests_on(&state, &list(&inner.new_states));
+        let computed = (step.before + step.found).min(inner.max_positions);
+        let end = (computed + step.new + step.lookahead).min(inner.max_positions);
+        let token_count = number(request, intern!(py, "num_tokens"))?;
+        // Tokens that may be taken back, e.g. drafts, are not published.
+        let known = (computed + step.new).min(token_count);
+        if R::SLIDES {
+            // Steps that are under way still read what is behind their windows.
+            let in_flight = number(request, intern!(py, "num_in_flight_tokens"))?;
+            row.slide(py, &mut state, computed.saturating_sub(in_flight))?;
+        }
+        if fits && (step.is_whole || step.reserved > 0 || inner.watermark > 0 || R::SLIDES) {
+            let mut needed = R::needed(&state, end.div_ceil(inner.page_size), &[]);
+            if step.is_whole {
+                let whole = token_count.min(inner.max_positions).div_ceil(inner.page_size);
+                needed = needed.max(R::needed(&state, whole, &inner.most));
+            }
+            needed += step.reserved;
+            if inner.watermark > 0 && step.has_others {
+                let status = request.getattr(intern!(py, "status"))?;
+                if inner.waiting.bind(py).contains(status)? {
+                    needed += inner.watermark;
+                }
+            }
+            fits = needed == 0 || needed <= inner.available(py)?;
+        } else if fits
+            && end <= R::page_count(&state) * inner.page_size
+            && known < inner.unpublished_before::<R>(&state)
+        {
+            // It fills a page with a token that is to come, as an asynchronous scheduler does.
+            return Ok(Some(inner.empty.bind(py).clone()));
+        }
+        let fresh = if fits {
+            Self::extend(this, row, state, request, (end, known))?
+        } else {
+            drop(state);
+            None
+        };
+        if fresh.is_none() && step.found > 0 {
+            row.let_go(py, &mut *row.state(py)?)?;
+        }
+        Ok(fresh)
+    }
+}
+
+/// What the engine says of a request's step.
+struct Step {
+    /// Tokens that were computed before, that a lookup found, that are computed now, and places
+    /// for drafts behind them.
+    before: usize,
+    found: usize,
+    new: usize,
+    lookahead: usize,
+    /// Whether all of the request has to fit.
+    is_whole: bool,
+    reserved: usize,
+    /// Whether others run in this step.
+    has_others: bool,
 }
 
 #[pymethods]
@@ -128,10 +281,13 @@ impl RequestRows {
     }
 
     /// `blocks` makes the engine's object of a list of pages, `empty` is that of none. A request
-    /// with a `status` in `waiting` leaves `watermark` pages to those that run. Without `publishes`
-    /// nothing is given to the cache.
+    /// with a `status` in `waiting` leaves `watermark` pages to those that run. `most` says how
+    /// many pages of each group a request holds at most, for one that has to fit as a whole.
+    /// Without `publishes` nothing is given to the cache. With `zeroes` new pages of attention, of
+    /// a GroupRow, are kept for `take_new_block_ids()`.
     #[pyo3(signature = (
-        cache, *, blocks, empty, waiting, max_positions, watermark=0, publishes=true, tells=false
+        cache, *, blocks, empty, waiting, max_positions, watermark=0, most=None, publishes=true,
+        tells=false, zeroes=false
     ))]
     #[allow(clippy::too_many_arguments)]
     fn __init__(
@@ -142,8 +298,10 @@ impl RequestRows {
         waiting: Py<PyTuple>,
         max_positions: usize,
         watermark: usize,
+        most: Option<Vec<usize>>,
         publishes: bool,
         tells: bool,
+        zeroes: bool,
     ) -> PyResult<()> {
         let py = cache.py();
         let page_size = cache.get().table.get().page_size as usize;
@@ -157,8 +315,11 @@ impl RequestRows {
             waiting,
             max_positions,
             watermark,
+            most: most.unwrap_or_default(),
             publishes,
             tells,
+            new_states: Mutex::default(),
+            new_pages: zeroes.then(Mutex::default),
         };
         self.inner.set(made).map_err(|_| {
             refused(py, RKV_STATUS_INVALID_STATE, "RequestRows.__init__() was called before")
@@ -210,11 +371,11 @@ impl RequestRows {
         let before = number(request, intern!(py, "num_computed_tokens"))?;
         let mut began = false;
         if let Some(row) = &found {
-            let state = row.get().state(py)?;
-            if before + num_new_tokens + num_lookahead_tokens < inner.quiet_before(&state) {
-                return Ok(Some(inner.empty.bind(py).clone()));
+            let end = before + num_new_tokens + num_lookahead_tokens;
+            match with!(row, row => inner.busy(py, row.get(), end)?) {
+                None => return Ok(Some(inner.empty.bind(py).clone())),
+                Some(has_pages) => began = has_pages,
             }
-            began = !state.pages.is_empty();
         }
         if num_external_computed_tokens > 0 || delay_cache_blocks || num_encoder_tokens > 0 {
             let message = "tokens that were computed elsewhere, or by an encoder";
@@ -226,48 +387,18 @@ impl RequestRows {
         }
         let row = match found {
             Some(row) if began => row,
-            _ => this.call_method1(intern!(py, "begin_row"), (request,))?.cast_into()?,
+            _ => Row::of(this.call_method1(intern!(py, "begin_row"), (request,))?)?,
         };
-        let row = row.get();
-        let mut state = row.state(py)?;
-        if num_new_computed_tokens > 0 {
-            row.begin(py, &mut state, num_new_computed_tokens / inner.page_size)?;
-        }
-        let computed = (before + num_new_computed_tokens).min(inner.max_positions);
-        let end = (computed + num_new_tokens + num_lookahead_tokens).min(inner.max_positions);
-        let token_count = number(request, intern!(py, "num_tokens"))?;
-        // Tokens that may be taken back, e.g. drafts, are not published.
-        let known = (computed + num_new_tokens).min(token_count);
-        let mut fits = true;
-        if full_sequence_must_fit || reserved_blocks > 0 || inner.watermark > 0 {
-            let mut needed = end.div_ceil(inner.page_size) + reserved_blocks;
-            if full_sequence_must_fit {
-                let whole = token_count.min(inner.max_positions);
-                needed = needed.max(whole.div_ceil(inner.page_size));
-            }
-            if inner.watermark > 0 && has_scheduled_reqs {
-                let status = request.getattr(intern!(py, "status"))?;
-                if inner.waiting.bind(py).contains(status)? {
-                    needed += inner.watermark;
-                }
-            }
-            fits = needed <= state.pages.len() + inner.available(py)?;
-        } else if end <= state.pages.len() * inner.page_size
-            && known < inner.unpublished_before(&state)
-        {
-            // It fills a page with a token that is to come, as an asynchronous scheduler does.
-            return Ok(Some(inner.empty.bind(py).clone()));
-        }
-        let fresh = if fits {
-            Self::extend(this, row, state, request, (end, known))?
-        } else {
-            drop(state);
-            None
+        let step = Step {
+            before,
+            found: num_new_computed_tokens,
+            new: num_new_tokens,
+            lookahead: num_lookahead_tokens,
+            is_whole: full_sequence_must_fit,
+            reserved: reserved_blocks,
+            has_others: has_scheduled_reqs,
         };
-        if fresh.is_none() && num_new_computed_tokens > 0 {
-            row.let_go(py, &mut *row.state(py)?)?;
-        }
-        Ok(fresh)
+        with!(row, row => Self::allocate(this, row.get(), request, &step))
     }
 
     /// Lets others find the full pages among the first tokens.
@@ -281,12 +412,7 @@ impl RequestRows {
         let Some(row) = inner.row(&request.getattr(intern!(py, "request_id"))?)? else {
             return Ok(());
         };
-        let row = row.get();
-        let state = row.state(py)?;
-        if num_computed_tokens >= inner.unpublished_before(&state) {
-            Self::extend(this, row, state, request, (0, num_computed_tokens))?;
-        }
-        Ok(())
+        with!(row, row => Self::publish(this, row.get(), request, num_computed_tokens))
     }
 
     /// All pages of a request.
@@ -297,7 +423,7 @@ impl RequestRows {
     ) -> PyResult<Bound<'py, PyAny>> {
         let inner = self.inner(py)?;
         match inner.row(request_id)? {
-            Some(row) => inner.made(py, &row.get().state(py)?.pages),
+            Some(row) => with!(row, row => inner.all(py, row.get())),
             None => Ok(inner.empty.bind(py).clone()),
         }
     }
@@ -307,7 +433,7 @@ impl RequestRows {
         let py = request.py();
         let inner = self.inner(py)?;
         match inner.row(&request.getattr(intern!(py, "request_id"))?)? {
-            Some(row) => Ok(row.get().state(py)?.published * inner.page_size),
+            Some(row) => Ok(with!(row, row => published(py, row.get())?) * inner.page_size),
             None => Ok(0),
         }
     }
@@ -319,9 +445,20 @@ impl RequestRows {
         let name = request.getattr(intern!(py, "request_id"))?;
         if let Some(row) = inner.row(&name)? {
             inner.rows.bind(py).del_item(&name)?;
-            let row = row.get();
-            row.let_go(py, &mut *row.state(py)?)?;
+            with!(row, row => release(py, row.get()))?;
         }
+        Ok(())
+    }
+
+    /// The new pages of attention since the last call, with `zeroes`.
+    fn take_new_block_ids(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        let pages = self.inner(py)?.new_pages.as_ref();
+        Ok(pages.map(|pages| std::mem::take(&mut *list(pages))).unwrap_or_default())
+    }
+
+    /// Ends the time in which nobody goes on from the states that the last step leaves.
+    fn new_step_starts(&self, py: Python<'_>) -> PyResult<()> {
+        list(&self.inner(py)?.new_states).clear();
         Ok(())
     }
 }

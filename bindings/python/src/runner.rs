@@ -103,12 +103,12 @@ impl Runner {
         let kv_dtype = kv_dtype.map_or(Ok(dtype), |it| self::dtype(it, "kv_dtype"))?;
         let (kv_layout, backend) = (layout(kv_layout)?, self::backend(backend)?);
         // A group that there is not is refused by the library, whatever memory comes with it.
-        let pages = match table.get().group_pools.get(group as usize) {
+        let pages = match table.get().groups.get(group as usize) {
             None => 0,
-            Some(pool) => {
+            Some(group) => {
                 // SAFETY: a live handle.
                 let pool = filled(py, |out: *mut rkv_pool_stats| unsafe {
-                    rkv_page_table_read_pool_stats(on.raw(), *pool, out)
+                    rkv_page_table_read_pool_stats(on.raw(), group.pool, out)
                 })?;
                 pool.total_page_count + 1
             }

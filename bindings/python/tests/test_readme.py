@@ -20,7 +20,7 @@ def blocks() -> list[str]:
 
 
 def test_every_block_runs(tmp_path: Path) -> None:
-    story, engine, growing, hot_path, hybrid, tiers = blocks()
+    story, engine, growing, grouped, hot_path, hybrid, tiers = blocks()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(story, {})
@@ -41,6 +41,12 @@ def test_every_block_runs(tmp_path: Path) -> None:
         exec(growing, names)
         assert names["found"] == [] and len(np.array(names["new"])) == 2
         assert cache.probe(prompt + decoded, space=space) == 528
+
+    groups = [radixkv.Group.full(), radixkv.Group.window(40)]
+    with radixkv.PageTable(100, groups=groups) as table, radixkv.Cache(table) as cache:
+        names = {"cache": cache, "prompt": ids(512).tolist(), "computed": 0}
+        exec(grouped, names)
+        assert names["count"] == 0 and np.array(names["new"]).shape == (2, 32)
 
     n = 256
     with radixkv.PageTable(2000, slot_count=n) as table, radixkv.Cache(table) as cache:

@@ -8,6 +8,7 @@ The objects, each a context manager with a `close()`:
     Runner         attention over the rows, on the CPU or CUDA, and the KV memory
     SnapshotCache  opaque states by token list, in memory and on disk; stands alone
     GrowingRow     the pages of a request in an engine that never exchanges one
+    GroupRow       the same with several groups of layers
     RequestRows    those of all its requests, behind the calls of its scheduler
     Journal        which pages came into a cache and left it, in order
     EventEncoder   the same as KV events, for routers
@@ -33,6 +34,7 @@ from ._radixkv import (
     FetchResult,
     Group,
     GroupDepths,
+    GroupRow,
     GrowingRow,
     IndexMemoryStats,
     InsertResult,
@@ -167,6 +169,7 @@ __all__ = [
     "Event",
     "Group",
     "GroupDepths",
+    "GroupRow",
     "GrowingRow",
     "IndexMemoryStats",
     "InsertResult",

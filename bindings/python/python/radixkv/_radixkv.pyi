@@ -27,6 +27,7 @@ __all__ = [
     "FetchResult",
     "Group",
     "GroupDepths",
+    "GroupRow",
     "GrowingRow",
     "IndexMemoryStats",
     "InsertResult",
@@ -611,6 +612,9 @@ class Cache:
     def growing_row(
         self, tokens: _Ids, *, space: Namespace | None = None
     ) -> GrowingRow: ...
+    def group_row(
+        self, tokens: _Ids, *, order: _List[int] | None = None, space: Namespace | None = None
+    ) -> GroupRow: ...
     def continue_from(
         self,
         parent: int,
@@ -751,21 +755,40 @@ class GrowingRow:
     ) -> list[int] | None: ...
     def release(self) -> None: ...
 
+@final
+class GroupRow:
+    pages: Final[list[list[int]]]
+    page_count: Final[int]
+    token_count: Final[int]
+    published_page_count: Final[int]
+    private_pages: Final[list[list[int]]]
+    def probe(self, limit: int) -> int: ...
+    def depths(self, limit: int) -> tuple[int, int]: ...
+    def look(self, page_count: int) -> list[list[int]]: ...
+    def take(self, page_count: int) -> None: ...
+    def slide(self, processed: int) -> None: ...
+    def extend(
+        self, tokens: _Ids | None, positions: int, computed: int
+    ) -> list[list[int]] | None: ...
+    def release(self) -> None: ...
+
 class RequestRows:
-    rows: Final[dict[str, GrowingRow]]
+    rows: Final[dict[str, Any]]
     available_page_count: Final[int]
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self: ...
     def __init__(
         self,
         cache: Cache,
         *,
-        blocks: Callable[[list[int]], Any],
+        blocks: Callable[[list[Any]], Any],
         empty: Any,
         waiting: tuple[Any, ...],
         max_positions: int,
         watermark: int = 0,
+        most: _List[int] | None = None,
         publishes: bool = True,
         tells: bool = False,
+        zeroes: bool = False,
     ) -> None: ...
     def allocate_slots(
         self,
@@ -786,6 +809,8 @@ class RequestRows:
     def get_blocks(self, request_id: str) -> Any: ...
     def estimate_cached_tokens(self, request: Any) -> int: ...
     def free(self, request: Any) -> None: ...
+    def take_new_block_ids(self) -> list[int]: ...
+    def new_step_starts(self) -> None: ...
 
 @final
 class Plan:

@@ -1,0 +1,106 @@
+//! What a row of several groups gives to the cache.
+use std::array::from_fn;
+use std::ptr::{null, null_mut};
+
+use pyo3::prelude::*;
+
+use crate::c::*;
+use crate::group_lane::Kind;
+use crate::group_row::{GroupRow, GroupState};
+use crate::growing_row::text;
+use crate::handle::{Raw, long};
+use crate::status::{check, refused};
+
+impl GroupRow {
+    /// Gives the tokens and pages up to `end` pages to the cache, in parts.
+    pub fn publish(&self, py: Python<'_>, state: &mut GroupState, end: usize) -> PyResult<()> {
+        while state.published < end {
+            let first = state.published;
+            let mut part = end.min(first.saturating_add(self.span));
+            // A lock protects the state where it ends, and none before.
+            for lane in state.lanes.iter().filter(|lane| lane.kind == Kind::State) {
+                let at = lane.left[first..part].iter().position(|&page| page != 0);
+                part = at.map_or(part, |at| first + at + 1);
+            }
+            self.publish_part(py, state, part)?;
+        }
+        Ok(())
+    }
+
+    fn publish_part(&self, py: Python<'_>, state: &mut GroupState, end: usize) -> PyResult<()> {
+        let cache = self.cache.get().handle.get(py)?;
+        let first = state.published;
+        let tokens = text(&state.tokens[..end * self.page_size]);
+        let mut rows: [_; RKV_GROUP_LIMIT as usize] = from_fn(|_| rkv_group_row::zeroed());
+        let mut base = null();
+        let mut row_count = 0;
+        for lane in &state.lanes {
+            if lane.number == 0 {
+                base = lane.pages.as_ptr();
+                continue;
+            }
+            rows[row_count] = rkv_group_row {
+                group: lane.number,
+                reserved: 0,
+                pages: lane.published().as_ptr(),
+                page_count: end,
+                published_pages: null_mut(),
+            };
+            row_count += 1;
+        }
+        let args = rkv_cache_insert_args {
+            flags: RKV_INSERT_LOCK,
+            space: self.space.c(),
+            tokens: &tokens,
+            pages: base,
+            page_count: end,
+            from_node: state.node,
+            from_token_index: (first * self.page_size) as u64,
+            from_page_index: first as u64,
+            groups: rows.as_ptr(),
+            group_count: row_count,
+            group_size: size_of::<rkv_group_row>(),
+            ..rkv_cache_insert_args::sized()
+        };
+        let mut done = rkv_cache_insert_result::sized();
+        let call = Raw((&raw const args, &raw mut done));
+        let status = long(py, end - first > 16, || {
+            let (args, done) = call.get();
+            // SAFETY: a live handle, arguments that are kept, room for every page.
+            unsafe { rkv_cache_insert(cache.raw(), args, null_mut(), done) }
+        });
+        check(py, status)?;
+        let reached = done.page_count as usize;
+        // The cache knows prefixes: what it has already of group 0 comes first.
+        let known = first + done.duplicate_page_count as usize;
+        for lane in &mut state.lanes {
+            // Where the cache has another page, the row's own stays private to it. The lock is on
+            // all that the part has of a window, and on the state at its end.
+            let kept: Vec<_> = match lane.number {
+                0 => lane.pages[first..known].to_vec(),
+                _ if done.duplicate_group_page_count == 0 => Vec::new(),
+                _ => {
+                    let locked = self.locked(py, done.lock, lane.number, reached)?;
+                    let is_locked = |page: &u32| locked.iter().any(|it| it.page == *page);
+                    let pages = lane.pages[first..reached].iter();
+                    pages.copied().filter(|page| !is_locked(page)).collect()
+                }
+            };
+            for at in first..reached {
+                let is_claimed = !kept.contains(&lane.pages[at]);
+                if is_claimed && std::mem::take(&mut lane.own[at]) && lane.kind == Kind::State {
+                    state.new_states.push(lane.pages[at]);
+                }
+            }
+        }
+        (state.node, state.published) = (done.node, reached);
+        if done.lock != 0 {
+            state.locks.push_back((reached, done.lock));
+        }
+        if reached < end {
+            let message = "a part of a request was not published";
+            return Err(refused(py, RKV_STATUS_OUT_OF_MEMORY, message));
+        }
+        Ok(())
+    }
+}
