@@ -1,13 +1,14 @@
 """What the managers for one and for several groups of layers answer alike."""
 
 import logging
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import radixkv
 from vllm.v1.core.kv_cache_utils import KVCacheBlock, KVCacheBlockCopy
-from vllm.v1.kv_cache_interface import KVCacheSpec
+from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheSpec
 from vllm.v1.metrics.stats import PrefixCacheStats
-from vllm.v1.request import Request
+from vllm.v1.request import Request, RequestStatus
 
 from . import limits
 from .events import EventLog
@@ -29,23 +30,69 @@ class Coordinator(NamedTuple):
     enable_partial_hash_hits: bool = False
 
 
-class Manager:
-    """Who inherits makes `cache` and `table`, and has `rows` and `available_page_count`."""
+class Manager(radixkv.RequestRows):
+    """What the scheduler asks of either manager. The calls that it makes for each request in each
+    step are inherited, and compiled: `allocate_slots()`, `cache_blocks()`, `get_blocks()`,
+    `estimate_cached_tokens()`, `free()`, and those without a request, `new_step_starts()` and
+    `take_new_block_ids()`."""
 
-    cache: radixkv.Cache
-    table: radixkv.PageTable
-    usable_pages: int
-    page_size: int
-    enable_caching: bool
-    prefix_cache_stats: PrefixCacheStats | None
-    _events: EventLog | None
+    def __init__(
+        self,
+        kv_cache_config: KVCacheConfig,
+        max_model_len: int,
+        scheduler_block_size: int,
+        hash_block_size: int,
+        enable_caching: bool,
+        log_stats: bool,
+        enable_kv_cache_events: bool,
+        watermark: float,
+        *,
+        groups: list[radixkv.Group],
+        order: Sequence[int],
+        blocks: type,
+        empty: Any,
+        most: list[int],
+    ) -> None:
+        """`groups`: as the cache numbers them, none for one of full attention; `order`: of each
+        the engine's number."""
+        limits.check_layers(kv_cache_config, scheduler_block_size, hash_block_size)
+        specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
+        size, count = scheduler_block_size, kv_cache_config.num_blocks
+        self.kv_cache_config = kv_cache_config
+        self.max_model_len = max_model_len
+        self.enable_caching = enable_caching
+        self.log_stats = log_stats
+        self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
+        self.coordinator = Coordinator(tuple(Layers(size, spec) for spec in specs))
+        self.empty_kv_cache_blocks = empty
+        self.page_size = size
+        self.order = order
+        self.table = radixkv.PageTable(count, page_size=size, slot_count=1, groups=groups)
+        self.usable_pages = self.table.pool_stats(0).total_page_count
+        ring = len(specs) * _journal_bytes(count, max_model_len)
+        self.cache = radixkv.Cache(
+            self.table, whole_pages=True, journal_bytes=ring if enable_kv_cache_events else 0
+        )
+        named = [(at, specs[at]) for at in order]
+        self._events = EventLog(self.cache, size, named) if enable_kv_cache_events else None
+        super().__init__(
+            self.cache,
+            blocks=blocks,
+            empty=empty,
+            waiting=(RequestStatus.WAITING, RequestStatus.PREEMPTED),
+            max_positions=max_model_len,
+            watermark=int(watermark * count),
+            most=most,
+            publishes=enable_caching,
+            tells=enable_kv_cache_events,
+            zeroes=kv_cache_config.needs_kv_cache_zeroing,
+        )
 
     # Rows
 
     def begin_row(self, request: Request) -> Any:
         """A request's row, made of its tokens when it has none yet or other tokens since."""
-        rows: dict[str, Any] = self.rows  # type: ignore[attr-defined]
-        row = rows.get(request.request_id)
+        row = self.rows.get(request.request_id)
         if row is None or (row.token_count != request.num_tokens and not row.page_count):
             limits.check_request(request)
             # The prompt is a list; all tokens have to be copied to be one.
@@ -53,7 +100,7 @@ class Manager:
             if tokens is None or len(tokens) != request.num_tokens:
                 tokens = request.all_token_ids[:]
             row = self.make_row(tokens, namespace_of(request))
-            rows[request.request_id] = row
+            self.rows[request.request_id] = row
         return row
 
     def make_row(self, tokens: list[int], space: radixkv.Namespace | None) -> Any:
@@ -64,7 +111,7 @@ class Manager:
 
     def reset_prefix_cache(self) -> bool:
         """Forgets all prefixes, unless a request has pages: False then, and nothing has changed."""
-        held = self.usable_pages - self._available()
+        held = self.usable_pages - self.available_page_count
         if held:
             _logger.warning("The prefix cache is not reset: requests have %d pages", held)
             return False
@@ -75,9 +122,6 @@ class Manager:
             self.prefix_cache_stats.reset = True
         return True
 
-    def _available(self) -> int:
-        return int(self.available_page_count)  # type: ignore[attr-defined]
-
     # What the scheduler asks
 
     def prefix_cache_lookup_enabled(self, request: Request) -> bool:
@@ -86,7 +130,7 @@ class Manager:
     @property
     def usage(self) -> float:
         """The part of the pages that requests have."""
-        return 1.0 - self._available() / self.usable_pages
+        return 1.0 - self.available_page_count / self.usable_pages
 
     def make_prefix_cache_stats(self) -> PrefixCacheStats | None:
         """What was recorded since the last call; None without statistics."""
@@ -109,19 +153,12 @@ class Manager:
 
     # What other models have to do in a step
 
-    def new_step_starts(self) -> None:
-        """Nothing: no page is kept for the next step."""
-
-    def take_new_block_ids(self) -> list[int]:
-        """None: pages are not zeroed before they are written."""
-        return []
-
     def take_kv_cache_block_copies(self) -> tuple[list[KVCacheBlockCopy], list[KVCacheBlock]]:
         """None: prefixes are reused by whole pages."""
         return [], []
 
     def take_boundary_state_offloads(self) -> dict[str, list[tuple[int, int, int]]]:
-        """None: there are no recurrent states."""
+        """None: no connector takes states."""
         return {}
 
 
@@ -135,6 +172,6 @@ def namespace_of(request: Request) -> radixkv.Namespace | None:
     return radixkv.namespace_of(*keys) if keys else None
 
 
-def journal_bytes(page_count: int, max_model_len: int) -> int:
+def _journal_bytes(page_count: int, max_model_len: int) -> int:
     """A ring that no single call fills: a prompt's tokens, and every page evicted one by one."""
     return 1 << 20 | 64 * page_count + 64 * max_model_len

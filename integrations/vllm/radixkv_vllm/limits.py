@@ -3,7 +3,12 @@
 from collections.abc import Iterator
 
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import (
+    FullAttentionSpec,
+    KVCacheConfig,
+    MambaSpec,
+    SlidingWindowSpec,
+)
 from vllm.v1.request import Request
 
 #: RKV_GROUP_LIMIT: groups that a page table has at most.
@@ -40,13 +45,23 @@ def _of_layers(config: KVCacheConfig, block_size: int, hash_block_size: int) -> 
     kinds = ", ".join(type(spec).__name__ for spec in specs)
     full = [spec for spec in specs if type(spec) is FullAttentionSpec]
     windows = [spec for spec in specs if type(spec) is SlidingWindowSpec]
-    if not full or len(full) + len(windows) < len(specs):
+    states = [spec for spec in specs if type(spec) is MambaSpec]
+    if not full or len(full) + len(windows) + len(states) < len(specs):
         yield (
             f"its groups of layers are ({kinds}), and FullAttentionSpec, alone or beside "
-            "SlidingWindowSpec, is covered"
+            "SlidingWindowSpec and MambaSpec, is covered"
         )
     elif len(specs) > _GROUP_LIMIT:
         yield f"it has {len(specs)} groups of layers, and {_GROUP_LIMIT} are covered"
+    elif any(spec.mamba_cache_mode != "align" for spec in states):
+        yield (
+            "its recurrent layers keep no states for other requests (mamba_cache_mode none), as "
+            "without prefix caching, and align is covered"
+        )
+    elif any(spec.num_speculative_blocks for spec in states):
+        yield "its recurrent layers keep states for drafts (speculative decoding)"
+    elif any(spec.num_prefill_checkpoint_blocks for spec in states):
+        yield "its recurrent layers leave a second state in the middle of a step"
     elif any(spec.extra_retained_tokens for spec in windows):
         yield "its windows keep more tokens than they attend to, for drafts"
     elif {spec.block_size for spec in specs} != {block_size} or block_size != hash_block_size:
@@ -55,10 +70,10 @@ def _of_layers(config: KVCacheConfig, block_size: int, hash_block_size: int) -> 
             f"it keeps blocks of {sizes} tokens, schedules blocks of {block_size} "
             f"and hashes blocks of {hash_block_size}, and equal sizes are covered"
         )
-    elif config.needs_kv_cache_zeroing:
-        yield "it zeroes new blocks, as a KV cache of mixed precision needs"
-    elif config.prefix_cache_retention_interval and not windows:
+    elif config.prefix_cache_retention_interval and not windows and not states:
         yield "prefix_cache_retention_interval is set, and it has no sliding-window or Mamba layers"
+    elif config.needs_kv_cache_zeroing and not states:
+        yield "it zeroes new blocks, as a KV cache of mixed precision needs"
 
 
 def _of_scheduler(scheduler: Scheduler) -> Iterator[str]:

@@ -8,21 +8,16 @@ tokens, its own stay private, and are free when it ends.
 
 import radixkv
 from vllm.v1.kv_cache_interface import KVCacheConfig
-from vllm.v1.metrics.stats import PrefixCacheStats
-from vllm.v1.request import Request, RequestStatus
+from vllm.v1.request import Request
 
-from . import limits
 from .blocks import PageBlocks
-from .common import Coordinator, Layers, Manager, journal_bytes
-from .events import EventLog
+from .common import Manager
 
 
-class KVCacheManager(Manager, radixkv.RequestRows):
+class KVCacheManager(Manager):
     """Stands where vLLM's class of that name stands, for one group of full attention.
 
-    The parameters are vLLM's, as far as they say something about such a model. What its scheduler
-    calls for each request in each step is inherited, and compiled: `allocate_slots()`,
-    `cache_blocks()`, `get_blocks()`, `estimate_cached_tokens()`, `free()`.
+    The parameters are vLLM's, as far as they say something about such a model.
     """
 
     def __init__(
@@ -36,35 +31,20 @@ class KVCacheManager(Manager, radixkv.RequestRows):
         enable_kv_cache_events: bool = False,
         watermark: float = 0.0,
     ) -> None:
-        limits.check_layers(kv_cache_config, scheduler_block_size, hash_block_size)
-        (group,) = kv_cache_config.kv_cache_groups
-        spec, size = group.kv_cache_spec, scheduler_block_size
-        self.kv_cache_config = kv_cache_config
-        self.max_model_len = max_model_len
-        self.enable_caching = enable_caching
-        self.log_stats = log_stats
-        self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
-        self.coordinator = Coordinator((Layers(size, spec),))
-        self.empty_kv_cache_blocks = PageBlocks([])
-        self.page_size = size
-        self.table = radixkv.PageTable(
-            kv_cache_config.num_blocks, page_size=size, slot_count=1
-        )
-        self.usable_pages = self.table.stats().total_page_count
-        ring = journal_bytes(kv_cache_config.num_blocks, max_model_len)
-        self.cache = radixkv.Cache(
-            self.table, whole_pages=True, journal_bytes=ring if enable_kv_cache_events else 0
-        )
-        self._events = EventLog(self.cache, size, [(0, spec)]) if enable_kv_cache_events else None
         super().__init__(
-            self.cache,
+            kv_cache_config,
+            max_model_len,
+            scheduler_block_size,
+            hash_block_size,
+            enable_caching,
+            log_stats,
+            enable_kv_cache_events,
+            watermark,
+            groups=[],
+            order=[0],
             blocks=PageBlocks,
-            empty=self.empty_kv_cache_blocks,
-            waiting=(RequestStatus.WAITING, RequestStatus.PREEMPTED),
-            max_positions=max_model_len,
-            watermark=int(watermark * kv_cache_config.num_blocks),
-            publishes=enable_caching,
-            tells=enable_kv_cache_events,
+            empty=PageBlocks([]),
+            most=[],
         )
 
     def get_computed_blocks(self, request: Request) -> tuple[PageBlocks, int, int]:

@@ -13,7 +13,9 @@ from typing import Any
 import radixkv
 import twins
 from vllm.distributed.kv_events import AllBlocksCleared, BlockRemoved, BlockStored
+from vllm.v1.kv_cache_interface import KVCacheSpecKind
 
+STATES = KVCacheSpecKind.MAMBA.value
 
 class Mirror:
     """What a reader of the events knows."""
@@ -29,10 +31,10 @@ class Mirror:
             if isinstance(event, BlockStored):
                 parent, size = event.parent_block_hash, event.block_size
                 group = event.group_idx
-                # Of a window, the parent may be gone.
+                # Of a window, the parent may be gone; of states it need not have been.
                 known = parent is None or (group, parent) in self.blocks
-                window = event.kv_cache_spec_sliding_window
-                assert known or window, "a block before its parent"
+                partial = event.kv_cache_spec_sliding_window or event.kv_cache_spec_kind == STATES
+                assert known or partial, "a block before its parent"
                 for at, block in enumerate(event.block_hashes):
                     tokens = tuple(event.token_ids[at * size : (at + 1) * size])
                     self.blocks[group, block] = tokens
@@ -45,12 +47,18 @@ class Mirror:
 
 
 def follow(
-    name: str, model: str, count: int, blocks: int, windows: tuple[int, ...] = ()
+    name: str,
+    model: str,
+    count: int,
+    blocks: int,
+    windows: tuple[int, ...] = (),
+    states: int = 0,
 ) -> tuple[Mirror, Any]:
     # With windows vLLM keeps all that it computes of them, too, where it is told so.
     scheduler = twins.make(
-        name, model, blocks, events=True, sequences=16, windows=windows, retention=None
-    )
+        name, model, blocks, events=True, sequences=16, windows=windows, states=states,
+        retention=None,
+    )  # fmt: skip
     mirror, hasher = Mirror(), twins.start_hashing()
     scheduler.kv_event_publisher = mirror
     for prompt in twins.prompts(count, 1):
@@ -88,10 +96,24 @@ def main() -> None:
     ours, _ = follow("radixkv", args.model, args.requests, 60000, windows)
     assert theirs.blocks == ours.blocks
     print(f"With windows both tell of {len(ours.blocks)} blocks in three groups.")
-    ours, scheduler = follow("radixkv", args.model, args.requests, 1400, windows)
+    matches(*follow("radixkv", args.model, args.requests, 1400, windows))
+
+    theirs, _ = follow("vLLM", args.model, args.requests, 60000, states=1)
+    ours, _ = follow("radixkv", args.model, args.requests, 60000, states=1)
+    # The group of full attention comes last. Where steps end depends on what was found.
+    full = [{at for at in it.blocks if at[0] == 1} for it in (theirs, ours)]
+    assert full[0] == full[1] and len(ours.blocks) > len(full[1])
+    # vLLM tells of a state with the tokens since the one before.
+    assert all(tokens == ours.blocks[1, block[1]] for block, tokens in ours.blocks.items())
+    print(f"With states both tell of {len(full[1])} blocks of attention.")
+    matches(*follow("radixkv", args.model, args.requests, 900, states=1))
+
+
+def matches(ours: Mirror, scheduler: Any) -> None:
+    """The events tell what a tight pool holds."""
     held = scheduler.kv_cache_manager.table.pool_stats(0).cached_page_count
     groups = scheduler.kv_cache_manager.cache.group_stats()
-    told = [sum(group == it for group, _ in ours.blocks) for it in range(3)]
+    told = [sum(group == it for group, _ in ours.blocks) for it in range(len(groups))]
     assert sum(told) == held and sorted(told) == sorted(groups["cached_page_count"].tolist())
     assert (groups["evicted_page_count"] > 0).all()
     print(f"In a tight pool the events tell what the cache holds: {held} blocks.")

@@ -216,11 +216,12 @@ class SeveralGroups(_glass(HybridManager)):  # type: ignore[misc]
         return {name: row.pages for name, row in self.rows.items()}
 
     def published_of(self, row: Any) -> int:
-        return int(row.published)
+        return int(row.published_page_count)
 
     def is_cached(self, page: int) -> bool:
         # The cache tells of pages of group 0 alone: the rest is what no row has as its own.
-        return not any((row._pages[row._own] == page).any() for row in self.rows.values())
+        rows = self.rows.values()
+        return not any(page in pages for row in rows for pages in row.private_pages)
 
 
 class GlassManager:

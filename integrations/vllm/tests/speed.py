@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The time that a request spends in the cache's calls on the scheduler's thread (P07).
 
-    speed.py MODEL [--windows N...] [--requests N] [--repeats N] [--blocks N] [--seed N]
+    speed.py MODEL [--windows N...] [--states N] [--requests N] [--repeats N] [--blocks N]
 
 vLLM's cache and radixkv's get the same requests in one process, step by step in turn. Each call of
 the scheduler into its manager is timed, and summed for the request that it is for; what an empty
@@ -101,10 +101,12 @@ class Run:
     """All requests once, through both caches."""
 
     def __init__(
-        self, model: str, blocks: int, windows: tuple[int, ...], prompts: list[twins.Prompt]
+        self, args: argparse.Namespace, groups: int, prompts: list[twins.Prompt]
     ) -> None:
+        layers = {"windows": tuple(args.windows), "states": args.states}
         schedulers = {
-            name: twins.make(name, model, blocks, windows=windows) for name in twins.CLASSES
+            name: twins.make(name, args.model, groups * args.blocks, **layers)
+            for name in twins.CLASSES
         }
         self.watches = {name: Watch(it.kv_cache_manager) for name, it in schedulers.items()}
         hashers = {
@@ -153,6 +155,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("model")
     parser.add_argument("--windows", type=int, nargs="*", default=[])
+    parser.add_argument("--states", type=int, default=0)
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--blocks", type=int, default=8000)
@@ -160,12 +163,12 @@ def main() -> None:
     args = parser.parse_args()
     prompts = list(twins.prompts(args.requests, args.seed))
     count = len(prompts)
+    groups = 1 + len(args.windows) + args.states
     lists = {
         "vLLM": total_of(KVCacheBlocks, "get_block_ids"),
-        "radixkv": total_of(GroupBlocks if args.windows else PageBlocks, "get_block_ids"),
+        "radixkv": total_of(GroupBlocks if groups > 1 else PageBlocks, "get_block_ids"),
     }
-    windows, groups = tuple(args.windows), 1 + len(args.windows)
-    runs = [Run(args.model, groups * args.blocks, windows, prompts) for _ in range(args.repeats)]
+    runs = [Run(args, groups, prompts) for _ in range(args.repeats)]
     first = runs[0]
 
     print("| µs per request | p50 | p99 | mean |")

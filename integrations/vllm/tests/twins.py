@@ -27,6 +27,8 @@ from vllm.v1.kv_cache_interface import (
     FullAttentionSpec,
     KVCacheConfig,
     KVCacheGroupSpec,
+    KVCacheSpec,
+    MambaSpec,
     SlidingWindowSpec,
 )
 from vllm.v1.outputs import ModelRunnerOutput
@@ -79,13 +81,14 @@ def make(
     sequences: int = 64,
     *,
     windows: tuple[int, ...] = (),
+    states: int = 0,
     batch: int = 2048,
     ahead: bool = True,
     block_size: int = BLOCK_SIZE,
     retention: int | None = 0,
 ) -> Any:
-    """A scheduler with one of the caches; with a group of layers for each sliding window, besides
-    that of full attention."""
+    """A scheduler with one of the caches; with a group of layers for each sliding window, and so
+    many of recurrent layers, besides that of full attention."""
     size = 4096
     config = VllmConfig(
         model_config=ModelConfig(
@@ -99,7 +102,12 @@ def make(
             async_scheduling=ahead,
             is_encoder_decoder=False,
         ),
-        cache_config=CacheConfig(block_size=block_size, enable_prefix_caching=True),
+        cache_config=CacheConfig(
+            block_size=block_size,
+            enable_prefix_caching=True,
+            mamba_block_size=block_size if states else None,
+            mamba_cache_mode="align" if states else "none",
+        ),
         kv_events_config=KVEventsConfig(enable_kv_cache_events=True, publisher="null")
         if events
         else None,
@@ -107,9 +115,20 @@ def make(
     shape: dict[str, Any] = {
         "block_size": block_size, "num_kv_heads": 2, "head_size": 32, "dtype": torch.float32
     }  # fmt: skip
-    specs = [FullAttentionSpec(**shape)]
-    # As the engine has them: the group of full attention need not be the first.
-    specs[:0] = [SlidingWindowSpec(sliding_window=it, **shape) for it in windows]
+    full = FullAttentionSpec(**shape)
+    # As the engine has them: the group of full attention need not be the first, and a page of
+    # states is as large as one of attention.
+    specs: list[KVCacheSpec] = [SlidingWindowSpec(sliding_window=it, **shape) for it in windows]
+    specs += [
+        MambaSpec(
+            block_size=block_size,
+            shapes=((4, 32),),
+            dtypes=(torch.float32,),
+            page_size_padded=full.page_size_bytes,
+            mamba_cache_mode="align",
+        )
+    ] * states
+    specs.append(full)
     config.cache_config.num_gpu_blocks = block_count
     register_all_kvcache_specs(config)
     return CLASSES[name][ahead](
@@ -120,7 +139,7 @@ def make(
             kv_cache_groups=[
                 KVCacheGroupSpec([f"layer.{at}"], spec) for at, spec in enumerate(specs)
             ],
-            prefix_cache_retention_interval=retention if windows else None,
+            prefix_cache_retention_interval=retention if windows or states else None,
         ),
         block_size=block_size,
         log_stats=True,
