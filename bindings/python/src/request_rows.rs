@@ -55,9 +55,11 @@ enum Row<'py> {
 
 impl<'py> Row<'py> {
     fn of(row: Bound<'py, PyAny>) -> PyResult<Self> {
-        match row.cast_into::<GrowingRow>() {
-            Ok(row) => Ok(Row::One(row)),
-            Err(other) => Ok(Row::Several(other.into_inner().cast_into()?)),
+        // A cast that fails takes longer than one that does not.
+        if row.is_exact_instance_of::<GrowingRow>() {
+            Ok(Row::One(row.cast_into()?))
+        } else {
+            Ok(Row::Several(row.cast_into()?))
         }
     }
 }
