@@ -225,13 +225,13 @@ impl RequestRows {
             let in_flight = number(request, intern!(py, "num_in_flight_tokens"))?;
             row.slide(py, &mut state, computed.saturating_sub(in_flight))?;
         }
-        if fits && (step.is_whole || step.reserved > 0 || inner.watermark > 0 || R::SLIDES) {
-            let mut needed = R::needed(&state, end.div_ceil(inner.page_size), &[]);
+        if fits && (step.is_whole || step.reserved > 0 || inner.watermark > 0) {
+            // What others reserve limits this step alone, not the whole request.
+            let mut needed = R::needed(&state, end.div_ceil(inner.page_size), &[]) + step.reserved;
             if step.is_whole {
                 let whole = token_count.min(inner.max_positions).div_ceil(inner.page_size);
                 needed = needed.max(R::needed(&state, whole, &inner.most));
             }
-            needed += step.reserved;
             if inner.watermark > 0 && step.has_others {
                 let status = request.getattr(intern!(py, "status"))?;
                 if inner.waiting.bind(py).contains(status)? {
@@ -244,6 +244,7 @@ impl RequestRows {
             && known < inner.unpublished_before::<R>(&state)
         {
             // It fills a page with a token that is to come, as an asynchronous scheduler does.
+            row.step_ends(&mut state, end);
             return Ok(Some(inner.empty.bind(py).clone()));
         }
         let fresh = if fits {

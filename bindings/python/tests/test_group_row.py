@@ -1,4 +1,4 @@
-"""Rows that only grow, of several groups of layers that draw from one pool (G16)."""
+"""Rows that only grow, of several groups of layers that draw from one pool."""
 
 import gc
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def taken(cache: radixkv.Cache) -> set[int]:
     return set(pages.tolist())
 
 
-def test_g16_a_row_finds_what_another_published(windowed: radixkv.Cache) -> None:
+def test_p02_a_row_of_groups_finds_what_another_published(windowed: radixkv.Cache) -> None:
     tokens = ids(100).tolist()
     first = computed(windowed, tokens)
     assert (first.page_count, first.published_page_count, first.token_count) == (7, 6, 100)

@@ -110,6 +110,18 @@ def test_prefixes_are_taken_over_and_refusals_change_nothing(cache: radixkv.Cach
     engine.free(first)
 
 
+def test_what_is_reserved_limits_the_step_and_not_the_request(cache: radixkv.Cache) -> None:
+    engine = Engine(cache)
+    free = engine.available_page_count
+    long = asked("a", (free - 2) * PAGE_SIZE)
+    for reserved, fits in ((free, False), (free - 1, True)):
+        fresh = engine.allocate_slots(
+            long, PAGE_SIZE, full_sequence_must_fit=True, reserved_blocks=reserved
+        )
+        assert (fresh is not None) is fits
+    engine.free(long)
+
+
 def test_who_waits_leaves_pages_to_those_who_run(cache: radixkv.Cache) -> None:
     pages = cache.table.stats().total_page_count
     engine = Engine(cache, watermark=10)
