@@ -57,7 +57,7 @@ quietly() { # what SGLang says while it starts is shown when it fails
 failed=0
 for model in llama mellum; do # of the second, most layers have sliding windows
     into=$folder/$model
-    [ -d "$into/model" ] || quietly "$run" "$here/tests/tiny_$model.py" "$into/model"
+    [ -d "$into/model" ] || quietly "$run" "$here/tests/models.py" "$model" "$into/model"
     for page_size in 1 16; do
         for kind in default python radixkv; do
             name=$into/$kind-$page_size

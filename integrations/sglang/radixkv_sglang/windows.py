@@ -41,6 +41,8 @@ class WindowedCache(RadixkvCache):
         self._hangs_on = np.zeros(window_pages, np.uint32)
         self._given_window = np.zeros(page_count, np.uint32)
         self._published_window = np.zeros(page_count, np.uint32)
+        #: Marks full pages within a call.
+        self._marked = np.zeros(page_count, np.bool_)
         self._evicted = np.zeros(page_count + window_pages, radixkv.dtypes.evicted_page)
         self._numbers.prepare(max(page_count, window_pages))
         groups = [radixkv.Group.full(), radixkv.Group.window(self.sliding_window_size + 1, pool=1)]
@@ -86,17 +88,19 @@ class WindowedCache(RadixkvCache):
             from_page_index=first,
             groups=[(1, self._given_window[:end], self._published_window)],
         )
-        hung = self._published_window[first : done.page_count]
-        there = hung != 0
-        self._hangs_on[hung[there]] = self._published[first : done.page_count][there]
+        part = slice(first, done.page_count)
+        self._hangs_on[self._published_window[part]] = self._published[part]
+        self._hangs_on[0] = 0  # that is where there is no page
         self._cache.match(given, space=space)
         return done
 
     def _windows_of(self, pages: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """The window's pages of full pages, 0 where there is none."""
         mapping = self.token_to_kv_pool_allocator.full_to_swa_index_mapping
-        firsts = self._numbers.tensor(pages) * self.page_size
-        found: NDArray[np.int64] = mapping[firsts].cpu().numpy()
+        if mapping.device.type == "cpu":
+            found = mapping.numpy().take(pages.astype(np.int64) * self.page_size)
+        else:
+            found = mapping[self._numbers.tensor(pages) * self.page_size].cpu().numpy()
         return (found // self.page_size).astype(np.uint32)
 
     def _share(self, kv: Any, start: int, end: int) -> None:
@@ -150,12 +154,19 @@ class WindowedCache(RadixkvCache):
         full, window = (gone["page"][gone["group"] == group] for group in (0, 1))
         hung_on = self._hangs_on[window]
         self._hangs_on[window] = 0
-        alone = hung_on[~np.isin(hung_on, full)]
+        alone = hung_on[~self._among(hung_on, full)]
         if alone.size:
             self.token_to_kv_pool_allocator.free_swa(self._numbers.indices(alone))
         if full.size:
-            self._free(full, np.isin(full, hung_on))
+            self._free(full, self._among(full, hung_on))
         return np.array([full.size, window.size])
+
+    def _among(self, pages: NDArray[np.uint32], others: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """Which of the full pages are among others."""
+        self._marked[others] = True
+        found = self._marked[pages]
+        self._marked[others] = False
+        return found
 
     def evict_for_alloc(
         self,

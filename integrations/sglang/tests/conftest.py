@@ -112,6 +112,22 @@ class Scheduler:
         self.free_rows.append(request.kv.req_pool_idx)
         self.running.remove(request)
 
+    def run(
+        self,
+        tokens: Sequence[int],
+        said: Sequence[int] = (7, 8, 9),
+        *,
+        extra_key: str | None = None,
+        cache_salt: str | None = None,
+    ) -> int:
+        """One request from its beginning to its end. Returns how much it found."""
+        request = self.start(tokens, extra_key, cache_salt)
+        assert request is not None
+        assert self.decode(request, said)
+        self.finish(request)
+        self.check()
+        return request.prefix_len
+
     def row(self, request: Request) -> torch.Tensor:
         kv = request.kv
         return self.pool.req_to_token[kv.req_pool_idx, : kv.kv_allocated_len].clone()

@@ -1,9 +1,8 @@
 """P04: the cache between SGLang's allocator and its pool of rows, without a model."""
 
-import random
 from array import array
-from collections.abc import Sequence
 
+import beside
 import pytest
 import radixkv
 import torch
@@ -15,32 +14,22 @@ A = list(range(100, 140))
 B = list(range(200, 240))
 
 
-def run(scheduler: Scheduler, tokens: Sequence[int], **options: object) -> int:
-    """One request from its beginning to its end. Returns how much it found."""
-    request = scheduler.start(tokens, **options)  # type: ignore[arg-type]
-    assert request is not None
-    scheduler.decode(request, [7, 8, 9])
-    scheduler.finish(request)
-    scheduler.check()
-    return request.prefix_len
-
-
 def test_what_was_computed_is_found_again(page_size: int) -> None:
     scheduler = Scheduler("ours", page_size, 256)
-    assert run(scheduler, A) == 0
+    assert scheduler.run(A) == 0
     # 40 tokens and two of the three that were said have KV: the next turn finds their pages.
-    assert run(scheduler, A + [7, 8, 9] + B) == 42 // page_size * page_size
+    assert scheduler.run(A + [7, 8, 9] + B) == 42 // page_size * page_size
     # A whole prompt is never found whole: its last token is computed for its logits.
-    assert run(scheduler, A) == 39 // page_size * page_size
+    assert scheduler.run(A) == 39 // page_size * page_size
 
 
 def test_extra_keys_and_salts_divide(page_size: int) -> None:
     scheduler = Scheduler("ours", page_size, 512)
     keys = [(None, None), ("bc", "a"), ("c", "ab"), ("", None), ("bc", None), (None, "a")]
     for extra_key, cache_salt in keys:
-        assert run(scheduler, A, extra_key=extra_key, cache_salt=cache_salt) == 0
+        assert scheduler.run(A, extra_key=extra_key, cache_salt=cache_salt) == 0
     for extra_key, cache_salt in keys:
-        assert run(scheduler, A, extra_key=extra_key, cache_salt=cache_salt) > 0
+        assert scheduler.run(A, extra_key=extra_key, cache_salt=cache_salt) > 0
 
 
 def test_two_that_compute_the_same_share_one_copy(page_size: int) -> None:
@@ -72,13 +61,13 @@ def test_chunks_abort_and_retraction_lose_nothing(page_size: int) -> None:
     scheduler.finish(request, checkpoint=False)
     scheduler.check()
     assert scheduler.cache.total_size() == 80 and scheduler.cache.protected_size() == 0
-    assert run(scheduler, A + B + [1]) == 80
+    assert scheduler.run(A + B + [1]) == 80
 
 
 def test_only_what_nobody_holds_is_evicted(page_size: int) -> None:
     scheduler = Scheduler("ours", page_size, 128)
     held = scheduler.start(A)
-    run(scheduler, B)
+    scheduler.run(B)
     cache = scheduler.cache
     evictable = cache.evictable_size()
     assert evictable == 42 // page_size * page_size and cache.protected_size() == 40
@@ -94,12 +83,12 @@ def test_only_what_nobody_holds_is_evicted(page_size: int) -> None:
 
 def test_a_prefix_that_was_merged_or_evicted_meanwhile(page_size: int) -> None:
     scheduler = Scheduler("ours", page_size, 256)
-    run(scheduler, A + B)
+    scheduler.run(A + B)
     cache = scheduler.cache
     match = cache.match_prefix(MatchPrefixParams(key=RadixKey(array("q", A))))
     prefix = match.last_device_node
     # Another request locks and lets go of what lies below: the node between merges away.
-    run(scheduler, A + B)
+    scheduler.run(A + B)
     lock = cache.lock(prefix)
     assert cache.protected_size() == 40
     assert len(cache.path_device_indices(prefix)) == 40
@@ -113,7 +102,7 @@ def test_a_prefix_that_was_merged_or_evicted_meanwhile(page_size: int) -> None:
 
 def test_locks_without_receipts(page_size: int) -> None:
     scheduler = Scheduler("ours", page_size, 256)
-    run(scheduler, A)
+    scheduler.run(A)
     cache = scheduler.cache
     prefix = cache.match_prefix(MatchPrefixParams(key=RadixKey(array("q", A)))).last_device_node
     assert cache.inc_lock_ref(prefix).delta == -40
@@ -130,18 +119,18 @@ def test_locks_without_receipts(page_size: int) -> None:
 
 def test_reset(page_size: int) -> None:
     scheduler = Scheduler("ours", page_size, 256)
-    run(scheduler, A)
+    scheduler.run(A)
     scheduler.cache.reset()
     scheduler.allocator.clear()
     scheduler.check()
-    assert run(scheduler, A) == 0
+    assert scheduler.run(A) == 0
 
 
 def test_order_of_the_waiting(page_size: int) -> None:
     scheduler = Scheduler("ours", page_size, 256)
-    run(scheduler, A + B)
-    run(scheduler, A + list(range(300, 340)))
-    run(scheduler, B)
+    scheduler.run(A + B)
+    scheduler.run(A + list(range(300, 340)))
+    scheduler.run(B)
 
     def waits(tokens: list[int]) -> object:
         match = scheduler.cache.match_prefix(MatchPrefixParams(key=RadixKey(array("q", tokens))))
@@ -157,33 +146,8 @@ def test_hits_beside_those_of_sglang(page_size: int, seed: int) -> None:
     """The same requests, side by side with SGLang's default cache, in a pool with room for a
     third of them: no less is found in all. A single request may find less: where two prompts part
     inside a node, SGLang makes the unused rest of the node recent, and this cache does not."""
-    source = random.Random(seed)
     both = [Scheduler(kind, page_size, 384) for kind in ("ours", "theirs")]
-    told = [[source.randrange(50) for _ in range(source.randrange(8, 90))] for _ in range(6)]
-    running: list[list[Request]] = []
-    found, requests, less = [0, 0], 0, 0
-    for _ in range(300):
-        if len(running) > 3 or running and source.random() < 0.4:
-            ending = running.pop(source.randrange(len(running)))
-            said = [source.randrange(50) for _ in range(source.randrange(1, 12))]
-            keep = source.random() < 0.8
-            for scheduler, request in zip(both, ending, strict=True):
-                keep = scheduler.decode(request, said) and keep
-                scheduler.finish(request, checkpoint=keep)
-                scheduler.check()
-            if keep:
-                told[source.randrange(6)] = list(ending[0].full_untruncated_fill_ids)[:150]
-            continue
-        rest = [source.randrange(50) for _ in range(source.randrange(1, 30))]
-        prompt, salt = source.choice(told) + rest, source.choice([None, None, "tenant"])
-        chunk = source.choice([16, 512])
-        started = [scheduler.start(prompt, None, salt, chunk) for scheduler in both]
-        if None in started:
-            assert started == [None, None]
-            continue
-        running.append(started)  # type: ignore[arg-type]
-        ours, theirs = (request.prefix_len for request in running[-1])
-        found = [found[0] + ours, found[1] + theirs]
-        requests, less = requests + 1, less + (ours < theirs)
-    assert found[0] >= found[1] > 0
-    assert less <= 0.02 * requests
+    found = beside.hits(both, seed, running_limit=4, said_limit=12)
+    all_ours, all_theirs = map(sum, zip(*found, strict=True))
+    assert all_ours >= all_theirs > 0
+    assert sum(ours < theirs for ours, theirs in found) <= 0.02 * len(found)

@@ -1,9 +1,7 @@
 """P04: models with sliding windows, between SGLang's allocator of two pools and its rows."""
 
-import random
-
+import beside
 import pytest
-from conftest import Request
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 from windowed import WindowScheduler
 
@@ -11,20 +9,10 @@ A = list(range(100, 140))
 B = list(range(200, 240))
 
 
-def run(scheduler: WindowScheduler, tokens: list[int], said: int = 3) -> int:
-    """One request from its beginning to its end. Returns how much it found."""
-    request = scheduler.start(tokens)
-    assert request is not None
-    assert scheduler.decode(request, range(7, 7 + said))
-    scheduler.finish(request)
-    scheduler.check()
-    return request.prefix_len
-
-
 def test_a_prefix_is_found_as_far_as_its_window_is_there(page_size: int) -> None:
     scheduler = WindowScheduler("ours", page_size, (512, 256), 10)
-    assert run(scheduler, A) == 0
-    assert run(scheduler, [*A, *B]) == 40
+    assert scheduler.run(A) == 0
+    assert scheduler.run([*A, *B]) == 40
     # What is evicted of the window alone shortens what is found, and the full pages stay.
     cache = scheduler.cache
     full, window = cache.total_size()
@@ -32,10 +20,10 @@ def test_a_prefix_is_found_as_far_as_its_window_is_there(page_size: int) -> None
     assert (done.num_tokens_evicted, done.swa_num_tokens_evicted) == (0, window)
     assert cache.total_size() == (full, 0)
     scheduler.check()
-    assert run(scheduler, [*A, 1]) == 0
+    assert scheduler.run([*A, 1]) == 0
     # That one computed the window's pages anew: they hang on the full pages from before.
     assert cache.total_size()[0] == full + 43 // page_size * page_size - 40
-    assert run(scheduler, [*A, 1]) == 40
+    assert scheduler.run([*A, 1]) == 40
     cache.evict(EvictParams(num_tokens=1000))
     assert cache.total_size() == (0, 0)
     scheduler.check()
@@ -44,8 +32,8 @@ def test_a_prefix_is_found_as_far_as_its_window_is_there(page_size: int) -> None
 def test_what_a_window_has_passed_is_free_while_a_request_decodes(page_size: int) -> None:
     scheduler = WindowScheduler("ours", page_size, (512, 64), 10)
     # Far more than the window's pool holds.
-    assert run(scheduler, A, said=200) == 0
-    assert run(scheduler, [*A, *range(7, 207)]) == 239 // page_size * page_size
+    assert scheduler.run(A, said=range(7, 207)) == 0
+    assert scheduler.run([*A, *range(7, 207)]) == 239 // page_size * page_size
 
 
 @pytest.mark.parametrize("window", [1, 10, 33])
@@ -71,36 +59,9 @@ def test_hits_beside_those_of_sglang_in_tight_pools(page_size: int) -> None:
 
 def serve(
     page_size: int, sizes: tuple[int, int], window: int, seed: int
-) -> list[tuple[int, int]]:
+) -> list[tuple[int, ...]]:
     """The same conversations beside SGLang's own cache: what each request found."""
-    source = random.Random(seed)
     both = [WindowScheduler(kind, page_size, sizes, window) for kind in ("ours", "theirs")]
-    told = [[source.randrange(50) for _ in range(source.randrange(8, 90))] for _ in range(6)]
-    running: list[list[Request]] = []
-    found = []
-    for _ in range(300):
-        if len(running) > 2 or running and source.random() < 0.4:
-            ending = running.pop(source.randrange(len(running)))
-            said = [source.randrange(50) for _ in range(source.randrange(1, 40))]
-            keep = source.random() < 0.8
-            for scheduler, request in zip(both, ending, strict=True):
-                keep = scheduler.decode(request, said) and keep
-                scheduler.finish(request, checkpoint=keep)
-                scheduler.check()
-            if keep:
-                told[source.randrange(6)] = list(ending[0].full_untruncated_fill_ids)[:150]
-            continue
-        rest = [source.randrange(50) for _ in range(source.randrange(1, 30))]
-        prompt, salt = source.choice(told) + rest, source.choice([None, None, "tenant"])
-        chunk = source.choice([16, 512])
-        started = [scheduler.start(prompt, None, salt, chunk) for scheduler in both]
-        if None in started:
-            for scheduler, alone in zip(both, started, strict=True):
-                if alone is not None:
-                    scheduler.finish(alone, checkpoint=False)
-            continue
-        running.append(started)  # type: ignore[arg-type]
-        ours, theirs = (request.prefix_len for request in running[-1])
-        found.append((ours, theirs))
+    found = beside.hits(both, seed, running_limit=3, said_limit=40)
     assert len(found) > 100 and all(scheduler.read > 10_000 for scheduler in both)
     return found
