@@ -133,8 +133,9 @@ impl PrefixCache {
         let groups = self.groups.as_deref_mut().expect("there are several groups");
         let path = || Path::of_match(self.index.as_ref(), end, partial, positions / bounds.1);
         groups.needed(bounds, path, |used| uses.push(used));
-        // They come from the end up, by group: in order, what follows has nothing to sort.
+        // They come from the end up, by group.
         uses.chunk_by_mut(|a, b| a.page.group == b.page.group).for_each(<[Use]>::reverse);
+        let in_order = uses.len();
         uses.iter().for_each(|used| groups.hung.begin_use(used.page));
         for group in groups.full() {
             let pages = positions.div_ceil(bounds.1);
@@ -144,7 +145,9 @@ impl PrefixCache {
                 uses.push(Use { page, place });
             }
         }
-        uses.sort_unstable_by_key(|used| (used.page.group, used.place));
+        if uses.len() > in_order {
+            uses.sort_unstable_by_key(|used| (used.page.group, used.place));
+        }
         uses
     }
 
