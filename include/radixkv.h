@@ -6691,13 +6691,15 @@ enum rkv_status rkv_cache_attach_tiers(struct rkv_cache *cache,
 
 /**
  * Takes the tiers away from a cache, after waiting for what is being written. What was committed
- * is found when the directory is attached again; host memory is given up.
+ * is found when the directory is attached again, and nothing of what rkv_cache_clear() cleared;
+ * host memory is given up.
  *
  * @param cache the cache
  * @param timeout_ms milliseconds to wait at most for what is being written
- * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first: the tiers are detached,
- * and what was not committed is lost; RKV_STATUS_INVALID_STATE when there are none, or copies or
- * fetches go on; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or the directory cannot
+ * be written and has something that was cleared: the tiers are detached, and what was not
+ * committed is lost; RKV_STATUS_INVALID_STATE when there are none, or copies or fetches go on;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * blocks for the time given, and until a write and calls to a remote store that go on have ended
  * @par Thread safety
@@ -6995,7 +6997,9 @@ RKV_API void rkv_snapshot_cache_destroy(struct rkv_snapshot_cache *cache);
 
 /**
  * Removes every entry, in memory and below. Snapshots that are pinned stay until their pins are
- * released, the others are destroyed before the call returns.
+ * released, the others are destroyed before the call returns. In a directory they are gone, so
+ * that no crash brings them back, when rkv_snapshot_cache_flush() has returned RKV_STATUS_OK after
+ * that.
  *
  * @param cache the cache
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
@@ -7245,13 +7249,15 @@ enum rkv_status rkv_snapshot_cache_detach(struct rkv_snapshot_cache *cache,
                                           uint64_t timeout_ms);
 
 /**
- * Waits until everything that is being written is committed: after a crash it is there.
+ * Waits until everything that is being written is committed: after a crash it is there. And until
+ * what was removed, replaced or cleared is gone: after a crash it is not there.
  *
  * @param cache the cache
  * @param timeout_ms milliseconds to wait at most
- * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or the directory has no
- * room for something that is still in memory; RKV_STATUS_INVALID_STATE when the cache has no
- * directory; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, the directory has no
+ * room for something that is still in memory, or it cannot be written and has something that was
+ * removed or cleared; RKV_STATUS_INVALID_STATE when the cache has no directory;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * blocks for the time given at most; other calls go on meanwhile
  * @par Thread safety

@@ -4,6 +4,7 @@ use super::ledger::Ledger;
 use super::nodes::NODE_LIMIT;
 use super::rest::Rest;
 use super::search::{Search, Step, let_others_in, stretch};
+use super::spot::Spot;
 use super::tree::{Found, Tree};
 use super::{
     Counters, ENTRY_LIMIT, Hit, NONE, Namespace, NewSnapshot, SnapshotInserted, SnapshotLimits,
@@ -106,6 +107,17 @@ impl<V> SnapshotCache<V> {
         make: impl FnOnce() -> V,
         freed: &mut Freed<V>,
     ) -> Result<SnapshotInserted, Error> {
+        Ok(self.insert_noting(new, Spot::NONE, make, freed)?.0)
+    }
+
+    /// The same, from where the tokens lead to or did, or from nowhere; and where it is then.
+    pub(super) fn insert_noting(
+        &self,
+        new: NewSnapshot<'_>,
+        spot: Spot,
+        make: impl FnOnce() -> V,
+        freed: &mut Freed<V>,
+    ) -> Result<(SnapshotInserted, Spot), Error> {
         let NewSnapshot { namespace, tokens, bytes, next_token, is_trimmable } = new;
         if !all_text(tokens) {
             let at = tokens.iter().position(|&id| id >= TEXT_ID_LIMIT).unwrap_or(0);
@@ -115,10 +127,16 @@ impl<V> SnapshotCache<V> {
         if tokens.is_empty() || entry_limit == 0 || byte_limit == 0 || bytes > byte_limit {
             count(&mut self.ledger.write().counters.rejected, 1);
             freed.refuse(make());
-            return Ok(SnapshotInserted { stored: false, replaced: false, evicted: 0 });
+            let refused = SnapshotInserted { stored: false, replaced: false, evicted: 0 };
+            return Ok((refused, Spot::NONE));
         }
         let copy = self.copy_ahead(namespace, tokens)?;
         let walk = |tree: &Tree<V>, search: &mut Search, most| {
+            if search.tokens == 0
+                && let Some(begun) = tree.search_from(spot, tokens)
+            {
+                *search = begun;
+            }
             tree.walk_on(search, tokens, most, |_, _, _| {})
         };
         let (mut tree, end) = self.search_to_change(namespace, &walk);
@@ -137,10 +155,11 @@ impl<V> SnapshotCache<V> {
         tree.set_trimmable(node, is_trimmable);
         count(&mut ledger.counters.stored, 1);
         count(&mut ledger.counters.replaced, replaced as usize);
+        let spot = Spot::new(&tree.nodes, node, tokens.len());
         tree.join_again();
         // The entry is the newest one now.
         let evicted = self.evict(&mut tree, ledger, true, freed);
-        Ok(SnapshotInserted { stored: true, replaced, evicted })
+        Ok((SnapshotInserted { stored: true, replaced, evicted }, spot))
     }
 
     /// A copy of what the tree has not of a long list, made while others go on. When somebody
@@ -299,8 +318,7 @@ impl<V> SnapshotCache<V> {
         self.remove_pinned(&mut tree, freed);
         let mut ledger = self.ledger.write();
         let entries = ledger.entries;
-        let mut empty = Tree::new(tree.nodes.limit(), self.segment);
-        empty.changes = tree.changes;
+        let empty = tree.emptied();
         let mut old = std::mem::replace(&mut *tree, empty);
         ledger.remove_all(&mut old.nodes);
         count(&mut ledger.counters.removed, entries);

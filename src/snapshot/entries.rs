@@ -1,5 +1,6 @@
 //! Looks at single entries, for a cache that has others below it: nothing here counts as a lookup.
 use super::freed::Freed;
+use super::spot::Spot;
 use super::tree::{Found, Tree};
 use super::{Hit, NONE, Namespace, SnapshotCache};
 use crate::error::Error;
@@ -18,11 +19,8 @@ impl<V> SnapshotCache<V> {
         trims: bool,
         view: impl FnOnce(&V) -> R,
     ) -> Option<(usize, R)> {
-        let tree = self.store.read();
-        let found = tree.find_by(namespace, tokens, trims)?;
-        let entry = tree.nodes[found.node].entry.as_ref()?;
-        self.use_now(&tree, found.node);
-        Some((found.common, view(&entry.value)))
+        let mut nowhere = Spot::NONE;
+        self.longest_beyond(namespace, (tokens, 0), trims, &mut nowhere, view)
     }
 
     /// The tokens of what [`Self::longest`] finds.
@@ -89,7 +87,7 @@ impl<V> SnapshotCache<V> {
         }
     }
 
-    fn use_now(&self, tree: &Tree<V>, node: u32) {
+    pub(super) fn use_now(&self, tree: &Tree<V>, node: u32) {
         let mut ledger = self.ledger.write();
         // Who reads it uses it until the end of the pin.
         if tree.nodes[node].reader.load(Relaxed) == NONE {

@@ -54,6 +54,7 @@ mod pinned;
 mod recency;
 mod rest;
 mod search;
+mod spot;
 pub mod tiered;
 mod tree;
 mod trimmable;

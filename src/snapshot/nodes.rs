@@ -82,12 +82,34 @@ pub(super) struct Nodes<V> {
     places: usize,
     /// Numbers that may be given out, all together.
     limit: u32,
+    /// How many nodes have gone, or got another number.
+    gone: u64,
+    /// How many had when one of a chunk did last. Not in the chunk, which every step looks at.
+    gone_by: Vec<u64>,
 }
 
 impl<V> Nodes<V> {
     pub(super) fn new(limit: u32) -> Self {
         let limit = limit.min(NODE_LIMIT);
-        Self { chunks: Vec::new(), roomy: NONE, bare: NONE, len: 0, places: 0, limit }
+        let (chunks, gone_by) = (Vec::new(), Vec::new());
+        let (roomy, bare) = (NONE, NONE);
+        Self { chunks, roomy, bare, len: 0, places: 0, limit, gone: 0, gone_by }
+    }
+
+    /// Others had the same numbers before.
+    pub(super) fn begin_after(&mut self, others: &Self) {
+        self.gone = others.gone + 1;
+    }
+
+    /// How many nodes have gone, or got another number.
+    pub(super) fn gone(&self) -> u64 {
+        self.gone
+    }
+
+    /// Whether a node is the one that had its number when so many had gone.
+    #[inline]
+    pub(super) fn is_still(&self, at: u32, gone: u64) -> bool {
+        self.gone_by.get(at as usize / CHUNK).is_some_and(|&last| last <= gone)
     }
 
     /// Nodes, roots included.
@@ -110,7 +132,9 @@ impl<V> Nodes<V> {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.places * size_of::<Node<V>>() + self.chunks.capacity() * size_of::<Chunk<V>>()
+        self.places * size_of::<Node<V>>()
+            + self.chunks.capacity() * size_of::<Chunk<V>>()
+            + self.gone_by.capacity() * size_of::<u64>()
     }
 
     /// Makes room for so many nodes more.
@@ -125,6 +149,7 @@ impl<V> Nodes<V> {
             if self.bare == NONE {
                 // Chunks are numbered, and places in them, by less than 32 bits.
                 u32::try_from((self.chunks.len() + 1) * CHUNK).map_err(|_| OutOfMemory)?;
+                self.gone_by.try_reserve(1)?;
                 self.chunks.try_push(Chunk {
                     places: None,
                     taken: 0,
@@ -133,6 +158,7 @@ impl<V> Nodes<V> {
                     before: NONE,
                     after: NONE,
                 })?;
+                self.gone_by.push(self.gone);
                 self.bare = self.chunks.len() as u32 - 1;
             }
             let at = self.bare;
@@ -199,6 +225,8 @@ impl<V> Nodes<V> {
         chunk.taken &= !(1 << place);
         chunk.trimmable &= !(1 << place);
         chunk.leading &= !(1 << place);
+        self.gone += 1;
+        self.gone_by[at as usize / CHUNK] = self.gone;
         self.len -= 1;
         let places = chunk.places.as_mut().expect("a chunk with a node has memory");
         std::mem::replace(&mut places[place], Node::new(Label::default()))

@@ -1,5 +1,5 @@
 //! What the engine's calls wait for: nothing.
-use crate::sim::{SimDisk, Stop};
+use crate::sim::{Fault, SimDisk, Stop, When};
 use crate::world::{PAGE_BYTES, PAGE_SIZE, Setup, World};
 use crate::{PLAIN, prompt};
 use radixkv::ids::SequenceId;
@@ -165,6 +165,35 @@ fn t05_what_was_cleared_is_gone_after_a_crash() {
     let after = disk.after_crash(&mut fastrand::Rng::with_seed(1));
     let world = on(&after);
     assert_eq!(world.tiers.stats().disk.pages, 0);
+}
+
+/// T05, T07: what was cleared just before the tiers are detached is gone from the directory as
+/// well, whether or not their thread had come to it, and a flush promises that to who must be sure.
+#[test]
+fn t05_what_was_cleared_last_is_gone_when_the_tiers_are() {
+    for _ in 0..20 {
+        let disk = SimDisk::new();
+        let mut world = on_with(&disk, 100 * LONG);
+        keep(&mut world, 1);
+        assert!(world.tiers.flush(LONG));
+        world.shared.clear(Scope::exactly(PLAIN)).unwrap();
+        drop(world);
+        assert_eq!(on(&disk).tiers.stats().disk.pages, 0);
+    }
+    let disk = SimDisk::new();
+    let mut world = on_with(&disk, 100 * LONG);
+    keep(&mut world, 1);
+    assert!(world.tiers.flush(LONG));
+    world.shared.clear(Scope::exactly(PLAIN)).unwrap();
+    assert!(world.tiers.flush(LONG));
+    let after = disk.after_crash(&mut fastrand::Rng::with_seed(1));
+    assert_eq!(on(&after).tiers.stats().disk.pages, 0);
+    // A disk that removes nothing any more: the promise is not given.
+    keep(&mut world, 2);
+    assert!(world.tiers.flush(LONG));
+    disk.fail(Some((When::From(0), Fault::ReadOnly)));
+    world.shared.clear(Scope::exactly(PLAIN)).unwrap();
+    assert!(!world.tiers.flush(LONG), "it is on the disk still");
 }
 
 /// T03: a prompt of more pages than are looked up at a time for as often as a number can double.

@@ -73,6 +73,61 @@ fn t01_all_is_there_after_a_restart() {
     assert_eq!(again.restarted(few(8)).stats().entries, 4);
 }
 
+/// A lookup remembers how far its tokens lead below, and the tree below changes meanwhile: it is
+/// cut above and beneath that place, joined again, emptied, and another one takes its place.
+#[test]
+fn t01_what_comes_below_a_hit_is_found() {
+    let world = World::new(1, 64, TierPolicy::Through);
+    let found =
+        |below| assert_eq!(world.find(&[1, 2, 3, 4, 5, 6, 7]), (Some((3, 1, false)), below));
+    let only_below = |tokens: &[u32], version| {
+        world.insert(tokens, version);
+        world.settle();
+        world.remove(A);
+        world.insert(A, 1);
+        world.settle();
+    };
+    world.insert(A, 1);
+    world.settle();
+    only_below(C, 2);
+    (0..2).for_each(|_| found(0));
+    only_below(&[1, 2, 3, 4, 5, 6], 3);
+    (0..2).for_each(|_| found(6));
+    only_below(&[1, 2], 4);
+    only_below(&[1, 9], 5);
+    only_below(&[1, 2, 3, 4, 5], 6);
+    (0..2).for_each(|_| found(6));
+    world.remove(&[1, 2, 3, 4, 5, 6]);
+    (0..2).for_each(|_| found(5));
+    // While it is being written it is not found; a shorter one is.
+    world.insert(&[1, 2, 3, 4, 5, 6, 7], 7);
+    world.remove(A);
+    world.insert(A, 1);
+    found(5);
+    world.settle();
+    found(7);
+    for tokens in [&[1, 2, 3, 4, 5, 6, 7][..], &[1, 2, 3, 4, 5], &[1, 2], &[1, 9], C] {
+        world.remove(tokens);
+    }
+    only_below(&[1, 2, 3, 4], 8);
+    (0..2).for_each(|_| found(4));
+    world.cache.clear(&mut FreedSnapshots::new());
+    world.insert(A, 1);
+    world.settle();
+    only_below(&[1, 2, 3, 4, 5, 6], 9);
+    (0..2).for_each(|_| found(6));
+    let freed = &mut FreedSnapshots::new();
+    assert!(world.cache.detach(Duration::from_secs(60), freed));
+    let other = MemoryStore::new(64 * BYTES, usize::MAX);
+    let records = other.records();
+    world.cache.attach(Box::new(other.clone()), records, TierPolicy::Through).unwrap();
+    world.insert(&[1, 2, 3, 4], 10);
+    while other.write(0, None) {}
+    other.commit();
+    world.insert(A, 1);
+    (0..2).for_each(|_| found(4));
+}
+
 #[test]
 fn t01_what_can_be_trimmed_is_fetched_for_other_branches() {
     let mut world = World::new(1, 8, TierPolicy::Through);

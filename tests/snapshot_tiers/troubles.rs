@@ -317,6 +317,44 @@ fn t06_an_engine_over_a_disk_that_stands_still() {
     recovers(&disk, engine, 5);
 }
 
+/// T05, T07: when a flush after a clear, or after a removal, has returned, no crash brings back
+/// what was cleared; and when the disk refuses that, the flush says so.
+#[test]
+fn t05_what_was_cleared_does_not_come_back_after_a_flush() {
+    let (disk, engine) = well(9);
+    let freed = &mut FreedSnapshots::new();
+    let left = |seed| {
+        let after = disk.after_crash(&mut Rng::with_seed(seed));
+        Engine::new(&after, seed).attach().unwrap()
+    };
+    engine.compute(&[0], freed);
+    assert!(engine.cache.flush(LONG, freed));
+    let before = left(1);
+    assert!(before > 5, "{before} records");
+    engine.cache.remove(&Namespace::default(), &[0], freed);
+    assert!(engine.cache.flush(LONG, freed));
+    assert_eq!(left(2), before - 1);
+    engine.cache.clear(freed);
+    assert!(engine.cache.flush(LONG, freed));
+    (0..20).for_each(|seed| assert_eq!(left(seed), 0));
+    // What is being committed while it is cleared goes as well.
+    for at in 0..20 {
+        engine.compute(&[at, 1], freed);
+        std::thread::sleep(Duration::from_micros(100 * u64::from(at)));
+        engine.cache.clear(freed);
+        assert!(engine.cache.flush(LONG, freed));
+        assert_eq!(left(u64::from(at)), 0);
+    }
+    engine.compute(&[1], freed);
+    assert!(engine.cache.flush(LONG, freed));
+    disk.fail(Some((When::From(0), Fault::ReadOnly)));
+    engine.cache.clear(freed);
+    assert!(!engine.cache.flush(LONG, freed), "it is on the disk still");
+    disk.fail(None);
+    drop(std::mem::take(freed));
+    engine.end();
+}
+
 /// T14: a directory of another model, and one that another cache has.
 #[test]
 fn t06_an_engine_that_does_not_get_the_directory() {

@@ -281,13 +281,15 @@ fn check_attached(call: &Call<'_>) -> Result<(), Fail> {
     Err(Error::state("the cache has no directory").into())
 }
 
-/// Waits until everything that is being written is committed: after a crash it is there.
+/// Waits until everything that is being written is committed: after a crash it is there. And until
+/// what was removed, replaced or cleared is gone: after a crash it is not there.
 ///
 /// @param cache the cache
 /// @param timeout_ms milliseconds to wait at most
-/// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or the directory has no
-/// room for something that is still in memory; RKV_STATUS_INVALID_STATE when the cache has no
-/// directory; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, the directory has no
+/// room for something that is still in memory, or it cannot be written and has something that was
+/// removed or cleared; RKV_STATUS_INVALID_STATE when the cache has no directory;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// blocks for the time given at most; other calls go on meanwhile
 /// @par Thread safety

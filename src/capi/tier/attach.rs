@@ -331,13 +331,15 @@ pub(super) fn tiers_of(shared: &Arc<Shared>) -> Result<std::sync::Arc<PageTiers>
 }
 
 /// Takes the tiers away from a cache, after waiting for what is being written. What was committed
-/// is found when the directory is attached again; host memory is given up.
+/// is found when the directory is attached again, and nothing of what rkv_cache_clear() cleared;
+/// host memory is given up.
 ///
 /// @param cache the cache
 /// @param timeout_ms milliseconds to wait at most for what is being written
-/// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first: the tiers are detached,
-/// and what was not committed is lost; RKV_STATUS_INVALID_STATE when there are none, or copies or
-/// fetches go on; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or the directory cannot
+/// be written and has something that was cleared: the tiers are detached, and what was not
+/// committed is lost; RKV_STATUS_INVALID_STATE when there are none, or copies or fetches go on;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// blocks for the time given, and until a write and calls to a remote store that go on have ended
 /// @par Thread safety

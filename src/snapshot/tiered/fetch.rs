@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::handles::{Handles, Numbers};
 use crate::ids::{HANDLE_LIMIT, HandleId, PinId};
 use crate::memory::{Arc, Slab, seed, try_box};
+use crate::snapshot::spot::Spot;
 use crate::snapshot::{Freed, Hit, Namespace, count};
 use crate::tier::{Event, LoadError, Refused, Source, Target};
 use foldhash::fast::FixedState;
@@ -179,19 +180,21 @@ impl Loads {
 }
 
 impl Lower {
-    /// The longest prefix whose record is found, or with `trims` what has most tokens in common;
-    /// how many that are.
+    /// The longest prefix whose record is found, or with `trims` what has most tokens in common, if
+    /// those are more than `known`; how many that are. A lookup before may have left where the
+    /// known ones lead to.
     fn below<R>(
         &self,
         namespace: &Namespace,
-        tokens: &[u32],
+        (mut tokens, known): (&[u32], usize),
         trims: bool,
+        spot: &mut Spot,
         view: impl Fn(&Place) -> R,
     ) -> Option<(usize, R)> {
-        let mut tokens = tokens;
         for _ in 0..SHORTER {
             let look = |place: &Place| place.is_committed().then(|| view(place));
-            let (common, seen) = self.index.longest(namespace, tokens, trims, look)?;
+            let (common, seen) =
+                self.index.longest_beyond(namespace, (tokens, known), trims, spot, look)?;
             if let Some(seen) = seen {
                 return Some((common, seen));
             }
@@ -200,9 +203,19 @@ impl Lower {
         None
     }
 
-    /// Tokens that what can be fetched has in common with these.
-    pub(super) fn fetchable(&self, namespace: &Namespace, tokens: &[u32], trims: bool) -> usize {
-        self.below(namespace, tokens, trims, |_| ()).map_or(0, |(common, ())| common)
+    /// Tokens that what can be fetched has in common with these, if those are more than the known
+    /// ones; else 0.
+    pub(super) fn fetchable(
+        &self,
+        namespace: &Namespace,
+        tokens: (&[u32], usize),
+        trims: bool,
+        spot: &mut Spot,
+    ) -> usize {
+        if self.index.ends_at(*spot, tokens.0, tokens.1) {
+            return 0;
+        }
+        self.below(namespace, tokens, trims, spot, |_| ()).map_or(0, |(common, ())| common)
     }
 
     /// The same, with what a read needs. The table is locked, so that no entry comes or goes.
@@ -212,7 +225,7 @@ impl Lower {
         tokens: &[u32],
         trims: bool,
     ) -> Result<Option<Below>, Error> {
-        let seen = self.below(namespace, tokens, trims, |place| {
+        let seen = self.below(namespace, (tokens, 0), trims, &mut { Spot::NONE }, |place| {
             let Place { number, next_token, is_trimmable, parts, .. } = place;
             sizes(parts).map(|parts| (*number, *next_token, *is_trimmable, parts))
         });

@@ -8,6 +8,7 @@ use super::{SnapshotCache, TierCounters, TierPolicy};
 use crate::error::Error;
 use crate::lock::RwLock;
 use crate::memory::{Arc, OutOfMemory, seed, try_box};
+use crate::snapshot::spot::Spot;
 use crate::snapshot::{ENTRY_LIMIT, Freed, Namespace, NewSnapshot, SnapshotLimits, count};
 use crate::tier::remote::RemoteEvent;
 use crate::tier::{Event, Key, LowerStore, Record, Refused, Source};
@@ -102,6 +103,8 @@ pub(super) struct Table {
     pub(super) answers: Vec<RemoteEvent>,
     /// How often something was removed, or put in another one's place.
     pub(super) removals: u64,
+    /// Something was removed or cleared, and is not gone from the store for sure.
+    pub(super) must_remove: bool,
     pub(super) counters: TierCounters,
 }
 
@@ -120,6 +123,8 @@ fn number(key: &Key) -> u64 {
 pub(super) struct Lower {
     pub(super) link: Arc<Link>,
     pub(super) index: SnapshotCache<Place>,
+    /// The number of this index among those that the cache had.
+    pub(super) attachment: u32,
     pub(super) policy: TierPolicy,
     /// Whether there is a directory.
     has_disk: bool,
@@ -135,6 +140,7 @@ impl Lower {
         records: Vec<Record>,
         policy: TierPolicy,
         lowest: Option<Lowest>,
+        attachment: u32,
     ) -> Result<Self, Error> {
         let has_disk = store.is_some();
         let store = match store {
@@ -154,11 +160,12 @@ impl Lower {
             events: Vec::new(),
             answers: Vec::new(),
             removals: 0,
+            must_remove: false,
             counters: TierCounters::default(),
         };
         let index = SnapshotCache::new(limits)?;
         let table = RwLock::new(table);
-        let mut lower = Self { link, index, policy, has_disk, lowest, table };
+        let mut lower = Self { link, index, attachment, policy, has_disk, lowest, table };
         let filled = lower.fill(records);
         lower.index.expect_no_more();
         if filled.is_err() {
@@ -191,18 +198,18 @@ impl Lower {
         let number = number(&record.key);
         let Note { namespace, tokens, .. } = &note;
         let is_later = |place: &Place| place.number > number;
-        if record.key != key(number)
-            || number == 0
-            || note.bytes() != record.bytes
-            || self.index.exactly(namespace, tokens, is_later) == Some(true)
-        {
+        if record.key != key(number) || number == 0 || note.bytes() != record.bytes {
             return Ok(false);
         }
-        self.add(&note, number, mark.clone(), record.note.len(), true)
+        let (spot, is_entry) = self.index.spot_of(namespace, tokens);
+        if is_entry && self.index.exactly(namespace, tokens, is_later) == Some(true) {
+            return Ok(false);
+        }
+        Ok(self.add(&note, number, mark.clone(), record.note.len(), true, spot)?.is_some())
     }
 
-    /// Puts a record into the index. Others may have to go for it, and do so at once; false when it
-    /// is larger than all the room that there is.
+    /// Puts a record into the index, and says where. Others may have to go for it, and do so at
+    /// once; nowhere when it is larger than all the room that there is.
     fn add(
         &self,
         note: &Note,
@@ -210,7 +217,8 @@ impl Lower {
         mark: Arc<Mark>,
         encoded: usize,
         is_alone: bool,
-    ) -> Result<bool, Error> {
+        spot: Spot,
+    ) -> Result<Option<Spot>, Error> {
         let new = note.entry(self.link.store.cost(note.bytes(), encoded));
         let NewSnapshot { next_token, is_trimmable, .. } = new;
         let (link, parts) = (self.link.clone(), sizes(&note.parts)?);
@@ -218,7 +226,8 @@ impl Lower {
         let place = Place { link, mark, number, next_token, is_trimmable, parts, is_alone: alone };
         place.set_alone(is_alone);
         let mut freed = Freed::new();
-        Ok(self.index.insert(new, || place, &mut freed)?.stored)
+        let (inserted, spot) = self.index.insert_noting(new, spot, || place, &mut freed)?;
+        Ok(inserted.stored.then_some(spot))
     }
 
     /// Removes the record of exactly these tokens; whether there was one.
@@ -226,9 +235,19 @@ impl Lower {
         self.index.remove(namespace, tokens, &mut Freed::new())
     }
 
+    /// The same, and where the tokens lead to.
+    pub(super) fn remove_noting(&self, namespace: &Namespace, tokens: &[u32]) -> Spot {
+        let (spot, is_entry) = self.index.spot_of(namespace, tokens);
+        if is_entry {
+            self.remove(namespace, tokens);
+        }
+        spot
+    }
+
     /// Removes all records; a crash from now on brings few of them back.
     pub(super) fn clear(&self, table: &mut Table) {
         self.leave(table);
+        table.must_remove |= self.index.stats().entries > 0;
         self.index.clear(&mut Freed::new());
         self.link.store.commit_removals();
     }
@@ -290,10 +309,10 @@ impl Lower {
         let source = try_box(Writing(state.clone())).map_err(no_memory)?;
         let mark = Arc::new(Mark::default()).map_err(no_memory)?;
         // What goes for it makes room before the store is asked.
-        let is_in = self.add(note, number, mark.clone(), encoded.len(), false);
-        if !is_in.map_err(|_| Refused::OutOfMemory)? {
-            return Err(Refused::Length);
-        }
+        let spot = state.spot(self.attachment);
+        let spot = self.add(note, number, mark.clone(), encoded.len(), false, spot);
+        let spot = spot.map_err(|_| Refused::OutOfMemory)?.ok_or(Refused::Length)?;
+        state.set_spot(self.attachment, spot);
         self.link.store.put(key(number), encoded, source)?;
         mark.is_put.store(true, Relaxed);
         state.record.store(number, Relaxed);

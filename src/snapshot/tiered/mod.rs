@@ -29,10 +29,13 @@ mod lower;
 mod note;
 mod nowhere;
 mod remote;
+mod stats;
 mod value;
 
+pub use stats::{TierCounters, TierStats};
 pub use value::{Loaded, State};
 
+use super::spot::Spot;
 use super::{
     Freed, Hit, Namespace, NewSnapshot, SnapshotCache, SnapshotInserted, SnapshotLimits,
     SnapshotStats,
@@ -41,13 +44,13 @@ use crate::error::Error;
 use crate::ids::{HandleId, PinId};
 use crate::lock::RwLock;
 use crate::memory::Arc;
-use crate::tier::remote::{RemoteConfig, RemoteStats};
-use crate::tier::{LowerStore, Record, Source, StoreStats, Wake};
+use crate::tier::remote::RemoteConfig;
+use crate::tier::{LowerStore, Record, Source, Wake};
 use fetch::{FreedStates, Memory, rescue};
 use lower::{Lower, Table};
 use note::Note;
 use remote::Lowest;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use value::{Storable, Value};
 
@@ -130,74 +133,19 @@ pub enum Taken<R> {
     Missed,
 }
 
-/// What was counted since a store was attached.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TierCounters {
-    /// Writes that the store took.
-    pub writes: u64,
-    /// Writes that failed.
-    pub failed_writes: u64,
-    /// Writes for which the store had no room at the time.
-    pub full: u64,
-    /// Writes that gave way because too much was waiting.
-    pub busy: u64,
-    /// States that no store can have: larger than all of it, or without a byte.
-    pub unfit: u64,
-    /// Reads that the store took.
-    pub loads: u64,
-    /// Reads that brought a state into memory.
-    pub loaded: u64,
-    /// Fetches that waited for a read that went on already.
-    pub joined: u64,
-    /// Reads that failed.
-    pub failed_loads: u64,
-    /// Of those, reads that brought other bytes than were written.
-    pub damaged: u64,
-    /// Reads that ended when nobody waited any more.
-    pub late: u64,
-    /// Fetches for which memory's byte limit left no room.
-    pub no_memory: u64,
-    /// States that the store which caches share was not given: too much waited, or too many parts.
-    pub not_offered: u64,
-    /// Of the reads that brought a state, those from there.
-    pub from_remote: u64,
-    /// Fetches that went on without it because it was too slow.
-    pub remote_late: u64,
-    /// Records that were there when the store was attached and could not be used.
-    pub unusable: u64,
-}
-
-/// What is below memory now.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TierStats {
-    /// Records that are found or being written.
-    pub entries: usize,
-    /// Records being written.
-    pub writing: usize,
-    /// Tickets that are out.
-    pub tickets: usize,
-    /// Bytes that are being read.
-    pub loading_bytes: u64,
-    /// Memory of the index.
-    pub index_bytes: usize,
-    /// Counters.
-    pub counters: TierCounters,
-    /// The store's own.
-    pub store: StoreStats,
-    /// Those of the store that caches share.
-    pub remote: RemoteStats,
-}
-
 /// The cache, for any number of threads.
 pub struct TieredSnapshots<P> {
     memory: Memory<P>,
     lower: RwLock<Option<Lower>>,
+    /// How often something was put below.
+    attachments: AtomicU32,
 }
 
 impl<P> TieredSnapshots<P> {
     /// An empty cache with nothing below it.
     pub fn new(limits: SnapshotLimits) -> Result<Self, Error> {
-        Ok(Self { memory: SnapshotCache::new(limits)?, lower: RwLock::new(None) })
+        let (memory, lower) = (SnapshotCache::new(limits)?, RwLock::new(None));
+        Ok(Self { memory, lower, attachments: AtomicU32::new(0) })
     }
 
     /// The length of the longest prefix in memory. Changes nothing.
@@ -260,7 +208,12 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         if inserted.stored {
             match state {
                 Some(state) if lower.policy.wants(0, false) => lower.write(&mut table, &state),
-                _ => _ = lower.remove(namespace, tokens),
+                state => {
+                    let spot = lower.remove_noting(namespace, tokens);
+                    if let Some(state) = state {
+                        state.set_spot(lower.attachment, spot);
+                    }
+                }
             }
         }
         rescue(lower, &mut table, freed);
@@ -284,22 +237,38 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             return Ok(Found { hit, fetchable: 0 });
         };
         self.look_below(lower, &mut freed.0);
-        let mut due = None;
+        let has_more = lower.has_more();
+        let (mut due, mut was) = (None, Spot::NONE);
         let hit = self.in_memory(namespace, tokens, trims, |value| {
             if let Some(state) = value.storable() {
                 let uses = state.uses.load(Relaxed).saturating_add(1);
                 state.uses.store(uses, Relaxed);
                 due = (lower.policy == TierPolicy::AfterUses(uses)).then(|| state.clone());
+                if has_more {
+                    was = state.spot(lower.attachment);
+                }
             }
             view(value.state())
         })?;
         if let Some(due) = due {
             self.write_if_there(lower, &due);
         }
-        let common = hit.as_ref().map_or(0, |hit| hit.common);
-        let is_longest = common == tokens.len() || !lower.has_more();
-        let fetchable = if is_longest { 0 } else { lower.fetchable(namespace, tokens, trims) };
-        Ok(Found { hit, fetchable: if fetchable > common { fetchable } else { 0 } })
+        let known = hit.as_ref().map_or(0, |hit| hit.common);
+        if known == tokens.len() || !has_more {
+            return Ok(Found { hit, fetchable: 0 });
+        }
+        let mut spot = was;
+        let fetchable = lower.fetchable(namespace, (tokens, known), trims, &mut spot);
+        if spot != was
+            && let Some(Hit { pin, .. }) = hit
+        {
+            self.memory.pinned(pin, |value| {
+                if let Some(state) = value.storable() {
+                    state.set_spot(lower.attachment, spot);
+                }
+            })?;
+        }
+        Ok(Found { hit, fetchable })
     }
 
     fn in_memory<R>(
@@ -358,7 +327,9 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let mut table = lower.table.write();
         lower.forget(&mut table, key);
         let in_memory = self.memory.remove(namespace, tokens, freed);
-        lower.remove(namespace, tokens) || in_memory
+        let is_below = lower.remove(namespace, tokens);
+        table.must_remove |= is_below;
+        is_below || in_memory
     }
 
     /// Removes every entry, in memory and below. Readers keep what they have.
@@ -394,7 +365,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             Some((store, records)) => (Some(store), records),
             None => (None, Vec::new()),
         };
-        let made = Lower::new(store, records, policy, lowest)?;
+        let attachment = self.attachments.fetch_add(1, Relaxed).wrapping_add(1);
+        let made = Lower::new(store, records, policy, lowest, attachment)?;
         let mut lower = self.lower.write();
         if lower.is_some() {
             made.close();
@@ -434,7 +406,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         is_flushed
     }
 
-    /// Waits until everything that is to be written is; false when the time is over first.
+    /// Waits until everything that is to be written is, and what was removed or cleared is gone
+    /// from the store; false when the time is over first, or the store removes nothing any more.
     pub fn flush(&self, timeout: Duration, freed: &mut FreedSnapshots<P>) -> bool {
         let start = Instant::now();
         let mut turns = None;
@@ -442,6 +415,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             let lower = self.lower.read();
             let Some(lower) = &*lower else { return true };
             let left = timeout.saturating_sub(start.elapsed());
+            let removals = lower.table.read().removals;
             let is_still = lower.link.store.flush(left.min(FLUSH_STEP));
             let is_given = lower.is_given();
             if is_still && !is_given {
@@ -450,10 +424,14 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             let is_still = is_still && is_given;
             let mut table = lower.table.write();
             self.take_events(lower, &mut table, &mut freed.0);
-            let now = lower.link.store.stats().turns();
+            let stats = lower.link.store.stats();
+            let now = stats.turns();
             // What waits is tried again when there may be room, once for each time.
             if is_still && table.writing() == 0 && (!table.has_retries() || turns == Some(now)) {
-                return !table.has_retries();
+                if table.removals == removals && !stats.is_read_only {
+                    table.must_remove = false;
+                }
+                return !table.has_retries() && !table.must_remove;
             }
             if left.is_zero() {
                 return false;

@@ -1,6 +1,8 @@
 //! What memory has for a token list: a caller's state, or a copy of one that was read.
 use super::note::Note;
+use crate::lock::RwLock;
 use crate::memory::{Arc, OutOfMemory, TryGrow, try_zeros};
+use crate::snapshot::spot::Spot;
 use crate::tier::{Source, Target};
 use std::any::Any;
 use std::sync::OnceLock;
@@ -55,6 +57,9 @@ pub(super) struct Storable<P> {
     pub(super) uses: AtomicU32,
     /// A store that caches share was given it, or gave it.
     pub(super) is_offered: AtomicBool,
+    /// Where its tokens lead to in the index of what is below, and in which of those that the cache
+    /// had.
+    spot: RwLock<(u32, Spot)>,
 }
 
 #[derive(Debug)]
@@ -68,8 +73,8 @@ impl<P> Storable<P> {
     pub(super) fn new(note: Note) -> Result<Arc<Self>, OutOfMemory> {
         let note = Arc::new(note)?;
         let (record, uses) = (AtomicU64::new(0), AtomicU32::new(0));
-        let is_offered = AtomicBool::new(false);
-        Arc::new(Self { note, data: OnceLock::new(), record, uses, is_offered })
+        let (is_offered, spot) = (AtomicBool::new(false), RwLock::new((0, Spot::NONE)));
+        Arc::new(Self { note, data: OnceLock::new(), record, uses, is_offered, spot })
     }
 
     /// The copy of a record.
@@ -80,14 +85,26 @@ impl<P> Storable<P> {
     ) -> Result<Arc<Self>, OutOfMemory> {
         let (record, uses) = (AtomicU64::new(record), AtomicU32::new(0));
         let data = OnceLock::from(Data::Loaded(loaded));
-        let is_offered = AtomicBool::new(false);
-        Arc::new(Self { note: note.clone(), data, record, uses, is_offered })
+        let (is_offered, spot) = (AtomicBool::new(false), RwLock::new((0, Spot::NONE)));
+        Arc::new(Self { note: note.clone(), data, record, uses, is_offered, spot })
     }
 
     /// Puts the state in.
     pub(super) fn give(&self, state: P) {
         let is_first = self.data.set(Data::Given(state)).is_ok();
         assert!(is_first, "a state is given once");
+    }
+
+    /// Where a lookup below may begin, in an attachment; nowhere when somebody else is at it.
+    pub(super) fn spot(&self, attachment: u32) -> Spot {
+        let spot = self.spot.try_read().filter(|spot| spot.0 == attachment);
+        spot.map_or(Spot::NONE, |spot| spot.1)
+    }
+
+    pub(super) fn set_spot(&self, attachment: u32, spot: Spot) {
+        if let Some(mut old) = self.spot.try_write() {
+            *old = (attachment, spot);
+        }
     }
 
     fn data(&self) -> &Data<P> {

@@ -43,6 +43,7 @@ impl PageTiers {
                     table.drop_host(at);
                 }
                 if let Some(number) = disk {
+                    table.must_remove = true;
                     self.remove_disk(table, at, number);
                 }
             }

@@ -56,6 +56,8 @@ pub(super) struct Table {
     pub passes: u32,
     /// What this and all clears before it concern is gone.
     pub clear: u64,
+    /// Of what was cleared something was on the disk, and is not gone for sure.
+    pub must_remove: bool,
     pub stores: Stores,
     pub loads: Loads,
     pub jobs: OrderedMap<u64, Job>,
@@ -98,6 +100,7 @@ impl Table {
             unknown: 0,
             passes: 0,
             clear: 0,
+            must_remove: false,
             stores: Stores::default(),
             loads: Loads::default(),
             jobs: OrderedMap::default(),

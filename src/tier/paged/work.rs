@@ -293,18 +293,21 @@ impl PageTiers {
         more
     }
 
-    /// Waits until what was stored is committed to the disk, or the time is over.
+    /// Waits until what was stored is committed to the disk, and that what was cleared is gone, or
+    /// the time is over. False, too, when the disk refuses to remove what was cleared.
     pub fn flush(&self, timeout: Duration) -> bool {
         let end = Instant::now() + timeout.min(Duration::from_secs(1 << 20));
         loop {
             let left = end.saturating_duration_since(Instant::now());
+            let latest = self.shared.read().latest_clear();
             let is_done = {
                 let table = self.table();
                 let waits = table.stores.arrived.len() + table.retries.len();
-                waits == 0 && table.writes.is_empty() && self.is_offered(&table)
+                let is_clear = table.clear == latest;
+                waits == 0 && table.writes.is_empty() && is_clear && self.is_offered(&table)
             };
             if is_done {
-                return true;
+                return self.is_removed(left);
             }
             if left.is_zero() {
                 return false;
@@ -316,6 +319,19 @@ impl PageTiers {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+    }
+
+    /// Waits until what the disk is to remove is gone, so that no crash brings it back.
+    fn is_removed(&self, timeout: Duration) -> bool {
+        let Some(disk) = &self.disk else { return true };
+        let clear = self.table().clear;
+        let is_flushed = disk.flush(timeout);
+        let refuses = disk.stats().is_read_only;
+        let table = &mut *self.table();
+        if is_flushed && !refuses && table.clear == clear {
+            table.must_remove = false;
+        }
+        is_flushed && !(refuses && table.must_remove)
     }
 
     /// Whether the engine has copies that go on, or fetches are open.
@@ -418,6 +434,9 @@ impl Lower for PageTiers {
         if let Some(thread) = thread {
             let _ = thread.join();
         }
+        // What was cleared last the thread may not have come to; the directory commits it when it
+        // is closed.
+        let _ = self.take_clears();
         if let Some(remote) = &self.remote {
             remote.close();
         }

@@ -298,7 +298,8 @@ impl LowerStore for DiskStore {
 
     fn commit_removals(&self) {
         let mut state = self.shared.state.lock();
-        state.is_urgent |= !state.removals.is_empty();
+        // What a commit that goes on has written is to be removed with the next one.
+        state.is_urgent |= !state.removals.is_empty() || state.uncommitted > 0;
         drop(state);
         self.shared.wants_commit.notify_one();
     }

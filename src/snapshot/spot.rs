@@ -1,0 +1,141 @@
+//! Where a lookup goes on that has to look in two trees: from the node that it came to last time.
+//!
+//! What a node stands for never changes: it may be cut, or joined with the one above it, and still
+//! ends after the same tokens. So who knows that some tokens lead to a node needs to compare them
+//! no more, as long as the node is there; and it is if nothing of its chunk went since.
+use super::cache::SnapshotCache;
+use super::nodes::Nodes;
+use super::search::Search;
+use super::tree::{Found, Tree};
+use super::{NONE, Namespace};
+
+/// A node that tokens lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Spot {
+    node: u32,
+    /// Tokens up to there.
+    tokens: u32,
+    /// How many nodes had gone by then.
+    gone: u64,
+}
+
+impl Spot {
+    /// Nowhere.
+    pub(super) const NONE: Self = Self { node: NONE, tokens: 0, gone: 0 };
+
+    /// A node that ends after so many tokens.
+    pub(super) fn new<V>(nodes: &Nodes<V>, node: u32, tokens: usize) -> Self {
+        match u32::try_from(tokens) {
+            Ok(tokens) => Self { node, tokens, gone: nodes.gone() },
+            Err(_) => Self::NONE,
+        }
+    }
+
+    /// A search that begins there, or above where that is beyond so many tokens.
+    fn search<V>(self, nodes: &Nodes<V>, most: usize) -> Option<Search> {
+        if self.node == NONE || !nodes.is_still(self.node, self.gone) {
+            return None;
+        }
+        let mut search = Search { tokens: self.tokens as usize, ..Search::at(self.node) };
+        while search.tokens > most {
+            let node = &nodes[search.node];
+            search.tokens -= node.label.len();
+            search.node = node.parent;
+        }
+        Some(search)
+    }
+}
+
+impl<V> SnapshotCache<V> {
+    /// Whether `spot`, where the `known` ones of some tokens lead to, still is the end of what
+    /// there is of them, so that there is nothing longer. It may be that, and the answer no.
+    #[inline]
+    pub(super) fn ends_at(&self, spot: Spot, tokens: &[u32], known: usize) -> bool {
+        let tree = self.store.read();
+        let length = spot.tokens as usize;
+        if spot.node == NONE || length > known || !tree.nodes.is_still(spot.node, spot.gone) {
+            return false;
+        }
+        // An entry of the known ones is used now.
+        (length < known || tree.nodes[spot.node].entry.is_none())
+            && tokens.get(length).is_some_and(|&next| tree.child(spot.node, next).is_none())
+    }
+
+    /// The longest stored prefix, or with `trims` what has most tokens in common, if those are more
+    /// than `known`, and what is asked of its value. That was used now; so was the entry of exactly
+    /// those that are known, if there is one. `spot` is where the known tokens lead to, or did, or
+    /// none; it is put right. `view` looks at the value under a lock: it must not call the cache.
+    pub(super) fn longest_beyond<R>(
+        &self,
+        namespace: &Namespace,
+        (tokens, known): (&[u32], usize),
+        trims: bool,
+        spot: &mut Spot,
+        view: impl FnOnce(&V) -> R,
+    ) -> Option<(usize, R)> {
+        let tree = self.store.read();
+        let mut search = match tree.search_from(*spot, &tokens[..known]) {
+            Some(search) => search,
+            None => {
+                *spot = Spot::NONE;
+                Search::at(tree.roots.find(namespace)?)
+            }
+        };
+        if search.tokens < known {
+            tree.walk_on(&mut search, &tokens[..known], usize::MAX, |_, _, _| {});
+        }
+        if spot.node == NONE || search.tokens > spot.tokens as usize {
+            *spot = Spot::new(&tree.nodes, search.node, search.tokens);
+        }
+        let node = search.node;
+        if search.known() < known {
+            return None;
+        }
+        if search.tokens == known && tree.nodes[node].entry.is_some() {
+            self.use_now(&tree, node);
+        }
+        search.inside = None;
+        match trims {
+            true => _ = tree.find_trimmable_on(&mut search, tokens, usize::MAX),
+            false => tree.find_from(&mut search, tokens),
+        }
+        let Found { node, common, .. } = search.found.filter(|found| found.common > known)?;
+        let entry = tree.nodes[node].entry.as_ref()?;
+        self.use_now(&tree, node);
+        Some((common, view(&entry.value)))
+    }
+}
+
+impl<V> SnapshotCache<V> {
+    /// Where tokens lead to, and whether there is an entry of exactly these.
+    pub(super) fn spot_of(&self, namespace: &Namespace, tokens: &[u32]) -> (Spot, bool) {
+        let tree = self.store.read();
+        let Some(root) = tree.roots.find(namespace) else { return (Spot::NONE, false) };
+        let mut search = Search::at(root);
+        tree.walk_on(&mut search, tokens, usize::MAX, |_, _, _| {});
+        let Search { node, tokens: length, .. } = search;
+        let is_entry = length == tokens.len() && tree.nodes[node].entry.is_some();
+        (Spot::new(&tree.nodes, node, length), is_entry)
+    }
+}
+
+impl<V> Tree<V> {
+    /// A search for tokens that lead to a spot, or lead there up to where they end.
+    #[inline]
+    pub(super) fn search_from(&self, spot: Spot, tokens: &[u32]) -> Option<Search> {
+        let search = spot.search(&self.nodes, tokens.len())?;
+        debug_assert!(self.leads_to(search.node, &tokens[..search.tokens]));
+        Some(search)
+    }
+
+    /// Whether these tokens lead to a node.
+    fn leads_to(&self, mut node: u32, mut tokens: &[u32]) -> bool {
+        while !self.nodes[node].label.is_empty() {
+            let Some(before) = tokens.strip_suffix(self.nodes[node].label.tokens()) else {
+                return false;
+            };
+            (node, tokens) = (self.nodes[node].parent, before);
+        }
+        tokens.is_empty()
+    }
+}
