@@ -270,7 +270,9 @@ def test_torch_tensors_are_taken_where_they_lie(cache: radixkv.Cache) -> None:
     k, v = (torch.randn(50, KV_HEADS, DIM, dtype=torch.bfloat16) for _ in range(2))
     out = torch.zeros_like(q)
     with cache.begin(prompt) as sequence:
-        plan.set(torch.tensor([sequence.id]), torch.tensor([0]), torch.tensor([50]))
+        # torch has no number as large as an id.
+        ids = np.array([sequence.id], np.uint64)
+        plan.set(ids, torch.tensor([0]), torch.tensor([50]))
         runner.append_prefill(plan, 0, q, k, v, out)
         page = int(sequence.pages()[0])
         sequence.publish(50)
