@@ -154,6 +154,7 @@ int main(int argument_count, char **arguments)
         return 0;
     }
     report_page_one_targets(&report);
+    report_limits(&report);
     if (options.json) {
         report_json(&report);
     } else {

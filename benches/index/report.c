@@ -7,6 +7,9 @@
 
 static int descriptor_of_rows = -1;
 
+/* What takes up to so much more than the floor below it has nothing left to gain. */
+static const double AT_LIMIT = 1.25;
+
 struct message {
     uint32_t is_memory;
     union {
@@ -101,7 +104,7 @@ void report_page_one_targets(struct report *report)
     for (size_t i = 0; i < report->row_count; i++) {
         struct row *row = &report->rows[i];
         bool is_rule = row->unit != UNIT_MICROSECONDS || strncmp(row->operation, "longest", 7) == 0;
-        if (row->page_size == 16 || is_rule) {
+        if (row->page_size == 16 || is_rule || strcmp(row->workload, "floor") == 0) {
             continue;
         }
         row->target = row->limit = -1;
@@ -147,13 +150,21 @@ static const char *verdict(char *text, size_t size, const struct row *row)
         return "met when quiet";
     }
     double best = row->quiet >= 0 ? row->quiet : row->median;
-    snprintf(text, size, "missed, %.2fx", best / row->target);
+    if (row->limit > 0 && best <= AT_LIMIT * row->limit) {
+        snprintf(text, size, "at its limit, %.2fx of the floor", best / row->limit);
+    } else if (row->limit > 0) {
+        const char *out_of_reach = row->limit > row->target ? ", which is above the target" : "";
+        snprintf(text, size, "missed, %.2fx; %.2fx of the floor%s", best / row->target,
+                 best / row->limit, out_of_reach);
+    } else {
+        snprintf(text, size, "missed, %.2fx", best / row->target);
+    }
     return text;
 }
 
 static void print_row(const struct row *row)
 {
-    char cell[10][24];
+    char cell[9][80];
     printf("| %s | %s | %u | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", row->workload,
            row->operation, row->page_size, unit_name(row->unit),
            number(cell[0], sizeof cell[0], row->median),
@@ -169,7 +180,8 @@ static void print_row(const struct row *row)
 /* What the documentation shows: what has a target, at pages of 16 and 1, and the floor below. */
 static bool is_brief(const struct report *report, const struct row *row)
 {
-    if (strcmp(row->workload, "machine") == 0) {
+    bool is_floor = strcmp(row->workload, "floor") == 0 && row->page_size != 64;
+    if (is_floor || strcmp(row->workload, "machine") == 0) {
         return options.index == RKV_INDEX_RADIX;
     }
     if (strcmp(row->workload, "probe") == 0) {
@@ -231,7 +243,7 @@ void report_markdown(const struct report *report)
 
 static void json_row(const struct row *row)
 {
-    char text[32];
+    char text[80];
     printf("    {\"workload\": \"%s\", \"operation\": \"%s\", \"page_size\": %u, \"unit\": \"%s\", "
            "\"call_count\": %llu",
            row->workload, row->operation, row->page_size, unit_name(row->unit),

@@ -16,6 +16,8 @@ void rows_to(int descriptor);
 void report_read(struct report *report, int descriptor);
 /* Page 1 is measured against page 16: its targets are known only now. */
 void report_page_one_targets(struct report *report);
+/* Rows get the floor that was measured for them as their limit. */
+void report_limits(struct report *report);
 void report_markdown(const struct report *report);
 void report_json(const struct report *report);
 

@@ -2,7 +2,7 @@
  * W1: 48 or 4096 requests of 1024 shared tokens and 32 to 128 unique ones; then full matches,
  * matches of the shared part, misses, locks and unlocks.
  */
-#include "bench.h"
+#include "floor.h"
 
 #include <string.h>
 
@@ -82,17 +82,17 @@ static void unlock(void *context, size_t i)
 enum operation { COLD, COLD_FEW, FULL, SHARED, MISS, PROBE, LOCK, UNLOCK, WARM, OPERATIONS };
 static const struct {
     const char *name;
-    double target, limit;
+    double target;
 } OPERATION[OPERATIONS] = {
-    [COLD] = {"request, cold, 4096", 0.8, -1},
-    [COLD_FEW] = {"request, cold, 48", 0.8, -1},
-    [FULL] = {"full match, ~1100 tokens", 0.22, 0.1},
-    [SHARED] = {"match of the shared 1024 tokens", -1, -1},
-    [MISS] = {"miss", -1, -1},
-    [PROBE] = {"probe, ~1100 tokens", -1, -1},
-    [LOCK] = {"lock", -1, -1},
-    [UNLOCK] = {"unlock", -1, -1},
-    [WARM] = {"request, prompt asked before", -1, -1},
+    [COLD] = {"request, cold, 4096", 0.8},
+    [COLD_FEW] = {"request, cold, 48", 0.8},
+    [FULL] = {"full match, ~1100 tokens", 0.22},
+    [SHARED] = {"match of the shared 1024 tokens", -1},
+    [MISS] = {"miss", -1},
+    [PROBE] = {"probe, ~1100 tokens", -1},
+    [LOCK] = {"lock", -1},
+    [UNLOCK] = {"unlock", -1},
+    [WARM] = {"request, prompt asked before", -1},
 };
 
 static void open(struct w1 *w1, uint32_t page_size)
@@ -175,8 +175,12 @@ void run_w1(uint32_t page_size)
         run(&w1, meters, number, number + 1 == runs);
     }
     for (int i = 0; i < OPERATIONS; i++) {
-        meter_emit(&meters[i], "W1", page_size, OPERATION[i].target, OPERATION[i].limit);
+        meter_emit(&meters[i], "W1", page_size, OPERATION[i].target, -1);
         meter_free(&meters[i]);
     }
     prompts_free(&w1.prompts);
+    const struct floor_shape shape = {
+        SEED, 2, {1, REQUESTS}, {SHARED_TOKENS, (SUFFIX_LEAST + SUFFIX_MOST) / 2}};
+    const struct floor_names names = {.workload = "W1", .single = OPERATION[FULL].name};
+    floor_of_tree(&shape, &names, page_size);
 }

@@ -2,7 +2,7 @@
  * W3: 64 documents of 32,768 tokens; 1000 requests of a document and 64 unique tokens; matches of
  * whole documents, and one sequence of 131,072 tokens matched 64 times.
  */
-#include "bench.h"
+#include "floor.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -79,15 +79,15 @@ static void evict_long(void *context, size_t i)
 enum operation { COLD, WARM, MATCH, COLD_LONG, MATCH_LONG, SPLIT_LONG, EVICT_LONG, OPERATIONS };
 static const struct {
     const char *name;
-    double target, limit;
+    double target;
 } OPERATION[OPERATIONS] = {
-    [COLD] = {"request, new document", -1, -1},
-    [WARM] = {"request, document + 64 tokens", -1, -1},
-    [MATCH] = {"match of 32k tokens", 6.5, -1},
-    [COLD_LONG] = {"request, new sequence of 131k", -1, -1},
-    [MATCH_LONG] = {"match of 131k tokens", 13, -1},
-    [SPLIT_LONG] = {"match that cuts a node of 131k in half", -1, -1},
-    [EVICT_LONG] = {"evict 64 tokens off a node of 131k", 0.5, -1},
+    [COLD] = {"request, new document", -1},
+    [WARM] = {"request, document + 64 tokens", -1},
+    [MATCH] = {"match of 32k tokens", 6.5},
+    [COLD_LONG] = {"request, new sequence of 131k", -1},
+    [MATCH_LONG] = {"match of 131k tokens", 13},
+    [SPLIT_LONG] = {"match that cuts a node of 131k in half", -1},
+    [EVICT_LONG] = {"evict 64 tokens off a node of 131k", 0.5},
 };
 
 static void requests(struct w3 *w3, struct meter *meters)
@@ -178,7 +178,7 @@ void run_w3(uint32_t page_size)
         run(&w3, meters, page_size, number, number + 1 == runs);
     }
     for (int i = 0; i < OPERATIONS; i++) {
-        meter_emit(&meters[i], "W3", page_size, OPERATION[i].target, OPERATION[i].limit);
+        meter_emit(&meters[i], "W3", page_size, OPERATION[i].target, -1);
     }
     /* A copy of what is left would be proportional to it: it must not happen in one call. */
     if (!options.count) {
@@ -190,4 +190,6 @@ void run_w3(uint32_t page_size)
     free(w3.documents);
     free(w3.long_sequence);
     prompts_free(&w3.prompts);
+    floor_of_documents("W3", OPERATION[MATCH].name, DOCUMENTS, DOCUMENT_TOKENS, page_size);
+    floor_of_documents("W3", OPERATION[MATCH_LONG].name, 1, LONG_TOKENS, page_size);
 }

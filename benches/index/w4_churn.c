@@ -2,7 +2,7 @@
  * W4: a pool of 1.6 M tokens under a working set of four times that: documents of 1024 tokens
  * drawn by Zipf(0.9), each request with 64 unique tokens behind its document.
  */
-#include "bench.h"
+#include "floor.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 
 enum { POOL_TOKENS = 1600000, WARM_UP = 20000, REQUESTS = 40000, SEED = 404 };
 static const double ZIPF_EXPONENT = 0.9;
+static const char TAIL[] = "churn request, p99";
 
 void churn_open(struct churn *churn, uint32_t page_size)
 {
@@ -118,7 +119,7 @@ void run_w4(uint32_t page_size)
     meter_emit(&meter, "W4", page_size, 1.8, -1);
     if (!options.count) {
         struct row tail = meter_row(&meter, "W4", page_size);
-        snprintf(tail.operation, sizeof tail.operation, "churn request, p99");
+        snprintf(tail.operation, sizeof tail.operation, "%s", TAIL);
         tail.median = median_of(meter.p99, meter.single_count);
         tail.quiet = meter_quiet_p99(&meter);
         tail.target = 5.5;
@@ -126,4 +127,5 @@ void run_w4(uint32_t page_size)
     }
     meter_free(&warm_up);
     meter_free(&meter);
+    floor_of_churn("W4", TAIL, page_size);
 }

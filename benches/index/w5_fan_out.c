@@ -1,5 +1,5 @@
 /* W5: one prefix of 64 tokens with 100,000 children of 64 tokens. */
-#include "bench.h"
+#include "floor.h"
 
 #include <string.h>
 
@@ -152,4 +152,9 @@ void run_w5(uint32_t page_size)
         meter_free(&meters[i]);
     }
     prompts_free(&w5.prompts);
+    const struct floor_shape shape = {SEED, 2, {1, CHILDREN}, {PREFIX_TOKENS, CHILD_TOKENS}};
+    const struct floor_names names = {.workload = "W5",
+                                      .single = OPERATION[MATCH].name,
+                                      .batch = OPERATION[MATCH_MANY].name};
+    floor_of_tree(&shape, &names, page_size);
 }

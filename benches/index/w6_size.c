@@ -5,7 +5,7 @@
  * A leaf is a number below 10^6; its decimal digits are the edges of its path. At fewer than 10^6
  * leaves the tree is as deep in tokens, and edges that do not branch yet are one node.
  */
-#include "bench.h"
+#include "floor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -392,6 +392,27 @@ static void init(struct w6 *w6, uint32_t page_size)
     }
 }
 
+/* A tree of 10^n leaves has n levels here: edges that do not branch are one with the last. */
+static void measure_floor(unsigned size, uint32_t page_size)
+{
+    char name[3][56];
+    const enum operation operation[3] = {HIT, MATCH_MANY, EVICT};
+    for (int i = 0; i < 3; i++) {
+        snprintf(name[i], sizeof name[i], "%s, %s leaves", OPERATION[operation[i]].name,
+                 SIZE_NAME[size]);
+    }
+    struct floor_shape shape = {.seed = SEED, .level_count = size + 3};
+    uint32_t nodes = 1;
+    for (unsigned level = 0; level < shape.level_count; level++) {
+        shape.nodes[level] = nodes *= 10;
+        shape.keys[level] = EDGE_TOKENS;
+    }
+    shape.keys[shape.level_count - 1] += (LEVELS - shape.level_count) * EDGE_TOKENS;
+    const struct floor_names names = {.workload = "W6", .single = name[0], .batch = name[1],
+                                      .evict = name[2], .batch_reads_pages = true};
+    floor_of_tree(&shape, &names, page_size);
+}
+
 void run_w6(uint32_t page_size)
 {
     static struct w6 w6;
@@ -410,4 +431,10 @@ void run_w6(uint32_t page_size)
         run(&w6, meters, page_size, number, number + 1 == runs);
     }
     emit(meters, page_size);
+    for (unsigned size = 0; size < SIZES && SIZE[size] <= options.leaf_limit; size++) {
+        /* What has targets. */
+        if (size == 0 || size + 1 == SIZES) {
+            measure_floor(size, page_size);
+        }
+    }
 }
