@@ -2,7 +2,8 @@
  * Threads: the owner runs W4 while other threads probe without a pause.
  *
  * Rounds without a probing thread, with one and with two alternate on the same cache, so that the
- * noise of the machine meets all alike. In rounds of a fourth kind a thread does no more than
+ * noise of the machine meets all alike. After each, threads probe while the owner rests: one, two,
+ * four, eight, no more than there are cores. In rounds of a fourth kind a thread does no more than
  * compare as much memory as a probe does, without the library: what that costs the owner is the
  * machine's doing, cores that share caches, memory and power.
  */
@@ -14,8 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { PROBERS = 2, COMPARING = PROBERS + 1, CASES };
+/* Threads beside the owner at most, and what else may run beside it. */
+enum { BESIDE = 2, COMPARING = BESIDE + 1, CASES };
+/* Threads that probe while the owner rests: 1, 2, 4 and so on, as many as there are cores. */
+enum { PROBERS = 8, COUNTS = 4 };
 enum { ROUND_REQUESTS = 256 * BATCH, WARM_UP = 20000 };
 enum { SAMPLES = 1 << 16, IDLE_MILLISECONDS = 20 };
 
@@ -75,19 +80,37 @@ static void *compare(void *context)
     return NULL;
 }
 
-/* The threads of a case; their number. */
-static unsigned start(struct prober *probers, struct churn *churn, unsigned which)
+/* How many threads probe at once; their number, which is two at least. */
+static unsigned thread_counts(unsigned counts[COUNTS])
 {
-    unsigned count = which == COMPARING ? 1 : which;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned most = cores < 2 ? 2 : cores < PROBERS ? (unsigned)cores : PROBERS;
+    unsigned length = 0;
+    for (unsigned count = 1; count < most; count *= 2) {
+        counts[length++] = count;
+    }
+    counts[length++] = most;
+    return length;
+}
+
+static void start_threads(struct prober *probers, struct churn *churn, unsigned count,
+                          void *(*work)(void *))
+{
     for (unsigned i = 0; i < count; i++) {
         probers[i].churn = churn;
         probers[i].rng.state = 7 + i;
         probers[i].probe_count = 0;
         probers[i].ticks = 0;
         atomic_store(&probers[i].stop, false);
-        void *(*work)(void *) = which == COMPARING ? compare : probe;
         REQUIRE(pthread_create(&probers[i].thread, NULL, work, &probers[i]) == 0);
     }
+}
+
+/* The threads of a case; their number. */
+static unsigned start(struct prober *probers, struct churn *churn, unsigned which)
+{
+    unsigned count = which == COMPARING ? 1 : which;
+    start_threads(probers, churn, count, which == COMPARING ? compare : probe);
     return count;
 }
 
@@ -194,34 +217,54 @@ static void emit_owner(struct meter meters[CASES], uint32_t page_size)
  * Processor time, not time: other processes may leave the threads fewer cores than there are. What
  * the threads cost each other, the lock's cache line above all, is in it.
  */
-static void emit_scaling(struct latency idle[PROBERS + 1][RUN_LIMIT], unsigned rounds,
+static void emit_scaling(struct latency idle[COUNTS][RUN_LIMIT], unsigned rounds,
                          uint32_t page_size)
 {
-    double cost[PROBERS + 1] = {0};
-    for (unsigned count = 1; count <= PROBERS; count++) {
+    unsigned counts[COUNTS];
+    unsigned length = thread_counts(counts);
+    double cost[COUNTS] = {0};
+    for (unsigned which = 0; which < length; which++) {
         double values[RUN_LIMIT];
         for (unsigned i = 0; i < rounds; i++) {
-            values[i] = idle[count][i].processor_time;
+            values[i] = idle[which][i].processor_time;
         }
         char operation[56];
-        snprintf(operation, sizeof operation, "processor time per probe, %u thread%s", count,
-                 count == 1 ? "" : "s");
+        snprintf(operation, sizeof operation, "processor time per probe, %u thread%s",
+                 counts[which], counts[which] == 1 ? "" : "s");
         struct row row = row_new("probe", operation, page_size);
-        row.median = cost[count] = median_of(values, rounds);
+        row.median = cost[which] = median_of(values, rounds);
         row_emit(&row);
     }
-    struct row row = row_new("probe", "processor time per probe, two threads / one", page_size);
+    char operation[56];
+    snprintf(operation, sizeof operation, "processor time per probe, %u threads / one",
+             counts[length - 1]);
+    struct row row = row_new("probe", operation, page_size);
     row.unit = UNIT_RATIO;
-    row.median = cost[2] / cost[1];
+    row.median = cost[length - 1] / cost[0];
     row.target = 1.1;
     row_emit(&row);
+}
+
+/* One round: so many threads probe for a while, and nobody else does anything. */
+static void probe_alone(struct prober *probers, struct churn *churn,
+                        struct latency idle[COUNTS][RUN_LIMIT], unsigned round)
+{
+    unsigned counts[COUNTS];
+    unsigned length = thread_counts(counts);
+    for (unsigned i = 0; i < length; i++) {
+        unsigned which = (i + round) % length;
+        start_threads(probers, churn, counts[which], probe);
+        nanosleep(&(struct timespec){.tv_nsec = IDLE_MILLISECONDS * 1000000L}, NULL);
+        stop(probers, counts[which]);
+        idle[which][round] = latency_of(probers, counts[which]);
+    }
 }
 
 void run_probe(uint32_t page_size)
 {
     static struct prober probers[PROBERS];
-    static struct latency busy[PROBERS + 1][RUN_LIMIT];
-    static struct latency idle[PROBERS + 1][RUN_LIMIT];
+    static struct latency busy[BESIDE + 1][RUN_LIMIT];
+    static struct latency idle[COUNTS][RUN_LIMIT];
     struct churn churn;
     struct meter meters[CASES];
     if (options.count) {
@@ -253,15 +296,12 @@ void run_probe(uint32_t page_size)
             stop(probers, count);
             if (which > 0 && which != COMPARING) {
                 busy[count][round] = latency_of(probers, count);
-                start(probers, &churn, count);
-                nanosleep(&(struct timespec){.tv_nsec = IDLE_MILLISECONDS * 1000000L}, NULL);
-                stop(probers, count);
-                idle[count][round] = latency_of(probers, count);
             }
         }
+        probe_alone(probers, &churn, idle, round);
     }
     emit_owner(meters, page_size);
-    emit_latency("probe of 1024 tokens, owner idle", page_size, idle[1], rounds);
+    emit_latency("probe of 1024 tokens, owner idle", page_size, idle[0], rounds);
     emit_latency("probe of 1024 tokens, owner runs W4", page_size, busy[1], rounds);
     emit_scaling(idle, rounds, page_size);
     fixture_verify(&churn.fixture);
