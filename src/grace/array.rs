@@ -1,5 +1,6 @@
 //! Arrays of fixed room, and links that lead readers to them.
 use super::garbage::{Garbage, Retired};
+use super::prefetch::prefetch_range;
 use super::{Reader, nobody_reads};
 use crate::memory::{OutOfMemory, put_reserved, take_reserved};
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, alloc, dealloc, fence};
@@ -54,6 +55,14 @@ unsafe fn items<T>(header: NonNull<Header>) -> NonNull<T> {
     const { assert!(size_of::<Header>().is_multiple_of(align_of::<u64>())) };
     // SAFETY: items follow the header in the same allocation, aligned as it is.
     unsafe { header.add(1).cast() }
+}
+
+/// Has items fetched, so many from one on, without a look at the array: its header is as far away
+/// as they are.
+#[inline(always)]
+fn fetch_items<T>(header: *const Header, from: usize, count: usize) {
+    let first = header.wrapping_add(1).cast::<T>().wrapping_add(from);
+    prefetch_range(first.cast(), count * size_of::<T>());
 }
 
 /// Gives one reference back, the last one with the memory.
@@ -146,6 +155,12 @@ impl<T: Send + Sync> Array<T> {
         array.extend(made);
         array.show(array.len());
         Ok(array)
+    }
+
+    /// Has items fetched, should there be so many from one on.
+    #[inline(always)]
+    pub fn fetch(&self, from: usize, count: usize) {
+        fetch_items::<T>(self.0.as_ptr(), from, count);
     }
 
     /// Items that fit.
@@ -342,6 +357,12 @@ impl<T: Send + Sync> Link<T> {
             // SAFETY: the link's reference to an array, which was taken out.
             unsafe { retire::<T>(before, garbage) }
         }
+    }
+
+    /// Has items fetched, should there be an array and so many from one on.
+    #[inline(always)]
+    pub fn fetch(&self, from: usize, count: usize) {
+        fetch_items::<T>(self.0.load(Ordering::Relaxed), from, count);
     }
 
     /// What readers may see of the array.

@@ -62,6 +62,11 @@ impl<const PAGES: bool> Label<PAGES> {
         self.len as usize
     }
 
+    /// Whether it is that of a root.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     fn words(&self) -> &[u32] {
         self.words.as_deref().unwrap_or(&[])
     }
@@ -79,6 +84,17 @@ impl<const PAGES: bool> Label<PAGES> {
     pub(crate) fn keys(&self, page_size: usize) -> &[u32] {
         let start = self.start as usize * page_size;
         &self.words()[start..start + self.len as usize * page_size]
+    }
+
+    /// Has keys and pages fetched, without a look at their memory.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, page_size: usize) {
+        let Some(words) = &self.words else { return };
+        let (start, len) = (self.start as usize, self.len as usize);
+        words.fetch(start * page_size, len * page_size);
+        if PAGES {
+            words.fetch(self.capacity as usize * page_size + start, len);
+        }
     }
 
     /// Where the keys are, for readers: the memory, the place in it of those of the first page, and
@@ -242,11 +258,6 @@ impl Label<false> {
     #[inline]
     pub(crate) fn first(&self) -> Option<u32> {
         self.tokens().first().copied()
-    }
-
-    /// Whether it is that of a root.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
     }
 }
 

@@ -5,7 +5,7 @@ use super::fetch::is_large;
 use super::node::{Segment, end_of};
 use super::walk::prefetch_node;
 use crate::grace::prefetch;
-use crate::tree::Tree;
+use crate::tree::{NONE, Tree, TreeNode};
 
 impl RadixIndex {
     /// Drops pages from the end of one leaf after another, of those that `next` names.
@@ -51,21 +51,24 @@ impl RadixIndex {
         most.pages - left
     }
 
-    /// Has fetched what evicting the leaf after this one touches, and the one after that: leaves go
-    /// in the order of the list, which leads anywhere in memory.
+    /// Has fetched what evicting the leaves after this one touches: leaves go in the order of the
+    /// list, which leads anywhere in memory. Of the third from here the node, of the second what
+    /// that leads to, of the next the slot, for which its keys are needed.
     fn fetch_after(&self, victim: u32) {
         let nodes = &self.tree.nodes;
-        let Some(next) = nodes.get(nodes[victim].newer) else {
-            return;
-        };
-        next.label.keys(self.page_size).first().into_iter().for_each(prefetch);
-        next.label.pages().last().into_iter().for_each(prefetch);
-        prefetch(&self.rows[nodes[victim].newer]);
-        for near in [next.parent, next.newer] {
-            if let Some(near) = nodes.get(near) {
-                prefetch_node(near);
-            }
+        let after = |node: &TreeNode<Segment>| Some((node.newer, nodes.get(node.newer)?));
+        let Some((number, next)) = after(&nodes[victim]) else { return };
+        prefetch(&self.rows[number]);
+        if next.parent != NONE && !next.label.is_empty() {
+            let first_page = next.label.first_page_keys(self.page_size);
+            self.table.fetch(self.child_hash(next.parent, first_page));
+            nodes[next.parent].children.fetch();
+            prefetch(&self.rows[next.parent]);
         }
+        let Some((_, second)) = after(next) else { return };
+        second.label.fetch(self.page_size);
+        nodes.get(second.parent).into_iter().for_each(prefetch_node);
+        nodes.get(second.newer).into_iter().for_each(prefetch_node);
     }
 
     /// Shortens a leaf. Its id meant the longer prefix and becomes stale; its turn stays.

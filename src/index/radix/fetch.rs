@@ -11,15 +11,10 @@
 //! its segment matches.
 use super::super::way::DEPTH;
 use super::super::{Ask, Namespace, Path, Way};
-use crate::grace::prefetch;
 use crate::tree::Hint;
 
 /// Slots of the table below which a tree is in the processor's cache anyway.
 const LARGE: usize = 65536;
-
-/// Keys in a line of the processor's cache, and the first lines of a segment that are fetched.
-const LINE: usize = 16;
-const LINES: usize = 8;
 
 /// The tree, as its owner sees it or as readers without the lock do.
 pub(super) trait Paths {
@@ -44,13 +39,12 @@ pub(super) trait Paths {
     /// Has fetched what else a lookup that ends at a node touches.
     fn fetch_neighbours(&self, _node: u32) {}
 
-    /// The keys of a node's segment; none of a root, and none when they are changing.
-    fn keys(&self, node: u32) -> &[u32];
+    /// Keys of a node's segment; none of a root.
+    fn key_count(&self, node: u32) -> usize;
 
-    /// The last page of a segment, if the lookup reads it.
-    fn last_page(&self, _node: u32) -> Option<&u32> {
-        None
-    }
+    /// Has the keys of a node's segment fetched, and the pages if the lookup reads them, without a
+    /// look at where they are.
+    fn fetch_keys(&self, node: u32);
 }
 
 impl<'a> Way<'a> {
@@ -73,7 +67,7 @@ impl<'a> Way<'a> {
         };
         paths.fetch_node(node);
         self.path.push(node);
-        let keys = length.map_or_else(|| paths.keys(node).len(), |pages| pages.get() * page_size);
+        let keys = length.map_or_else(|| paths.key_count(node), |pages| pages.get() * page_size);
         (self.node, self.rest) = (node, self.rest.get(keys..).unwrap_or(&[]));
         self.look(paths, page_size);
         true
@@ -82,12 +76,7 @@ impl<'a> Way<'a> {
     /// Has the keys fetched of the nodes that it came to.
     #[inline(always)]
     fn fetch_keys(&mut self, paths: &impl Paths) {
-        for &node in &self.path[self.fetched..] {
-            let keys = paths.keys(node);
-            // The processor goes on by itself where more lines than these follow.
-            keys.iter().step_by(LINE).take(LINES).for_each(prefetch);
-            keys.last().into_iter().chain(paths.last_page(node)).for_each(prefetch);
-        }
+        self.path[self.fetched..].iter().for_each(|&node| paths.fetch_keys(node));
         self.fetched = self.path.len();
     }
 }

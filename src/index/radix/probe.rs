@@ -253,10 +253,12 @@ impl Paths for Seer<'_> {
         self.0.rows.get(node).into_iter().for_each(prefetch);
     }
 
-    fn keys(&self, node: u32) -> &[u32] {
-        let Self(view, reader) = self;
-        let seen = view.read(node, reader).ok();
-        seen.map_or(&[], |seen| seen.keys)
+    fn key_count(&self, node: u32) -> usize {
+        self.0.rows.get(node).map_or(0, |row| row.key_count(self.0.page_size))
+    }
+
+    fn fetch_keys(&self, node: u32) {
+        self.0.rows.get(node).into_iter().for_each(|row| row.fetch_keys(self.0.page_size));
     }
 }
 

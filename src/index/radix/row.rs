@@ -117,6 +117,18 @@ impl Row {
         Ok(seen)
     }
 
+    /// Keys of the segment, as far as can be told while it may change.
+    pub(super) fn key_count(&self, page_size: usize) -> usize {
+        Shape(self.shape.load(Relaxed)).count() * page_size
+    }
+
+    /// Has the keys of the segment fetched.
+    #[inline(always)]
+    pub(super) fn fetch_keys(&self, page_size: usize) {
+        let shape = Shape(self.shape.load(Relaxed));
+        self.words.fetch(shape.first() * page_size, shape.count() * page_size);
+    }
+
     /// Says what the segment is, while `version` says that it changes.
     pub(super) fn shape(&self, shape: Shape) {
         self.shape.store(shape.0, Relaxed);

@@ -142,6 +142,13 @@ impl Many {
 }
 
 impl Siblings {
+    /// Has a few children's entries fetched. Of many the run would have to be searched for.
+    pub(super) fn fetch(&self) {
+        if let Self::Few { len, entries } = self {
+            entries.fetch(0, *len as usize);
+        }
+    }
+
     fn few(Run { len, entries }: Run) -> Self {
         Self::Few { len, entries }
     }

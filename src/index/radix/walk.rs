@@ -62,12 +62,12 @@ impl Paths for RadixIndex {
         }
     }
 
-    fn keys(&self, node: u32) -> &[u32] {
-        self.tree.nodes.get(node).map_or(&[], |node| node.label.keys(self.page_size))
+    fn key_count(&self, node: u32) -> usize {
+        self.tree.nodes.get(node).map_or(0, |node| node.label.len() * self.page_size)
     }
 
-    fn last_page(&self, node: u32) -> Option<&u32> {
-        self.tree.nodes.get(node)?.label.pages().last()
+    fn fetch_keys(&self, node: u32) {
+        self.tree.nodes.get(node).into_iter().for_each(|node| node.label.fetch(self.page_size));
     }
 }
 
