@@ -14,6 +14,8 @@ use crate::token::{PageDigest, Query, TokenList, positions_at_most};
 /// Keys of a portion for each page of a slice: 32,768 in all, which take 6 microseconds to compare,
 /// and 12 when they are in no cache either.
 const KEYS: usize = 64;
+/// Nodes of a path whose pages are noted from the first on.
+const FEW: usize = 32;
 /// Times that a descent begins anew, after what it held was cleared.
 const TRIES: usize = 4;
 
@@ -192,6 +194,8 @@ impl PrefixCache {
                 _ => most = most.twice(),
             }
         };
+        // All that may come, since what grows is copied. Without memory it does.
+        let _ = descent.pages.try_reserve_exact(query.keys.len() / page_size - done);
         self.hold_down(node, pages, descent)?;
         descent.held()
     }
@@ -232,12 +236,31 @@ impl PrefixCache {
             }
         }
         descent.walk = None;
-        descent.pages.resize(pages, 0);
+        self.note_pages(node, pages, &mut descent.pages);
+        Some(())
+    }
+
+    /// Adds to the first pages of a path, for which there is room, those up to a node's end.
+    fn note_pages(&self, node: Node, pages: usize, known: &mut Vec<u32>) {
+        let (done, mut path, mut nodes) = (known.len(), [node; FEW], 0);
+        let mut next = Some(node);
+        while let Some(at) = next.filter(|&at| nodes < FEW && self.index.end_page(at) > done) {
+            path[nodes] = at;
+            (next, nodes) = (self.index.ancestor(at, 1), nodes + 1);
+        }
+        if next.is_none_or(|at| self.index.end_page(at) <= done) {
+            for &at in path[..nodes].iter().rev() {
+                let (some, end) = (self.index.pages(at), self.index.end_page(at));
+                known.extend_from_slice(&some[some.len() - (end - known.len())..]);
+            }
+            return;
+        }
+        // From the end on: what lies before is written twice.
+        known.resize(pages, 0);
         self.index.visit_path_from(node, done, &mut |start, some| {
             let from = done.max(start);
-            descent.pages[from..start + some.len()].copy_from_slice(&some[from - start..]);
+            known[from..start + some.len()].copy_from_slice(&some[from - start..]);
         });
-        Some(())
     }
 }
 
