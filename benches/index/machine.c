@@ -1,6 +1,6 @@
 /*
- * What the machine allows: comparing keys and following pointers, without any library. These rows
- * are the floor under the others.
+ * What the machine allows: comparing keys and following pointers, without any library. What a
+ * workload takes at least of both is in floor.c.
  */
 #include "bench.h"
 
