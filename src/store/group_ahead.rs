@@ -231,7 +231,9 @@ impl Turn<'_> {
         let Some(node) = descent.held() else { return Ok(()) };
         let Some(foothold) = cache.hold(node) else { return Ok(()) };
         descent.groups = Some(GroupsAhead { foothold, hold: None });
-        let hold = Some(self.parts()?.0.open_chains()?);
+        // Nothing may fail now that pages are published: without memory it happens in one step.
+        let Ok(hold) = self.parts()?.0.open_chains() else { return Ok(()) };
+        let hold = Some(hold);
         descent.groups = Some(GroupsAhead { foothold, hold });
         self.take_chains(hold, (descent.pages(), &[]), count).map(|_| ())
     }
