@@ -217,8 +217,9 @@ unsafe impl AbiElement for rkv_locked_page {
 }
 
 /// The pages of a group that a lock protects: those that the prefix needs on which the lock was
-/// taken, as far as they were there; of a FULL group up to the first that was missing. Of a match with RKV_MATCH_LOCK all are: the pages of the
-/// window and the sinks, that of a partial match included, or the checkpoint.
+/// taken, as far as they were there; of a FULL group up to the first that was missing. Of a match
+/// with RKV_MATCH_LOCK all are: the pages of the window and the sinks, that of a partial match
+/// included, or the checkpoint.
 ///
 /// @param cache the cache
 /// @param lock a lock
