@@ -106,7 +106,8 @@ impl Turn<'_> {
     ) -> Result<InsertResult, Error> {
         let page_size = self.table.page_size();
         // Of what class pages of each group are is said again where the end of the prefix moves.
-        let portion = self.publish_portion()?.div_ceil(self.table.groups().list().len());
+        let portion = self.cache()?.index.publish_portion(self.shared.slice);
+        let portion = portion.div_ceil(self.table.groups().list().len());
         let asked = (query.keys(), query.digests());
         let pages = asked.0.keys.len() / page_size;
         let first = request.from_page.max(descent.pages().len()).saturating_add(portion);

@@ -12,6 +12,10 @@ use std::sync::atomic::Ordering;
 /// Pauses in which a thread that waits to change something sees that the lock is free.
 const TURN_PAUSES: u32 = 16 * WRITER_PAUSES;
 
+/// Pages of groups beside the first that are published at once, in all of them together, for each
+/// page of a slice: each hangs somewhere then, is in use, and has a class, some 30 ns.
+const HUNG: usize = 2;
+
 /// The lock, and the state that it guards.
 pub struct Turn<'a> {
     pub(crate) shared: &'a Shared,
@@ -68,9 +72,14 @@ impl Turn<'_> {
         self.shared.is_poisoned()
     }
 
-    /// Pages that are published before others are let in.
+    /// Pages that are published before others are let in, with those of all groups.
     pub(crate) fn publish_portion(&self) -> Result<usize, Error> {
-        Ok(self.cache()?.index.publish_portion(self.shared.slice))
+        let (slice, hung) = (self.shared.slice, self.table.groups().list().len() - 1);
+        let portion = self.cache()?.index.publish_portion(slice);
+        Ok(match hung {
+            0 => portion,
+            _ => portion.min(HUNG.saturating_mul(slice).div_ceil(hung)),
+        })
     }
 
     /// Does something that needs nothing of the state while others have the lock.

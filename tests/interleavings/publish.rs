@@ -15,7 +15,12 @@ const PAGES: usize = LEN / 2;
 
 /// Pages of a portion, with slices of one page.
 fn portion(setting: Setting) -> usize {
-    if setting.index() == IndexKind::BlockHash { 1 } else { 16 }
+    match setting {
+        Setting::One(IndexKind::BlockHash) => 1,
+        Setting::One(IndexKind::Radix) => 16,
+        // Those of the other groups come along.
+        _ => 2_usize.div_ceil(setting.config().groups.list().len() - 1),
+    }
 }
 
 /// A world in which a sequence has all its pages, and has published none.
