@@ -169,11 +169,18 @@ impl PrefixCache {
     #[inline(never)]
     pub(super) fn end_hold(&mut self, at: u32) -> Node {
         let now = self.index.now();
+        let Hold { node, uses } = self.take_hold(at);
         let groups = self.groups.as_deref_mut().expect("there are several groups");
-        let Hold { node, uses } = groups.holds.remove(at);
-        groups.hold_bytes -= uses.capacity() * size_of::<Use>();
         uses.iter().for_each(|used| groups.hung.end_use(used.page, None, now));
         node
+    }
+
+    /// Takes it out, with the uses that are left.
+    pub(super) fn take_hold(&mut self, at: u32) -> Hold {
+        let groups = self.groups.as_deref_mut().expect("there are several groups");
+        let hold = groups.holds.remove(at);
+        groups.hold_bytes -= hold.bytes();
+        hold
     }
 
     /// The node that the index has locked for a hold.

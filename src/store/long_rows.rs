@@ -254,8 +254,10 @@ impl Turn<'_> {
             && let Ok((cache, _)) = self.parts()
         {
             if !cache.end_some_uses(at, slice) {
-                cache.end_hold(at);
-                return;
+                // Nothing is left, but much memory, and that takes the system longer to take back
+                // than others should wait for.
+                let hold = cache.take_hold(at);
+                return self.unlocked(|| drop(hold));
             }
             self.let_waiting_in();
         }
