@@ -91,19 +91,29 @@ impl Turn<'_> {
     /// Ends a sequence, and drops what was cleared and nobody else holds; much of it in slices.
     pub fn release(&mut self, id: SequenceId) -> Result<(), Error> {
         self.sequence(id)?;
-        let rows = if self.has_groups() { self.set_rows_aside(id.slot()) } else { None };
+        let has_groups = self.has_groups();
         let pages = self.set_aside(id.slot());
-        let node = self.end_locked(id.slot());
-        match (rows, node) {
-            // What hangs on pages goes before those can.
-            (Some(rows), node) => self.end_rows_aside(rows, node),
-            (None, Some(node)) => self.let_go(node),
-            (None, None) => {}
+        if has_groups {
+            self.end_with_groups(id.slot());
+        } else if let Some(node) = self.end_locked(id.slot()) {
+            self.let_go(node);
         }
         if let Some(list) = pages {
             self.give_back(list);
         }
         Ok(())
+    }
+
+    /// Ends the sequence of a slot with its rows in several groups, which are given up in portions
+    /// where they are long: what hangs on pages goes before those can.
+    #[inline(never)]
+    fn end_with_groups(&mut self, slot: u32) {
+        let rows = self.set_rows_aside(slot);
+        match (rows, self.end_locked(slot)) {
+            (Some(rows), node) => self.end_rows_aside(rows, node),
+            (None, Some(node)) => self.let_go(node),
+            (None, None) => {}
+        }
     }
 }
 

@@ -105,12 +105,19 @@ impl Turn<'_> {
 
     /// Undoes a lock of a caller.
     pub fn unlock(&mut self, lock: LockId) -> Result<(), Error> {
-        let (slice, cache) = (self.shared.slice, self.parts()?.0);
+        let cache = self.parts()?.0;
         let on = cache.take_lock(lock)?;
-        if cache.groups.is_none() {
-            self.let_go(Node(on));
-            return Ok(());
+        if cache.groups.is_some() {
+            return self.unlock_groups(on);
         }
+        self.let_go(Node(on));
+        Ok(())
+    }
+
+    /// Ends what a lock protects in groups, and undoes it then.
+    #[inline(never)]
+    fn unlock_groups(&mut self, on: u32) -> Result<(), Error> {
+        let slice = self.shared.slice;
         while self.parts()?.0.end_some_uses(on, slice) {
             let node = self.parts()?.0.hold_node(on);
             if self.let_in_holding(node.into()).is_err() {
@@ -131,6 +138,11 @@ impl Turn<'_> {
         if cache.index.end_page(node) <= nodes {
             return cache.lock(node);
         }
+        self.lock_long(id)
+    }
+
+    #[cold]
+    fn lock_long(&mut self, id: NodeId) -> Result<LockId, Error> {
         let gone = self.caches_gone;
         let ahead = self.chains_to(id)?;
         let locked = self.cache().and_then(|cache| cache.index.resolve(id));
@@ -141,7 +153,6 @@ impl Turn<'_> {
         locked
     }
 
-    #[cold]
     fn lock_deep(&mut self, id: NodeId, node: Node) -> Result<LockId, Error> {
         let held = self.hold_ahead(node)?;
         let cache = self.parts()?.0;
