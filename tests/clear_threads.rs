@@ -90,7 +90,7 @@ fn work(world: &World, seed: u64) {
         for id in live {
             match random.u8(..4) {
                 0 => {
-                    let retained = shared.ending(|state| state.retain(id)).unwrap();
+                    let retained = shared.turn().retain(id).unwrap();
                     if retained && random.bool() {
                         // Unless a clear dropped it.
                         expected(shared.turn().drop_retained(id));

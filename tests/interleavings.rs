@@ -98,8 +98,12 @@ impl World {
         let shared = Shared::with_slices(setting.config(), 1, Some(Box::new(at_yield)));
         let shared = Arc::new(shared.unwrap());
         let journal_bytes = 1 << 16;
-        let config =
-            CacheConfig { index: setting.index(), journal_bytes, ..CacheConfig::default() };
+        let config = CacheConfig {
+            index: setting.index(),
+            journal_bytes,
+            retained_sequences: 2,
+            ..CacheConfig::default()
+        };
         shared.attach_cache(config).unwrap();
         SHARED.set(Some(shared.clone()));
         let begin = |family, count| {
@@ -226,7 +230,7 @@ fn interleave(
 fn made_by(long: &Long) -> usize {
     match long.name {
         name if name.starts_with("fork") => 2,
-        "continue from one that runs" => 2,
+        "continue from one that runs" | "retain, and another gives way" => 2,
         name if name.starts_with("begin") => 1,
         "continue" | "release" | "retain" | "publish what others have" => 1,
         _ => 0,

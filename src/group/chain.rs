@@ -139,4 +139,45 @@ impl Hung {
             self.pool(at.group).retained -= 1;
         }
     }
+
+    /// Whether a retained sequence keeps a page.
+    pub fn is_retained(&self, HungPage { group, page }: HungPage) -> bool {
+        self.pools[self.pool_of(group)].entries[page as usize].retained > 0
+    }
+
+    /// Begins to keep a page as a retained sequence does, and to use it, instead of the one before
+    /// it in its chain, which is kept so; of the first unkept page of a chain, beside it.
+    pub fn keep_next(&mut self, next: HungPage, before: Option<HungPage>) {
+        self.begin_use(next);
+        self.follow(next, before.map(|before| before.page));
+        let entry = self.entry(next);
+        entry.retained += 1;
+        if entry.retained == 1 {
+            // The one before is kept on behalf of this one from now on.
+            self.pool(next.group).retained += 1;
+        } else if let Some(before) = before {
+            let entry = self.entry(before);
+            assert!(entry.retained > 1, "a chain keeps page {}", before.page);
+            entry.retained -= 1;
+        }
+    }
+
+    /// Undoes one `keep_next`, but for the page before it in the chain, if that was kept for this
+    /// one alone: it is kept, and used, instead.
+    pub fn end_one_keep(&mut self, hung: HungPage, now: u64) -> Option<HungPage> {
+        let entry = self.entry(hung);
+        entry.retained -= 1;
+        let (is_last, is_used) = (entry.retained == 0, entry.users > 1);
+        let before = self.before(hung).filter(|_| is_last);
+        if is_last {
+            self.pool(hung.group).retained -= 1;
+        }
+        if is_used && let Some(before) = before {
+            // Who uses this one uses that one too.
+            self.begin_use(before);
+        }
+        let left = self.end_one_use(hung, None, now);
+        debug_assert!(is_used || left == before, "what nobody uses leaves its chain");
+        before
+    }
 }

@@ -12,9 +12,9 @@ impl State {
     }
 
     /// Ends a sequence like `release`, but keeps what was published of it, its tokens, and the page
-    /// that was computed in part. The first to finish give way to it. False when it alone is more
-    /// than the limit allows: it was released then.
-    pub fn retain(&mut self, id: SequenceId) -> Result<bool, Error> {
+    /// that was computed in part. The first to finish are to give way to it. False when it alone is
+    /// more than the limit allows: it was released then.
+    fn retain(&mut self, id: SequenceId) -> Result<bool, Error> {
         let sequence = self.sequence(id)?;
         sequence.check_loaded()?;
         if !sequence.groups.copies().is_empty() {
@@ -53,11 +53,6 @@ impl State {
         let sequence = Sequence { tail, computed, ..ended };
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         self.retained.add(sequence, partial, (cache, &self.table));
-        while self.retained.len() > self.retained.sequence_limit
-            || self.retained.pages(self.cache.as_ref()) > self.retained.page_limit
-        {
-            self.displace();
-        }
         Ok(true)
     }
 }
@@ -69,9 +64,20 @@ impl Turn<'_> {
             Some(node) => self.keep_ahead(node)?,
             None => None,
         };
-        let retained = self.state().retain(id);
-        if let Some(held) = held {
+        let (gone, mut chains) = (self.caches_gone, None);
+        let kept = match self.has_groups() {
+            true => self.keep_chains_ahead(id, &mut chains),
+            false => Ok(()),
+        };
+        let retained = kept.and_then(|()| self.state().retain(id));
+        if let Some(held) = held.filter(|_| gone == self.caches_gone) {
             self.end_keeping(held);
+        }
+        if let Some(chains) = chains {
+            self.end_groups_ahead(chains, gone);
+        }
+        if gone == self.caches_gone && retained == Ok(true) {
+            self.displace_surplus();
         }
         self.drop_let_go();
         retained
@@ -129,7 +135,8 @@ impl Shared {
             if !turn.displace() {
                 break;
             }
-            gained += turn.room() - before;
+            // Who was let in meanwhile may have taken some.
+            gained += turn.room().saturating_sub(before);
             turn.let_others_in();
         }
         Ok(gained)

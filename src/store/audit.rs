@@ -186,6 +186,11 @@ impl State {
             let in_pool =
                 |page: &HungPage| self.table.groups().list()[page.group].pool as usize == pool;
             rows.filter(in_pool).for_each(|page| is_kept[page.page as usize] = 1);
+            if let Some(groups) = self.cache.as_ref().and_then(|cache| cache.groups.as_deref()) {
+                // What is about to be kept, or was until now.
+                let kept = groups.kept_by_calls().filter(in_pool);
+                kept.for_each(|page| is_kept[page.page as usize] = 1);
+            }
             let kept = is_kept.iter().sum::<u32>() as usize;
             let counted = self.cache.as_ref().map(|cache| registry.pages_in_groups(pool, cache));
             if kept != counted.unwrap_or(0) {
@@ -193,7 +198,8 @@ impl State {
             }
         }
         let kept = is_kept.iter().sum::<u32>() as usize;
-        let too_many = registry.len() > registry.sequence_limit || kept > registry.page_limit;
+        let too_many = registry.calls_above == 0
+            && (registry.len() > registry.sequence_limit || kept > registry.page_limit);
         // What is about to be kept, or was until now.
         if let Some(cache) = &self.cache {
             for node in cache.footholds.iter().filter_map(|foothold| foothold.kept) {

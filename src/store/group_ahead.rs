@@ -18,7 +18,7 @@ const PAGES: usize = 2;
 
 /// What a call has ahead of its step.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct GroupsAhead {
+pub(crate) struct GroupsAhead {
     /// The end of the path, which is held.
     foothold: u32,
     /// The uses along it.
@@ -26,6 +26,11 @@ pub(super) struct GroupsAhead {
 }
 
 impl GroupsAhead {
+    /// These are held.
+    pub(super) fn new(foothold: u32, hold: u32) -> Self {
+        Self { foothold, hold: Some(hold) }
+    }
+
     /// The hold that has the uses.
     pub(super) fn hold(&self) -> Option<u32> {
         self.hold
@@ -167,20 +172,16 @@ impl Turn<'_> {
     }
 
     /// Ends what a call used of FULL groups, in portions, and lets go of the end of their path.
-    pub(super) fn end_groups_ahead(&mut self, ahead: GroupsAhead, gone: u64) {
-        let (GroupsAhead { foothold, hold }, portion) = (ahead, PAGES * self.shared.slice);
-        while gone == self.caches_gone
+    pub(crate) fn end_groups_ahead(&mut self, ahead: GroupsAhead, gone: u64) {
+        let GroupsAhead { foothold, hold } = ahead;
+        if let Some(at) = hold {
+            self.end_hold_in_portions(at, gone);
+        }
+        if gone == self.caches_gone
             && let Ok((cache, _)) = self.parts()
         {
-            if let Some(at) = hold {
-                if cache.end_some_uses(at, portion) {
-                    self.let_waiting_in();
-                    continue;
-                }
-                cache.end_hold(at);
-            }
             let node = cache.footholds.remove(foothold).node;
-            return self.let_go(node);
+            self.let_go(node);
         }
     }
 
@@ -276,7 +277,7 @@ impl PrefixCache {
         let count = 2 * groups.full().count();
         uses.try_reserve_exact(count).map_err(|error| no_room(error.into()))?;
         groups.holds.try_reserve(1).map_err(no_room)?;
-        Ok(self.insert_hold(Hold { node: Node(0), uses }))
+        Ok(self.insert_hold(Hold { node: Node(0), uses, keeps: false }))
     }
 
     /// The page of a group on one of the spine, if all before it are in use with it.

@@ -22,6 +22,8 @@ pub(super) struct Hold {
     /// On which the index has the lock.
     pub(super) node: Node,
     pub(super) uses: Vec<Use>,
+    /// Those pages are kept as by a retained sequence, too.
+    pub(super) keeps: bool,
 }
 
 impl Hold {
@@ -119,7 +121,7 @@ impl PrefixCache {
         let groups = self.groups.as_deref_mut().expect("there are several groups");
         let room = std::mem::take(&mut groups.room);
         let uses = self.begin_uses(room, (end, partial), positions);
-        self.insert_hold(Hold { node, uses })
+        self.insert_hold(Hold { node, uses, keeps: false })
     }
 
     /// Begins to use those pages; there is room for them.
@@ -169,7 +171,7 @@ impl PrefixCache {
     #[inline(never)]
     pub(super) fn end_hold(&mut self, at: u32) -> Node {
         let now = self.index.now();
-        let Hold { node, uses } = self.take_hold(at);
+        let Hold { node, uses, .. } = self.take_hold(at);
         let groups = self.groups.as_deref_mut().expect("there are several groups");
         uses.iter().for_each(|used| groups.hung.end_use(used.page, None, now));
         node
@@ -194,10 +196,14 @@ impl PrefixCache {
         let now = self.index.now();
         let GroupCache { holds, hung, .. } =
             self.groups.as_deref_mut().expect("there are several groups");
-        let uses = &mut holds[at].uses;
+        let Hold { uses, keeps, .. } = &mut holds[at];
         for _ in 0..count {
             let Some(used) = uses.pop() else { break };
-            if let Some(page) = hung.end_one_use(used.page, None, now) {
+            let before = match keeps {
+                true => hung.end_one_keep(used.page, now),
+                false => hung.end_one_use(used.page, None, now),
+            };
+            if let Some(page) = before {
                 uses.push(Use { page, place: used.place - 1 });
             }
         }
@@ -224,7 +230,7 @@ impl PrefixCache {
     /// Locks a node, and nothing of the groups yet: `fill_hold` does. Room was made.
     pub(super) fn lock_late(&mut self, node: Node) -> LockId {
         self.index.lock(node);
-        let on = self.insert_hold(Hold { node, uses: Vec::new() });
+        let on = self.insert_hold(Hold { node, uses: Vec::new(), keeps: false });
         self.locks.take(on)
     }
 

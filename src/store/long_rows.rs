@@ -242,7 +242,7 @@ impl Turn<'_> {
         uses.try_reserve_exact(count).map_err(|error| no_room(error.into()))?;
         let groups = cache.groups.as_deref_mut().expect("rows were found good");
         groups.holds.try_reserve(1).map_err(no_room)?;
-        let at = Some(cache.insert_hold(Hold { node: Node(0), uses }));
+        let at = Some(cache.insert_hold(Hold { node: Node(0), uses, keeps: false }));
         Ok(HeldRows { at, gone })
     }
 

@@ -21,6 +21,7 @@ mod group_costs;
 mod group_hang;
 mod group_holds;
 mod group_insert;
+mod group_keep;
 mod group_landing;
 mod group_leave;
 mod group_limit;

@@ -4,12 +4,12 @@
 //! An entry is the sequence as it was, with its lock, the keys after its node and the page that it
 //! computed in part; the slot is gone, and with it the row, of which the index knows the rest. So
 //! its pages can't be evicted, and a child is made from it as from a live parent.
+use super::group_keep::{Dropped, are_long_chains};
 use super::group_rows::{ByPool, GroupRows};
 use super::sequence::{Sequence, no_sequence};
 use super::{CacheConfig, PrefixCache, State, Turn};
 use crate::error::Error;
 use crate::ids::SequenceId;
-use crate::index::Node;
 use crate::memory::{OrderedMap, OutOfMemory, try_collect};
 use crate::paging::PageTable;
 
@@ -40,6 +40,8 @@ pub(crate) struct Registry {
     pub(crate) sequence_bytes: usize,
     pub(crate) sequence_limit: usize,
     pub(crate) page_limit: usize,
+    /// Calls that let go what is more than the limits.
+    pub(super) calls_above: usize,
 }
 
 impl Registry {
@@ -139,77 +141,71 @@ impl Registry {
         self.entries.insert(id, Retained { sequence, partial, finished: self.finished });
     }
 
-    /// Takes an entry out. Its base is kept still.
-    fn remove(&mut self, id: SequenceId, of: (&mut PrefixCache, &PageTable)) -> Option<Retained> {
-        let entry = self.entries.remove(&id)?;
+    /// Whether there is more than the limits allow.
+    fn is_above_limits(&self, cache: Option<&PrefixCache>) -> bool {
+        self.len() > self.sequence_limit || self.pages(cache) > self.page_limit
+    }
+
+    /// Takes an entry out. Its base is kept still, and so is what it keeps of FULL groups where
+    /// that is longer than others should wait for: returned beside it, and no more in its rows.
+    fn remove(
+        &mut self,
+        id: SequenceId,
+        (cache, table): (&mut PrefixCache, &PageTable),
+        slice: usize,
+    ) -> Option<(Retained, Option<u32>)> {
+        let mut entry = self.entries.remove(&id)?;
         self.sequence_bytes -= entry.sequence.bytes();
         self.order.remove(&entry.finished);
         self.private_count -= entry.partial.is_some() as usize;
-        self.count_in_groups(&entry.sequence, of, false);
-        Some(entry)
+        let rows = &mut entry.sequence.groups;
+        let is_long = are_long_chains(rows, table, slice);
+        let chains = is_long.then(|| cache.take_kept(rows, table)).flatten();
+        self.count_in_groups(&entry.sequence, (cache, table), false);
+        Some((entry, chains))
     }
 }
 
 impl State {
-    /// Drops a retained sequence.
-    pub(super) fn drop_now(&mut self, id: SequenceId) -> Result<(), Error> {
-        let (kept, locked) = self.end_retained(id)?;
-        if let (Some(node), Some(cache)) = (kept, &mut self.cache) {
-            cache.index.retain_no_more(node);
-        }
-        if let Some(node) = locked {
-            self.let_go(node);
-        }
-        Ok(())
-    }
-
-    /// The same but for what is to be undone on nodes: one is kept, and locked.
-    fn end_retained(&mut self, id: SequenceId) -> Result<(Option<Node>, Option<Node>), Error> {
+    /// Drops a retained sequence, but for what is to be undone on nodes, and on long chains of pages.
+    fn end_retained(&mut self, id: SequenceId, slice: usize) -> Result<(Sequence, Dropped), Error> {
         let Self { retained, cache, table, .. } = self;
         let cache = cache.as_mut().ok_or_else(super::no_cache)?;
-        let entry = retained.remove(id, (cache, table)).ok_or_else(|| no_sequence(table, id))?;
-        cache.images.release(&entry.sequence.images);
-        if let Some(page) = entry.partial {
+        let removed = retained.remove(id, (cache, table), slice);
+        let (Retained { sequence, partial, .. }, chains) =
+            removed.ok_or_else(|| no_sequence(table, id))?;
+        cache.images.release(&sequence.images);
+        if let Some(page) = partial {
             table.pool.put_back(page);
         }
         // Nothing of it is to be copied any more: no slot has a part in it.
-        self.end_groups(&entry.sequence.groups, u32::MAX);
-        Ok((entry.sequence.base, entry.sequence.lock))
+        self.end_groups(&sequence.groups, u32::MAX);
+        let (locked, kept) = (sequence.lock, sequence.base);
+        Ok((sequence, Dropped { locked, kept, chains }))
     }
 
     /// Of the next few sequences in the order in which they finished, after one, finds the first
-    /// that was cleared, and drops it. Returns whether there was one, and the number to go on with;
-    /// None for that at the end.
-    pub(crate) fn drop_next_cleared(&mut self, after: u64, few: usize) -> (bool, Option<u64>) {
+    /// that was cleared. Returns it, and the number to go on with; None for that at the end.
+    fn next_cleared(&self, after: u64, few: usize) -> (Option<SequenceId>, Option<u64>) {
         let registry = &self.retained;
-        let (mut last, mut seen, mut found) = (after, 0, None);
+        let (mut last, mut seen) = (after, 0);
         for (&finished, &id) in registry.order.from(&(after + 1)).take(few) {
             (last, seen) = (finished, seen + 1);
             let entry = registry.get(id).expect("it is retained");
             if self.is_cleared(&entry.sequence) {
-                found = Some(id);
-                break;
+                return (Some(id), Some(last));
             }
         }
-        if let Some(id) = found {
-            self.drop_now(id).expect("it is retained");
-        }
-        (found.is_some(), (found.is_some() || seen == few).then_some(last))
+        (None, (seen == few).then_some(last))
     }
 
-    /// Drops the one that finished first, if there is one.
-    pub(crate) fn drop_oldest(&mut self) -> bool {
-        let oldest = self.retained.ids().next();
-        oldest.map(|id| self.drop_now(id).expect("it is retained")).is_some()
-    }
-
-    /// The same, because something else needs the room.
-    pub(crate) fn displace(&mut self) -> bool {
-        let displaced = self.drop_oldest();
+    /// The one that finished first, which gives way because something else needs the room.
+    fn next_displaced(&mut self) -> Option<SequenceId> {
+        let oldest = self.retained.ids().next()?;
         if let Some(cache) = self.cache.as_mut() {
-            cache.counters.displaced += displaced as u64;
+            cache.counters.displaced += 1;
         }
-        displaced
+        Some(oldest)
     }
 
     /// The retained sequences, those that finished first at the front.
@@ -223,11 +219,46 @@ impl State {
 impl Turn<'_> {
     /// Drops a retained sequence.
     pub fn drop_retained(&mut self, id: SequenceId) -> Result<(), Error> {
-        let (kept, locked) = self.end_retained(id)?;
-        if let Some(node) = locked {
-            self.let_kept_go(node, kept);
+        let slice = self.shared.slice;
+        let (sequence, dropped) = self.end_retained(id, slice)?;
+        if dropped.chains.is_some() {
+            // To give memory back takes the system longer than others should wait for.
+            let gone = self.caches_gone;
+            self.end_dropped(dropped);
+            self.unlocked(|| drop(sequence));
+            if gone != self.caches_gone {
+                return Ok(());
+            }
+        } else {
+            self.end_dropped(dropped);
         }
         self.drop_let_go();
         Ok(())
+    }
+
+    /// The same of the next cleared one, if it is among a few after one. Returns whether there was
+    /// one, and the number to go on with; None for that at the end.
+    pub(super) fn drop_next_cleared(&mut self, after: u64, few: usize) -> (bool, Option<u64>) {
+        let (found, next) = self.next_cleared(after, few);
+        (found.is_some_and(|id| self.drop_retained(id).is_ok()), next)
+    }
+
+    /// Drops those that finished first until there is no more than the limits allow.
+    pub(crate) fn displace_surplus(&mut self) {
+        let gone = self.caches_gone;
+        self.state().retained.calls_above += 1;
+        while self.retained.is_above_limits(self.cache.as_ref()) && self.displace() {
+            if gone != self.caches_gone {
+                return;
+            }
+        }
+        self.state().retained.calls_above -= 1;
+    }
+
+    /// The same of the one that finished first, because something else needs the room. False when
+    /// there is none.
+    pub(crate) fn displace(&mut self) -> bool {
+        let oldest = self.state().next_displaced();
+        oldest.map(|id| self.drop_retained(id).expect("it is retained")).is_some()
     }
 }

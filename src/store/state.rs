@@ -25,7 +25,7 @@ pub struct State {
     /// Cleared pages may wait to be dropped that nobody holds any more.
     pub(super) has_let_go: bool,
     /// Caches that were taken off.
-    pub(super) caches_gone: u64,
+    pub(crate) caches_gone: u64,
     pub(crate) live: usize,
     pub(crate) tag: u8,
     /// Heap memory of the sequences.

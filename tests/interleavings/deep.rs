@@ -137,6 +137,13 @@ fn begun(world: &World, family: u32) -> Result<SequenceId, Error> {
     Ok(world.shared.begin(&Namespace::default(), list(family, &ids), 0)?.id)
 }
 
+fn retain(world: &World, family: u32) -> Result<(), Error> {
+    let id = begun(world, family)?;
+    drop(world.shared.write().confirm_copies(id));
+    world.shared.turn().publish(id, 9)?;
+    world.shared.turn().retain(id).map(drop)
+}
+
 fn go_on(world: &World, parent: SequenceId) -> Result<(), Error> {
     let suffix = tokens(7, 3);
     let how = Continuation {
@@ -287,7 +294,7 @@ fn insert_behind_image(world: &World) -> Result<(), Error> {
     ended
 }
 
-const DEEP: [Long; 25] = [
+const DEEP: [Long; 26] = [
     Long {
         name: "probe",
         call: |world| {
@@ -337,13 +344,12 @@ const DEEP: [Long; 25] = [
         },
         slot: |_| None,
     },
+    Long { name: "retain", call: |world| retain(world, FREE), slot: |_| None },
     Long {
-        name: "retain",
+        name: "retain, and another gives way",
         call: |world| {
-            let id = begun(world, FREE)?;
-            drop(world.shared.write().confirm_copies(id));
-            world.shared.turn().publish(id, 9)?;
-            world.shared.turn().retain(id).map(drop)
+            retain(world, OTHER)?;
+            retain(world, FREE)
         },
         slot: |_| None,
     },
