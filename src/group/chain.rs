@@ -140,9 +140,10 @@ impl Hung {
         }
     }
 
-    /// Whether a retained sequence keeps a page.
-    pub fn is_retained(&self, HungPage { group, page }: HungPage) -> bool {
-        self.pools[self.pool_of(group)].entries[page as usize].retained > 0
+    /// How many retained sequences keep a page, with those pages behind it in a chain that one
+    /// keeps.
+    pub fn keepers(&self, HungPage { group, page }: HungPage) -> u32 {
+        self.pools[self.pool_of(group)].entries[page as usize].retained
     }
 
     /// Begins to keep a page as a retained sequence does, and to use it, instead of the one before

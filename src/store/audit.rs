@@ -65,7 +65,8 @@ impl State {
         let cache = self.cache()?;
         cache.index.check()?;
         if let Some(groups) = &cache.groups {
-            groups.check(&self.table, self.sequences.iter().chain(self.retained.sequences()))?;
+            let live = self.sequences.iter().map(|sequence| &sequence.groups);
+            groups.check(&self.table, live, self.retained.rows())?;
         }
         let (mut keys, mut listed) = (Vec::new(), Ok(()));
         cache.index.visit_all(&mut |_, more| {

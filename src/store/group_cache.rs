@@ -1,10 +1,10 @@
 //! The groups beside the spine: how much of a match they can reuse, which of their pages are in
 //! use, and of what class those are that come in.
+use super::PrefixCache;
 use super::group_holds::{Hold, Use};
 use super::group_rows::GroupRows;
 use super::group_stats::GroupCounters;
 use super::lookup::Found;
-use super::{PrefixCache, Sequence};
 use crate::error::{Error, text};
 use crate::group::{
     Class, GROUP_LIMIT, GroupKind, Groups, Hung, HungPage, Reached, SavedStates, Spine, reach,
@@ -88,44 +88,73 @@ impl GroupCache {
     }
 
     /// Checks what hangs where, and that each page has the users that can be found: locks, and
-    /// sequences.
+    /// sequences, live ones and retained ones.
     pub(super) fn check<'a>(
         &self,
         table: &PageTable,
-        sequences: impl Iterator<Item = &'a Sequence>,
+        live: impl Iterator<Item = &'a GroupRows>,
+        retained: impl Iterator<Item = &'a GroupRows>,
     ) -> Result<(), Error> {
         self.hung.check()?;
         let wrong = |what: &str| Err(Error::Corrupt(text!("groups: {what}")));
-        let mut users = Vec::new();
-        for pool in 0..table.pool_count() {
-            users.try_push(try_zeros::<u32>(table.pool_at(pool).total() + 1)?)?;
+        let (mut users, mut keepers) = (PageCounts::new(table)?, PageCounts::new(table)?);
+        for hold in self.holds.iter() {
+            hold.uses.iter().for_each(|used| users.add(self, table, used.page));
+            let kept = hold.uses.iter().filter(|_| hold.keeps);
+            kept.for_each(|used| keepers.add(self, table, used.page));
         }
-        let mut count = |page: HungPage| {
-            let pool = self.hung.pool_of(page.group);
-            if table.pool_at(pool).is_cached(page.page) {
-                users[pool][page.page as usize] += 1;
-            }
+        let mut count = |rows: &GroupRows| {
+            rows.uses(table).chain(rows.sources()).for_each(|page| users.add(self, table, page));
         };
-        self.holds.iter().flat_map(|hold| &hold.uses).for_each(|used| count(used.page));
-        let rows = sequences.map(|sequence| &sequence.groups);
-        for rows in rows.chain(self.leaving.iter()) {
-            rows.uses(table).chain(rows.sources()).for_each(&mut count);
+        live.for_each(&mut count);
+        self.leaving.iter().for_each(&mut count);
+        for rows in retained {
+            rows.uses(table).for_each(|page| users.add(self, table, page));
+            rows.uses(table).for_each(|page| keepers.add(self, table, page));
         }
-        for pool in 0..table.pool_count() {
-            let used = self.hung.of_pool(pool).map(|(page, _)| page);
-            used.filter_map(|page| self.hung.before(page)).for_each(&mut count);
+        let hung = || (0..table.pool_count()).flat_map(|pool| self.hung.of_pool(pool));
+        for (page, _) in hung() {
+            let Some(before) = self.hung.before(page) else { continue };
+            users.add(self, table, before);
+            if self.hung.keepers(page) > 0 {
+                keepers.add(self, table, before);
+            }
         }
-        for (pool, users) in users.iter().enumerate() {
-            for (page, spine) in self.hung.of_pool(pool) {
-                if !table.pool.is_cached(spine) {
-                    return wrong("a page hangs on one that is not cached");
-                }
-                if self.hung.users(page) != users[page.page as usize] {
-                    return wrong("a page has other users than there are");
-                }
+        for (page, spine) in hung() {
+            if !table.pool.is_cached(spine) {
+                return wrong("a page hangs on one that is not cached");
+            }
+            if self.hung.users(page) != users.of(self, page) {
+                return wrong("a page has other users than there are");
+            }
+            if self.hung.keepers(page) != keepers.of(self, page) {
+                return wrong("other retained sequences keep a page than there are");
             }
         }
         Ok(())
+    }
+}
+
+/// A count for each page, by pool.
+struct PageCounts(Vec<Vec<u32>>);
+
+impl PageCounts {
+    fn new(table: &PageTable) -> Result<Self, Error> {
+        let mut counts = Vec::new();
+        for pool in 0..table.pool_count() {
+            counts.try_push(try_zeros::<u32>(table.pool_at(pool).total() + 1)?)?;
+        }
+        Ok(Self(counts))
+    }
+
+    /// Counts a page, if it is the cache's.
+    fn add(&mut self, groups: &GroupCache, table: &PageTable, page: HungPage) {
+        let pool = groups.hung.pool_of(page.group);
+        self.0[pool][page.page as usize] += u32::from(table.pool_at(pool).is_cached(page.page));
+    }
+
+    fn of(&self, groups: &GroupCache, page: HungPage) -> u32 {
+        self.0[groups.hung.pool_of(page.group)][page.page as usize]
     }
 }
 

@@ -78,7 +78,7 @@ impl PrefixCache {
         }
         let first = match last {
             Some(last) => last.place + 1,
-            None => row.partition_point(|&page| hung.is_retained(HungPage { group, page })),
+            None => row.partition_point(|&page| hung.keepers(HungPage { group, page }) > 0),
         };
         if last.is_none() && first > 0 {
             // Somebody else keeps it, and may stop.

@@ -167,7 +167,7 @@ impl Registry {
 }
 
 impl State {
-    /// Drops a retained sequence, but for what is to be undone on nodes, and on long chains of pages.
+    /// Drops a retained sequence, but for what is to be undone on nodes and on long chains.
     fn end_retained(&mut self, id: SequenceId, slice: usize) -> Result<(Sequence, Dropped), Error> {
         let Self { retained, cache, table, .. } = self;
         let cache = cache.as_mut().ok_or_else(super::no_cache)?;

@@ -137,10 +137,11 @@ fn begun(world: &World, family: u32) -> Result<SequenceId, Error> {
     Ok(world.shared.begin(&Namespace::default(), list(family, &ids), 0)?.id)
 }
 
-fn retain(world: &World, family: u32) -> Result<(), Error> {
-    let id = begun(world, family)?;
+fn retain(world: &World, family: u32, count: u32) -> Result<(), Error> {
+    let ids = tokens(family, count);
+    let id = world.shared.begin(&Namespace::default(), list(family, &ids), 0)?.id;
     drop(world.shared.write().confirm_copies(id));
-    world.shared.turn().publish(id, 9)?;
+    world.shared.turn().publish(id, count as usize)?;
     world.shared.turn().retain(id).map(drop)
 }
 
@@ -226,8 +227,9 @@ fn publish_again(world: &World) {
     }
 }
 
-/// What somebody else does who takes the path away, and brings a like one.
-const CLEARS: [Second; 2] = [
+/// What somebody else does who takes the path away, and brings a like one; or keeps it.
+const OTHERS: [Second; 3] = [
+    ("retain the same", |world| drop(retain(world, FREE, 9))),
     ("clear, and publish again", |world| {
         drop(clear(world));
         publish_again(world);
@@ -294,7 +296,7 @@ fn insert_behind_image(world: &World) -> Result<(), Error> {
     ended
 }
 
-const DEEP: [Long; 26] = [
+const DEEP: [Long; 27] = [
     Long {
         name: "probe",
         call: |world| {
@@ -344,12 +346,17 @@ const DEEP: [Long; 26] = [
         },
         slot: |_| None,
     },
-    Long { name: "retain", call: |world| retain(world, FREE), slot: |_| None },
+    Long { name: "retain", call: |world| retain(world, FREE, 9), slot: |_| None },
+    Long {
+        name: "retain more than is kept",
+        call: |world| retain(world, RETAINED, 20),
+        slot: |_| None,
+    },
     Long {
         name: "retain, and another gives way",
         call: |world| {
-            retain(world, OTHER)?;
-            retain(world, FREE)
+            retain(world, OTHER, 9)?;
+            retain(world, FREE, 9)
         },
         slot: |_| None,
     },
@@ -419,7 +426,7 @@ fn m06_any_call_at_any_yield_of_one_on_a_long_path() {
     for setting in SETTINGS {
         for long in &DEEP {
             let mut most = 0;
-            for second in crate::SECOND.into_iter().chain(CLEARS) {
+            for second in crate::SECOND.into_iter().chain(OTHERS) {
                 let mut at = 0;
                 while interleave(deep, setting, long, second, at) {
                     at += 1;
