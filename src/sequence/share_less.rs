@@ -4,9 +4,8 @@ use super::fetch::query;
 use crate::error::Error;
 use crate::group::{Spine, reach};
 use crate::ids::SequenceId;
-use crate::memory::OutOfMemory;
 use crate::paging::RowOwner;
-use crate::store::{Claim, State, Turn, no_cache};
+use crate::store::{ByPool, Claim, EarlyByPool, State, Turn, no_cache};
 
 /// Pages for positions that a sequence shares and is to compute all the same.
 struct ShareLess {
@@ -100,7 +99,7 @@ impl Turn<'_> {
         if positions < sequence.cached_positions {
             match self.has_groups() {
                 false => self.carry_out(ShareLess { id, positions })?,
-                true => self.share_less_in_groups(ShareLess { id, positions })?,
+                true => self.share_less_in_groups(&ShareLess { id, positions })?,
             }
         }
         Ok(self.sequence(id)?.cached_positions)
@@ -108,28 +107,33 @@ impl Turn<'_> {
 
     /// The same with several groups of layers: up to where all of them can go on from what the
     /// cache has now.
-    fn share_less_in_groups(&mut self, less: ShareLess) -> Result<(), Error> {
-        let slot = less.id.slot();
-        loop {
+    fn share_less_in_groups(&mut self, less: &ShareLess) -> Result<(), Error> {
+        let mut lists = EarlyByPool::default();
+        let done = self.share_less_with(less, &mut lists);
+        self.give_all_back(lists);
+        done
+    }
+
+    fn share_less_with(&mut self, less: &ShareLess, lists: &mut EarlyByPool) -> Result<(), Error> {
+        let (id, slot) = (less.id, less.id.slot());
+        let keep = loop {
+            self.sequence(id)?.check_loaded()?;
             let keep = less.keep_in_groups(self)?;
-            let missing = self.missing_for_less(slot, keep);
-            let mut early = Vec::new();
-            early.try_reserve(missing[0]).map_err(OutOfMemory::from)?;
-            self.state().reserve_group_rows(slot, 0)?;
-            self.check_all_rooms(&missing)?;
-            let state = self.state();
-            let mut pools = 0..state.table.pool_count();
-            if pools.all(|pool| missing[pool] <= state.table.pool_at(pool).free()) {
-                let shared = self.sequence(less.id)?.shared;
-                let state = self.state();
-                state.end_copy(slot);
-                state.share_less_rows(slot, keep);
-                state.table.pool.take_early(shared - keep, &mut early);
-                state.share_first(slot, keep, &early);
-                return Ok(());
+            let lacks = lists.lacks(self, self.missing_for_less(slot, keep));
+            self.check_all_rooms(&lacks)?;
+            if lacks == ByPool::default() {
+                break keep;
             }
             // What goes may be what the end needs: it is looked for again.
-            self.make_pools_free(&missing)?;
-        }
+            self.take_some_early(lists, &lacks)?;
+        };
+        self.state().reserve_group_rows(slot, 0)?;
+        let state = self.state();
+        state.end_copy(slot);
+        state.begin_sharing_less(slot, keep);
+        self.unshare(id, keep, lists)?;
+        let positions = keep * self.table.page_size();
+        self.state().set_cached(slot, positions);
+        Ok(())
     }
 }

@@ -5,11 +5,14 @@
 //! sequence may have ended, its slot may be another one's. So pages come into a list that nobody
 //! else can reach, and go where they belong in the end, in one step, after everything was looked up
 //! anew by what names it for ever: an id, or a row's own name.
+use super::group_rows::ByPool;
 use super::longer::{Longer, RowOf};
 use super::{State, Turn};
 use crate::error::Error;
+use crate::group::GROUP_LIMIT;
 use crate::index::Portion;
 use crate::journal::Reason;
+use crate::memory::Slab;
 use crate::paging::RowOwner;
 
 /// Pages on their way between a pool and whoever calls.
@@ -25,6 +28,27 @@ impl EarlyPages {
     /// Pages that are to be given back, and holes among them.
     pub(super) fn all(pool: usize, pages: Vec<u32>) -> Self {
         Self { pool, pages, placed: 0 }
+    }
+}
+
+/// Lists of pages of all pools.
+#[derive(Debug, Default)]
+pub(crate) struct EarlyByPool([Option<u32>; GROUP_LIMIT]);
+
+impl EarlyByPool {
+    /// Of what is missing, by pool, what does not lie here yet.
+    pub(crate) fn lacks(&self, state: &State, mut missing: ByPool) -> ByPool {
+        for (missing, list) in missing.iter_mut().zip(self.0) {
+            let has = list.map_or(0, |list| state.early[list].pages.len());
+            *missing = missing.saturating_sub(has);
+        }
+        missing
+    }
+
+    /// Takes one of a pool, of which one is here.
+    pub(super) fn take(&self, early: &mut Slab<EarlyPages>, pool: usize) -> u32 {
+        let list = self.0[pool].expect("it was seen that pages are there");
+        early[list].pages.pop().expect("it was seen that a page is there")
     }
 }
 
@@ -102,6 +126,15 @@ impl State {
         self.early.try_reserve(1).map_err(no_room)?;
         self.early_bytes += pages.capacity() * size_of::<u32>();
         Ok(self.early.insert(EarlyPages::all(pool, pages)))
+    }
+
+    fn make_room_in_list(&mut self, list: u32, count: usize) -> Result<(), Error> {
+        let Self { early, early_bytes, .. } = self;
+        let pages = &mut early[list].pages;
+        let before = pages.capacity();
+        pages.try_reserve(count).map_err(|_| Error::memory("a list of pages"))?;
+        *early_bytes += (pages.capacity() - before) * size_of::<u32>();
+        Ok(())
     }
 
     fn close_list(&mut self, list: u32) {
@@ -253,11 +286,7 @@ impl Turn<'_> {
                 return Ok(missing);
             }
             let slice = left.min(self.shared.slice);
-            let State { early, early_bytes, .. } = self.state();
-            let pages = &mut early[list].pages;
-            let before = pages.capacity();
-            pages.try_reserve(slice).map_err(|_| Error::memory("a list of pages"))?;
-            *early_bytes += (pages.capacity() - before) * size_of::<u32>();
+            self.make_room_in_list(list, slice)?;
             self.make_free(slice);
             let State { early, table, .. } = self.state();
             let count = slice.min(table.pool.free());
@@ -287,6 +316,39 @@ impl Turn<'_> {
             }
             let_in |= evicted < missing && self.let_waiting_in();
         }
+    }
+
+    /// Adds a slice of what is missing, by pool, to lists. It was seen that it can be had.
+    pub(crate) fn take_some_early(
+        &mut self,
+        lists: &mut EarlyByPool,
+        missing: &ByPool,
+    ) -> Result<(), Error> {
+        let slice = missing.map(|count| count.min(self.shared.slice));
+        for pool in 0..self.table.pool_count() {
+            match lists.0[pool] {
+                None if missing[pool] > 0 => {
+                    lists.0[pool] = Some(self.open_list(pool, missing[pool])?);
+                }
+                Some(list) => self.make_room_in_list(list, slice[pool])?,
+                None => {}
+            }
+        }
+        self.make_pools_free(&slice)?;
+        for (pool, &count) in slice.iter().enumerate() {
+            let State { early, table, .. } = self.state();
+            if let Some(list) = lists.0[pool] {
+                let pool = table.pool_at_mut(pool);
+                pool.take_early(count.min(pool.free()), &mut early[list].pages);
+            }
+        }
+        self.let_waiting_in();
+        Ok(())
+    }
+
+    /// Puts back what is left of lists, and ends them.
+    pub(crate) fn give_all_back(&mut self, lists: EarlyByPool) {
+        lists.0.into_iter().flatten().for_each(|list| self.give_back(list));
     }
 
     /// Takes the private pages of a sequence that ends out of its row, when they are many, to be

@@ -1,5 +1,5 @@
 //! Rows of a sequence with several groups while a tier fills their pages: as long as the fetch
-//! needs them, as short as ranks agree; and states that came, which are the cache's then.
+//! needs them; and states that came, which are the cache's then.
 use super::State;
 use super::group_rows::{ByPool, GroupCopy};
 use crate::group::{GROUP_LIMIT, GroupKind, Hung, HungPage};
@@ -68,94 +68,6 @@ impl State {
                 }
             }
         }
-    }
-
-    /// Pages that a sequence lacks to compute what is behind so many pages, by pool.
-    pub(crate) fn missing_for_less(&self, slot: u32, keep: usize) -> ByPool {
-        let mut missing = ByPool::default();
-        let sequence = &self.sequences[slot as usize];
-        missing[0] = sequence.shared.saturating_sub(keep);
-        let groups = self.table.groups();
-        for (group, config) in groups.hung().filter(|(_, of)| of.kind != GroupKind::State) {
-            let pool = self.table.pool_at(config.pool as usize);
-            let is_missing = |&page: &u32| page == 0 || pool.is_cached(page);
-            let row = sequence.groups.row(group).iter().skip(keep).copied();
-            missing[config.pool as usize] += row.filter(|page| is_missing(page)).count();
-        }
-        missing
-    }
-
-    /// Lets the rows of groups of a sequence, which has computed nothing, go on from behind fewer
-    /// pages: where all groups can, with what the cache has. Free pages and room were made.
-    pub(crate) fn share_less_rows(&mut self, slot: u32, keep: usize) {
-        let (groups, page_size) = (*self.table.groups(), self.table.page_size());
-        let cache = self.cache.as_mut().expect("a sequence has a cache");
-        let now = cache.index.now();
-        let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
-        let rows = &mut self.sequences[slot as usize].groups;
-        let old_copies = rows.copies.len();
-        for (group, config) in groups.hung() {
-            let needs = config.kind.needs(keep * page_size, page_size);
-            let needs = needs.expect("every group can go on from there");
-            let spine = self.table.row(slot).expect("the slot is in use");
-            // What is needed is in use before what was needed no longer is.
-            if config.kind == GroupKind::State {
-                let source = keep.checked_sub(1).map(|last| hung.page(group, spine[last]));
-                if let Some(source) = source {
-                    hung.begin_use(HungPage { group, page: source });
-                    let target = rows.rows[group][0];
-                    let positions = page_size;
-                    rows.copies.push(GroupCopy { group, source, target, positions, saves: None });
-                }
-                continue;
-            }
-            // Of a FULL group the last page of the cache's stands for all before it.
-            let mut used = None;
-            if config.kind == GroupKind::Full {
-                used = rows.cached(group, &self.table).last().copied();
-                if let Some(last) = keep.checked_sub(1).filter(|_| used.is_some()) {
-                    hung.begin_use(HungPage { group, page: rows.rows[group][last] });
-                }
-            }
-            let is_full = used.is_some();
-            for place in if is_full { keep } else { 0 }..rows.rows[group].len() {
-                let old = rows.rows[group][place];
-                let theirs = if place < keep && needs.contain(place) {
-                    hung.page(group, self.table.row(slot).expect("the slot is in use")[place])
-                } else {
-                    0
-                };
-                let pool = self.table.pool_at_mut(config.pool as usize);
-                let is_cached = old != 0 && pool.is_cached(old);
-                let new = match place < keep {
-                    true => theirs,
-                    false if old != 0 && !is_cached => old,
-                    false => pool.take_one(RowOwner::Sequence),
-                };
-                if new == old {
-                    continue;
-                }
-                if place < keep && new != 0 {
-                    hung.begin_use(HungPage { group, page: new });
-                }
-                match (old, is_cached) {
-                    (0, _) => {}
-                    (_, true) if is_full => {}
-                    (page, true) => hung.end_use(HungPage { group, page }, None, now),
-                    (page, false) => pool.put_back(page),
-                }
-                rows.rows[group][place] = new;
-                rows.changes += 1;
-            }
-            if let Some(page) = used {
-                hung.end_use(HungPage { group, page }, None, now);
-            }
-        }
-        for copy in rows.copies.drain(..old_copies) {
-            let source = HungPage { group: copy.group, page: copy.source };
-            super::group_rows::end_source(&mut self.table, hung, (source, slot), now);
-        }
-        rows.saved = if groups.end_with_pages() { keep as u32 } else { 0 };
     }
 
     /// States that came to a sequence, which are after so many pages of it, become the cache's,
