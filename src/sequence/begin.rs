@@ -299,7 +299,7 @@ impl Turn<'_> {
         let positions = check_prompt(tokens)?;
         self.check_place(positions, room)?;
         let mut query = self.ask_long(namespace, tokens, Hold::All)?;
-        let descent = match self.descend_to_find(&query, positions, Chains::Use) {
+        let descent = match self.descend_to_find(&query, positions, Chains::Map) {
             Ok(descent) => descent,
             Err(error) => {
                 self.end_long(query);
@@ -309,7 +309,8 @@ impl Turn<'_> {
         let started = self.start_below(&mut query, &descent, (positions, room));
         let used_at = self.now().filter(|_| started.is_ok());
         let filled = started.and_then(|(begun, own)| {
-            let filled = self.fill(&begun, descent.pages(), &query.keys().keys[own..]);
+            let known = (descent.pages(), descent.groups_ahead());
+            let filled = self.fill(&begun, known, &query.keys().keys[own..]);
             filled.inspect_err(|_| self.abandon(&begun)).map(|()| begun)
         });
         self.ascend(descent, used_at);

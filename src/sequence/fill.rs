@@ -9,8 +9,13 @@ const TOKENS: usize = 2;
 
 impl Turn<'_> {
     /// Writes the pages that a new sequence shares to its row, of which the first are known, and
-    /// its tail. There is room for both.
-    pub(super) fn fill(&mut self, begun: &Begun, known: &[u32], tail: &[u32]) -> Result<(), Error> {
+    /// its tail. There is room for both. What groups have of it is in use by a hold.
+    pub(super) fn fill(
+        &mut self,
+        begun: &Begun,
+        (known, ahead): (&[u32], Option<u32>),
+        tail: &[u32],
+    ) -> Result<(), Error> {
         let Begun { id, shared, .. } = *begun;
         let (slot, portion) = (id.slot(), self.shared.read_portion());
         self.check_being_made(id)?;
@@ -23,7 +28,8 @@ impl Turn<'_> {
         let base = self.sequences[slot as usize].base;
         self.map_path(slot, base, known.len()..shared);
         self.sequences[slot as usize].shared = shared;
-        while self.has_groups() && self.state().fill_full_rows(slot, shared, portion) {
+        let rows = (shared, ahead);
+        while self.has_groups() && self.state().fill_group_rows(slot, rows, portion) {
             self.let_in_while_made(id)?;
         }
         for keys in tail.chunks(portion.saturating_mul(TOKENS)) {

@@ -436,7 +436,7 @@ impl Turn<'_> {
     fn complete(&mut self, children: &[Begun], known: &[u32]) -> Result<(), Error> {
         let done = children.iter().try_for_each(|child| {
             if !known.is_empty() {
-                self.fill(child, known, &[])?;
+                self.fill(child, (known, None), &[])?;
             }
             self.carry_out(child.row())?;
             match self.has_groups() {

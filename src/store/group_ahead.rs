@@ -4,10 +4,11 @@
 //! Whoever uses a page of a FULL group uses all before it (`group/chain.rs`). So a call takes more
 //! and more of the path that it holds, and the step that takes the whole for a sequence or a lock
 //! adds one use to the last page; what the call itself uses goes after that, in portions too.
-use super::group_holds::{Hold, full};
+use super::group_cache::GroupCache;
+use super::group_holds::{Hold, Use, full};
 use super::{Descent, LongQuery, PrefixCache, State, Turn};
 use crate::error::Error;
-use crate::group::HungPage;
+use crate::group::{GroupKind, HungPage};
 use crate::ids::NodeId;
 use crate::index::Node;
 use crate::memory::OutOfMemory;
@@ -42,6 +43,8 @@ impl GroupsAhead {
 pub(crate) enum Chains {
     /// It uses them, for whoever takes what is found.
     Use,
+    /// The same for a sequence, whose rows in all groups are written afterwards.
+    Map,
     /// It looks whether they are there.
     Look,
 }
@@ -65,11 +68,13 @@ impl SpinePages<'_> {
 impl PrefixCache {
     /// Whether FULL groups may have more pages of so many positions than others should wait for.
     pub(super) fn has_long_chains(&self, positions: usize, slice: usize) -> bool {
-        let groups = self.groups.as_deref();
-        groups.is_some_and(|groups| {
-            positions / self.page_size() > PAGES.saturating_mul(slice)
-                && groups.full().next().is_some()
-        })
+        let full = |groups: &GroupCache| groups.full().next().is_some();
+        self.has_long_rows(positions, slice) && self.groups.as_deref().is_some_and(full)
+    }
+
+    /// The same of rows that are to be written, with their holes.
+    fn has_long_rows(&self, positions: usize, slice: usize) -> bool {
+        self.groups.is_some() && positions / self.page_size() > PAGES.saturating_mul(slice)
     }
 
     /// Lets a hold, which uses the pages of a FULL group before some places, use those at the
@@ -118,13 +123,17 @@ impl Turn<'_> {
         chains: Chains,
     ) -> Result<(), Error> {
         let (keys, slice) = (query.keys().keys, self.shared.slice);
+        let is_long = |cache: &PrefixCache, positions| match chains {
+            Chains::Map => cache.has_long_rows(positions, slice),
+            Chains::Use | Chains::Look => cache.has_long_chains(positions, slice),
+        };
         let cache = self.parts()?.0;
-        if !cache.has_long_chains(keys.len(), slice) {
+        if !is_long(cache, keys.len()) {
             return Ok(());
         }
         let Some(root) = cache.index.find_root(query.namespace()) else { return Ok(()) };
         let walk = descent.walk(cache, (root, keys), query.digests());
-        if !cache.has_long_chains(walk.pages * cache.page_size(), slice) {
+        if !is_long(cache, walk.pages * cache.page_size()) {
             return Ok(());
         }
         // Without memory it all happens in the step.
@@ -132,7 +141,11 @@ impl Turn<'_> {
         descent.groups = Some(GroupsAhead { foothold, hold: None });
         let rest = self.known_beyond(descent, Some(walk))?;
         let hold = match chains {
-            Chains::Use => Some(self.parts()?.0.open_chains()?),
+            Chains::Use => Some(self.parts()?.0.open_chains(0)?),
+            Chains::Map => {
+                let cache = self.parts()?.0;
+                Some(cache.open_chains(keys.len() / cache.page_size())?)
+            }
             Chains::Look => None,
         };
         descent.groups = Some(GroupsAhead { foothold, hold });
@@ -218,7 +231,7 @@ impl Turn<'_> {
                 spine[start..start + pages.len()].copy_from_slice(pages);
             });
         }
-        ahead.hold = Some(self.parts()?.0.open_chains()?);
+        ahead.hold = Some(self.parts()?.0.open_chains(0)?);
         self.take_chains(ahead.hold, (&spine, &[]), count).map(|_| ())
     }
 
@@ -233,7 +246,7 @@ impl Turn<'_> {
         let Some(foothold) = cache.hold(node) else { return Ok(()) };
         descent.groups = Some(GroupsAhead { foothold, hold: None });
         // Nothing may fail now that pages are published: without memory it happens in one step.
-        let Ok(hold) = self.parts()?.0.open_chains() else { return Ok(()) };
+        let Ok(hold) = self.parts()?.0.open_chains(0) else { return Ok(()) };
         let hold = Some(hold);
         descent.groups = Some(GroupsAhead { foothold, hold });
         self.take_chains(hold, (descent.pages(), &[]), count).map(|_| ())
@@ -241,19 +254,28 @@ impl Turn<'_> {
 }
 
 impl State {
-    /// Writes pages to the rows of FULL groups of a new sequence, whose row in group 0 has `count`
-    /// pages of the cache: so many more of one row. They are in use by a call, from now on by the
-    /// sequence too. Whether a row lacks some still.
-    pub(crate) fn fill_full_rows(&mut self, slot: u32, count: usize, portion: usize) -> bool {
+    /// Writes pages to the rows of groups of a new sequence, whose row in group 0 has `count` pages
+    /// of the cache: so many more of one row. A call uses them, in a hold; from now on the sequence
+    /// does. Whether a row lacks some still.
+    pub(crate) fn fill_group_rows(
+        &mut self,
+        slot: u32,
+        (count, ahead): (usize, Option<u32>),
+        portion: usize,
+    ) -> bool {
+        let configs = *self.table.groups();
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let now = cache.index.now();
         let groups = cache.groups.as_deref_mut().expect("there are several groups");
         let spine = self.table.row(slot).expect("the slot is in use");
         let rows = &mut self.sequences[slot as usize].groups.rows;
-        for group in groups.full() {
+        for (group, config) in configs.hung().filter(|(_, of)| of.kind != GroupKind::State) {
             let (row, hung) = (&mut rows[group], &mut groups.hung);
             let (from, end) = (row.len(), count.min(row.len() + portion));
-            if from < end {
+            if from == end || config.kind.slides() && ahead.is_none() {
+                continue;
+            }
+            if config.kind == GroupKind::Full {
                 let before = row.last().copied();
                 row.extend(spine[from..end].iter().map(|&spine| hung.page(group, spine)));
                 hung.begin_use(HungPage { group, page: row[end - 1] });
@@ -262,19 +284,33 @@ impl State {
                 }
                 return true;
             }
+            row.resize(end, 0);
+            if let (true, Some(at)) = (end == count, ahead) {
+                groups.holds[at].uses.retain(|&Use { page, place }| {
+                    let is_other = page.group != group;
+                    if !is_other {
+                        row[place] = page.page;
+                    }
+                    is_other
+                });
+            }
+            return true;
         }
         false
     }
 }
 
 impl PrefixCache {
-    /// Makes room for the uses of a call in FULL groups.
-    fn open_chains(&mut self) -> Result<u32, Error> {
+    /// Makes room for the uses of a call in FULL groups, and for those that the step adds: there,
+    /// and in the groups that slide, of so many pages at most.
+    fn open_chains(&mut self, pages: usize) -> Result<u32, Error> {
         let no_room = |_: OutOfMemory| Error::memory("what a call uses of groups");
+        let page_size = self.page_size();
         let groups = self.groups.as_deref_mut().expect("there are several groups");
         let mut uses = Vec::new();
-        // What the call uses, and what the step adds.
-        let count = 2 * groups.full().count();
+        let sliding = groups.groups.hung().filter(|(_, config)| config.kind.slides());
+        let windows = sliding.map(|(_, config)| config.kind.most(page_size).min(pages));
+        let count = 2 * groups.full().count() + windows.sum::<usize>();
         uses.try_reserve_exact(count).map_err(|error| no_room(error.into()))?;
         groups.holds.try_reserve(1).map_err(no_room)?;
         Ok(self.insert_hold(Hold { node: Node(0), uses, keeps: false }))

@@ -106,8 +106,8 @@ impl State {
     }
 
     /// Maps what a new sequence reuses, for which room was made: pages of the cache, in use from
-    /// now on. What it has to copy is in use too. Rows of FULL groups that a call uses ahead, in a
-    /// hold, stay empty: `fill` writes them.
+    /// now on. What it has to copy is in use too. Where a call has a hold, rows stay empty: it uses
+    /// their pages until `fill` writes them.
     pub(crate) fn map_groups(
         &mut self,
         slot: u32,
@@ -135,10 +135,13 @@ impl State {
             let last = whole.checked_sub(1).filter(|_| is_full);
             let used = last.map(|last| (hung.begin_chain(group, &mut path(), last), last));
             let mut needs = needs;
-            if let Some((at, (page, place))) = ahead.zip(used) {
-                // The rest of the row is written later.
+            let held = ahead.filter(|_| !is_state);
+            if held.is_some() {
+                row_places = 0;
+            }
+            if let Some((at, (page, place))) = held.zip(used) {
                 holds[at].add(page, place);
-                (needs.last.start, row_places) = (whole, 0);
+                needs.last.start = whole;
             }
             row.resize(row_places, 0);
             for places in [needs.last, needs.sinks] {
@@ -153,6 +156,8 @@ impl State {
                         let copy =
                             GroupCopy { group, source: page, target: 0, positions, saves: None };
                         copies.push(copy);
+                    } else if let Some(at) = held {
+                        holds[at].add(HungPage { group, page }, place);
                     } else {
                         row[place] = page;
                     }
