@@ -36,6 +36,20 @@ impl From<TryReserveError> for OutOfMemory {
     }
 }
 
+/// A request that is large for the C library's allocator.
+const LARGE: usize = 2048;
+
+/// Lets the allocator put its house in order before a lock is taken. glibc keeps small blocks that
+/// were freed apart, and joins all of them when it is next asked for a large one: milliseconds,
+/// after 100,000 of them.
+pub fn settle_allocator() {
+    let mut large = Vec::<u8>::new();
+    // Without memory there is nothing to be done about it.
+    drop(large.try_reserve_exact(LARGE));
+    // A block that nobody looks at might never be asked for.
+    std::hint::black_box(&large);
+}
+
 /// Growth that can be refused; nothing changes then.
 pub trait TryGrow<T> {
     /// `push`.

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::handles::{Handles, Numbers};
 use crate::ids::{HANDLE_LIMIT, PinId};
 use crate::lock::{RwLock, RwLockWriteGuard};
-use crate::memory::{OutOfMemory, try_box_with};
+use crate::memory::{OutOfMemory, settle_allocator, try_box_with};
 use crate::token::{TEXT_ID_LIMIT, all_text, bad_id};
 
 /// Tokens of a node: what is copied at once takes a few microseconds.
@@ -139,6 +139,8 @@ impl<V> SnapshotCache<V> {
             }
             tree.walk_on(search, tokens, most, |_, _, _| {})
         };
+        // What is made below may be large, and who looks something up waits for it.
+        settle_allocator();
         let (mut tree, end) = self.search_to_change(namespace, &walk);
         let plan = tree.plan(end, tokens, copy)?;
         let snapshot =
