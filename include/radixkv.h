@@ -1416,6 +1416,15 @@ typedef struct rkv_cache_insert_args {
      * sizeof(rkv_group_row); not read without rows.
      */
     size_t group_size;
+    /**
+     * With RKV_INSERT_LOCK: a lock on from_node, which moves to where the published pages end, in
+     * the same step; 0 takes a new one. It keeps its id, and what it protected it protects still:
+     * of other groups all pages from there on, until rkv_cache_slide_lock() lets go of those that
+     * are passed. So a request that grows page by page has one lock, and a page more costs the
+     * work on that page. When nobody else has locked from_node, or has pages behind it, its
+     * segment becomes longer and from_node is stale; go on from rkv_cache_insert_result.node.
+     */
+    rkv_lock_id lock;
 } rkv_cache_insert_args;
 
 /**
@@ -1444,8 +1453,8 @@ typedef struct rkv_cache_insert_result {
      */
     uint64_t duplicate_page_count;
     /**
-     * With RKV_INSERT_LOCK: the lock, which protects the prefix up to node; 0 when there is no
-     * whole page.
+     * With RKV_INSERT_LOCK: the lock, which protects the prefix up to node, the one that moved if
+     * one did; 0 when there is no whole page.
      */
     rkv_lock_id lock;
     /**
@@ -4978,7 +4987,8 @@ enum rkv_status rkv_cache_probe_many(const struct rkv_cache *cache,
  * pool
  * @param out_result receives what was done; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
- * twice; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
+ * twice, or a lock to move that is not on from_node; RKV_STATUS_STALE_NODE; RKV_STATUS_STALE_LOCK
+ * for a lock to move that was undone; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing. A long list is
  * checked as a whole and published in portions; when memory runs out after the first, or another
  * thread gives a page of the list away, the call succeeds and out_result->page_count says how far
@@ -5079,6 +5089,32 @@ RKV_MUST_CHECK
 enum rkv_status rkv_cache_lock(struct rkv_cache *cache,
                                rkv_node_id node,
                                rkv_lock_id *out_lock);
+
+/**
+ * Lets go of pages that a lock protects and no token from a position on attends to: of WINDOW and
+ * CHUNK groups those that were passed, but sinks, and of STATE groups the checkpoints of fewer
+ * positions. What FULL groups have stays protected, and so with one group nothing changes.
+ *
+ * For an engine that moves a lock along with a request, rkv_cache_insert_args.lock: all that the
+ * request published stays protected until its steps are computed, and this says how far they are.
+ * Before it allocates pages, so that it needs no more of them than its windows have.
+ *
+ * @param cache the cache
+ * @param lock the lock
+ * @param position the first position that steps to come, or under way, compute; more than what the
+ * lock is on is fine, and a smaller one than before changes nothing
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_LOCK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(pages let go of), and a search among those that the lock protects of other groups than the
+ * first, which move up; lock, in slices; needs no memory
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_slide_lock(struct rkv_cache *cache,
+                                     rkv_lock_id lock,
+                                     uint64_t position);
 
 /**
  * Undoes one lock. Recency stays as it is.

@@ -111,9 +111,9 @@ layouts! {
         struct_size 0, reserved 4, namespace_count 8, freed_page_count 16, held_page_count 24,
         waiting_page_count 32, dropped_sequence_count 40
     }
-    rkv_cache_insert_args 88 {
+    rkv_cache_insert_args 96 {
         struct_size 0, flags 4, space 8, tokens 16, pages 24, page_count 32, from_node 40,
-        from_token_index 48, from_page_index 56, groups 64, group_count 72, group_size 80
+        from_token_index 48, from_page_index 56, groups 64, group_count 72, group_size 80, lock 88
     }
     rkv_index_memory_stats 32 {
         struct_size 0, reserved 4, reserved_bytes 8, huge_page_bytes 16, used_bytes 24

@@ -13,6 +13,8 @@ mod follower;
 mod library;
 #[path = "groups/model.rs"]
 mod model;
+#[path = "groups/moving.rs"]
+mod moving;
 #[path = "groups/worlds.rs"]
 mod worlds;
 

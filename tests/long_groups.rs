@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use radixkv::error::Error;
 use radixkv::group::{GroupConfig, GroupKind, Groups};
-use radixkv::ids::{LockId, SequenceId};
+use radixkv::ids::{LockId, NodeId, SequenceId};
 use radixkv::index::Namespace;
 use radixkv::paging::{MorePools, PageTableConfig};
 use radixkv::store::{
@@ -33,6 +33,8 @@ struct World {
     kinds: &'static [GroupKind],
     running: Vec<SequenceId>,
     locks: Vec<LockId>,
+    /// Of locks of inserts: the node that each is on, and the whole pages up to there.
+    ends: Vec<(LockId, NodeId, Vec<u32>)>,
     /// States that a path keeps.
     limit: u32,
     /// Prompts that were inserted, with such a limit.
@@ -70,9 +72,9 @@ impl World {
         };
         let shared = Shared::with_slices(config, slice, None).unwrap();
         shared.attach_cache(CacheConfig { checkpoint_limit, ..CacheConfig::default() }).unwrap();
-        let (running, locks, limit, inserted) =
-            (Vec::new(), Vec::new(), checkpoint_limit, Vec::new());
-        Self { shared, kinds, running, locks, limit, inserted }
+        let (running, locks, ends) = (Vec::new(), Vec::new(), Vec::new());
+        let (limit, inserted) = (checkpoint_limit, Vec::new());
+        Self { shared, kinds, running, locks, ends, limit, inserted }
     }
 
     fn lookup(&mut self, ids: &[u32], lock: bool) -> Result<String, Error> {
@@ -97,8 +99,15 @@ impl World {
         (1..=self.kinds.len()).map(of).collect()
     }
 
-    /// Inserts a row of each group, with some pages.
+    /// Inserts a row of each group, with some pages; now and then more behind a lock, which goes
+    /// along.
     fn insert(&mut self, rng: &mut Rng, ids: &[u32]) -> Result<String, Error> {
+        self.ends.retain(|(lock, ..)| self.locks.contains(lock));
+        // With a limit on states, links from before lead past some.
+        let moves = self.limit == 0 && !self.ends.is_empty() && rng.u32(0..3) == 0;
+        let after = moves.then(|| self.ends.swap_remove(rng.usize(0..self.ends.len())));
+        let known = after.as_ref().map_or(&[][..], |(_, _, known)| known);
+        let (ids, from_page) = (&[known, ids].concat(), known.len() / PAGE_SIZE);
         let count = ids.len() / PAGE_SIZE;
         let mut rows = vec![self.shared.allocate_pages(count)?];
         let dense = rng.bool();
@@ -122,10 +131,11 @@ impl World {
             namespace: &Namespace::default(),
             tokens: TokenList::text(ids),
             pages: &rows[0],
-            from: None,
-            from_token: 0,
-            from_page: 0,
-            lock: rng.bool(),
+            from: after.as_ref().map(|(_, node, _)| *node),
+            from_token: known.len(),
+            from_page,
+            lock: after.is_some() || rng.bool(),
+            moved: after.as_ref().map(|(lock, ..)| *lock),
         };
         let published = RefCell::new(vec![vec![0; count]; rows.len()]);
         let mut tell = |row: usize, place: usize, page| {
@@ -141,22 +151,26 @@ impl World {
                     published[row.group][place] = page;
                 })?;
             }
-            Ok::<_, Error>(done)
+            Ok::<_, Error>((done, NodeId(state.node_id(done.node)?)))
         };
         let mut turn = self.shared.turn();
         let (done, known) = turn.insert_telling(request, Some(&mut tell), then)?;
-        let (done, mut published) = (done?, published.into_inner());
+        let ((done, node), mut published) = (done?, published.into_inner());
         published[0][..known.len()].copy_from_slice(&known);
         // What others have published stays ours, and goes back.
         let mut kept = Vec::new();
         for (row, published) in rows.iter_mut().zip(&published) {
-            kept.push(published.iter().map(|&page| (page != 0) as u8).collect::<Vec<_>>());
+            let there = published[from_page..].iter().map(|&page| (page != 0) as u8);
+            kept.push(there.collect::<Vec<_>>());
             row.iter_mut().zip(published).filter(|(a, b)| a == b).for_each(|(a, _)| *a = 0);
         }
         free(&mut turn, &rows);
         drop(turn);
         let locked = done.lock.map(|lock| self.locked(lock));
-        self.locks.extend(done.lock);
+        if let Some(lock) = done.lock {
+            self.locks.extend(after.is_none().then_some(lock));
+            self.ends.push((lock, node, ids[..count * PAGE_SIZE].to_vec()));
+        }
         let hung = (done.hung.claimed, done.hung.duplicates);
         Ok(format!(
             "{} {} {} {hung:?} {kept:?} {locked:?}",
@@ -210,6 +224,11 @@ impl World {
             10 | 11 if !self.locks.is_empty() => {
                 let lock = self.locks.swap_remove(pick % self.locks.len());
                 self.shared.turn().unlock(lock).map(|()| "unlocked".into())
+            }
+            13 if !self.locks.is_empty() => {
+                let lock = self.locks[pick % self.locks.len()];
+                let slid = self.shared.turn().slide_lock(lock, pick / 64 % 70);
+                slid.map(|()| format!("{:?}", self.locked(lock)))
             }
             12 => {
                 // All: which goes first among those of one age is as the portions are.

@@ -161,6 +161,7 @@ impl World {
             from_token: starts.partition_point(|&start| start < from_page * PAGE_SIZE),
             from_page,
             lock: true,
+            moved: None,
         };
         let mut published = pages.clone();
         let mut turn = self.shared.turn();

@@ -165,6 +165,31 @@ func TestInsertGoesOnFromAMatch(t *testing.T) {
 	wants(t, err, radixkv.InvalidArgument)
 }
 
+// K08: a lock goes along with what is inserted, and lets go of what a window has passed.
+func TestInsertMovesALock(t *testing.T) {
+	b := newBench(t, 4, 16, 0)
+	pages := b.pages(3)
+	args := radixkv.InsertArgs{
+		Tokens: radixkv.Text(run(0, 4)), Pages: pages, Flags: radixkv.InsertLock,
+	}
+	made, err := b.cache.Insert(args, nil)
+	must(t, err)
+	lock := made.Lock
+	for count := 2; count <= 3; count++ {
+		args.Tokens, args.FromNode, args.Lock = radixkv.Text(run(0, 4*count)), made.Node, lock
+		args.FromTokenIndex, args.FromPageIndex = 4*(count-1), count-1
+		made, err = b.cache.Insert(args, nil)
+		must(t, err)
+		equal(t, "lock", made.Lock, lock)
+	}
+	must(t, b.cache.SlideLock(lock, 12))
+	args.FromNode, args.FromTokenIndex, args.FromPageIndex = 0, 0, 0
+	_, err = b.cache.Insert(args, nil)
+	wants(t, err, radixkv.InvalidArgument)
+	must(t, b.cache.Unlock(lock))
+	wants(t, b.cache.SlideLock(lock, 12), radixkv.StaleLock)
+}
+
 // K07: somebody else's pages stay, and Insert says which to map.
 func TestInsertReportsDuplicates(t *testing.T) {
 	b := newBench(t, 4, 16, 0)

@@ -12,7 +12,8 @@ static inline rkvgo_insert_made rkvgo_cache_insert(
 	rkv_cache *cache, uint32_t flags, rkv_namespace space,
 	const uint32_t *ids, size_t count, const rkv_token_item *items, size_t item_count,
 	const uint32_t *pages, size_t page_count, rkv_node_id from_node,
-	uint64_t from_token_index, uint64_t from_page_index, uint32_t *published_pages,
+	uint64_t from_token_index, uint64_t from_page_index, rkv_lock_id lock,
+	uint32_t *published_pages,
 	const uint32_t *row_groups, const size_t *row_counts, const bool *row_wanted,
 	const uint32_t *row_pages, uint32_t *row_published, size_t row_count
 ) {
@@ -42,6 +43,7 @@ static inline rkvgo_insert_made rkvgo_cache_insert(
 		.groups = rows,
 		.group_count = row_count,
 		.group_size = sizeof rows[0],
+		.lock = lock,
 	};
 	rkvgo_insert_made made = {0};
 	made.result.struct_size = sizeof made.result;
@@ -123,6 +125,9 @@ type InsertArgs struct {
 	Groups []GroupRow
 	// Flags are 0 or InsertLock.
 	Flags InsertFlags
+	// Lock, with InsertLock, is a lock on FromNode that moves to where the published pages end; 0
+	// takes a new one. Of other groups it protects all pages from there on, until SlideLock.
+	Lock LockID
 }
 
 // InsertResult says what Insert did.
@@ -168,7 +173,8 @@ func (c *Cache) Insert(args InsertArgs, published []uint32) (InsertResult, error
 		args.Tokens.idPointer(), C.size_t(len(args.Tokens.IDs)),
 		args.Tokens.itemPointer(), C.size_t(len(args.Tokens.Items)),
 		u32Pointer(args.Pages), C.size_t(len(args.Pages)), C.rkv_node_id(args.FromNode),
-		C.uint64_t(args.FromTokenIndex), C.uint64_t(args.FromPageIndex), u32Pointer(published),
+		C.uint64_t(args.FromTokenIndex), C.uint64_t(args.FromPageIndex),
+		C.rkv_lock_id(args.Lock), u32Pointer(published),
 		u32Pointer(rows.groups), unsafe.SliceData(rows.counts), unsafe.SliceData(rows.wanted),
 		u32Pointer(rows.pages), u32Pointer(rows.published), C.size_t(len(rows.groups)))
 	if made.failure == nil {

@@ -14,6 +14,12 @@ static inline rkvgo_lock_made rkvgo_cache_lock(rkv_cache *cache, rkv_node_id nod
 	return made;
 }
 
+static inline rkvgo_failure *rkvgo_cache_slide_lock(
+	rkv_cache *cache, rkv_lock_id lock, uint64_t position
+) {
+	return rkvgo_end(rkv_cache_slide_lock(cache, lock, position));
+}
+
 static inline rkvgo_failure *rkvgo_cache_unlock(rkv_cache *cache, rkv_lock_id lock) {
 	return rkvgo_end(rkv_cache_unlock(cache, lock));
 }
@@ -35,6 +41,18 @@ func (c *Cache) Lock(node NodeID) (LockID, error) {
 	defer c.mu.RUnlock()
 	made := C.rkvgo_cache_lock(raw, C.rkv_node_id(node))
 	return LockID(made.lock), asError(made.failure)
+}
+
+// SlideLock lets go of pages that a lock protects and no token from a position on attends to: of
+// windows and chunks those that were passed, and states of fewer positions. For locks that move
+// with InsertArgs.Lock.
+func (c *Cache) SlideLock(lock LockID, position int) error {
+	raw, err := c.enter()
+	if err != nil {
+		return err
+	}
+	defer c.mu.RUnlock()
+	return asError(C.rkvgo_cache_slide_lock(raw, C.rkv_lock_id(lock), C.uint64_t(position)))
 }
 
 // Unlock undoes one lock. Recency stays as it is.

@@ -23,6 +23,8 @@ mod growth;
 mod library;
 #[path = "../../tests/groups/model.rs"]
 mod model;
+#[path = "../../tests/groups/moving.rs"]
+mod moving;
 #[path = "../../tests/groups/requests.rs"]
 mod requests;
 #[path = "../../tests/groups/seen.rs"]

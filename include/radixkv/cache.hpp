@@ -44,6 +44,13 @@ private:
     detail::Owned<rkv_lock_id, rkv_cache_unlock> owned_;
 };
 
+/// Where Cache::insert_moving() goes on: a node, and how many tokens and pages lead to its end.
+struct InsertPlace {
+    rkv_node_id node = 0;
+    std::uint64_t token_count = 0;
+    std::uint64_t page_count = 0;
+};
+
 /// What Cache::match() found.
 struct Match {
     rkv_cache_match_result found = sized<rkv_cache_match_result>();
@@ -191,20 +198,38 @@ public:
         }
         return insert_raw(args, tokens, pages, published);
     }
+    /// rkv_cache_insert() behind the node that a lock is on; the lock moves to the new end.
+    rkv_cache_insert_result insert_moving(Lock& lock, const InsertPlace& from, TokenView tokens,
+                                          span<const std::uint32_t> pages,
+                                          span<const GroupRow> groups = {},
+                                          span<std::uint32_t> published = {}) {
+        auto args = sized<rkv_cache_insert_args>();
+        args.flags = RKV_INSERT_LOCK;
+        args.from_node = from.node;
+        args.from_token_index = from.token_count;
+        args.from_page_index = from.page_count;
+        args.lock = lock.id();
+        return insert_groups_raw(args, tokens, pages, groups, published);
+    }
     /// rkv_cache_insert() from the root, of the pages of several groups.
     rkv_cache_insert_result insert_groups(TokenView tokens, span<const std::uint32_t> pages,
                                           span<const GroupRow> groups,
                                           span<std::uint32_t> published = {},
                                           const Namespace& ns = Namespace()) {
-        return insert_groups_raw(0, tokens, pages, groups, published, ns);
+        auto args = sized<rkv_cache_insert_args>();
+        args.space = ns.get();
+        return insert_groups_raw(args, tokens, pages, groups, published);
     }
     /// The same with RKV_INSERT_LOCK; `lock` lets go of what it held before.
     rkv_cache_insert_result insert_groups(TokenView tokens, span<const std::uint32_t> pages,
                                           span<const GroupRow> groups, Lock& lock,
                                           span<std::uint32_t> published = {},
                                           const Namespace& ns = Namespace()) {
+        auto args = sized<rkv_cache_insert_args>();
+        args.flags = RKV_INSERT_LOCK;
+        args.space = ns.get();
         const rkv_cache_insert_result done =
-            insert_groups_raw(RKV_INSERT_LOCK, tokens, pages, groups, published, ns);
+            insert_groups_raw(args, tokens, pages, groups, published);
         lock = Lock(handle_, done.lock);
         return done;
     }
@@ -254,6 +279,10 @@ public:
         rkv_lock_id lock = 0;
         check(rkv_cache_lock(get(), node, &lock));
         return Lock(handle_, lock);
+    }
+    /// rkv_cache_slide_lock().
+    void slide(const Lock& lock, std::uint64_t position) {
+        check(rkv_cache_slide_lock(get(), lock.id(), position));
     }
     /// Owns from now on a lock that C code took.
     [[nodiscard]] Lock adopt_lock(rkv_lock_id lock) noexcept { return Lock(handle_, lock); }
@@ -626,10 +655,10 @@ private:
         return result;
     }
 
-    rkv_cache_insert_result insert_groups_raw(std::uint32_t flags, TokenView tokens,
+    rkv_cache_insert_result insert_groups_raw(rkv_cache_insert_args args, TokenView tokens,
                                               span<const std::uint32_t> pages,
                                               span<const GroupRow> groups,
-                                              span<std::uint32_t> published, const Namespace& ns) {
+                                              span<std::uint32_t> published) {
         std::vector<rkv_group_row> rows;
         for (const GroupRow& row : groups) {
             if (row.published.size() != 0 && row.published.size() < row.pages.size())
@@ -637,9 +666,6 @@ private:
             rows.push_back({row.group, 0, row.pages.data(), row.pages.size(),
                             row.published.size() != 0 ? row.published.data() : nullptr});
         }
-        auto args = sized<rkv_cache_insert_args>();
-        args.flags = flags;
-        args.space = ns.get();
         args.groups = rows.data();
         args.group_count = rows.size();
         args.group_size = sizeof(rkv_group_row);

@@ -181,6 +181,7 @@ impl Cache {
                 from_token: 0,
                 from_page: 0,
                 lock: true,
+                moved: None,
             };
             let mut published = try_to_vec(pages)?;
             let (told, known) = shared.turn().insert(request, |state, inserted, first| {

@@ -109,6 +109,7 @@ impl Cache {
                 from_token: 0,
                 from_page: 0,
                 lock: true,
+                moved: None,
             };
             let rows = RefCell::new(rows);
             let mut tell = |row: usize, place, page| rows.borrow_mut()[row][place] = page;

@@ -86,6 +86,16 @@ impl Pool {
         queue.push(entries, page);
     }
 
+    fn touch(&mut self, page: u32, class: Class, now: u64) {
+        if self.entries[page as usize].is_queued {
+            self.dequeue(page);
+            self.entries[page as usize].class = class;
+            self.enqueue(page, now);
+        } else {
+            self.entries[page as usize].class = class;
+        }
+    }
+
     fn dequeue(&mut self, page: u32) {
         if self.entries[page as usize].is_queued {
             let (queue, entries) = self.queue(page);
@@ -216,15 +226,29 @@ impl Hung {
 
     /// Says that a page was used, and of what class it is now. Its turn comes last of those.
     pub fn touch(&mut self, hung: HungPage, class: Class, now: u64) {
-        let entry = self.entry(hung);
-        let is_queued = entry.is_queued;
-        if is_queued {
-            let pool = self.pool(hung.group);
-            pool.dequeue(hung.page);
-            pool.entries[hung.page as usize].class = class;
-            pool.enqueue(hung.page, now);
-        } else {
-            entry.class = class;
+        self.entry(hung);
+        self.pool(hung.group).touch(hung.page, class, now);
+    }
+
+    /// Says of what class the pages of a group are that hang on some of the spine, the first of
+    /// which is at a place: of the tail those before a place, and from another one on. Which are
+    /// already stay where they are.
+    pub fn classify(
+        &mut self,
+        (group, spine): (usize, &[u32]),
+        first: usize,
+        (before, from): (usize, usize),
+        now: u64,
+    ) {
+        let Group { pool, pages, .. } = &self.groups[group];
+        let pool = &mut self.pools[*pool];
+        for (at, &spine) in spine.iter().enumerate().rev() {
+            let (place, page) = (first + at, pages[spine as usize]);
+            let is_tail = place < before || place >= from;
+            let class = if is_tail { Class::Tail } else { Class::Inner };
+            if page != 0 && pool.entries[page as usize].class != class {
+                pool.touch(page, class, now);
+            }
         }
     }
 

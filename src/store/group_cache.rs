@@ -198,7 +198,7 @@ impl<'a> Path<'a> {
     }
 
     /// The same where the first pages are known.
-    fn with_known(self, known: &'a [u32]) -> Self {
+    pub(super) fn with_known(self, known: &'a [u32]) -> Self {
         Self { known, ..self }
     }
 
@@ -400,25 +400,31 @@ impl PrefixCache {
                 let needs = config.kind.needs(end * page_size, page_size);
                 needs.expect("sliding groups end anywhere")
             };
-            let (before, sinks) = (needs(from).last.start, needs(last).sinks);
+            let (before, sinks) = (needs(from).last.start, needs(last).sinks.end);
             let mut path = Path::new(index, Some(node), None);
             // An end farther away needs nothing of what comes before `to`.
             let seen = last.min(to + config.kind.span(page_size));
-            let mut needed = needs(if seen == last { last } else { 0 });
-            for place in (before..seen).rev().take(CLASSED) {
-                let node = path.node(place);
-                let page = path.page(place);
-                let forks = path.ends_with(place) && index.child_count(node) > 1;
+            let first = before.max(seen.saturating_sub(CLASSED));
+            let mut needed = if seen == last { needs(last).last.start } else { usize::MAX };
+            // Of one node after the other, from the end up, as nothing forks inside one.
+            let mut end = seen;
+            while end > first {
+                let node = path.node(end - 1);
+                if path.ends_with(end - 1) && index.child_count(node) > 1 {
+                    needed = needs(end).last.start;
+                }
+                let start = match has_states {
+                    false => path.first.max(first),
+                    true => end - 1,
+                };
+                let spine = &path.pages[start - path.first..end - path.first];
                 let mut saved = groups.hung().filter(states);
-                if forks || has_states && saved.any(|(group, _)| hung.page(group, page) != 0) {
-                    needed = needs(place + 1);
+                if has_states && saved.any(|(group, _)| hung.page(group, spine[0]) != 0) {
+                    needed = needs(end).last.start;
                 }
-                let page = HungPage { group, page: hung.page(group, page) };
-                let is_needed = needed.contain(place) || sinks.contains(&place);
-                let class = if is_needed { Class::Tail } else { Class::Inner };
-                if place < to && page.page != 0 && hung.class(page) != class {
-                    hung.touch(page, class, now);
-                }
+                let spine = &spine[..spine.len().min(to.saturating_sub(start))];
+                hung.classify((group, spine), start, (sinks, needed), now);
+                end = start;
             }
         }
     }

@@ -28,7 +28,7 @@ pub(super) struct Hold {
 
 impl Hold {
     /// Heap memory.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.uses.capacity() * size_of::<Use>()
     }
 
@@ -48,6 +48,35 @@ impl Hold {
         match self.uses.iter_mut().find(|used| used.page.group == page.group) {
             Some(used) => *used = Use { page, place },
             None => self.uses.push(Use { page, place }),
+        }
+    }
+
+    /// The same in the order of the groups. Returns the page that it used.
+    pub(super) fn put_last(&mut self, page: HungPage, place: usize) -> Option<HungPage> {
+        let at = self.uses.partition_point(|used| used.page.group < page.group);
+        match self.uses.get_mut(at).filter(|used| used.page.group == page.group) {
+            Some(used) => Some(std::mem::replace(used, Use { page, place }).page),
+            None => {
+                debug_assert!(self.uses.capacity() > self.uses.len(), "room was made");
+                self.uses.insert(at, Use { page, place });
+                None
+            }
+        }
+    }
+
+    /// Takes over more uses. Both are in order, and there is room.
+    pub(super) fn merge(&mut self, more: &mut Vec<Use>) {
+        let order = |used: &Use| (used.page.group, used.place);
+        let mut left = self.uses.len();
+        self.uses.extend_from_slice(more);
+        let mut to = self.uses.len();
+        while let Some(used) = more.pop() {
+            while left > 0 && order(&self.uses[left - 1]) > order(&used) {
+                (left, to) = (left - 1, to - 1);
+                self.uses[to] = self.uses[left];
+            }
+            to -= 1;
+            self.uses[to] = used;
         }
     }
 }

@@ -25,6 +25,8 @@ pub struct InsertRequest<'a> {
     pub from_page: usize,
     /// Lock what was inserted in the same step.
     pub lock: bool,
+    /// The lock that moves there instead of a new one: it is on the node to go on from.
+    pub moved: Option<LockId>,
     /// The pages of groups beside the spine.
     pub groups: &'a [GroupRow<'a>],
 }
@@ -107,8 +109,11 @@ impl PrefixCache {
         descent: &Descent,
         start: Start,
     ) -> Result<InsertResult, Error> {
-        if request.lock {
-            self.reserve_lock(query.keys.len() / self.page_size() * self.page_size())?;
+        let pages = query.keys.len() / self.page_size();
+        match request.moved.filter(|_| request.lock) {
+            Some(lock) => self.reserve_moved(lock, pages.saturating_sub(request.from_page))?,
+            None if request.lock => self.reserve_lock(pages * self.page_size())?,
+            None => {}
         }
         let from = match start {
             Start::AsAsked => {
@@ -123,7 +128,14 @@ impl PrefixCache {
         let known = (from, descent, digests);
         let mut done = self.insert_query(table, request, query, known)?;
         let locked = done.node.filter(|_| request.lock);
-        done.lock = locked.map(|node| self.lock_node(node));
+        done.lock = match request.moved {
+            None => locked.map(|node| self.lock_node(node)),
+            Some(lock) => locked.map(|_| {
+                self.hold_places(lock, request.from_page..done.pages, &[]);
+                self.hold_chains(lock);
+                lock
+            }),
+        };
         Ok(done)
     }
 
@@ -165,7 +177,11 @@ impl PrefixCache {
             None => Ok(()),
         });
         let behind = &keys[(existing - request.from_page) * self.sharing.page_size..];
-        let end = checked.and_then(|()| self.insert_behind(walk, request.namespace, behind, new));
+        let moved = request.moved.filter(|_| request.lock).zip(from);
+        let end = checked.and_then(|()| match (moved, walk) {
+            (Some(moved), Some(walk)) => self.insert_moving(walk, moved, behind, new),
+            _ => self.insert_behind(walk, request.namespace, behind, new),
+        });
         let end = match end {
             Ok(end) => end,
             Err(error) => {
@@ -233,7 +249,7 @@ impl PrefixCache {
         (query, digests): (Query<'_>, &[PageDigest]),
         descent: &Descent,
     ) -> Result<(Option<Walk>, PageSet), Error> {
-        if request.lock {
+        if request.lock && request.moved.is_none() {
             self.reserve_lock(0)?;
         }
         let mut given = PageSet::below(table.pool.total() + 1)?;
@@ -352,6 +368,26 @@ impl PrefixCache {
         inserted
     }
 
+    /// Inserts behind what was found, and moves a lock there from the node that the insert goes on
+    /// from.
+    fn insert_moving(
+        &mut self,
+        walk: Walk,
+        (lock, from): (LockId, Node),
+        keys: &[u32],
+        pages: &[u32],
+    ) -> Result<Node, Error> {
+        let known = Keys { keys, images: &self.images };
+        // What nobody else goes on from becomes longer, and the lock stays where it is.
+        let is_next = walk.node == from;
+        let end = match is_next {
+            true => self.index.insert_moving_lock(from, known, pages)?.node,
+            false => self.index.insert_behind(&walk, known, pages)?,
+        };
+        self.follow_lock(lock, (from, end), is_next);
+        Ok(end)
+    }
+
     /// The node to go on from, if its prefix is that of the tokens.
     fn insert_start(
         &self,
@@ -365,9 +401,15 @@ impl PrefixCache {
                     "args.from_token_index and args.from_page_index need args.from_node",
                 ));
             }
+            if request.moved.is_some() {
+                return Err(Error::argument("args.lock needs args.from_node"));
+            }
             return Ok(None);
         };
         let node = self.index.resolve(id)?;
+        if let Some(lock) = request.moved {
+            self.check_moved(lock, node)?;
+        }
         if self.index.is_detached(node) {
             return Err(Error::state(
                 "args.from_node was cleared: nobody would find what follows it",

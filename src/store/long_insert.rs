@@ -133,14 +133,22 @@ impl Turn<'_> {
             (part, (Query { positions: end * page_size, ..keys }, digests))
         };
         let (cache, table) = self.parts()?;
-        let late = match has_groups && request.lock {
-            true => Some(cache.reserve_late_hold(pages)?),
-            false => None,
+        let late = match (has_groups && request.lock, request.moved) {
+            (true, None) => Some(cache.reserve_late_hold(pages)?),
+            (true, Some(lock)) => {
+                cache.reserve_moved(lock, pages - request.from_page)?;
+                None
+            }
+            _ => None,
         };
         let (first, asked) = part(request.from_page, first.min(pages));
         let mut done = cache.insert_held(table, &first, asked, descent, Start::AsAsked)?;
         if let Some(node) = done.node.filter(|_| late.is_some()) {
             done.lock = Some(cache.lock_late(node));
+        }
+        if let Some((lock, node)) = request.moved.zip(done.node).filter(|_| has_groups) {
+            cache.move_lock_down(lock, node);
+            done.lock = Some(lock);
         }
         while done.pages < pages {
             let node = done.node.expect("a portion has pages");
@@ -149,7 +157,7 @@ impl Turn<'_> {
             }
             self.let_in()?;
             let (next, asked) = part(done.pages, pages.min(done.pages + portion));
-            let next = InsertRequest { lock: false, ..next };
+            let next = InsertRequest { lock: false, moved: None, ..next };
             let (cache, table) = self.parts()?;
             let more = cache.insert_held(table, &next, asked, descent, Start::Held);
             let Ok(more) = more else { break };
@@ -172,6 +180,7 @@ impl Turn<'_> {
             }
             self.parts()?.0.fill_hold(lock, room);
         }
+        self.hold_moved(request, (descent, done.pages))?;
         Ok(done)
     }
 

@@ -44,6 +44,7 @@ mod long_rows;
 mod lookup;
 mod longer;
 mod lower;
+mod moved_lock;
 mod page_table;
 mod pools;
 mod probe;

@@ -177,6 +177,27 @@ static void m01_insert(void) {
         REFUSED(f, rkv_cache_insert(f->cache, &args, published, &result), RKV_STATUS_STALE_NODE,
                 "node");
     }
+    /* a lock to move: without the flag, without a node, on another one, and of none */
+    args = good;
+    args.lock = c.lock;
+    BAD(f, rkv_cache_insert(f->cache, &args, published, &result), "lock");
+    args.flags = RKV_INSERT_LOCK;
+    BAD(f, rkv_cache_insert(f->cache, &args, published, &result), "lock");
+    args.from_node = c.node;
+    args.from_token_index = 4;
+    args.from_page_index = 2;
+    const rkv_lock_id no_lock[] = {c.node, c.lock + 1, 1, UINT64_MAX};
+    for (size_t i = 0; i < 4; i++) {
+        args.lock = no_lock[i];
+        REFUSED(f, rkv_cache_insert(f->cache, &args, published, &result), RKV_STATUS_STALE_LOCK,
+                "lock");
+        REFUSED(f, rkv_cache_slide_lock(f->cache, no_lock[i], 0), RKV_STATUS_STALE_LOCK, "lock");
+    }
+    rkv_cache_match_result above = match_in(f, NULL, text(c.ids, 2), RKV_MATCH_LOCK);
+    args.lock = above.lock;
+    BAD(f, rkv_cache_insert(f->cache, &args, published, &result), "lock");
+    CHECK_OK(rkv_cache_unlock(f->cache, above.lock));
+    BAD(f, rkv_cache_slide_lock(NULL, c.lock, 0), "cache");
     /* ids that no text has */
     uint32_t ids[8];
     memcpy(ids, c.ids, sizeof ids);

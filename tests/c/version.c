@@ -159,7 +159,7 @@ static void layout_is_the_abi(void) {
         CHECK_EQ(sizeof(rkv_tokens), 40);
         CHECK_EQ(sizeof(rkv_page_table_batch_arrays), 40);
         CHECK_EQ(sizeof(rkv_page_table_config), 72);
-        CHECK_EQ(sizeof(rkv_cache_insert_args), 88);
+        CHECK_EQ(sizeof(rkv_cache_insert_args), 96);
         CHECK_EQ(offsetof(rkv_cache_insert_args, groups), 64);
         CHECK_EQ(sizeof(rkv_group_row), 32);
         CHECK_EQ(sizeof(rkv_event_encoder_config), 24);

@@ -13,6 +13,28 @@ rkv::PageTable hybrid() {
         {rkv::pool_of(41), rkv::pool_of(21), rkv::pool_of(6)});
 }
 
+// G06: a lock goes along with a request that grows, until it is told what the window has passed.
+void a_lock_goes_along() {
+    rkv::PageTable table = hybrid();
+    rkv::Cache cache(table);
+    const std::vector<std::uint32_t> tokens = test::ids(1, 40);
+    const std::vector<std::uint32_t> spine = table.allocate_pool_pages(SPINE, 10);
+    const std::vector<std::uint32_t> window = table.allocate_pool_pages(WINDOW, 10);
+    rkv::Lock lock;
+    const std::vector<std::uint32_t> first(tokens.begin(), tokens.begin() + 4);
+    rkv_cache_insert_result done = cache.insert_groups(first, spine, {{WINDOW, window, {}}}, lock);
+    const rkv_lock_id id = lock.id();
+    done = cache.insert_moving(lock, {done.node, 4, 1}, tokens, spine, {{WINDOW, window, {}}});
+    CHECK_EQ(done.lock, id);
+    CHECK_EQ(done.claimed_group_page_count, 9u);
+    CHECK_EQ(cache.locked_pages(lock, WINDOW).size(), 10u);
+    cache.slide(lock, 40);
+    CHECK_EQ(cache.locked_pages(lock, WINDOW).size(), 2u);
+    lock.reset();
+    CHECK_THROWS(RKV_STATUS_STALE_LOCK, cache.slide(lock, 40));
+    test::audit(table, cache);
+}
+
 // G02, G03, G06: what is found, what each group costs, and what a lock keeps.
 void a_lookup_ends_where_every_group_can() {
     rkv::PageTable table = hybrid();
@@ -197,6 +219,7 @@ void states_of_a_sequence() {
 int main() {
     sequences_have_a_row_in_each_group();
     states_of_a_sequence();
+    a_lock_goes_along();
     a_lookup_ends_where_every_group_can();
     pages_come_from_a_pool();
     wrong_rows_are_refused();

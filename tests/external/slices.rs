@@ -31,6 +31,7 @@ fn insert(shared: &Shared) {
         from_token: 0,
         from_page: 0,
         lock: false,
+        moved: None,
     };
     assert_eq!(shared.turn().insert(request, |_, done, _| done).unwrap().0.claimed, 3);
 }

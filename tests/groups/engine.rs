@@ -3,7 +3,7 @@ use super::chance::Chance;
 use super::follower::Follower;
 use super::library::{Counts, Library, Rows, World};
 use super::model::{Kind, Model, Pages, Prefix};
-use radixkv::capi::{rkv_lock_id, rkv_status};
+use radixkv::capi::{rkv_lock_id, rkv_node_id, rkv_status};
 use std::collections::BTreeSet;
 
 /// What a run came across.
@@ -20,23 +20,27 @@ pub struct Seen {
     pub records_lost: u64,
     pub records_of_groups: u64,
     pub dropped: u64,
+    pub moved: u64,
+    pub slid: u64,
 }
 
 /// A lock, and what it protects.
-struct Lock {
-    id: rkv_lock_id,
+pub struct Lock {
+    pub id: rkv_lock_id,
     /// Pages of group 0.
-    spine: Vec<u32>,
-    /// Group and page.
-    uses: Vec<(usize, u32)>,
+    pub spine: Vec<u32>,
+    /// By group, place and page.
+    pub uses: Vec<Vec<(usize, u32)>>,
+    /// Where it is: the node at the end of a prefix of whole pages. None inside a page.
+    pub on: Option<(rkv_node_id, Prefix)>,
 }
 
 pub struct Engine {
     pub world: World,
-    library: Library,
-    model: Model,
-    rng: Chance,
-    locks: Vec<Lock>,
+    pub library: Library,
+    pub model: Model,
+    pub rng: Chance,
+    pub locks: Vec<Lock>,
     /// Of an external pool: the pages that are the engine's.
     outside: Vec<BTreeSet<u32>>,
     follower: Follower,
@@ -90,7 +94,12 @@ impl Engine {
 
     pub fn step(&mut self) {
         match self.rng.u32(..100) {
-            0..40 => self.insert(),
+            0..30 => {
+                let (tenant, ids) = self.prompt();
+                self.insert((tenant, ids), None);
+            }
+            30..36 => self.grow_lock(),
+            36..40 => self.slide_lock(),
             40..60 => self.lookup(),
             60..75 => self.unlock(),
             75..80 => self.lock_node(),
@@ -137,9 +146,10 @@ impl Engine {
         }
     }
 
-    /// Inserts the pages of a prompt: some its own, some the cache's, some missing.
-    fn insert(&mut self) {
-        let (tenant, ids) = self.prompt();
+    /// Inserts the pages of a prompt: some its own, some the cache's, some missing. It may go on
+    /// from where a lock is, which goes along.
+    pub fn insert(&mut self, (tenant, ids): Prefix, after: Option<Lock>) {
+        let known = after.as_ref().map_or(0, |lock| lock.spine.len());
         let places = ids.len() / self.model.page_size;
         let groups = self.world.groups.clone();
         let mut rows: Rows = vec![vec![0; places]; groups.len()];
@@ -151,6 +161,7 @@ impl Engine {
             let wanted: Vec<usize> = wanted.collect();
             let Some(pages) = self.take(of.pool, wanted.len()) else {
                 fresh.drain(..).for_each(|(pool, page)| self.give_back(pool, page));
+                self.locks.extend(after);
                 return;
             };
             for (place, page) in wanted.into_iter().zip(pages) {
@@ -167,12 +178,14 @@ impl Engine {
                 }
             }
         }
-        let lock = self.rng.bool();
-        let (published, counts, id) = self.library.insert(tenant, &ids, &rows, lock).unwrap();
+        let lock = after.is_some() || self.rng.bool();
+        let (moved, node) = after.as_ref().map_or((0, 0), Lock::id_and_node);
+        let done = self.library.insert_after((tenant, &ids), &rows, (lock, moved), (node, known));
+        let (published, counts, id, node) = done.unwrap();
         let mut expected = [0; 4];
         let mut claimed = BTreeSet::new();
         let mut came = BTreeSet::new();
-        for place in 0..places {
+        for place in known..places {
             let key: Prefix = (tenant, ids[..(place + 1) * self.model.page_size].to_vec());
             let entry = self.model.entries.entry(key).or_insert_with(|| vec![0; groups.len()]);
             for (group, there) in entry.iter_mut().enumerate() {
@@ -188,6 +201,8 @@ impl Engine {
                 }
             }
         }
+        // What a lock protected that goes along stays.
+        self.locks.extend(after);
         self.drop_surplus((tenant, &ids), &came);
         for (group, row) in published.iter().enumerate() {
             for (place, &page) in row.iter().enumerate().take(places) {
@@ -204,7 +219,11 @@ impl Engine {
             }
         }
         if lock && places > 0 {
-            self.note_lock(id, tenant, &ids[..places * self.model.page_size], false);
+            let ids = &ids[..places * self.model.page_size];
+            match moved {
+                0 => self.note_lock(id, node, (tenant, ids), false),
+                _ => self.note_moved((id, node), (tenant, ids)),
+            }
         }
     }
 
@@ -230,7 +249,7 @@ impl Engine {
     }
 
     /// The pages that a prefix needs, as far as they are there.
-    fn needed(&self, tenant: u32, ids: &[u32], part: Option<&Pages>) -> Vec<Vec<(usize, u32)>> {
+    pub fn needed(&self, tenant: u32, ids: &[u32], part: Option<&Pages>) -> Vec<Vec<(usize, u32)>> {
         let page_size = self.model.page_size;
         let needs = |kind: super::model::Kind| kind.needs(ids.len(), page_size).unwrap_or_default();
         let page = |group: usize, place: usize| {
@@ -252,8 +271,15 @@ impl Engine {
 
     /// Writes down what a lock protects, and that the library says so. `part` for one whose prefix
     /// ends inside a page, which the caller protects besides.
-    fn note_lock(&mut self, id: rkv_lock_id, tenant: u32, ids: &[u32], all: bool) {
+    fn note_lock(
+        &mut self,
+        id: rkv_lock_id,
+        node: rkv_node_id,
+        (tenant, ids): (u32, &[u32]),
+        all: bool,
+    ) {
         self.note_lock_with(id, (tenant, ids), None, all);
+        self.locks.last_mut().unwrap().on = Some((node, (tenant, ids.to_vec())));
     }
 
     fn note_lock_with(
@@ -265,19 +291,17 @@ impl Engine {
     ) {
         let page_size = self.model.page_size;
         let needed = self.needed(tenant, ids, part.as_ref());
-        let mut uses = Vec::new();
         for (group, pages) in needed.iter().enumerate().skip(1) {
             assert_eq!(&self.library.locked(id, group), pages, "group {group}");
             let kind = self.world.groups[group].kind;
             let places = kind.needs(ids.len(), page_size).map(|places| places.len());
             assert!(!all || places == Some(pages.len()), "a match has all that it needs");
-            uses.extend(pages.iter().map(|&(_, page)| (group, page)));
         }
         let places = 0..ids.len() / page_size;
         let mut spine: Vec<u32> =
             places.map(|place| self.model.entry(tenant, ids, place).unwrap()[0]).collect();
         spine.extend(part.map(|pages| pages[0]));
-        self.locks.push(Lock { id, spine, uses });
+        self.locks.push(Lock { id, spine, uses: needed, on: None });
     }
 
     fn lookup(&mut self) {
@@ -304,7 +328,10 @@ impl Engine {
                 self.model.entries.values().find(is_it).expect("it is cached").clone()
             });
             let ids = &ids[..found.positions];
-            self.note_lock_with(found.lock, (tenant, ids), part, true);
+            match part {
+                None => self.note_lock(found.lock, found.node, (tenant, ids), true),
+                _ => self.note_lock_with(found.lock, (tenant, ids), part, true),
+            }
         } else {
             assert_eq!(found.lock, 0);
         }
@@ -318,7 +345,7 @@ impl Engine {
         }
         let id = self.library.lock(found.node);
         let whole = found.pages.len() * self.model.page_size;
-        self.note_lock(id, tenant, &ids[..whole], false);
+        self.note_lock(id, found.node, (tenant, &ids[..whole]), false);
     }
 
     fn unlock(&mut self) {
@@ -332,7 +359,9 @@ impl Engine {
     /// Pages of group 0 that are protected, and those of others.
     fn in_use(&self) -> (BTreeSet<u32>, BTreeSet<(usize, u32)>) {
         let spine = self.locks.iter().flat_map(|lock| &lock.spine).copied().collect();
-        (spine, self.locks.iter().flat_map(|lock| &lock.uses).copied().collect())
+        let uses = self.locks.iter().flat_map(|lock| lock.uses.iter().enumerate().skip(1));
+        let pages = uses.flat_map(|(group, uses)| uses.iter().map(move |it| (group, it.1)));
+        (spine, pages.collect())
     }
 
     fn evict(&mut self, pool: usize, count: usize) {

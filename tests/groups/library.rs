@@ -73,7 +73,7 @@ pub struct Counts {
 pub struct Library {
     world: World,
     table: *mut rkv_page_table,
-    cache: *mut rkv_cache,
+    pub cache: *mut rkv_cache,
     /// Calls that were refused for want of memory.
     pub out_of_memory: Cell<u64>,
     /// Lookups that each group limited, and the positions that they lost.
@@ -303,22 +303,6 @@ impl Library {
         must(self.call(&mut || unsafe { rkv_cache_unlock(self.cache, lock) }));
     }
 
-    /// The pages of a group that a lock protects, with their places.
-    pub fn locked(&self, lock: rkv_lock_id, group: usize) -> Vec<(usize, u32)> {
-        let (mut count, size, group) = (0, size_of::<rkv_locked_page>(), group as u32);
-        let (cache, none) = (self.cache, rkv_locked_page { page_index: 0, page: 0 });
-        // SAFETY: see above.
-        let pages = unsafe {
-            must(rkv_cache_read_locked_pages(cache, lock, group, null_mut(), 0, 0, &mut count));
-            let (mut pages, room) = (vec![none; count], count);
-            let into = pages.as_mut_ptr();
-            must(rkv_cache_read_locked_pages(cache, lock, group, into, size, room, &mut count));
-            pages
-        };
-        assert_eq!(pages.len(), count);
-        pages.iter().map(|locked| (locked.page_index as usize, locked.page)).collect()
-    }
-
     /// Inserts, and locks if asked; what is published then, by group, the pages claimed and
     /// duplicate of group 0 and of the others, and the lock.
     pub fn insert(
@@ -328,6 +312,20 @@ impl Library {
         rows: &Rows,
         lock: bool,
     ) -> Result<(Rows, [usize; 4], rkv_lock_id), rkv_status> {
+        let done = self.insert_after((tenant, ids), rows, (lock, 0), (0, 0));
+        done.map(|(published, counts, lock, _)| (published, counts, lock))
+    }
+
+    /// The same from a node on, which so many pages lead to, moving a lock unless it is 0. Besides
+    /// the node at the end.
+    #[allow(clippy::type_complexity)]
+    pub fn insert_after(
+        &self,
+        (tenant, ids): (u32, &[u32]),
+        rows: &Rows,
+        (lock, moved): (bool, rkv_lock_id),
+        (node, pages): (rkv_node_id, usize),
+    ) -> Result<(Rows, [usize; 4], rkv_lock_id, rkv_node_id), rkv_status> {
         let (space, list) = (Self::namespace(tenant), Self::tokens(ids));
         let mut published: Rows = rows.iter().map(|row| vec![u32::MAX; row.len()]).collect();
         let group_rows: Vec<_> = (1..rows.len())
@@ -345,6 +343,10 @@ impl Library {
             tokens: &list,
             pages: rows[0].as_ptr(),
             page_count: rows[0].len(),
+            from_node: node,
+            from_token_index: (pages * self.world.page_size as usize) as u64,
+            from_page_index: pages as u64,
+            lock: moved,
             groups: if group_rows.is_empty() { null() } else { group_rows.as_ptr() },
             group_count: group_rows.len(),
             group_size: size_of::<rkv_group_row>(),
@@ -365,7 +367,7 @@ impl Library {
             result.claimed_group_page_count,
             result.duplicate_group_page_count,
         ];
-        Ok((published, counts.map(|count| count as usize), result.lock))
+        Ok((published, counts.map(|count| count as usize), result.lock, result.node))
     }
 
     /// The pages that went, with their groups, and how many the pool got.

@@ -15,6 +15,7 @@ mod growth;
 mod library;
 mod limit;
 mod model;
+mod moving;
 mod order;
 mod refusals;
 mod requests;
@@ -48,6 +49,7 @@ fn g02_g03_g06_g09_any_mix_of_groups_at_random() {
     let Seen { claimed, filled, duplicates, evicted, lost, partial, refused, .. } = seen;
     assert!([claimed, filled, duplicates, evicted, lost, partial, refused].iter().all(|&n| n > 0));
     assert!(seen.records_lost > 0 && seen.records_of_groups > 1000, "{seen:?}");
+    assert!(seen.moved > steps / 40 && seen.slid > steps / 100, "{seen:?}");
     assert!(seen.dropped > steps / 480, "hardly a path had too many states: {seen:?}");
 }
 

@@ -35,7 +35,7 @@ pub struct Model {
 
 impl Kind {
     /// Whether the position after `positions` attends to one of those.
-    fn attends(self, position: usize, positions: usize) -> bool {
+    pub fn attends(self, position: usize, positions: usize) -> bool {
         match self {
             Self::Full => true,
             Self::Window(window, sinks) => positions - position < window || position < sinks,

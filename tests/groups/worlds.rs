@@ -65,9 +65,11 @@ pub fn worlds() -> Vec<World> {
 pub fn run(world: &World, steps: u64, seed: u64, seen: &mut Seen) -> Engine {
     let mut engine = Engine::new(world, Chance::of_seed(seed));
     for step in 0..steps {
-        engine.step();
-        let at = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| engine.agree()));
-        assert!(at.is_ok(), "{world:?}, seed {seed}, after step {step}");
+        let at = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            engine.step();
+            engine.agree();
+        }));
+        assert!(at.is_ok(), "{world:?}, seed {seed}, step {step}");
     }
     let more = engine.seen;
     seen.claimed += more.claimed;
@@ -81,6 +83,8 @@ pub fn run(world: &World, steps: u64, seed: u64, seen: &mut Seen) -> Engine {
     seen.records_lost += more.records_lost;
     seen.records_of_groups += more.records_of_groups;
     seen.dropped += more.dropped;
+    seen.moved += more.moved;
+    seen.slid += more.slid;
     engine
 }
 

@@ -228,6 +228,7 @@ pub fn insert(shared: &Shared, family: u32, count: u32) -> Result<(), Error> {
         from_token: 0,
         from_page: 0,
         lock: true,
+        moved: None,
     };
     let mut turn = shared.turn();
     let inserted = turn.insert(request, |state, done, _| {
@@ -359,6 +360,7 @@ pub const SECOND: [Second; 38] = [
             from_token: 0,
             from_page: 0,
             lock: false,
+            moved: None,
         };
         drop(turn.insert(request, |_, done, _| done));
         drop(turn.unlock(world.locked));

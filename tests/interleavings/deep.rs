@@ -185,6 +185,7 @@ fn insert(world: &World, from: Option<NodeId>, lock: bool) -> Result<(), Error> 
         from_token: 2 * from_page,
         from_page,
         lock,
+        moved: None,
     };
     let done = world.shared.turn().insert(request, |state, done, _| {
         let found = state.find(&Namespace::default(), TokenList::text(&ids))?;
@@ -272,6 +273,7 @@ fn insert_behind_image(world: &World) -> Result<(), Error> {
         from_token: 0,
         from_page: 0,
         lock: true,
+        moved: None,
     };
     let done = world.shared.turn().insert(request, |state, done, _| {
         let mut published = vec![0; pages.len()];

@@ -67,6 +67,7 @@ pub fn insert_rows(world: &World, count: usize, lock: bool) -> Result<(), Error>
         from_token: 0,
         from_page: 0,
         lock,
+        moved: None,
     };
     let published = RefCell::new(vec![vec![0; count]; rows.len()]);
     let mut tell = |row: usize, place: usize, page| published.borrow_mut()[row + 1][place] = page;

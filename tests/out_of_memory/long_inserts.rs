@@ -36,6 +36,7 @@ fn insert(shared: &Shared, ids: &[u32], pages: &[u32]) -> Result<InsertResult, E
         from_token: 0,
         from_page: 0,
         lock: true,
+        moved: None,
     };
     shared.turn().insert(request, |_, done, _| done).map(|(done, _)| done)
 }
@@ -158,6 +159,7 @@ fn insert_groups(kind: GroupKind, protected: [usize; 2]) {
             from_token: 0,
             from_page: 0,
             lock: true,
+            moved: None,
         };
         let failure = if at % 2 == 0 { Failure::From(at / 2) } else { Failure::Once(at / 2) };
         let mut published = [[0; COUNT as usize]; 2];

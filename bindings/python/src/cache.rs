@@ -179,14 +179,17 @@ impl Cache {
     /// from_node, from_token_index, from_page_index: go on from an earlier match, by its `node`,
     ///     `token_count` and `page_count`; what lies before is not compared again.
     /// lock: lock what was inserted in the same step; undo with `unlock(result.lock)`.
+    /// moved_lock: with `lock`, one on `from_node`, which moves to the new end: no new one is taken.
+    ///     Of further groups it protects all pages from there on, until `slide_lock()`.
     /// groups: (group, pages, published or None) for each further group of layers.
     ///
     /// Raises InvalidArgument for a page that is not private or given twice, StaleNode; a failed
     /// insert changes nothing.
     #[pyo3(signature = (tokens, pages, *, published=None, space=None, lock=false, from_node=0,
-                        from_token_index=0, from_page_index=0, groups=Vec::new()),
+                        from_token_index=0, from_page_index=0, groups=Vec::new(), moved_lock=0),
            text_signature = "($self, tokens, pages, *, published=None, space=None, lock=False, \
-                             from_node=0, from_token_index=0, from_page_index=0, groups=())")]
+                             from_node=0, from_token_index=0, from_page_index=0, groups=(), \
+                             moved_lock=0)")]
     #[allow(clippy::too_many_arguments)]
     fn insert(
         &self,
@@ -200,6 +203,7 @@ impl Cache {
         from_token_index: u64,
         from_page_index: u64,
         groups: Vec<(u32, Bound<'_, PyAny>, Option<Bound<'_, PyAny>>)>,
+        moved_lock: u64,
     ) -> PyResult<InsertResult> {
         let cache = self.handle.get(py)?;
         let tokens = TokenArg::of(tokens, "tokens")?;
@@ -237,6 +241,7 @@ impl Cache {
             groups: if rows.is_empty() { null() } else { rows.as_ptr() },
             group_count: rows.len(),
             group_size: size_of::<rkv_group_row>(),
+            lock: moved_lock,
             ..rkv_cache_insert_args::sized()
         };
         let mut done = rkv_cache_insert_result::sized();
@@ -291,6 +296,15 @@ impl Cache {
         // SAFETY: a live handle.
         check(py, unsafe { rkv_cache_lock(cache.raw(), node, &mut lock) })?;
         Ok(lock)
+    }
+
+    /// Lets go of pages of further groups that a lock protects and no token from a position on
+    /// attends to: of windows and chunks those that were passed, and states of fewer positions.
+    /// Raises StaleLock.
+    fn slide_lock(&self, py: Python<'_>, lock: u64, position: u64) -> PyResult<()> {
+        let cache = self.handle.get(py)?;
+        // SAFETY: a live handle.
+        check(py, unsafe { rkv_cache_slide_lock(cache.raw(), lock, position) })
     }
 
     /// Undoes one lock. Raises StaleLock when it was undone already.

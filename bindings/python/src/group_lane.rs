@@ -21,14 +21,6 @@ impl Kind {
             Kind::State => position.saturating_sub(1) / page_size,
         }
     }
-
-    /// Pages that one lock protects.
-    pub fn span(self, page_size: usize) -> Option<usize> {
-        match self {
-            Kind::Window(window) => Some((window - 1).div_ceil(page_size).max(1)),
-            Kind::Full | Kind::State => None,
-        }
-    }
 }
 
 /// A row of one group.

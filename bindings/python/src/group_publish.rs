@@ -12,22 +12,20 @@ use crate::handle::{Raw, long};
 use crate::status::{check, refused};
 
 impl GroupRow {
-    /// Gives the tokens and pages up to `end` pages to the cache, in parts.
+    /// Gives the tokens and pages up to `end` pages to the cache; the row's lock goes along.
     pub fn publish(&self, py: Python<'_>, state: &mut GroupState, end: usize) -> PyResult<()> {
-        while state.published < end {
-            let first = state.published;
-            let mut part = end.min(first.saturating_add(self.span));
-            // A lock protects the state where it ends, and none before.
-            for lane in state.lanes.iter().filter(|lane| lane.kind == Kind::State) {
-                let at = lane.left[first..part].iter().position(|&page| page != 0);
-                part = at.map_or(part, |at| first + at + 1);
-            }
-            self.publish_part(py, state, part)?;
+        if state.published >= end {
+            return Ok(());
         }
-        Ok(())
+        // A new lock protects what the end needs, one that moves all that comes. Steps under way
+        // read and write all of it.
+        if state.lock == 0 && end > 1 {
+            self.publish_to(py, state, 1)?;
+        }
+        self.publish_to(py, state, end)
     }
 
-    fn publish_part(&self, py: Python<'_>, state: &mut GroupState, end: usize) -> PyResult<()> {
+    fn publish_to(&self, py: Python<'_>, state: &mut GroupState, end: usize) -> PyResult<()> {
         let cache = self.cache.get().handle.get(py)?;
         let first = state.published;
         let tokens = text(&state.tokens[..end * self.page_size]);
@@ -60,6 +58,7 @@ impl GroupRow {
             groups: rows.as_ptr(),
             group_count: row_count,
             group_size: size_of::<rkv_group_row>(),
+            lock: state.lock,
             ..rkv_cache_insert_args::sized()
         };
         let mut done = rkv_cache_insert_result::sized();
@@ -75,7 +74,7 @@ impl GroupRow {
         let known = first + done.duplicate_page_count as usize;
         for lane in &mut state.lanes {
             // Where the cache has another page, the row's own stays private to it. The lock is on
-            // all that the part has of a window, and on the state at its end.
+            // all that the cache has.
             let kept: Vec<_> = match lane.number {
                 0 => lane.pages[first..known].to_vec(),
                 _ if done.duplicate_group_page_count == 0 => Vec::new(),
@@ -93,10 +92,7 @@ impl GroupRow {
                 }
             }
         }
-        (state.node, state.published) = (done.node, reached);
-        if done.lock != 0 {
-            state.locks.push_back((reached, done.lock));
-        }
+        (state.node, state.published, state.lock) = (done.node, reached, done.lock);
         if reached < end {
             let message = "a part of a request was not published";
             return Err(refused(py, RKV_STATUS_OUT_OF_MEMORY, message));

@@ -1,6 +1,5 @@
 //! The pages of a request in several groups of layers, in rows that only grow.
 use std::array::from_fn;
-use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
@@ -21,17 +20,14 @@ use crate::tokens::LONG;
 /// the engine has for its groups; 0 is a place without a page.
 ///
 /// A page that no token to come attends to is given up by `slide()`, not before: steps that are
-/// under way still read and write it. So the row holds a lock for each part that it published, and
-/// lets go of it when a later one, of what is computed, protects all that is needed. A group of
-/// states has a page where a step ends; it is published when that is the end of a page. One thread
-/// uses the row at a time; another one gets Busy.
+/// under way still read and write it. The row has one lock, which goes along with what it
+/// publishes. A group of states has a page where a step ends; it is published when that is the end
+/// of a page. One thread uses the row at a time; another one gets Busy.
 #[pyclass(frozen, weakref, module = "radixkv")]
 pub struct GroupRow {
     pub cache: Py<Cache>,
     pub space: Space,
     pub page_size: usize,
-    /// Pages that one lock protects in every window: so many are published at a time.
-    pub span: usize,
     state: Mutex<GroupState>,
 }
 
@@ -42,9 +38,9 @@ pub struct GroupState {
     pub lanes: Vec<Lane>,
     pub page_count: usize,
     pub published: usize,
+    /// Where the published pages end, and the lock on it.
     pub node: u64,
-    /// Where what each lock protects ends, in pages, and the lock.
-    pub locks: VecDeque<(usize, u64)>,
+    pub lock: u64,
     /// Pages of states that were published since the engine asked.
     pub new_states: Vec<u32>,
 }
@@ -70,14 +66,11 @@ impl Cache {
         let page_size = table.page_size as usize;
         let order = order.unwrap_or_else(|| (0..table.groups.len() as u32).collect());
         let lanes = lanes_of(py, &table.groups, &order)?;
-        let spans = lanes.iter().filter_map(|lane| lane.kind.span(page_size));
-        let span = spans.min().unwrap_or(usize::MAX);
         let state = GroupState { tokens, lanes, ..GroupState::default() };
         Ok(GroupRow {
             cache: this.clone().unbind(),
             space: Space::of(space),
             page_size,
-            span,
             state: Mutex::new(state),
         })
     }
@@ -202,7 +195,7 @@ impl EngineRow for GroupRow {
         }
         (state.page_count, state.published) = (page_count, page_count);
         state.node = found.node;
-        state.locks.push_back((page_count, found.lock));
+        state.lock = found.lock;
         self.map(py, state, &full, found.lock)
     }
 
@@ -225,18 +218,20 @@ impl EngineRow for GroupRow {
 
     fn slide(&self, py: Python<'_>, state: &mut GroupState, processed: usize) -> PyResult<()> {
         let (mut gone, page_count) = (Vec::new(), state.page_count);
+        let mut is_locked = false;
         for lane in &mut state.lanes {
             let end = lane.kind.first_needed(processed, self.page_size).min(page_count);
             if end > lane.slid {
+                is_locked |= lane.slid < state.published;
                 lane.drain_own(lane.slid, end, &mut gone);
                 lane.slid = end;
             }
         }
         self.free(py, &gone)?;
-        // The last lock that ends before `processed` protects all that those before it do.
-        while state.locks.get(1).is_some_and(|next| next.0 * self.page_size <= processed) {
-            let (_, lock) = state.locks.pop_front().unwrap_or_default();
-            self.unlock(py, lock)?;
+        if is_locked && state.lock != 0 {
+            let cache = self.cache.get().handle.get(py)?;
+            // SAFETY: a live handle.
+            check(py, unsafe { rkv_cache_slide_lock(cache.raw(), state.lock, processed as u64) })?;
         }
         Ok(())
     }
@@ -322,9 +317,9 @@ impl EngineRow for GroupRow {
             lane.slid = 0;
             lane.resize(0);
         }
-        let locks = std::mem::take(&mut state.locks);
+        let lock = std::mem::take(&mut state.lock);
         (state.page_count, state.published, state.node) = (0, 0, 0);
-        for (_, lock) in locks {
+        if lock != 0 {
             self.unlock(py, lock)?;
         }
         self.free(py, &gone)

@@ -123,6 +123,7 @@ impl GrowingRow {
             from_node: state.node,
             from_token_index: (first * self.page_size) as u64,
             from_page_index: first as u64,
+            lock: state.lock,
             ..rkv_cache_insert_args::sized()
         };
         let mut done = rkv_cache_insert_result::sized();
@@ -133,16 +134,10 @@ impl GrowingRow {
             unsafe { rkv_cache_insert(cache.raw(), args, std::ptr::null_mut(), done) }
         });
         check(py, status)?;
-        let held = std::mem::replace(&mut state.lock, done.lock);
-        state.node = done.node;
-        state.published = end;
+        (state.node, state.lock, state.published) = (done.node, done.lock, end);
         // The cache knows prefixes: what it has already comes first.
         let known = first..first + done.duplicate_page_count as usize;
         state.duplicates.extend_from_slice(&state.pages[known]);
-        if held != 0 {
-            // SAFETY: a live handle.
-            check(py, unsafe { rkv_cache_unlock(cache.raw(), held) })?;
-        }
         Ok(())
     }
 }

@@ -41,6 +41,40 @@ def test_g01_a_window_beside_full_attention() -> None:
         table.check()
 
 
+def test_g06_a_lock_goes_along() -> None:
+    groups = [Group.full(), Group.window(32, pool=1)]
+    with radixkv.PageTable(pools=[20, 20], groups=groups, page_size=16) as table:
+        with radixkv.Cache(table) as cache:
+            rows = [np.zeros(10, np.uint32), np.zeros(10, np.uint32)]
+            for pool, row in enumerate(rows):
+                table.allocate_pages(row, pool=pool)
+            done = cache.insert(ids(16), rows[0], groups=[(1, rows[1], None)], lock=True)
+            lock = done.lock
+            for count in range(2, 11):
+                done = cache.insert(
+                    ids(16 * count),
+                    rows[0],
+                    groups=[(1, rows[1], None)],
+                    lock=True,
+                    from_node=done.node,
+                    from_token_index=16 * (count - 1),
+                    from_page_index=count - 1,
+                    moved_lock=lock,
+                )
+                assert done.lock == lock and cache.stats().lock_count == 1
+            assert len(cache.locked_pages(lock, 1)) == 10
+            cache.slide_lock(lock, 160)
+            # Position 160 attends to 129 and up.
+            assert cache.locked_pages(lock, 1)["page_index"].tolist() == [8, 9]
+            with pytest.raises(radixkv.InvalidArgument, match="lock"):
+                cache.insert(ids(16), rows[0], lock=True, moved_lock=lock)
+            cache.unlock(lock)
+            with pytest.raises(radixkv.StaleLock):
+                cache.slide_lock(lock, 160)
+            cache.check()
+        table.check()
+
+
 def test_g02_states_are_reused_where_they_were_saved() -> None:
     groups = [Group.full(), Group.state(pool=1)]
     with radixkv.PageTable(pools=[200, 20], groups=groups, page_size=16) as table:

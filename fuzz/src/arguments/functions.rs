@@ -248,9 +248,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         if status == rkv_status::Ok {
             let found = unsafe { found.read() };
             w.note_node(found.node);
-            if found.lock != 0 {
-                w.locks.push(found.lock);
-            }
+            w.note_lock(found.lock);
         }
         status.into()
     }),
@@ -262,8 +260,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_cache_insert", |w, i, a| {
         let list = w.pages(i);
         let published = if i.flag() { ptr::null_mut() } else { a.room_for(i, list.len()) };
-        let (pages, page_count) = a.list(i, &list);
-        let from = i.below(4) == 0;
+        let ((pages, page_count), from) = (a.list(i, &list), i.below(4) == 0);
         let args = rkv_cache_insert_args {
             flags: flags(i, RKV_INSERT_LOCK),
             space: namespace(i, a),
@@ -273,6 +270,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
             from_node: if from { w.node(i) } else { 0 },
             from_token_index: if from { size(i) as u64 } else { zero(i) as u64 },
             from_page_index: if from { size(i) as u64 } else { zero(i) as u64 },
+            lock: if from && i.flag() { w.lock(i) } else { zero(i) as u64 },
             ..Sized32::sized()
         };
         let (args, result) = (a.read(i, &args), a.write::<rkv_cache_insert_result>(i));
@@ -281,7 +279,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
             w.note_node(unsafe { (*result).node });
             // Whoever asked for no lock may not know the field.
             if unsafe { (*args).flags } == RKV_INSERT_LOCK && unsafe { (*result).node } != 0 {
-                w.locks.push(unsafe { (*result).lock });
+                w.note_lock(unsafe { (*result).lock });
             }
             w.check();
             // A row that maps what is cached now, without a lock, breaks a promise.
@@ -293,16 +291,18 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         let (node, lock) = (w.node(i), a.out(i));
         let status = unsafe { rkv_cache_lock(w.cache(i), node, lock) };
         if status == rkv_status::Ok {
-            w.locks.push(unsafe { lock.read() });
+            w.note_lock(unsafe { lock.read() });
         }
         status.into()
+    }),
+    ("rkv_cache_slide_lock", |w, i, _| {
+        unsafe { rkv_cache_slide_lock(w.cache(i), w.lock(i), size(i) as u64) }.into()
     }),
     ("rkv_cache_unlock", |w, i, _| {
         let lock = w.lock(i);
         let status = unsafe { rkv_cache_unlock(w.cache(i), lock) };
         if status == rkv_status::Ok {
-            let ours = w.locks.iter().position(|&ours| ours == lock);
-            w.locks.swap_remove(ours.expect("it was ours"));
+            w.locks.retain(|&ours| ours != lock);
         }
         status.into()
     }),

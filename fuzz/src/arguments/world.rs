@@ -159,4 +159,11 @@ impl World {
             self.nodes.push(node);
         }
     }
+
+    /// Notes a lock, unless it is none or one that moved.
+    pub fn note_lock(&mut self, lock: rkv_lock_id) {
+        if lock != 0 && !self.locks.contains(&lock) {
+            self.locks.push(lock);
+        }
+    }
 }

@@ -7,7 +7,7 @@ use crate::capi::ffi::{
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::{Error, text};
 use crate::group::{GROUP_LIMIT, check_count};
-use crate::ids::NodeId;
+use crate::ids::{HandleId, NodeId};
 use crate::store::{GroupRow, InsertRequest, InsertResult, Shared, State};
 use crate::token::TokenList;
 use std::mem::MaybeUninit;
@@ -47,6 +47,13 @@ pub struct rkv_cache_insert_args {
     pub group_count: usize,
     /// sizeof(rkv_group_row); not read without rows.
     pub group_size: usize,
+    /// With RKV_INSERT_LOCK: a lock on from_node, which moves to where the published pages end, in
+    /// the same step; 0 takes a new one. It keeps its id, and what it protected it protects still:
+    /// of other groups all pages from there on, until rkv_cache_slide_lock() lets go of those that
+    /// are passed. So a request that grows page by page has one lock, and a page more costs the
+    /// work on that page. When nobody else has locked from_node, or has pages behind it, its
+    /// segment becomes longer and from_node is stale; go on from rkv_cache_insert_result.node.
+    pub lock: rkv_lock_id,
 }
 // SAFETY: integers and pointers, no padding.
 unsafe impl AbiStruct for rkv_cache_insert_args {
@@ -69,8 +76,8 @@ pub struct rkv_cache_insert_result {
     /// Pages that were not claimed because another page is published for the same tokens. They
     /// stay private to their holder, or outside.
     pub duplicate_page_count: u64,
-    /// With RKV_INSERT_LOCK: the lock, which protects the prefix up to node; 0 when there is no
-    /// whole page.
+    /// With RKV_INSERT_LOCK: the lock, which protects the prefix up to node, the one that moved if
+    /// one did; 0 when there is no whole page.
     pub lock: rkv_lock_id,
     /// Pages of other groups that the cache owns from now on.
     pub claimed_group_page_count: u64,
@@ -223,6 +230,7 @@ impl Given<'_> {
                 from_token: args.from_token_index as usize,
                 from_page: args.from_page_index as usize,
                 lock: args.flags & RKV_INSERT_LOCK != 0,
+                moved: (args.lock != 0).then_some(HandleId(args.lock)),
                 groups: rows.map_or(&[], GivenRows::list),
             };
             let mut tell_row = |row: usize, place: usize, page: u32| {
@@ -267,7 +275,8 @@ impl Given<'_> {
 /// pool
 /// @param out_result receives what was done; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
-/// twice; RKV_STATUS_STALE_NODE; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
+/// twice, or a lock to move that is not on from_node; RKV_STATUS_STALE_NODE; RKV_STATUS_STALE_LOCK
+/// for a lock to move that was undone; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing. A long list is
 /// checked as a whole and published in portions; when memory runs out after the first, or another
 /// thread gives a page of the list away, the call succeeds and out_result->page_count says how far
@@ -290,6 +299,9 @@ pub unsafe extern "C" fn rkv_cache_insert(
         with(cache, |shared| {
             let args = read_struct(args)?;
             check_flags(args.flags, RKV_INSERT_LOCK, "args.flags")?;
+            if args.lock != 0 && args.flags & RKV_INSERT_LOCK == 0 {
+                return Err(Error::argument("args.lock needs RKV_INSERT_LOCK").into());
+            }
             check_fit(out_result)?;
             let pages = slice(args.pages, args.page_count, "args.pages")?;
             if !published_pages.is_null() {

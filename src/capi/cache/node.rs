@@ -185,6 +185,37 @@ pub unsafe extern "C" fn rkv_cache_lock(
     }
 }
 
+/// Lets go of pages that a lock protects and no token from a position on attends to: of WINDOW and
+/// CHUNK groups those that were passed, but sinks, and of STATE groups the checkpoints of fewer
+/// positions. What FULL groups have stays protected, and so with one group nothing changes.
+///
+/// For an engine that moves a lock along with a request, rkv_cache_insert_args.lock: all that the
+/// request published stays protected until its steps are computed, and this says how far they are.
+/// Before it allocates pages, so that it needs no more of them than its windows have.
+///
+/// @param cache the cache
+/// @param lock the lock
+/// @param position the first position that steps to come, or under way, compute; more than what the
+/// lock is on is fine, and a smaller one than before changes nothing
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_LOCK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// O(pages let go of), and a search among those that the lock protects of other groups than the
+/// first, which move up; lock, in slices; needs no memory
+/// @par Thread safety
+/// any thread
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_slide_lock(
+    cache: *mut rkv_cache,
+    lock: rkv_lock_id,
+    position: u64,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache.
+    unsafe {
+        with(cache, |shared| Ok(shared.turn().slide_lock(HandleId(lock), position as usize)?))
+    }
+}
+
 /// Undoes one lock. Recency stays as it is.
 ///
 /// @param cache the cache
