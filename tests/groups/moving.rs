@@ -47,8 +47,8 @@ impl Engine {
 
     /// Inserts more behind where a lock is: of what is known there, or anything.
     pub fn grow_lock(&mut self) {
-        // Of a limit on states the model knows what an insert from the root does: it looks at all of
-        // the path, and not at what its links lead to.
+        // Of a limit on states the model knows what an insert from the root does: that looks at all
+        // of the path, and not at what its links lead to.
         if self.world.checkpoint_limit > 0 {
             return;
         }

@@ -179,7 +179,7 @@ impl Cache {
     /// from_node, from_token_index, from_page_index: go on from an earlier match, by its `node`,
     ///     `token_count` and `page_count`; what lies before is not compared again.
     /// lock: lock what was inserted in the same step; undo with `unlock(result.lock)`.
-    /// moved_lock: with `lock`, one on `from_node`, which moves to the new end: no new one is taken.
+    /// moved_lock: with `lock`, one on `from_node`, which moves to the new end: none is taken.
     ///     Of further groups it protects all pages from there on, until `slide_lock()`.
     /// groups: (group, pages, published or None) for each further group of layers.
     ///
