@@ -82,8 +82,11 @@ impl<E: Element> KeyRows for Strided<E> {
 /// each head asks for its share of them, in the order of memory, as evenly as can be.
 pub(in crate::cpu) struct Ahead<'a> {
     rows: AheadRows<'a>,
-    /// Rows that were not begun yet.
-    left: Range<usize>,
+    /// The first row that was not begun yet.
+    key: usize,
+    head: usize,
+    /// Rows that were not.
+    left: usize,
     /// Of the rows that were begun. A kernel works on a copy, and puts back what it left.
     pub(super) lines: Lines,
 }
@@ -118,6 +121,14 @@ impl AheadRows<'_> {
         }
     }
 
+    /// The key and the head of a row.
+    fn key_and_head(&self, row: usize) -> (usize, usize) {
+        match self.has_neighbours() {
+            true => (row / self.heads, row % self.heads),
+            false => (row % BLOCK, row / BLOCK),
+        }
+    }
+
     /// Reads a byte of every line, in the order of memory, which the processor recognises: rather
     /// than to wait for each line where it is used.
     ///
@@ -129,7 +140,8 @@ impl AheadRows<'_> {
             let share = self.share(head);
             row = row.max(share.start);
             while row < share.end {
-                let (start, run) = self.run(row);
+                let (key, head) = self.key_and_head(row);
+                let (start, run) = self.run(key, head);
                 for line in (0..run * self.row_bytes).step_by(CACHE_LINE) {
                     // SAFETY: the caller's contract; volatile, for nobody wants the byte.
                     unsafe { start.wrapping_add(line).read_volatile() };
@@ -140,11 +152,9 @@ impl AheadRows<'_> {
     }
 
     /// Where a row begins, and how many rows from there on are neighbours.
-    fn run(&self, row: usize) -> (*const u8, usize) {
-        let (key, head, run) = match self.has_neighbours() {
-            true => (row / self.heads, row % self.heads, self.heads - row % self.heads),
-            false => (row % BLOCK, row / BLOCK, 1),
-        };
+    #[inline(always)]
+    fn run(&self, key: usize, head: usize) -> (*const u8, usize) {
+        let run = if self.has_neighbours() { self.heads - head } else { 1 };
         (self.base.wrapping_add(self.offsets[key] + head * self.head_stride), run)
     }
 }
@@ -157,17 +167,19 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Asks for one, if there is one.
+    /// Asks for so many, if there are so many. Where it calls nothing, vectors stay in registers.
     #[inline(always)]
-    pub(super) fn step<S: Simd>(&mut self, simd: S, ahead: &mut Ahead<'_>) {
-        if self.next >= self.end {
-            if ahead.left.is_empty() {
-                return;
+    pub(super) fn step<S: Simd>(&mut self, simd: S, ahead: &mut Ahead<'_>, count: usize) {
+        for _ in 0..count {
+            if self.next >= self.end {
+                if ahead.left == 0 {
+                    return;
+                }
+                *self = ahead.next_run();
             }
-            *self = ahead.next_run();
+            simd.prefetch(self.next);
+            self.next = self.next.wrapping_add(CACHE_LINE);
         }
-        simd.prefetch(self.next);
-        self.next = self.next.wrapping_add(CACHE_LINE);
     }
 }
 
@@ -175,26 +187,33 @@ impl<'a> Ahead<'a> {
     /// The share of a head, counted from the tile's first.
     pub(in crate::cpu) fn new(rows: AheadRows<'a>, head: usize) -> Self {
         let lines = Lines { next: std::ptr::null(), end: std::ptr::null() };
-        Self { rows, left: rows.share(head), lines }
+        let share = rows.share(head);
+        let (key, head) = rows.key_and_head(share.start);
+        Self { rows, key, head, left: share.len(), lines }
     }
 
     /// Where nothing is asked for.
     pub(in crate::cpu) fn nothing(&self) -> Self {
-        Self { left: 0..0, ..Self::new(self.rows, 0) }
+        Self { left: 0, ..Self::new(self.rows, 0) }
     }
 
-    #[inline(never)]
+    /// Not a function of its own: all that kernels keep in registers would be saved for it.
+    #[inline(always)]
     fn next_run(&mut self) -> Lines {
-        let (next, run) = self.rows.run(self.left.start);
-        let run = run.min(self.left.len());
-        self.left.start += run;
+        let (next, run) = self.rows.run(self.key, self.head);
+        let run = run.min(self.left);
+        self.left -= run;
+        self.key += 1;
+        if self.rows.has_neighbours() {
+            self.head = 0;
+        }
         Lines { next, end: next.wrapping_add(run * self.rows.row_bytes) }
     }
 
     /// Asks for what is missing when so much of the head's work is left.
     pub(super) fn catch_up<S: Simd>(&mut self, simd: S, work_left: usize, of: usize) {
         let left = BLOCK * work_left / of;
-        if self.left.len() > left {
+        if self.left > left {
             simd.run(CatchUp { ahead: self, left });
         }
     }
@@ -211,8 +230,8 @@ impl Vectorized for CatchUp<'_, '_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let mut lines = self.ahead.lines;
-        while self.ahead.left.len() > self.left || lines.next < lines.end {
-            lines.step(simd, self.ahead);
+        while self.ahead.left > self.left || lines.next < lines.end {
+            lines.step(simd, self.ahead, 1);
         }
         self.ahead.lines = lines;
     }

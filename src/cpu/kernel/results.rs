@@ -66,7 +66,7 @@ pub(in crate::cpu) unsafe fn add_results<S: Simd, K: KeyRows>(
 fn pairs<S: Simd, E: Element>(rows: usize, columns: usize) -> usize {
     match (S::LANES, rows) {
         (8, 1) => 2,
-        (16, 1) if E::BYTES == 1 && columns >= 4 * S::LANES => 2,
+        (16, 1) if E::CONVERTS && columns >= 4 * S::LANES => 2,
         (16, 2..=6) if E::CONVERTS && columns >= 4 * S::LANES => 2,
         _ => 1,
     }
@@ -192,9 +192,7 @@ impl<K: KeyRows, const R: usize, const P: usize> Vectorized for Tile<'_, '_, K, 
             for key in self.keys {
                 // As many lines as are read; of one that half a tile reads, every other time.
                 if K::FROM_MEMORY && (key % 2 == 0 || bytes >= CACHE_LINE) {
-                    for _ in 0..bytes.div_ceil(CACHE_LINE) {
-                        lines.step(simd, self.ahead);
-                    }
+                    lines.step(simd, self.ahead, bytes.div_ceil(CACHE_LINE));
                 }
                 let from = self.values.row(key).add(column * K::Element::BYTES);
                 let mut v = [[simd.splat(0.0); 2]; P];

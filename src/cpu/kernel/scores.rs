@@ -20,7 +20,7 @@ pub(in crate::cpu) struct Queries {
 
 impl Queries {
     /// The rows from one on.
-    fn from(self, row: usize) -> Self {
+    pub(super) fn from(self, row: usize) -> Self {
         Self {
             q: self.q.wrapping_add(row * self.head_dim),
             scores: self.scores.wrapping_add(row * BLOCK),
@@ -135,19 +135,14 @@ impl<'a, 'b, K: KeyRows, const DOTS: bool, const R: usize, const C: usize>
             for at in (0..head_dim).step_by(step) {
                 if K::FROM_MEMORY {
                     // As many lines as are read.
-                    for _ in 0..(C * step * K::Element::BYTES).div_ceil(CACHE_LINE) {
-                        lines.step(simd, self.ahead);
-                    }
+                    let count = (C * step * K::Element::BYTES).div_ceil(CACHE_LINE);
+                    lines.step(simd, self.ahead, count);
                 }
                 let k = rows.map(|row| row.wrapping_add(at * K::Element::BYTES));
-                if DOTS {
-                    let q = q.add(at / 2);
-                    multiply_bf16::<S, K::Element, R, C>(simd, q, head_dim, k, &mut sums);
-                    continue;
-                }
-                let q = q.add(at);
-                if K::Element::CONVERTS && C == 2 {
-                    multiply_pairs::<S, K::Element, R, C>(simd, q, head_dim, k, &mut sums);
+                // Two numbers of bf16 lie where one of f32 would.
+                let q = q.add(if DOTS { at / 2 } else { at });
+                if DOTS || K::Element::CONVERTS && C == 2 {
+                    multiply_pairs::<S, K::Element, DOTS, R, C>(simd, q, head_dim, k, &mut sums);
                 } else {
                     for half in 0..2 {
                         multiply::<S, K::Element, R, C>(simd, q, head_dim, k, half, &mut sums);
@@ -217,13 +212,15 @@ unsafe fn multiply<S: Simd, E: Element, const R: usize, const C: usize>(
     }
 }
 
-/// Adds twice LANES products to each sum. Keys are converted, which is cheaper in pairs, as long as
-/// there are registers for them.
+/// Adds the products of two vectors of elements to each sum: of numbers, or with DOTS of pairs of
+/// them as bf16. Keys are converted, which is cheaper in pairs, as long as there are registers for
+/// them.
 ///
 /// # Safety
-/// 2 * LANES numbers are readable from each k on, and from q on in each row.
+/// 2 * LANES elements are readable from each k on, and from q on in each row; with DOTS twice as
+/// many, and the instructions multiply them.
 #[inline(always)]
-unsafe fn multiply_pairs<S: Simd, E: Element, const R: usize, const C: usize>(
+unsafe fn multiply_pairs<S: Simd, E: Element, const DOTS: bool, const R: usize, const C: usize>(
     simd: S,
     q: *const f32,
     head_dim: usize,
@@ -233,41 +230,18 @@ unsafe fn multiply_pairs<S: Simd, E: Element, const R: usize, const C: usize>(
     // SAFETY: the caller's contract.
     unsafe {
         let mut pairs = [[simd.splat(0.0); 2]; C];
+        // No closure: it would be a function where it is large.
         for (pair, k) in pairs.iter_mut().zip(k) {
-            *pair = E::load(simd, k);
+            *pair = if DOTS { E::load_bf16(simd, k) } else { E::load(simd, k) };
         }
         for half in 0..2 {
             for (row, sums) in sums.iter_mut().enumerate() {
                 let q = simd.load(q.add(row * head_dim + half * S::LANES));
                 for (sum, pair) in sums.iter_mut().zip(pairs) {
-                    *sum = simd.fma(q, pair[half], *sum);
-                }
-            }
-        }
-    }
-}
-
-/// Adds the products of 4 * LANES elements to each sum, pairs of them as bf16.
-///
-/// # Safety
-/// 4 * LANES elements are readable from each k on, and as many numbers of bf16 from q on in each
-/// row. The instructions multiply them.
-#[inline(always)]
-unsafe fn multiply_bf16<S: Simd, E: Element, const R: usize, const C: usize>(
-    simd: S,
-    q: *const f32,
-    head_dim: usize,
-    k: [*const u8; C],
-    sums: &mut [[S::Vector; C]; R],
-) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        let pairs = k.map(|k| E::load_bf16(simd, k));
-        for half in 0..2 {
-            for (row, sums) in sums.iter_mut().enumerate() {
-                let q = simd.load(q.add(row * head_dim + half * S::LANES));
-                for (sum, pair) in sums.iter_mut().zip(pairs) {
-                    *sum = simd.dot_bf16(pair[half], q, *sum);
+                    *sum = match DOTS {
+                        true => simd.dot_bf16(pair[half], q, *sum),
+                        false => simd.fma(q, pair[half], *sum),
+                    };
                 }
             }
         }

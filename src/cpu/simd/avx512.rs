@@ -232,8 +232,8 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
         assert!(BF16, "the processor has it only then");
         // SAFETY: it has it; all numbers are made of the same bits.
         unsafe {
-            let [a, b] = [a, b].map(|bits| std::mem::transmute::<__m512, __m512bh>(bits));
-            _mm512_dpbf16_ps(c, a, b)
+            let a = std::mem::transmute::<__m512, __m512bh>(a);
+            _mm512_dpbf16_ps(c, a, std::mem::transmute::<__m512, __m512bh>(b))
         }
     }
 
@@ -243,8 +243,8 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     unsafe fn load_e4m3_as_bf16(self, from: *const u8) -> [__m512; 2] {
         assert!(BF16, "the processor has it only then");
         with! {
-            let numbers = _mm512_loadu_si512(from.cast());
-            e4m3_as_bf16(numbers).map(|bits| _mm512_castsi512_ps(bits))
+            let [a, b] = e4m3_as_bf16(_mm512_loadu_si512(from.cast()));
+            [_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)]
         }
     }
 
@@ -253,8 +253,9 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     #[inline(always)]
     unsafe fn order_of_e4m3(self, from: *const u8) -> [__m512; 2] {
         with! {
-            let pair = [from, from.add(64)].map(|from| _mm512_loadu_si512(from.cast()));
-            in_order_of_e4m3(pair).map(|bits| _mm512_castsi512_ps(bits))
+            let pair = [_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(64).cast())];
+            let [a, b] = in_order_of_e4m3(pair);
+            [_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)]
         }
     }
 

@@ -33,47 +33,65 @@ const fn bf16_of_e4m3(bits: u16) -> u16 {
 
 /// Sixty-four numbers of e4m3 as bf16: of each sixteen the first eight in one vector, the others in
 /// the other.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) fn e4m3_as_bf16(numbers: __m512i) -> [__m512i; 2] {
-    let table = |bytes: &[u8; 128]| {
-        // SAFETY: both halves of it are readable.
-        let [low, high] =
-            [0, 64].map(|at| unsafe { _mm512_loadu_si512(bytes.as_ptr().add(at).cast()) });
-        _mm512_permutex2var_epi8(low, numbers, high)
-    };
-    let (upper, lower) = (table(&UPPER), table(&LOWER));
-    // The sign stays where it is: upper | (numbers & 0x80).
-    let sign = _mm512_set1_epi8(0x80u8 as i8);
-    let upper = _mm512_ternarylogic_epi32::<0b1111_1000>(upper, numbers, sign);
-    [_mm512_unpacklo_epi8(lower, upper), _mm512_unpackhi_epi8(lower, upper)]
+///
+/// # Safety
+/// The processor has the instructions. What calls this has them, too, and is no closure: for one
+/// they would all be functions.
+#[inline(always)]
+pub(super) unsafe fn e4m3_as_bf16(numbers: __m512i) -> [__m512i; 2] {
+    // SAFETY: the caller's contract; the tables are as long as is read.
+    unsafe {
+        let upper = _mm512_permutex2var_epi8(half(&UPPER, 0), numbers, half(&UPPER, 64));
+        let lower = _mm512_permutex2var_epi8(half(&LOWER, 0), numbers, half(&LOWER, 64));
+        // The sign stays where it is: upper | (numbers & 0x80).
+        let sign = _mm512_set1_epi8(0x80u8 as i8);
+        let upper = _mm512_ternarylogic_epi32::<0b1111_1000>(upper, numbers, sign);
+        [_mm512_unpacklo_epi8(lower, upper), _mm512_unpackhi_epi8(lower, upper)]
+    }
+}
+
+/// # Safety
+/// The processor has the instructions; 64 bytes follow.
+#[inline(always)]
+unsafe fn half(table: &[u8; 128], at: usize) -> __m512i {
+    // SAFETY: the caller's contract.
+    unsafe { _mm512_loadu_si512(table.as_ptr().add(at).cast()) }
 }
 
 /// Sixty-four numbers of e4m3, in their order.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) fn e4m3_as_f32(numbers: __m512i) -> [[__m512; 2]; 2] {
-    // Fours of numbers go to where they are unpacked from in order: their rows and columns change
-    // places.
-    let fours = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    let zero = _mm512_setzero_si512();
-    e4m3_as_bf16(_mm512_permutexvar_epi32(fours, numbers)).map(|eights| {
-        let [low, high] =
-            [_mm512_unpacklo_epi16(zero, eights), _mm512_unpackhi_epi16(zero, eights)];
-        [_mm512_castsi512_ps(low), _mm512_castsi512_ps(high)]
-    })
+///
+/// # Safety
+/// As for [`e4m3_as_bf16`].
+#[inline(always)]
+pub(super) unsafe fn e4m3_as_f32(numbers: __m512i) -> [[__m512; 2]; 2] {
+    // SAFETY: the caller's contract.
+    unsafe {
+        // Fours of numbers go to where they are unpacked from in order: their rows and columns
+        // change places.
+        let fours = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+        let zero = _mm512_setzero_si512();
+        let [a, b] = e4m3_as_bf16(_mm512_permutexvar_epi32(fours, numbers));
+        let a = [_mm512_unpacklo_epi16(zero, a), _mm512_unpackhi_epi16(zero, a)];
+        let b = [_mm512_unpacklo_epi16(zero, b), _mm512_unpackhi_epi16(zero, b)];
+        [
+            [_mm512_castsi512_ps(a[0]), _mm512_castsi512_ps(a[1])],
+            [_mm512_castsi512_ps(b[0]), _mm512_castsi512_ps(b[1])],
+        ]
+    }
 }
 
 /// Sixty-four numbers of bf16 in that order.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn in_order_of_e4m3([a, b]: [__m512i; 2]) -> [__m512i; 2] {
-    let [first, second] = [0, 2].map(|at| {
-        // Eight numbers are two of eight byte long ones.
-        let at = |eights: i64| at + 4 * eights;
-        _mm512_set_epi64(at(3) + 1, at(3), at(2) + 1, at(2), at(1) + 1, at(1), at(0) + 1, at(0))
-    });
-    [_mm512_permutex2var_epi64(a, first, b), _mm512_permutex2var_epi64(a, second, b)]
+///
+/// # Safety
+/// As for [`e4m3_as_bf16`].
+#[inline(always)]
+pub(super) unsafe fn in_order_of_e4m3([a, b]: [__m512i; 2]) -> [__m512i; 2] {
+    // SAFETY: the caller's contract. Eight numbers are two of eight byte long ones.
+    unsafe {
+        let first = _mm512_setr_epi64(0, 1, 4, 5, 8, 9, 12, 13);
+        let second = _mm512_setr_epi64(2, 3, 6, 7, 10, 11, 14, 15);
+        [_mm512_permutex2var_epi64(a, first, b), _mm512_permutex2var_epi64(a, second, b)]
+    }
 }
 
 #[cfg(test)]
