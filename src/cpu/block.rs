@@ -2,7 +2,7 @@
 use super::element::{AsBf16, Bf16, Element, F32, Widen};
 use super::kernel::{
     Ahead, AheadRows, BLOCK, KeyRows, Listed, Logit, Queries, SIDE_BY_SIDE, Span, Strided, Sums,
-    Weights, add_results, padded, scores,
+    Turn, Weights, add_results, padded, scores, scores_across,
 };
 use super::places::Place;
 use super::schedule::SEGMENT;
@@ -170,16 +170,34 @@ impl Job<'_> {
                     continue;
                 }
                 let [stride, v_stride] = [head_dim, v_head_dim].map(converted_stride);
-                let kv = kv.start(BLOCK * stride.max(v_stride));
+                let converted = BLOCK * stride.max(v_stride);
+                let kv = kv.start(converted + BLOCK * head_dim);
                 if dots {
                     for key in keys.clone() {
                         let to = kv.add(key * stride);
                         simd.run(AsBf16::<E, false>::new(k.row(key), to, head_dim));
                     }
-                    step.weigh::<S, _, true>(simd, Strided::<Bf16>::new(kv, stride), ahead_k);
                 } else {
                     gather(simd, k, keys.clone(), kv, geometry.head_dim, stride);
-                    step.weigh::<S, _, false>(simd, Strided::<F32>::new(kv, stride), ahead_k);
+                }
+                let many = S::ACROSS && spans.len() > DIRECT_ROWS;
+                match (many, dots) {
+                    (true, true) => {
+                        let turned = kv.add(converted);
+                        simd.run(Turn::new(kv, stride, head_dim / 2, turned));
+                        step.weigh_turned::<S, true>(simd, turned, ahead_k);
+                    }
+                    (true, false) => {
+                        let turned = kv.add(converted);
+                        simd.run(Turn::new(kv, stride, head_dim, turned));
+                        step.weigh_turned::<S, false>(simd, turned, ahead_k);
+                    }
+                    (false, true) => {
+                        step.weigh::<S, _, true>(simd, Strided::<Bf16>::new(kv, stride), ahead_k);
+                    }
+                    (false, false) => {
+                        step.weigh::<S, _, false>(simd, Strided::<F32>::new(kv, stride), ahead_k);
+                    }
                 }
                 gather(simd, v, keys.clone(), kv, geometry.v_head_dim, v_stride);
                 step.add(simd, Strided::<F32>::new(kv, v_stride), ahead_v);
@@ -239,14 +257,42 @@ impl Step<'_> {
         // SAFETY: the caller's contract.
         unsafe {
             scores::<S, K, DOTS>(simd, self.queries, self.spans, keys, ahead);
-            let mut row = 0;
-            while row < self.spans.len() {
+            self.weigh_scores(simd);
+        }
+    }
+
+    /// The same with keys side by side.
+    ///
+    /// # Safety
+    /// As for [`Step::weigh`] and [`scores_across`].
+    unsafe fn weigh_turned<S: Simd, const DOTS: bool>(
+        &self,
+        simd: S,
+        keys: *const f32,
+        ahead: Ahead<'_>,
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            scores_across::<S, DOTS>(simd, self.queries, self.spans, keys, ahead);
+            self.weigh_scores(simd);
+        }
+    }
+
+    /// Makes weights of the scores.
+    ///
+    /// # Safety
+    /// As for [`Step::weigh`].
+    unsafe fn weigh_scores<S: Simd>(&self, simd: S) {
+        let mut row = 0;
+        while row < self.spans.len() {
+            // SAFETY: the caller's contract.
+            unsafe {
                 match self.spans[row..].first_chunk::<SIDE_BY_SIDE>() {
                     Some(spans) => self.weigh_rows(simd, row, spans),
                     None => self.weigh_rows(simd, row, &[self.spans[row]]),
                 }
-                row += if self.spans.len() - row < SIDE_BY_SIDE { 1 } else { SIDE_BY_SIDE };
             }
+            row += if self.spans.len() - row < SIDE_BY_SIDE { 1 } else { SIDE_BY_SIDE };
         }
     }
 

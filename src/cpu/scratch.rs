@@ -45,7 +45,7 @@ impl Numbers {
 pub(super) struct Scratch {
     /// Queries.
     pub q: Numbers,
-    /// Keys or values of a block, converted.
+    /// Keys or values of a block, converted, and behind them the keys turned.
     pub kv: Numbers,
     /// Scores, then weights, of a block.
     pub scores: Numbers,
@@ -78,7 +78,8 @@ impl Scratch {
         let rows = schedule.head_rows;
         self.q.reserve(schedule.tile_height * head_dim)?;
         if rows > DIRECT_ROWS || is_padded(geometry) {
-            self.kv.reserve(BLOCK * converted_stride(head_dim.max(v_head_dim)))?;
+            let numbers = BLOCK * converted_stride(head_dim.max(v_head_dim));
+            self.kv.reserve(numbers + BLOCK * head_dim)?;
         }
         self.scores.reserve(rows * BLOCK)?;
         for spans in [&mut self.seen, &mut self.sinks, &mut self.spans] {

@@ -8,11 +8,13 @@
 //! never on the other rows, nor on the shapes of register tiles. So a result has the same bits
 //! whatever it is computed together with.
 
+mod across;
 mod keys;
 mod results;
 mod scores;
 mod weights;
 
+pub(super) use across::{Turn, scores_across};
 pub(super) use keys::{Ahead, AheadRows, KeyRows, Listed, Strided};
 pub(super) use results::{Sums, add_results};
 pub(super) use scores::{Queries, scores};

@@ -225,6 +225,49 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
         }
     }
 
+    const ACROSS: bool = true;
+
+    /// # Safety
+    /// 16 rows of 16 numbers, so far apart, are readable, and as many writable.
+    #[inline(always)]
+    unsafe fn turn(self, from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
+        with! {
+            let mut rows = [_mm512_setzero_ps(); 16];
+            for (at, row) in rows.iter_mut().enumerate() {
+                *row = _mm512_loadu_ps(from.add(at * stride));
+            }
+            // Of each quarter a column of four rows, then the quarters of a column side by side.
+            let mut columns = [_mm512_setzero_ps(); 16];
+            for four in 0..4 {
+                let [a, b] = [rows[4 * four], rows[4 * four + 1]];
+                let [c, d] = [rows[4 * four + 2], rows[4 * four + 3]];
+                let (ab, cd) = (_mm512_unpacklo_ps(a, b), _mm512_unpacklo_ps(c, d));
+                columns[four] = _mm512_shuffle_ps::<0b01_00_01_00>(ab, cd);
+                columns[four + 4] = _mm512_shuffle_ps::<0b11_10_11_10>(ab, cd);
+                let (ab, cd) = (_mm512_unpackhi_ps(a, b), _mm512_unpackhi_ps(c, d));
+                columns[four + 8] = _mm512_shuffle_ps::<0b01_00_01_00>(ab, cd);
+                columns[four + 12] = _mm512_shuffle_ps::<0b11_10_11_10>(ab, cd);
+            }
+            for column in 0..4 {
+                let [a, b] = [columns[4 * column], columns[4 * column + 1]];
+                let [c, d] = [columns[4 * column + 2], columns[4 * column + 3]];
+                let even = _mm512_shuffle_f32x4::<0b10_00_10_00>(a, b);
+                let odd = _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b);
+                let after_even = _mm512_shuffle_f32x4::<0b10_00_10_00>(c, d);
+                let after_odd = _mm512_shuffle_f32x4::<0b11_01_11_01>(c, d);
+                let quarters = [
+                    _mm512_shuffle_f32x4::<0b10_00_10_00>(even, after_even),
+                    _mm512_shuffle_f32x4::<0b10_00_10_00>(odd, after_odd),
+                    _mm512_shuffle_f32x4::<0b11_01_11_01>(even, after_even),
+                    _mm512_shuffle_f32x4::<0b11_01_11_01>(odd, after_odd),
+                ];
+                for (quarter, numbers) in quarters.into_iter().enumerate() {
+                    _mm512_storeu_ps(to.add((4 * quarter + column) * to_stride), numbers);
+                }
+            }
+        }
+    }
+
     const DOTS: bool = BF16;
 
     #[inline(always)]

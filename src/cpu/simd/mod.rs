@@ -127,6 +127,19 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
         unreachable!("nobody asks for it")
     }
 
+    /// Whether many rows' scores are computed with keys side by side: of sixteen lanes, of which
+    /// `sums` adds in each four the first and the third, the second and the fourth, then both; so
+    /// of the fours.
+    const ACROSS: bool = false;
+
+    /// Rows of LANES numbers become columns. Where ACROSS says so alone.
+    ///
+    /// # Safety
+    /// LANES rows of LANES numbers, so far apart, are readable, and as many writable.
+    unsafe fn turn(self, _from: *const f32, _stride: usize, _to: *mut f32, _to_stride: usize) {
+        unreachable!("nobody asks for it")
+    }
+
     /// Asks for the cache line, which need not exist.
     fn prefetch(self, address: *const u8);
 }
