@@ -156,11 +156,13 @@ struct KvWriteArguments {
     KvPlace kv;   // of keys
     KvPlace v_kv; // of values
     int32_t query_max; // of the launch
-    int32_t kv_heads;
     int32_t head_dim;
     int32_t v_head_dim; // 0: values are the beginnings of keys
     float k_scale;
     float v_scale;
+    Divisor query_pieces; // threads of a query: heads times the pieces of one
+    Divisor head_pieces;  // eight elements each, of the longer of K's and V's heads
+    uint32_t reserved;
 };
 
 struct PageCopy {

@@ -29,15 +29,20 @@ RKV_DEVICE void store_eight(void *pages, int64_t at, const Vector16 &eight, floa
 template <class Q, class Kv>
 RKV_DEVICE void kv_write(const KvWriteArguments &args) {
     begin_launch();
-    const int eights = larger(args.head_dim, args.v_head_dim) / 8;
-    const int64_t index = static_cast<int64_t>(block_x()) * kCopyThreads + thread_index();
-    const int64_t row = index / eights;
-    const int query = static_cast<int>(row / args.kv_heads);
+    // As many queries as a block has threads take as many blocks as a query takes threads, so that
+    // what is divided has 31 bits however long a step is.
+    const int query_pieces = static_cast<int>(args.query_pieces.value);
+    const int head_pieces = static_cast<int>(args.head_pieces.value);
+    const int round = divide(block_x(), args.query_pieces);
+    const int index = (block_x() - round * query_pieces) * kCopyThreads + thread_index();
+    const int of_round = divide(index, args.query_pieces);
+    const int query = round * kCopyThreads + of_round;
     if (query >= args.query_max) {
         return;
     }
-    const int head = static_cast<int>(row % args.kv_heads);
-    const int element = static_cast<int>(index % eights) * 8;
+    const int piece = index - of_round * query_pieces;
+    const int head = divide(piece, args.head_pieces);
+    const int element = (piece - head * head_pieces) * 8;
     const int queries = load_global(args.query_count);
     const Vector16 words = load_global(reinterpret_cast<const Vector16 *>(args.queries + query));
     const int position = static_cast<int>(words.x[0]), pages = static_cast<int>(words.x[1]);

@@ -142,11 +142,13 @@ plain! {
         kv: KvPlace,
         v_kv: KvPlace,
         query_max: i32,
-        kv_heads: i32,
         head_dim: i32,
         v_head_dim: i32,
         k_scale: f32,
         v_scale: f32,
+        query_pieces: Divisor,
+        head_pieces: Divisor,
+        reserved: u32,
     }
     struct PageCopy {
         source: u32,

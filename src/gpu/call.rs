@@ -283,6 +283,8 @@ impl CudaBackend {
         // Nothing is read of K for a V that is none.
         let (v, v_head_dim) = new.v.map_or((new.k, 0), |v| (v, v_head_dim));
         let (k_scale, v_scale) = self.scales(call);
+        let head_pieces = head_dim.max(v_head_dim) / 8;
+        let query_pieces = kv_heads * head_pieces;
         let arguments = KvWriteArguments {
             k: address(new.k.address),
             v: address(v.address),
@@ -300,15 +302,16 @@ impl CudaBackend {
             kv: self.place(&call.layer.strides),
             v_kv: self.place(&call.layer.v_strides),
             query_max: queries as i32,
-            kv_heads: kv_heads as i32,
             head_dim: head_dim as i32,
             v_head_dim: v_head_dim as i32,
             k_scale,
             v_scale,
+            query_pieces: Divisor::new(query_pieces as u32),
+            head_pieces: Divisor::new(head_pieces as u32),
+            reserved: 0,
         };
         let name = format!("rkv_kv_write_{}_{}", dtype_name(self.dtype), kv_name(self.kv_dtype));
-        let longest = head_dim.max(v_head_dim);
-        let blocks = (queries * kv_heads * longest / 8).div_ceil(HELPER_THREADS);
+        let blocks = (queries * query_pieces).div_ceil(HELPER_THREADS);
         let kernel = self.kernels.get(&name);
         // SAFETY: the caller's contract.
         unsafe { kernel.launch([blocks, 1, 1], HELPER_THREADS, 0, &arguments, stream) }
