@@ -3,14 +3,17 @@
 
 using namespace rkv;
 
-#if RKV_HEAD_DIM == 256
-#define RKV_TILE_KEYS 64
+// Keys of a tile, and groups of 64 rows.
+#if RKV_HEAD_DIM == 64
+#define RKV_TILE 112, 3
+#elif RKV_HEAD_DIM == 128
+#define RKV_TILE 128, 2
 #else
-#define RKV_TILE_KEYS 128
+#define RKV_TILE 80, 2
 #endif
 
 #define RKV_HOPPER_NAMED(name, Q) \
-    using name##_shape = HopperShape<Q, RKV_HEAD_DIM, RKV_TILE_KEYS>; \
+    using name##_shape = HopperShape<Q, RKV_HEAD_DIM, RKV_TILE>; \
     RKV_KERNEL(name, HopperArguments, name##_shape::kThreads, name##_shape::kBlocks) { \
         attend_hopper<name##_shape>(arguments); \
     } \

@@ -19,6 +19,7 @@ struct Computer {
     const int group, row_warp;
     const uint32_t shared;
 
+    static constexpr int kLast = S::kGroups - 1;
     static constexpr int kColumns = S::kTileKeys / 8;
     float s[kColumns][4];             // logits of a tile, then weights
     uint32_t p[S::kTileKeys / 16][4]; // weights, in the queries' format
@@ -35,8 +36,10 @@ struct Computer {
     RKV_DEVICE void sync_group() const {
         if (group == 0) {
             sync_some<1, 128>();
-        } else {
+        } else if (S::kGroups == 2 || group == 1) {
             sync_some<2, 128>();
+        } else {
+            sync_some<3, 128>();
         }
     }
 
@@ -45,20 +48,25 @@ struct Computer {
             return;
         }
         if (group == 0) {
-            sync_some<3, 256>();
-        } else {
             sync_some<4, 256>();
+        } else if (S::kGroups == 2 || group == 1) {
+            sync_some<5, 256>();
+        } else {
+            sync_some<6, 256>();
         }
     }
 
+    // To the next group; the last one's to the first.
     RKV_DEVICE void pass_turn() const {
         if (!S::kTakeTurns) {
             return;
         }
-        if (group == 0) {
+        if (group == kLast) {
             arrive_some<4, 256>();
+        } else if (S::kGroups == 2 || group == 0) {
+            arrive_some<5, 256>();
         } else {
-            arrive_some<3, 256>();
+            arrive_some<6, 256>();
         }
     }
 
@@ -176,8 +184,12 @@ struct Computer {
 
     // Makes weights of logits; returns what was summed before is to be multiplied with.
     RKV_DEVICE void weigh_tile(int tile, float scale, float (&rescale)[2]) {
-        // Two numbers that need no registers between tiles.
+        // Numbers that need no registers between tiles.
         const Range all = load_range(shared + S::kWholeAt + row_warp * 8);
+        RKV_UNROLL
+        for (int half = 0; half < 2; half++) {
+            rows.sees[half] = load_range(shared + S::sees_at(row_warp, rows.lane, half));
+        }
         rows.cap_and_mask(s, tiles.first_key(tile), row_warp * 16, all);
         RKV_UNROLL
         for (int half = 0; half < 2; half++) {
@@ -198,13 +210,15 @@ struct Computer {
         for (int half = 0; half < 2; half++) {
             finish_sum(state[half], scale);
         }
-        Writer<S, PackedRows<false, false>>{rows}.write_rows(o, state, row_warp, 0);
+        // Read again, rather than kept in registers meanwhile.
+        const PackedRows<false, false> again(args, load_item(shared + S::kItemAt));
+        Writer<S, PackedRows<false, false>>{again}.write_rows(o, state, row_warp, 0);
     }
 
     RKV_DEVICE void attend(float scale) {
         load_queries();
-        if (group == 1 && tiles.count > 1) {
-            pass_turn(); // the first turn is the other group's
+        if (group == kLast && tiles.count > 1) {
+            pass_turn(); // the first turn is the first group's
         }
         float rescale[2];
         wait_keys(0);
@@ -218,7 +232,7 @@ struct Computer {
             start_logits(tile);
             wait_full<1>(tile - 1);
             start_values(tile - 1);
-            if (group == 0 || tile + 1 < tiles.count) {
+            if (group != kLast || tile + 1 < tiles.count) {
                 pass_turn();
             }
             finish_logits<1>(tile);
@@ -253,6 +267,12 @@ RKV_DEVICE void attend_hopper(const HopperArguments &arguments) {
         if (rows.lane == 0) {
             store_range(shared + S::kWholeAt + (warp - 4) * 8, rows.warp_all);
         }
+        RKV_UNROLL
+        for (int half = 0; half < 2; half++) {
+            if (rows.lane % 4 == 0) {
+                store_range(shared + S::sees_at(warp - 4, rows.lane, half), rows.sees[half]);
+            }
+        }
     } else if (thread_index() == 0) {
         RKV_UNROLL
         for (int i = 0; i < 2 * S::kStages; i++) {
@@ -260,6 +280,7 @@ RKV_DEVICE void attend_hopper(const HopperArguments &arguments) {
             barrier_init(shared + S::empty_at(i % 2, i / 2), S::kRowWarps);
         }
         barrier_init_fence();
+        store_item(shared + S::kItemAt, item);
         if (arguments.box_positions > 0) {
             prefetch_map(&arguments.k);
             prefetch_map(&arguments.v);

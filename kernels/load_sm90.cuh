@@ -36,8 +36,6 @@ struct Loader {
 
     static constexpr int kWarps = 4;
     static constexpr int kWarpRows = S::kTileKeys / kWarps;
-    static constexpr int kBoxMost = 64; // positions: BOX_MAX in src/gpu/hopper.rs
-    static constexpr int kBoxesLeast = S::kTileKeys / kBoxMost * S::kPanels;
 
     RKV_DEVICE Loader(const HopperArguments &all, const PackedRows<false, false> &rows,
                       int warp_index, uint32_t shared_at)
@@ -54,6 +52,16 @@ struct Loader {
     // The box of a tile that this lane starts, if there are so many. Warps take them in turn: the
     // lanes of one start theirs one after another.
     RKV_DEVICE int box_of_lane() const { return lane * kWarps + warp; }
+
+    RKV_DEVICE int boxes_of_warp() const {
+        int boxes = 0;
+        RKV_UNROLL
+        for (int positions = 8; positions <= S::kBoxMost; positions *= 2) {
+            const int all = S::kTileKeys / positions * S::kPanels;
+            boxes = arguments.box_positions == positions ? all : boxes;
+        }
+        return (boxes - warp + kWarps - 1) / kWarps;
+    }
 
     // The row of a tile whose page this lane looks up.
     RKV_DEVICE int row_of_lane(int tile) const {
@@ -72,10 +80,7 @@ struct Loader {
     RKV_DEVICE void start_boxes(int tile, int page, uint32_t to, uint32_t full) const {
         const int row = row_of_lane(tile), panel = box_of_lane() % S::kPanels;
         if (lane == 0) {
-            // The boxes of this warp: its share of the tile, unless there are fewer than warps.
-            const bool few = kBoxesLeast < kWarps && arguments.box_positions == kBoxMost;
-            const int share = row < S::kTileKeys ? S::kTileBytes / kBoxesLeast : 0;
-            const int bytes = few ? share : S::kTileBytes / kWarps;
+            const int bytes = boxes_of_warp() * arguments.box_positions * S::kRowBytes;
             barrier_arrive_expect(full, fault(Fault::kBytesTooFew) ? bytes / 2 : bytes);
         }
         sync_warp();

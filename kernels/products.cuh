@@ -9,10 +9,11 @@
 #define RKV_OPERANDS_32 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
     "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define RKV_OPERANDS_64 \
-    RKV_OPERANDS_32 \
-    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, " \
-    "%49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define RKV_OPERANDS_40 RKV_OPERANDS_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define RKV_OPERANDS_56 \
+    RKV_OPERANDS_40 \
+    ", %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55"
+#define RKV_OPERANDS_64 RKV_OPERANDS_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
 #define RKV_OPERANDS_128 \
     RKV_OPERANDS_64 \
     ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, " \
@@ -23,6 +24,9 @@
 #define RKV_SUMS_16(d, i) \
     RKV_SUMS_4(d, i), RKV_SUMS_4(d, i + 1), RKV_SUMS_4(d, i + 2), RKV_SUMS_4(d, i + 3)
 #define RKV_SUMS_32(d) RKV_SUMS_16(d, 0), RKV_SUMS_16(d, 4)
+#define RKV_SUMS_40(d) RKV_SUMS_32(d), RKV_SUMS_4(d, 8), RKV_SUMS_4(d, 9)
+#define RKV_SUMS_56(d) \
+    RKV_SUMS_32(d), RKV_SUMS_16(d, 8), RKV_SUMS_4(d, 12), RKV_SUMS_4(d, 13)
 #define RKV_SUMS_64(d) RKV_SUMS_32(d), RKV_SUMS_16(d, 8), RKV_SUMS_16(d, 12)
 #define RKV_SUMS_128(d) \
     RKV_SUMS_64(d), RKV_SUMS_16(d, 16), RKV_SUMS_16(d, 20), RKV_SUMS_16(d, 24), \
@@ -60,7 +64,8 @@
     }
 
 #define RKV_MULTIPLY(Type, type) \
-    RKV_MULTIPLY_SHARED(Type, type, 64, 32, 32, 33, 34) \
+    RKV_MULTIPLY_SHARED(Type, type, 80, 40, 40, 41, 42) \
+    RKV_MULTIPLY_SHARED(Type, type, 112, 56, 56, 57, 58) \
     RKV_MULTIPLY_SHARED(Type, type, 128, 64, 64, 65, 66) \
     RKV_MULTIPLY_REGISTERS(Type, type, 64, 32, 32, 33, 34, 35, 36, 37) \
     RKV_MULTIPLY_REGISTERS(Type, type, 128, 64, 64, 65, 66, 67, 68, 69) \

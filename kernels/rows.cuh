@@ -21,6 +21,18 @@ RKV_DEVICE Range load_range(uint32_t at) {
     return {load_shared_i32(at), load_shared_i32(at + 4)};
 }
 
+// By way of shared memory, 32 bytes: what is read again needs no registers meanwhile.
+RKV_DEVICE void store_item(uint32_t at, const Item &item) {
+    auto word = [](int value) { return static_cast<uint32_t>(value); };
+    store_shared16(at, {{word(item.order_begin), word(item.row_begin), word(item.row_count),
+                         word(item.page_begin)}});
+    store_shared16(at + 16, {{word(item.key_begin), word(item.key_end),
+                              word(item.partial_begin), word(item.in_order)}});
+}
+RKV_DEVICE Item load_item(uint32_t at) {
+    return item_of(load_shared16(at), load_shared16(at + 16));
+}
+
 // A packed row: which of the item's queries it is of, and which query head it is.
 struct PackedRow {
     int part, head;

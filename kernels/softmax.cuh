@@ -20,12 +20,16 @@ RKV_DEVICE Query read_query(const Query *from) {
             static_cast<int>(v.x[3])};
 }
 
-RKV_DEVICE Item read_item(const Item *from) {
-    const Vector16 *words = reinterpret_cast<const Vector16 *>(from);
-    const Vector16 a = load_global(words), b = load_global(words + 1);
+RKV_DEVICE Item item_of(const Vector16 &a, const Vector16 &b) {
     return {static_cast<int>(a.x[0]), static_cast<int>(a.x[1]), static_cast<int>(a.x[2]),
             static_cast<int>(a.x[3]), static_cast<int>(b.x[0]), static_cast<int>(b.x[1]),
             static_cast<int>(b.x[2]), static_cast<int>(b.x[3])};
+}
+
+RKV_DEVICE Item read_item(const Item *from) {
+    const Vector16 *words = reinterpret_cast<const Vector16 *>(from);
+    const Vector16 a = load_global(words), b = load_global(words + 1);
+    return item_of(a, b);
 }
 
 // How far, in base 2, logits may outgrow the maximum that weights are against: weights stay below

@@ -1,6 +1,6 @@
 // How a block of attn_sm90 divides its work, and where its tiles lie in shared memory.
 //
-//   warps     four that load, and two groups of four that compute 64 rows each
+//   warps     four that load, and two or three groups of four that compute 64 rows each
 //   stages    two of keys and two of values; each has a barrier `full`, at which those arrive that
 //             load, and a barrier `empty`, at which each warp arrives that has used it
 //   panels    a tile lies as panels of 64 elements: rows of 128 bytes, whose eight pieces of 16
@@ -11,7 +11,7 @@
 
 namespace rkv {
 
-template <class QueryType, int head_dim, int tile_keys>
+template <class QueryType, int head_dim, int tile_keys, int groups>
 struct HopperShape {
     using Q = QueryType;
     static constexpr int kHeadDim = head_dim;
@@ -20,7 +20,7 @@ struct HopperShape {
     static constexpr int kTileKeys = tile_keys;
     static constexpr bool kWidensOperands = false;
 
-    static constexpr int kGroups = 2;
+    static constexpr int kGroups = groups;
     static constexpr int kGroupRows = 64;
     static constexpr int kRowWarps = 4 * kGroups;
     static constexpr int kTileRows = kGroups * kGroupRows;
@@ -30,10 +30,13 @@ struct HopperShape {
     static constexpr int kStages = 2;
     // Of a thread that loads, and of one that computes.
     static constexpr int kLoadRegisters = 56;
-    static constexpr int kComputeRegisters = 224;
-    // The groups compute products in turns, so that one's weights are made meanwhile. With wide
+    static constexpr int kComputeRegisters = groups == 2 ? 224 : 152;
+    // The groups compute products in turns, so that weights of others are made meanwhile. With wide
     // sums the products of one alone take longer than that.
     static constexpr bool kTakeTurns = head_dim <= 128;
+
+    // Positions of a box at most: a tile is whole ones (box_most() in src/gpu/shapes.rs).
+    static constexpr int kBoxMost = tile_keys % 64 == 0 ? 64 : 16;
 
     static constexpr int kRowBytes = 128;
     static constexpr int kPanels = head_dim / 64;
@@ -49,7 +52,11 @@ struct HopperShape {
     static constexpr int kAlignment = 1024;
     // What every row of a warp sees, warp after warp.
     static constexpr int kWholeAt = kRangesAt + kRowWarps * 8;
-    static constexpr int kSharedBytes = kWholeAt + kRowWarps * 8 + kAlignment;
+    // The item, for the end.
+    static constexpr int kItemAt = kWholeAt + kRowWarps * 8;
+    // What each row sees.
+    static constexpr int kSeesAt = kItemAt + 32;
+    static constexpr int kSharedBytes = kSeesAt + kTileRows * 8 + kAlignment;
 
     // `values`: 0 for keys, 1 for values
     static RKV_DEVICE int tile_at(int values, int stage) {
@@ -58,10 +65,14 @@ struct HopperShape {
     static RKV_DEVICE int full_at(int values, int stage) {
         return kBarriersAt + (stage * 2 + values) * 16;
     }
+    static RKV_DEVICE int sees_at(int row_warp, int lane, int half) {
+        return kSeesAt + (row_warp * 16 + lane / 4 + half * 8) * 8;
+    }
     static RKV_DEVICE int empty_at(int values, int stage) { return full_at(values, stage) + 8; }
 
     static_assert(kGroups * kComputeRegisters + kLoadRegisters <= 512, "128 threads of each");
-    static_assert(tile_keys % 64 == 0, "boxes of up to 64 positions fill a tile");
+    static_assert(tile_keys % kBoxMost == 0, "boxes fill a tile");
+    static_assert(tile_keys % 8 == 0, "eight rows lie as 1024 bytes");
 };
 
 // Where 16 bytes of a row of a tile lie; `panel_bytes` is the distance of panels.

@@ -262,7 +262,11 @@ fn check_instructions(name: &str, arch: &str, code: &str) {
         // Weights are made while the values of the tile before are multiplied: between the wait for
         // logits, one product pending, and the wait for that one lie the exponentials of a thread's
         // share of a tile, and as many of the soft cap.
-        let keys = if name.ends_with("_256") { 64 } else { 128 };
+        let keys = match name.rsplit('_').next() {
+            Some("64") => 112,
+            Some("256") => 80,
+            _ => 128,
+        };
         let after = code.split("WARPGROUP.DEPBAR.LE gsb0, 0x1").nth(1).expect("a loop");
         let meanwhile = after.split("WARPGROUP.DEPBAR.LE gsb0, 0x0").next().unwrap_or_default();
         let exponentials = meanwhile.matches("MUFU.EX2").count();

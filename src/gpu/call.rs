@@ -384,7 +384,7 @@ impl CudaBackend {
                 unsafe { kernel.launch_after(grid, threads, shared, &arguments, stream)? };
                 continue;
             }
-            let maps = Maps::of(&call.layer, &self.geometry, call.page_count)?;
+            let maps = Maps::of(shape, &call.layer, &self.geometry, call.page_count)?;
             let all = HopperArguments {
                 k: maps.k,
                 v: maps.v,

@@ -11,8 +11,6 @@ use cudarc::driver::sys::{self, CUdevice_attribute};
 /// "1" asks for it where the configuration does not say.
 const WISH: &str = "RADIXKV_ATTN_SM90";
 
-/// Positions of a box at most; tiles of keys are whole multiples of it.
-const BOX_MAX: usize = 64;
 /// Fewer positions are not worth a copy of their own, and would not begin where eight rows do.
 const BOX_MIN: usize = 8;
 /// Elements of a row of a box: 128 bytes.
@@ -48,13 +46,14 @@ pub(super) struct Maps {
 }
 
 impl Maps {
-    /// Of KV memory of so many pages. The context is current.
+    /// Of KV memory of so many pages, for a shape's boxes. The context is current.
     pub(super) fn of(
+        shape: &Shape,
         layer: &KvLayer<*mut u8>,
         geometry: &Geometry,
         page_count: usize,
     ) -> Result<Self, Error> {
-        let Some(layout) = Layout::of(layer, geometry, page_count) else {
+        let Some(layout) = Layout::of(shape.box_most(), layer, geometry, page_count) else {
             return Ok(Self::default());
         };
         let [Some(k), Some(v)] = [layout.encode(layer.k)?, layout.encode(layer.v)?] else {
@@ -78,7 +77,12 @@ struct Layout {
 
 impl Layout {
     /// None where the device takes no such map.
-    fn of(layer: &KvLayer<*mut u8>, geometry: &Geometry, page_count: usize) -> Option<Self> {
+    fn of(
+        box_most: usize,
+        layer: &KvLayer<*mut u8>,
+        geometry: &Geometry,
+        page_count: usize,
+    ) -> Option<Self> {
         let positions = 1 << geometry.page_size.trailing_zeros();
         if positions < BOX_MIN {
             return None;
@@ -86,7 +90,7 @@ impl Layout {
         let Geometry { kv_heads, head_dim, page_size, .. } = *geometry;
         let mut extents = [head_dim, kv_heads, page_size, page_count].map(|extent| extent as u64);
         let mut given = [layer.strides.head, layer.strides.position, layer.strides.page];
-        let mut boxes = [BOX_ELEMENTS, 1, positions.min(BOX_MAX) as u32, 1];
+        let mut boxes = [BOX_ELEMENTS, 1, positions.min(box_most) as u32, 1];
         let position_first = kv_heads == 1 || layer.strides.position < layer.strides.head;
         if position_first {
             extents.swap(1, 2);
@@ -149,7 +153,7 @@ mod tests {
         let strides = KvStrides { page, position, head };
         let none = ptr::null_mut();
         let layer = KvLayer { k: none, v: none, strides, v_strides: strides, dtype: Dtype::Bf16 };
-        Layout::of(&layer, &geometry, 100)
+        Layout::of(64, &layer, &geometry, 100)
     }
 
     #[test]

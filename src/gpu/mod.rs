@@ -157,8 +157,8 @@ impl CudaBackend {
             true => None,
             false => hopper::shape(config, &context, heads, kv_dtype)?,
         };
-        let rows_below = hopper.map_or(usize::MAX, Shape::rows);
-        let common = shapes::shapes(heads).filter(|shape| shape.rows() < rows_below);
+        let most = hopper.map_or(usize::MAX, |_| shapes::ROWS_BESIDE_HOPPER);
+        let common = shapes::shapes(heads).filter(|shape| shape.rows() <= most);
         for shape in common.chain(hopper) {
             let shared = shape.shared_bytes(kv_dtype.bytes());
             if shared > room {
@@ -214,7 +214,10 @@ impl CudaBackend {
         page_count: usize,
     ) -> Result<usize, Error> {
         let _entered = self.context.enter()?;
-        let maps = hopper::Maps::of(layer, &self.geometry, page_count)?;
+        let Some(shape) = self.shapes.iter().find(|shape| shape.family() == Family::Hopper) else {
+            return Ok(0);
+        };
+        let maps = hopper::Maps::of(shape, layer, &self.geometry, page_count)?;
         Ok(maps.box_positions as usize)
     }
 

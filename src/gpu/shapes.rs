@@ -82,9 +82,12 @@ const fn divided(heads: Heads, rows: usize, keys: usize) -> Shape {
     Shape { value_warps: 2, ..of(heads, shape(heads.head_dim, rows, 1, keys)) }
 }
 
-const fn hopper(head_dim: usize, keys: usize) -> Shape {
-    Shape { family: Family::Hopper, ..shape(head_dim, 128, 1, keys) }
+const fn hopper(head_dim: usize, rows: usize, keys: usize) -> Shape {
+    Shape { family: Family::Hopper, ..shape(head_dim, rows, 1, keys) }
 }
+
+/// Tiles of so many rows and fewer are attn_mma's, also where there is attn_sm90.
+pub(super) const ROWS_BESIDE_HOPPER: usize = 64;
 
 /// Heads for which there are kernels.
 pub fn heads() -> [Heads; 10] {
@@ -136,7 +139,8 @@ const SHAPES: [Shape; 25] = [
 ];
 
 /// For 16-bit KV.
-const SHAPES_HOPPER: [Shape; 3] = [hopper(64, 128), hopper(128, 128), hopper(256, 64)];
+const SHAPES_HOPPER: [Shape; 3] =
+    [hopper(64, 192, 112), hopper(128, 128, 128), hopper(256, 128, 80)];
 
 impl Shape {
     pub(super) fn family(&self) -> Family {
@@ -154,7 +158,8 @@ impl Shape {
         let Heads { head_dim, v_head_dim, latent } = self.heads;
         if self.family == Family::Hopper {
             // Barriers, what the warps see, and room to begin at a multiple of 1024.
-            let (barriers, ranges) = (8 * 8, 2 * self.row_warps * 8);
+            // Of warps, twice, and of rows; and the item.
+            let (barriers, ranges) = (8 * 8, (2 * self.row_warps + self.rows) * 8 + 32);
             return (self.rows + 4 * self.keys) * head_dim * 2 + barriers + ranges + 1024;
         }
         let in_registers = head_dim <= 128;
@@ -197,10 +202,16 @@ impl Shape {
         self.rows
     }
 
+    /// Positions of a box of attn_sm90 at most: a tile of keys is whole ones.
+    pub(super) fn box_most(&self) -> usize {
+        if self.keys.is_multiple_of(64) { 64 } else { 16 }
+    }
+
     /// Where a multiprocessor holds so many blocks at a time.
     pub(super) fn tile(&self, blocks: usize) -> Tile {
         let cost = match (self.family, self.rows) {
-            (Family::Hopper, _) => 1.4,
+            (Family::Hopper, 128) => 1.4,
+            (Family::Hopper, _) => 1.9,
             (Family::Mma, 16) => 1.0,
             (Family::Mma, 64) => 1.6,
             (Family::Mma, _) => 2.5,

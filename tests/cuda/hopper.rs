@@ -96,7 +96,7 @@ fn strides_layouts_and_page_sizes_of_attn_sm90() {
         // With padding pages lie at distances that are no multiples of those within: the driver may
         // take no map of them.
         let cases = [(1, 0, 0), (8, 0, 8), (12, 8, 0), (24, 8, 0), (24, 0, 8), (64, 16, 0)];
-        for (page_size, padding, positions) in cases.into_iter().chain([(64, 0, 64), (256, 0, 64)])
+        for (page_size, padding, positions) in cases.into_iter().chain([(64, 0, 16), (256, 0, 16)])
         {
             let mut setup = setup(page_size);
             (setup.layout, setup.padding) = (layout, padding);
@@ -108,6 +108,23 @@ fn strides_layouts_and_page_sizes_of_attn_sm90() {
             assert!(found == positions || may_differ, "{found} of {page_size} in {layout:?}");
             world.fill(0, 300);
             world.step(&[(0, 19), (1, 70)]);
+        }
+    }
+}
+
+/// Tiles of 128 keys, of 112 and of 80: in boxes as large as divide them.
+#[test]
+fn every_tile_is_made_of_boxes() {
+    if !has_hopper() {
+        return;
+    }
+    for (head_dim, boxes) in [(64, [8, 16, 16]), (128, [8, 32, 64]), (256, [8, 16, 16])] {
+        for (page_size, positions) in [8, 32, 64].into_iter().zip(boxes) {
+            let mut world = World::new(Setup::new(head_dim, page_size).heads(8, 2).sm90(), 1);
+            let (layer, pages) = (world.layer(), world.setup.pages);
+            assert_eq!(world.backend.positions_of_box(&layer, pages).unwrap(), positions);
+            world.fill(0, 260);
+            world.step(&[(0, 18)]);
         }
     }
 }
