@@ -32,13 +32,6 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
           key_warp(S::kKeyWarps == 1 ? 0 : thread_index() >> 5),
           value_warp((thread_index() >> 5) % S::kValueWarps), shared(shared_base()) {}
 
-    // What the keys of this head are to be multiplied with, where each head has a scale of its own.
-    RKV_DEVICE float k_scale_of_head() const {
-        const bool by_head =
-            S::kIsFp8 && args.k_scales != nullptr && !fault(Fault::kHeadScaleIgnored);
-        return by_head ? load_global(args.k_scales + head) : 1.0f;
-    }
-
     RKV_DEVICE void find_rows() {
         Rows::find(row_warp * 16);
         if (S::kRowWarps == 1) {
@@ -124,12 +117,7 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
         const Vector16 narrow = load_shared16(from);
         RKV_UNROLL
         for (int half = 0; half < 2; half++) {
-            const uint32_t a = narrow.x[2 * half], b = narrow.x[2 * half + 1];
-            store_shared16(to + half * 16,
-                           {{widen_e4m3<typename S::Q>(permute_bytes<0x1404>(a, 0)),
-                             widen_e4m3<typename S::Q>(permute_bytes<0x3424>(a, 0)),
-                             widen_e4m3<typename S::Q>(permute_bytes<0x1404>(b, 0)),
-                             widen_e4m3<typename S::Q>(permute_bytes<0x3424>(b, 0))}});
+            store_shared16(to + half * 16, widen_eight<typename S::Q>(narrow, half));
         }
     }
 
@@ -334,7 +322,7 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
         const int end = any.begin < any.end
                             ? (any.end + S::kTileKeys - 1) / S::kTileKeys
                             : first;
-        const float k_scale = k_scale_of_head();
+        const float k_scale = k_scale_of_head<S>(args, head);
         const float scale =
             S::kPlain || args.soft_cap_in == 0.0f ? args.scale_log2 * k_scale : 1.0f;
         if (first < end) {

@@ -1,13 +1,13 @@
 // Attention for Hopper: the items, rows and results of attn_mma, by wgmma. Four warps load (see
-// load_sm90.cuh), the others compute.
+// load_sm90.cuh, and for fp8 widen_sm90.cuh), the others compute.
 //
 // It has no registers left for tree masks: steps with those go to attn_mma.
 //
 // The logits of a tile are computed while the weights of the one before it are multiplied with its
 // values; weights go from registers into the product, values are read across.
 #pragma once
-#include "load_sm90.cuh"
 #include "output.cuh"
+#include "widen_sm90.cuh"
 
 namespace rkv {
 
@@ -18,6 +18,7 @@ struct Computer {
     const Tiles<S> tiles;
     const int group, row_warp;
     const uint32_t shared;
+    const float k_scale;
 
     static constexpr int kLast = S::kGroups - 1;
     static constexpr int kColumns = S::kTileKeys / 8;
@@ -28,8 +29,10 @@ struct Computer {
 
     RKV_DEVICE Computer(const HopperArguments &arguments, PackedRows<false, false> &packed,
                         int group_index, int warp_index, uint32_t shared_at)
-        : rows(packed), args(arguments.attention), tiles(packed.any, arguments.box_positions),
-          group(group_index), row_warp(warp_index), shared(shared_at) {}
+        : rows(packed), args(arguments.attention),
+          tiles(packed.any, S::kIsFp8 ? 0 : arguments.box_positions), group(group_index),
+          row_warp(warp_index), shared(shared_at),
+          k_scale(k_scale_of_head<S>(args, rows.head)) {}
 
     // Waits for all threads of the group. Numbers of barriers are constants: one that is computed
     // would make the compiler reserve all of them.
@@ -190,7 +193,7 @@ struct Computer {
         for (int half = 0; half < 2; half++) {
             rows.sees[half] = load_range(shared + S::sees_at(row_warp, rows.lane, half));
         }
-        rows.cap_and_mask(s, tiles.first_key(tile), row_warp * 16, all);
+        rows.cap_and_mask(s, tiles.first_key(tile), row_warp * 16, all, k_scale);
         RKV_UNROLL
         for (int half = 0; half < 2; half++) {
             rescale[half] = weigh<kColumns>(state[half], s, half, scale);
@@ -202,7 +205,7 @@ struct Computer {
         for (int n = 0; n < S::kHeadDim / 8; n++) {
             o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0.0f;
         }
-        const float scale = args.soft_cap_in == 0.0f ? args.scale_log2 : 1.0f;
+        const float scale = args.soft_cap_in == 0.0f ? args.scale_log2 * k_scale : 1.0f;
         if (tiles.count > 0) {
             attend(scale);
         }
@@ -281,7 +284,7 @@ RKV_DEVICE void attend_hopper(const HopperArguments &arguments) {
         }
         barrier_init_fence();
         store_item(shared + S::kItemAt, item);
-        if (arguments.box_positions > 0) {
+        if (!S::kIsFp8 && arguments.box_positions > 0) {
             prefetch_map(&arguments.k);
             prefetch_map(&arguments.v);
         }
@@ -290,7 +293,11 @@ RKV_DEVICE void attend_hopper(const HopperArguments &arguments) {
     rows.join<S::kRowWarps>(shared + S::kRangesAt);
     if (warp < 4) {
         give_registers<S::kLoadRegisters>();
-        Loader<S>(arguments, rows, warp, shared).run();
+        if constexpr (S::kIsFp8) {
+            Widener<S>(arguments, rows, warp, shared).run();
+        } else {
+            Loader<S>(arguments, rows, warp, shared).run();
+        }
     } else {
         take_registers<S::kComputeRegisters>();
         Computer<S>(arguments, rows, (warp - 4) / 4, warp - 4, shared).run();

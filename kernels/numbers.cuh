@@ -59,6 +59,15 @@ RKV_DEVICE uint32_t widen_e4m3<F16>(uint32_t pair) {
     return F16::multiply(((pair & 0x7f007f00u) >> 1) | (pair & 0x80008000u), 0x5c005c00u);
 }
 
+// Eight of sixteen e4m3 numbers: the first or the second half.
+template <class T>
+RKV_DEVICE Vector16 widen_eight(const Vector16 &narrow, int half) {
+    const uint32_t a = narrow.x[2 * half], b = narrow.x[2 * half + 1];
+    return {{widen_e4m3<T>(permute_bytes<0x1404>(a, 0)), widen_e4m3<T>(permute_bytes<0x3424>(a, 0)),
+             widen_e4m3<T>(permute_bytes<0x1404>(b, 0)),
+             widen_e4m3<T>(permute_bytes<0x3424>(b, 0))}};
+}
+
 // The nearest e4m3 number, ties to even; what is too large, infinities included, becomes 448.
 RKV_DEVICE uint32_t narrow_to_e4m3(float value) {
     const uint32_t bits = float_to_bits(value);

@@ -64,6 +64,7 @@
     }
 
 #define RKV_MULTIPLY(Type, type) \
+    RKV_MULTIPLY_SHARED(Type, type, 64, 32, 32, 33, 34) \
     RKV_MULTIPLY_SHARED(Type, type, 80, 40, 40, 41, 42) \
     RKV_MULTIPLY_SHARED(Type, type, 112, 56, 56, 57, 58) \
     RKV_MULTIPLY_SHARED(Type, type, 128, 64, 64, 65, 66) \

@@ -13,6 +13,13 @@ RKV_DEVICE bool take_item(const AttentionArguments &args, Item &item) {
     return is_there(block_x(), count, smaller(item.row_count, item.key_end));
 }
 
+// What the keys of a head are to be multiplied with, where each has a scale of its own.
+template <class S>
+RKV_DEVICE float k_scale_of_head(const AttentionArguments &args, int head) {
+    const bool by_head = S::kIsFp8 && args.k_scales != nullptr && !fault(Fault::kHeadScaleIgnored);
+    return by_head ? load_global(args.k_scales + head) : 1.0f;
+}
+
 RKV_DEVICE void store_range(uint32_t at, const Range &range) {
     store_shared_i32(at, range.begin);
     store_shared_i32(at + 4, range.end);

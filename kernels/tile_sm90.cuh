@@ -11,9 +11,10 @@
 
 namespace rkv {
 
-template <class QueryType, int head_dim, int tile_keys, int groups>
+template <class QueryType, class KvType, int head_dim, int tile_keys, int groups>
 struct HopperShape {
     using Q = QueryType;
+    using Kv = KvType;
     static constexpr int kHeadDim = head_dim;
     static constexpr int kValueDim = head_dim;
     static constexpr int kWarpValues = kValueDim; // a warp sums all of a value
@@ -26,11 +27,11 @@ struct HopperShape {
     static constexpr int kTileRows = kGroups * kGroupRows;
     static constexpr int kThreads = 128 * (kGroups + 1);
     static constexpr int kBlocks = 1;
-    static constexpr bool kIsFp8 = false;
+    static constexpr bool kIsFp8 = kBytes<Kv> == 1; // widened by those that load
     static constexpr int kStages = 2;
     // Of a thread that loads, and of one that computes.
-    static constexpr int kLoadRegisters = 56;
-    static constexpr int kComputeRegisters = groups == 2 ? 224 : 152;
+    static constexpr int kLoadRegisters = groups == 2 && kIsFp8 ? 88 : 56;
+    static constexpr int kComputeRegisters = groups == 3 ? 152 : kIsFp8 ? 208 : 224;
     // The groups compute products in turns, so that weights of others are made meanwhile. With wide
     // sums the products of one alone take longer than that.
     static constexpr bool kTakeTurns = head_dim <= 128;

@@ -220,9 +220,10 @@ fn check_instructions(name: &str, arch: &str, code: &str) {
     let has = |word: &str| code.contains(word);
     let mut wanted = match name {
         // Products of four warps, copies of boxes and of rows, barriers that wait for bytes, and
-        // registers that move.
+        // registers that move. What is widened comes through registers.
         _ if name.starts_with("rkv_attend_sm90_") => {
-            vec!["HGMMA.64x", "UTMALDG.4D", "LDGSTS.E", "SYNCS.ARRIVE.TRANS64", "USETMAXREG"]
+            let from = if name.contains("e4m3") { "STS.128" } else { "UTMALDG.4D" };
+            vec!["HGMMA.64x", from, "LDGSTS.E", "SYNCS.ARRIVE.TRANS64", "USETMAXREG"]
         }
         _ if name.starts_with("rkv_attend_") => vec!["HMMA.16816.F32", "LDSM.16.M88.4", "LDGSTS.E"],
         _ if name.starts_with("rkv_page_") => vec!["LDG.E.128", "STG.E.128"],
@@ -264,6 +265,7 @@ fn check_instructions(name: &str, arch: &str, code: &str) {
         // share of a tile, and as many of the soft cap.
         let keys = match name.rsplit('_').next() {
             Some("64") => 112,
+            Some("256") if name.contains("e4m3") => 64,
             Some("256") => 80,
             _ => 128,
         };

@@ -84,7 +84,8 @@ impl Layout {
         page_count: usize,
     ) -> Option<Self> {
         let positions = 1 << geometry.page_size.trailing_zeros();
-        if positions < BOX_MIN {
+        // Fp8 is widened on its way, which no copy of boxes does.
+        if positions < BOX_MIN || layer.dtype == Dtype::Fp8E4m3 {
             return None;
         }
         let Geometry { kv_heads, head_dim, page_size, .. } = *geometry;

@@ -142,6 +142,10 @@ const SHAPES: [Shape; 25] = [
 const SHAPES_HOPPER: [Shape; 3] =
     [hopper(64, 192, 112), hopper(128, 128, 128), hopper(256, 128, 80)];
 
+/// For fp8.
+const SHAPES_HOPPER_FP8: [Shape; 3] =
+    [hopper(64, 192, 112), hopper(128, 128, 128), hopper(256, 128, 64)];
+
 impl Shape {
     pub(super) fn family(&self) -> Family {
         self.family
@@ -186,7 +190,8 @@ impl Shape {
     pub(super) fn name(&self, dtype: Dtype, kv_dtype: Dtype, plain: bool) -> String {
         let (q, kv, heads) = (dtype_name(dtype), kv_name(kv_dtype), self.heads.name());
         if self.family == Family::Hopper {
-            return format!("rkv_attend_sm90_{q}_{heads}");
+            let widened = if kv_dtype == Dtype::Fp8E4m3 { "e4m3_" } else { "" };
+            return format!("rkv_attend_sm90_{q}_{widened}{heads}");
         }
         let plain = if plain && self.has_plain(kv_dtype) { "_plain" } else { "" };
         format!("rkv_attend_{q}_{kv}_{heads}_rows{}{plain}", self.rows)
@@ -226,8 +231,11 @@ pub(super) fn shapes(heads: Heads) -> impl Iterator<Item = &'static Shape> {
 
 /// The shape of attn_sm90, if it exists.
 pub(super) fn hopper_shape(heads: Heads, kv_dtype: Dtype) -> Option<&'static Shape> {
-    let takes = |shape: &&Shape| shape.heads == heads && kv_dtype != Dtype::Fp8E4m3;
-    SHAPES_HOPPER.iter().find(takes)
+    let shapes = match kv_dtype {
+        Dtype::Fp8E4m3 => &SHAPES_HOPPER_FP8,
+        _ => &SHAPES_HOPPER,
+    };
+    shapes.iter().find(|shape| shape.heads == heads)
 }
 
 pub(super) fn dtype_name(dtype: Dtype) -> &'static str {

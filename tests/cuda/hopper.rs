@@ -32,6 +32,8 @@ pub fn has_hopper() -> bool {
     major == 9
 }
 
+const FP8: Dtype = Dtype::Fp8E4m3;
+
 /// Eight query heads over two KV heads: 17 queries have more rows than attn_mma's tiles take.
 fn setup(page_size: usize) -> Setup {
     Setup::new(64, page_size).heads(8, 2).sm90()
@@ -75,13 +77,40 @@ fn every_head_dim_and_format_of_attn_sm90() {
         return;
     }
     for head_dim in [64, 128, 256] {
-        for dtype in [Dtype::Bf16, Dtype::F16] {
-            let setup = Setup::new(head_dim, 16).heads(8, 2).dtypes(dtype, dtype).sm90();
+        let formats = [Dtype::Bf16, Dtype::F16].into_iter();
+        for (dtype, kv_dtype) in formats.flat_map(|dtype| [(dtype, dtype), (dtype, FP8)]) {
+            let setup = Setup::new(head_dim, 16).heads(8, 2).dtypes(dtype, kv_dtype).sm90();
             let mut world = World::new(setup, 2);
             let (layer, pages) = (world.layer(), world.setup.pages);
-            assert_eq!(world.backend.positions_of_box(&layer, pages).unwrap(), 16);
+            // What is widened does not come in boxes.
+            let positions = if kv_dtype == FP8 { 0 } else { 16 };
+            assert_eq!(world.backend.positions_of_box(&layer, pages).unwrap(), positions);
             world.fill(1, 270);
             world.step(&[(0, 33), (1, 20)]);
+        }
+    }
+}
+
+// K22
+/// Scales of the whole and of heads; a soft cap, which comes after K's; pages of any size; orders
+/// of threads.
+#[test]
+fn k22_fp8_kv_with_attn_sm90() {
+    if !has_hopper() {
+        return;
+    }
+    for (page_size, head_scales, soft_cap) in
+        [(1, false, None), (7, true, Some(15.0)), (16, true, None), (64, false, Some(15.0))]
+    {
+        for (greedy, layout) in [(true, KvLayout::Nhd), (false, KvLayout::Hnd)] {
+            let mut setup = setup(page_size).dtypes(Dtype::Bf16, FP8);
+            (setup.head_scales, setup.params.soft_cap) = (head_scales, soft_cap);
+            (setup.layout, setup.pages) = (layout, 700 / page_size + 8);
+            setup.sinks = true;
+            let mut world = World::new(setup, 2);
+            world.driver.conduct(Conduct { greedy, seed: 3, ..Conduct::default() });
+            world.fill(0, 450);
+            world.step(&[(0, 40), (1, 60)]);
         }
     }
 }
@@ -209,7 +238,7 @@ fn what_attn_sm90_is_used_for() {
     assert!(!uses(wish, 8, 128, Dtype::Bf16, false));
     assert!(!uses(wish, 10, 128, Dtype::Bf16, false));
     assert!(!uses(wish, 9, 96, Dtype::Bf16, false));
-    assert!(!uses(wish, 9, 128, Dtype::Fp8E4m3, false));
+    assert!(uses(wish, 9, 128, Dtype::Fp8E4m3, false));
     assert!(!uses(wish, 9, 128, Dtype::Bf16, true));
 }
 
