@@ -58,11 +58,15 @@ unsafe fn items<T>(header: NonNull<Header>) -> NonNull<T> {
 }
 
 /// Has items fetched, so many from one on, without a look at the array: its header is as far away
-/// as they are.
+/// as they are. Who reads them looks at it first, so it comes with the first ones.
 #[inline(always)]
 fn fetch_items<T>(header: *const Header, from: usize, count: usize) {
     let first = header.wrapping_add(1).cast::<T>().wrapping_add(from);
-    prefetch_range(first.cast(), count * size_of::<T>());
+    let bytes = count * size_of::<T>();
+    match from {
+        0 => prefetch_range(header.cast(), bytes + size_of::<Header>()),
+        _ => prefetch_range(first.cast(), bytes),
+    }
 }
 
 /// Gives one reference back, the last one with the memory.

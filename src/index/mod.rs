@@ -151,11 +151,11 @@ pub trait Probe: std::fmt::Debug + Send + Sync {
     /// Whether it is worth it that lookups of a batch go ahead.
     fn is_large(&self, reader: &Reader) -> bool;
 
-    /// A call of `reach` that sets out.
-    fn set_out<'a>(&self, ask: Ask<'a>, reader: &Reader) -> Option<Way<'a>>;
+    /// Where the keys of a namespace begin, as a hint.
+    fn first_node(&self, namespace: &Namespace, reader: &Reader) -> Option<u32>;
 
-    /// Lets each of these go on.
-    fn go_on(&self, ways: &mut [Option<Way<'_>>], reader: &Reader);
+    /// Lets calls of `reach` go on, which go ahead.
+    fn go_on(&self, ways: &mut Ways<'_>, reader: &Reader);
 
     /// How far keys without images run through a namespace, at some moment during the call; with
     /// whether that went ahead. None when the index changes too fast to tell: whoever asks should
@@ -341,16 +341,11 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
         false
     }
 
-    /// A walk that sets out.
-    fn set_out<'a>(&self, _ask: Ask<'a>) -> Option<Way<'a>> {
-        None
-    }
-
-    /// Lets each of these go on.
-    fn go_on(&self, _ways: &mut [Option<Way<'_>>]) {}
+    /// Lets walks go on, which go ahead.
+    fn go_on(&self, _ways: &mut Ways<'_>) {}
 
     /// Says where walks are likely to come along from now on: they look there first.
-    fn lead(&mut self, _path: Path) {}
+    fn lead(&mut self, _path: &Path) {}
 
     /// Calls `visit` with the pages and keys of every node; keys of text may be left out.
     fn visit_all(&self, visit: &mut dyn FnMut(&[u32], &[u32]));

@@ -6,48 +6,123 @@
 //! Gibbons and Mowry, Improving Hash Join Performance through Prefetching, 2004 (software-pipelined
 //! prefetching).
 //!
+//! Asking for memory waits until its address is translated, and a processor translates several at a
+//! time if it comes upon them close together. So all lookups do one thing, then all do the next.
+//!
 //! Nothing is decided here. The nodes on a way are hints: whoever follows them looks at each.
 use super::Namespace;
-use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Lookups on their way at a time: nodes of a usual path, and some more so that the last of them is
 /// there in time. What they need has room in a first cache of 32 KiB.
-const LOOKAHEAD: usize = 10;
+const LOOKAHEAD: usize = 12;
+/// Of those, how many set out together: what they come to, they ask for together.
+const TOGETHER: usize = 4;
+const _: () = assert!(LOOKAHEAD.is_multiple_of(TOGETHER) && LOOKAHEAD <= 32);
 
 /// Nodes on one way that are fetched.
-pub(super) const DEPTH: usize = 16;
+const DEPTH: usize = 16;
 
 /// A lookup that is about to be made: where, and the keys.
 pub type Ask<'a> = (Namespace, &'a [u32]);
 
 /// Nodes that a lookup may come to, one below the other.
-pub type Path = SmallVec<[u32; DEPTH]>;
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Path {
+    nodes: [u32; DEPTH],
+    len: u32,
+}
+
+impl Path {
+    /// Its nodes, as many as are known.
+    #[inline(always)]
+    pub(super) fn nodes(&self) -> &[u32] {
+        &self.nodes[..self.len as usize % (DEPTH + 1)]
+    }
+
+    /// Whether it takes no more.
+    #[inline(always)]
+    fn is_full(&self) -> bool {
+        self.len as usize == DEPTH
+    }
+
+    /// Adds a node, unless it is full.
+    #[inline(always)]
+    pub(super) fn push(&mut self, node: u32) {
+        if let Some(place) = self.nodes.get_mut(self.len as usize) {
+            *place = node;
+            self.len += 1;
+        }
+    }
+}
 
 /// A lookup on its way down.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Way<'a> {
     /// The node that it came to last.
     pub(super) node: u32,
-    /// The keys behind that.
-    pub(super) rest: &'a [u32],
     /// The hash of the next node, while its slot is being fetched.
-    pub(super) hash: Option<u32>,
-    /// What it came to, and of how many of those the keys were asked for.
+    pub(super) hash: u32,
+    /// The keys behind the node.
+    pub(super) rest: &'a [u32],
+    /// What it came to.
     pub(super) path: Path,
-    pub(super) fetched: usize,
 }
 
 impl<'a> Way<'a> {
     /// One that begins at a node.
     pub(super) fn new(node: u32, rest: &'a [u32]) -> Self {
-        Self { node, rest, hash: None, path: Path::new(), fetched: 0 }
+        Self { node, rest, ..Self::default() }
+    }
+
+    /// The page of keys with which the next node begins, unless the way ends.
+    #[inline(always)]
+    pub(super) fn next_page(&self, page_size: usize) -> Option<&'a [u32]> {
+        self.rest.get(..page_size).filter(|_| !self.path.is_full())
+    }
+}
+
+/// Some of the ways, by their numbers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Numbers(u32);
+
+impl Numbers {
+    pub(super) fn add(&mut self, number: usize) {
+        self.0 |= 1 << number;
+    }
+
+    pub(super) fn remove(&mut self, number: usize) {
+        self.0 &= !(1 << number);
+    }
+
+    /// Adds all of another set, which has none then.
+    pub(super) fn take(&mut self, others: &mut Self) {
+        self.0 |= std::mem::take(&mut others.0);
+    }
+
+    pub(super) fn has(self, number: usize) -> bool {
+        self.0 >> number & 1 != 0
+    }
+
+    /// Those that there are now.
+    #[inline(always)]
+    pub(super) fn each(self) -> impl Iterator<Item = usize> {
+        let next = |&left: &u32| Some(left & left.wrapping_sub(1));
+        let left = std::iter::successors(Some(self.0), next);
+        left.take_while(|&left| left != 0).map(|left| left.trailing_zeros() as usize)
     }
 }
 
 /// The lookups of a batch that are on their way; none does where it isn't worth it.
 #[derive(Debug, Default)]
 pub struct Ways<'a> {
-    ring: [Option<Way<'a>>; LOOKAHEAD],
+    pub(super) ring: [Way<'a>; LOOKAHEAD],
+    /// Those that set out now.
+    pub(super) starting: Numbers,
+    /// Those that wait for the slot that leads to the next node.
+    pub(super) looking: Numbers,
+    /// Those that wait for a node, the keys of which are to be fetched.
+    pub(super) coming: Numbers,
     go: bool,
 }
 
@@ -60,23 +135,41 @@ impl<'a> Ways<'a> {
     }
 
     /// Lets the lookups behind item `at` go on, and more of them set out; `ask` has what they look
-    /// up, one after another. Returns where that of the item came to.
+    /// up, one after another, and `root` where that begins. Returns where that of the item came to.
     pub(crate) fn advance(
         &mut self,
         at: usize,
         mut ask: impl FnMut() -> Option<Ask<'a>>,
-        set_out: impl Fn(Ask<'a>) -> Option<Way<'a>>,
-        go_on: impl Fn(&mut [Option<Way<'a>>]),
-    ) -> Path {
-        let Self { ring, .. } = self;
-        if at == 0 {
-            ring.iter_mut().for_each(|way| *way = ask().and_then(&set_out));
-            (1..LOOKAHEAD).for_each(|_| go_on(ring));
-        } else {
-            go_on(ring);
-            ring[(at - 1) % LOOKAHEAD] = ask().and_then(&set_out);
+        root: impl Fn(&Namespace) -> Option<u32>,
+        go_on: impl Fn(&mut Self),
+    ) -> &Path {
+        let mut set_out_next = |ways: &mut Self, numbers: Range<usize>| {
+            for number in numbers {
+                let way = &mut ways.ring[number];
+                way.path = Path::default();
+                if let Some((namespace, keys)) = ask()
+                    && let Some(root) = root(&namespace)
+                {
+                    *way = Way::new(root, keys);
+                    ways.starting.add(number);
+                }
+            }
+        };
+        let number = at % LOOKAHEAD;
+        match at {
+            0 => {
+                set_out_next(self, 0..LOOKAHEAD);
+                (TOGETHER..LOOKAHEAD).for_each(|_| go_on(self));
+            }
+            _ if at.is_multiple_of(TOGETHER) => {
+                let before = (at - TOGETHER) % LOOKAHEAD;
+                set_out_next(self, before..before + TOGETHER);
+            }
+            _ => {}
         }
-        let way = ring[at % LOOKAHEAD].take();
-        way.map_or_else(Path::new, |way| way.path)
+        go_on(self);
+        self.looking.remove(number);
+        self.coming.remove(number);
+        &self.ring[number].path
     }
 }

@@ -375,14 +375,15 @@ impl State {
         if !ways.go(at, || index.is_large()) {
             return;
         }
-        let path = ways.advance(at, ask, |ask| index.set_out(ask), |ways| index.go_on(ways));
+        let root = |namespace: &_| index.find_root(namespace).map(|root| root.0);
+        let path = ways.advance(at, ask, root, |ways| index.go_on(ways));
         cache.index.lead(path);
     }
 
     /// After the last one.
     pub(crate) fn end_ahead(&mut self) {
         if let Some(cache) = &mut self.cache {
-            cache.index.lead(Path::new());
+            cache.index.lead(&Path::default());
         }
     }
 

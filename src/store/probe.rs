@@ -83,7 +83,8 @@ impl Shared {
         if !ways.go(at, || index.is_large(&reader)) {
             return false;
         }
-        ways.advance(at, ask, |ask| index.set_out(ask, &reader), |ways| index.go_on(ways, &reader));
+        let root = |namespace: &_| index.first_node(namespace, &reader);
+        ways.advance(at, ask, root, |ways| index.go_on(ways, &reader));
         true
     }
 

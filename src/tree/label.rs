@@ -19,6 +19,9 @@ pub(crate) struct Label<const PAGES: bool = true> {
     capacity: u32,
 }
 
+/// Keys so few that they are fetched whole, in one with their pages.
+const SHORT: usize = 64;
+
 /// Keys, and their pages.
 type Parts<'a> = (&'a [u32], &'a [u32]);
 
@@ -91,9 +94,14 @@ impl<const PAGES: bool> Label<PAGES> {
     pub(crate) fn fetch(&self, page_size: usize) {
         let Some(words) = &self.words else { return };
         let (start, len) = (self.start as usize, self.len as usize);
-        words.fetch(start * page_size, len * page_size);
+        let capacity = self.capacity as usize;
+        let count = len * page_size;
+        if PAGES && len == capacity && count <= SHORT {
+            return words.fetch(0, count + len);
+        }
+        words.fetch(start * page_size, count);
         if PAGES {
-            words.fetch(self.capacity as usize * page_size + start, len);
+            words.fetch(capacity * page_size + start, len);
         }
     }
 

@@ -9,8 +9,7 @@
 //!
 //! Nothing is decided here, so it takes a short way: a child is the first of its hash, and all of
 //! its segment matches.
-use super::super::way::DEPTH;
-use super::super::{Ask, Namespace, Path, Way};
+use super::super::{Path, Way, Ways};
 use crate::tree::Hint;
 
 /// Slots of the table below which a tree is in the processor's cache anyway.
@@ -20,9 +19,6 @@ const LARGE: usize = 65536;
 pub(super) trait Paths {
     /// Slots of the table of children.
     fn slots(&self) -> usize;
-
-    /// The root of a namespace.
-    fn root(&self, namespace: &Namespace) -> Option<u32>;
 
     /// The hash under which the child of a node is found that begins with a page of keys.
     fn hash(&self, node: u32, first_page: &[u32]) -> u32;
@@ -47,37 +43,24 @@ pub(super) trait Paths {
     fn fetch_keys(&self, node: u32);
 }
 
-impl<'a> Way<'a> {
-    /// Looks where the next node is, unless the way ends.
-    fn look(&mut self, paths: &impl Paths, page_size: usize) {
-        self.hash = None;
-        if let Some(first_page) = self.rest.get(..page_size).filter(|_| self.path.len() < DEPTH) {
-            let hash = paths.hash(self.node, first_page);
-            paths.fetch_slot(hash);
-            self.hash = Some(hash);
-        }
+impl Way<'_> {
+    /// Tells where the slot of the next node is; false at the end of the way.
+    #[inline(always)]
+    fn look(&mut self, paths: &impl Paths, page_size: usize) -> bool {
+        let Some(first_page) = self.next_page(page_size) else { return false };
+        self.hash = paths.hash(self.node, first_page);
+        true
     }
 
-    /// Goes there, and looks for the one after it; false at the end of the way.
+    /// Goes to the next node, whose slot has come, and has it fetched; false at the end of the way.
     #[inline(always)]
     fn go(&mut self, paths: &impl Paths, page_size: usize) -> bool {
-        let Some(Hint { node, length }) = self.hash.and_then(|hash| paths.in_slot(hash)) else {
-            self.hash = None;
-            return false;
-        };
+        let Some(Hint { node, length }) = paths.in_slot(self.hash) else { return false };
         paths.fetch_node(node);
         self.path.push(node);
         let keys = length.map_or_else(|| paths.key_count(node), |pages| pages.get() * page_size);
         (self.node, self.rest) = (node, self.rest.get(keys..).unwrap_or(&[]));
-        self.look(paths, page_size);
         true
-    }
-
-    /// Has the keys fetched of the nodes that it came to.
-    #[inline(always)]
-    fn fetch_keys(&mut self, paths: &impl Paths) {
-        self.path[self.fetched..].iter().for_each(|&node| paths.fetch_keys(node));
-        self.fetched = self.path.len();
     }
 }
 
@@ -87,37 +70,46 @@ pub(super) fn is_large(paths: &impl Paths) -> bool {
     !cfg!(loom) && (paths.slots() >= LARGE || cfg!(debug_assertions))
 }
 
-/// A lookup that sets out from the root of its namespace.
-pub(super) fn set_out<'a>(
-    paths: &impl Paths,
-    page_size: usize,
-    (namespace, rest): Ask<'a>,
-) -> Option<Way<'a>> {
-    let mut way = Way::new(paths.root(&namespace)?, rest);
-    way.look(paths, page_size);
-    Some(way)
-}
-
 /// Lets lookups go on: each to the next node, while the keys of the one before it come.
-pub(super) fn go_on(paths: &impl Paths, page_size: usize, ways: &mut [Option<Way<'_>>]) {
-    for way in ways.iter_mut().flatten() {
-        if way.fetched < way.path.len() {
-            way.fetch_keys(paths);
-            if way.hash.is_none() {
-                way.path.last().into_iter().for_each(|&node| paths.fetch_neighbours(node));
-            }
+pub(super) fn go_on(paths: &impl Paths, page_size: usize, ways: &mut Ways<'_>) {
+    let Ways { ring, starting, looking, coming, .. } = ways;
+    for number in coming.each() {
+        let node = ring[number].node;
+        paths.fetch_keys(node);
+        if !looking.has(number) {
+            paths.fetch_neighbours(node);
         }
-        way.go(paths, page_size);
     }
+    *coming = *looking;
+    for number in looking.each() {
+        let way = &mut ring[number];
+        if !way.go(paths, page_size) {
+            paths.fetch_neighbours(way.node);
+            looking.remove(number);
+            coming.remove(number);
+        }
+    }
+    looking.take(starting);
+    for number in looking.each() {
+        if !ring[number].look(paths, page_size) {
+            looking.remove(number);
+        }
+    }
+    looking.each().for_each(|number| paths.fetch_slot(ring[number].hash));
 }
 
 /// Has all fetched that a single lookup goes through, from a node down. Returns the way.
 #[inline(never)]
 pub(super) fn fetch_way(paths: &impl Paths, page_size: usize, from: u32, keys: &[u32]) -> Path {
     let mut way = Way::new(from, keys);
-    way.look(paths, page_size);
-    while way.go(paths, page_size) {}
-    way.path.last().into_iter().for_each(|&node| paths.fetch_neighbours(node));
-    way.fetch_keys(paths);
+    while way.look(paths, page_size) {
+        paths.fetch_slot(way.hash);
+        if !way.go(paths, page_size) {
+            break;
+        }
+    }
+    let nodes = way.path.nodes();
+    nodes.last().into_iter().for_each(|&node| paths.fetch_neighbours(node));
+    nodes.iter().for_each(|&node| paths.fetch_keys(node));
     way.path
 }

@@ -16,6 +16,7 @@ mod dump;
 mod edit;
 mod evict;
 mod fetch;
+mod hash;
 mod insert;
 mod lock;
 mod merge;
@@ -28,16 +29,16 @@ mod siblings;
 mod walk;
 
 use super::{
-    Ask, DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, Path, Portion,
-    PrefixIndex, Probe, Stretch, Walk, Way,
+    DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, Path, Portion,
+    PrefixIndex, Probe, Stretch, Walk, Ways,
 };
 use crate::error::Error;
 use crate::grace::Garbage;
 use crate::ids::NodeId;
-use crate::memory::{Arc, OutOfMemory, seed, try_box};
+use crate::memory::{Arc, OutOfMemory, try_box};
 use crate::token::Keys;
 use crate::tree::{ChildTable, Hanging, Held, Swept, Tree};
-use foldhash::fast::FixedState;
+use hash::ChildHash;
 use node::Segment;
 use probe::View;
 use row::OwnRows;
@@ -53,7 +54,7 @@ pub struct RadixIndex {
     tree: Tree<Segment>,
     /// Nodes by their parent and their first page.
     table: ChildTable,
-    hasher: FixedState,
+    hasher: ChildHash,
     /// Heap memory of labels and sibling lists.
     segment_bytes: usize,
     /// What readers without a lock see: of each node, and of the whole.
@@ -70,8 +71,8 @@ impl RadixIndex {
     pub fn new(page_size: usize, ids: impl Into<NodeIds>) -> Result<Self, Error> {
         let ids = ids.into();
         let table = ChildTable::new()?;
-        let hasher = FixedState::with_seed(seed());
-        let view = View::new(page_size, hasher.clone(), Arc::clone(table.view()))?;
+        let hasher = ChildHash::new();
+        let view = View::new(page_size, hasher, Arc::clone(table.view()))?;
         let view = Arc::new(view)?;
         Ok(Self {
             page_size,
@@ -82,7 +83,7 @@ impl RadixIndex {
             rows: OwnRows::new(Arc::clone(&view.rows)),
             view,
             garbage: Garbage::default(),
-            led: Path::new(),
+            led: Path::default(),
         })
     }
 }
@@ -120,16 +121,12 @@ impl PrefixIndex for RadixIndex {
         fetch::is_large(self)
     }
 
-    fn set_out<'a>(&self, ask: Ask<'a>) -> Option<Way<'a>> {
-        fetch::set_out(self, self.page_size, ask)
-    }
-
-    fn go_on(&self, ways: &mut [Option<Way<'_>>]) {
+    fn go_on(&self, ways: &mut Ways<'_>) {
         fetch::go_on(self, self.page_size, ways);
     }
 
-    fn lead(&mut self, path: Path) {
-        self.led = path;
+    fn lead(&mut self, path: &Path) {
+        self.led = *path;
     }
 
     fn visit_roots(

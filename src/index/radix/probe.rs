@@ -19,15 +19,15 @@
 //! never waits for a call on the index. When a node changes again and again while it looks, it
 //! gives up, and the caller takes the lock; a change takes a fraction of a microsecond, and only
 //! those of nodes on the probe's way matter, so that is rare.
-use super::super::{Ask, Namespace, Probe, Reach, Way};
+use super::super::{Namespace, Probe, Reach, Ways};
 use super::fetch::{self, Paths, fetch_way, is_large};
+use super::hash::ChildHash;
 use super::row::{Rows, Seen};
-use super::walk::child_hash;
 use crate::grace::{Led, Reader, prefetch};
 use crate::memory::{Arc, OutOfMemory};
 use crate::sync::{AtomicU32, Ordering::Relaxed, limit, spin_loop};
 use crate::tree::{Changed, Hint, NONE, TableView, Version, common_start};
-use foldhash::fast::FixedState;
+
 use std::cell::Cell;
 
 /// Attempts, before the caller takes the lock.
@@ -37,7 +37,7 @@ const ATTEMPTS: usize = limit(32, 2);
 #[derive(Debug)]
 pub(super) struct View {
     page_size: usize,
-    hasher: FixedState,
+    hasher: ChildHash,
     pub(super) rows: Arc<Rows>,
     table: Arc<TableView>,
     /// Changes with the set of roots.
@@ -48,7 +48,7 @@ pub(super) struct View {
 impl View {
     pub(super) fn new(
         page_size: usize,
-        hasher: FixedState,
+        hasher: ChildHash,
         table: Arc<TableView>,
     ) -> Result<Self, OutOfMemory> {
         let (rows, roots) = (Arc::new(Rows::default())?, Version::default());
@@ -68,7 +68,7 @@ impl View {
         reader: &'a Reader,
         wanted: impl Fn(&Seen<'a>) -> bool,
     ) -> Result<Option<Seen<'a>>, Changed> {
-        let hash = child_hash(&self.hasher, parent, first_page);
+        let hash = self.hasher.hash(parent, first_page);
         let mut found = None;
         self.table.find(hash, reader, |at| {
             let seen = self.read(at, reader)?;
@@ -232,13 +232,8 @@ impl Paths for Seer<'_> {
         self.0.table.slots(self.1)
     }
 
-    fn root(&self, namespace: &Namespace) -> Option<u32> {
-        let root = self.0.root(namespace, self.1).ok().flatten();
-        root.map(|root| root.at)
-    }
-
     fn hash(&self, node: u32, first_page: &[u32]) -> u32 {
-        child_hash(&self.0.hasher, node, first_page)
+        self.0.hasher.hash(node, first_page)
     }
 
     fn fetch_slot(&self, hash: u32) {
@@ -267,11 +262,12 @@ impl Probe for Arc<View> {
         is_large(&Seer(self, reader))
     }
 
-    fn set_out<'a>(&self, ask: Ask<'a>, reader: &Reader) -> Option<Way<'a>> {
-        fetch::set_out(&Seer(self, reader), self.page_size, ask)
+    fn first_node(&self, namespace: &Namespace, reader: &Reader) -> Option<u32> {
+        let root = self.root(namespace, reader).ok().flatten();
+        root.map(|root| root.at)
     }
 
-    fn go_on(&self, ways: &mut [Option<Way<'_>>], reader: &Reader) {
+    fn go_on(&self, ways: &mut Ways<'_>, reader: &Reader) {
         fetch::go_on(&Seer(self, reader), self.page_size, ways);
     }
 

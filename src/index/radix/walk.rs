@@ -1,23 +1,11 @@
 //! Reading the tree: the longest match, and the child with the longest common start.
-use super::super::{Namespace, Node, Partial, Stretch, Walk};
+use super::super::{Node, Partial, Stretch, Walk};
 use super::RadixIndex;
 use super::fetch::{Paths, fetch_way, is_large};
 use super::node::Segment;
 use super::siblings::Siblings;
 use crate::grace::prefetch;
 use crate::tree::{Hint, TreeNode, common_start};
-use foldhash::fast::FixedState;
-use std::hash::{BuildHasher, Hasher};
-
-/// The hash under which a child with this first page is found; for a root, which has no parent, its
-/// namespace is the page.
-#[inline]
-pub(super) fn child_hash(hasher: &FixedState, parent: u32, first_page: &[u32]) -> u32 {
-    let mut hasher = hasher.build_hasher();
-    hasher.write_u32(parent);
-    hasher.write(bytemuck::cast_slice(first_page));
-    (hasher.finish() >> 16) as u32
-}
 
 /// Has a node fetched, which lies in two lines.
 pub(super) fn prefetch_node(node: &TreeNode<Segment>) {
@@ -29,10 +17,6 @@ pub(super) fn prefetch_node(node: &TreeNode<Segment>) {
 impl Paths for RadixIndex {
     fn slots(&self) -> usize {
         self.table.slots()
-    }
-
-    fn root(&self, namespace: &Namespace) -> Option<u32> {
-        self.tree.find_root(namespace)
     }
 
     fn hash(&self, node: u32, first_page: &[u32]) -> u32 {
@@ -75,7 +59,7 @@ impl RadixIndex {
     /// The hash under which a child with this first page is found.
     #[inline]
     pub(super) fn child_hash(&self, parent: u32, first_page: &[u32]) -> u32 {
-        child_hash(&self.hasher, parent, first_page)
+        self.hasher.hash(parent, first_page)
     }
 
     /// The child that begins with the first whole page of keys, and how many keys its segment
@@ -145,14 +129,14 @@ impl RadixIndex {
     #[inline(never)]
     fn walk_ahead(&self, from: u32, keys: &[u32]) -> Walk {
         let path;
-        let path = match self.led.is_empty() {
-            true => {
+        let nodes = match self.led.nodes() {
+            [] => {
                 path = fetch_way(self, self.page_size, from, keys);
-                &path
+                path.nodes()
             }
-            false => &self.led,
+            led => led,
         };
-        self.walk_along(from, keys, path.iter().copied())
+        self.walk_along(from, keys, nodes.iter().copied())
     }
 
     /// The same, perhaps along some nodes.
