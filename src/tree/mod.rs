@@ -114,7 +114,7 @@ impl<H: Held> Tree<H> {
     /// Drops a root that has neither nodes nor locks; its namespace, if that was so.
     pub fn prune_root(&mut self, root: u32) -> Option<Namespace> {
         let node = &self.nodes[root];
-        let drop = node.is_root() && node.locks == 0 && node.child_count() == 0;
+        let drop = node.is_root() && node.locks == 0 && node.is_childless();
         drop.then(|| {
             self.nodes.release(root);
             self.roots.remove(root)

@@ -15,6 +15,11 @@ pub trait Held: std::fmt::Debug + Default {
     /// Nodes right below.
     fn child_count(&self) -> usize;
 
+    /// Whether there are none, which may be told without a look at how many there are.
+    fn is_childless(&self) -> bool {
+        self.child_count() == 0
+    }
+
     /// The whole node was used by one match. Returns how much memory that freed.
     fn touched(&mut self) -> usize {
         0
@@ -106,7 +111,7 @@ impl<H: Held> TreeNode<H> {
 
     /// A node with none below it.
     pub fn is_leaf(&self) -> bool {
-        self.state == State::Node && self.child_count() == 0
+        self.state == State::Node && self.is_childless()
     }
 
     /// A leaf that nobody protects: what eviction takes.

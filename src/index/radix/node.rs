@@ -33,6 +33,11 @@ impl Held for Segment {
     }
 
     #[inline]
+    fn is_childless(&self) -> bool {
+        self.children.is_empty()
+    }
+
+    #[inline]
     fn touched(&mut self) -> usize {
         self.ages.clear()
     }
