@@ -184,7 +184,12 @@ tier)
     trap 'rm -rf "$folder"' EXIT
     case ${2:-} in
     host) "$build/tier-bench" "$folder" host ;;
-    open) "$build/tier-bench" "$folder/store" open "${3:-1000000}" ;;
+    open)
+        "$build/tier-bench" "$folder/store" fill "${3:-1000000}"
+        for _ in 1 2 3 4 5; do
+            "$build/tier-bench" "$folder/store" open "${3:-1000000}"
+        done
+        ;;
     disk)
         states=${3:-16} mib=${4:-128}
         fio() { # name, file, how

@@ -181,10 +181,11 @@ impl Lower {
         mark.is_put.store(true, Relaxed);
         mark.is_committed.store(true, Relaxed);
         let mark = Arc::new(mark)?;
+        let mut spare = Vec::new();
         for record in records {
             let table = self.table.get_mut();
             table.next = number(&record.key).saturating_add(1).max(table.next);
-            if !self.find_again(&record, &mark)? {
+            if !self.find_again(&record, &mark, &mut spare)? {
                 self.link.store.remove(record.key);
                 count(&mut self.table.get_mut().counters.unusable, 1);
             }
@@ -193,8 +194,16 @@ impl Lower {
     }
 
     /// Makes an entry of a record again; false if none can be made, or there is a later one.
-    fn find_again(&self, record: &Record, mark: &Arc<Mark>) -> Result<bool, Error> {
-        let Some(note) = Note::decode(&record.note)? else { return Ok(false) };
+    /// `spare` is memory for its tokens.
+    fn find_again(
+        &self,
+        record: &Record,
+        mark: &Arc<Mark>,
+        spare: &mut Vec<u32>,
+    ) -> Result<bool, Error> {
+        let Some(note) = Note::decode(&record.note, std::mem::take(spare))? else {
+            return Ok(false);
+        };
         let number = number(&record.key);
         let Note { namespace, tokens, .. } = &note;
         let is_later = |place: &Place| place.number > number;
@@ -205,7 +214,9 @@ impl Lower {
         if is_entry && self.index.exactly(namespace, tokens, is_later) == Some(true) {
             return Ok(false);
         }
-        Ok(self.add(&note, number, mark.clone(), record.note.len(), true, spot)?.is_some())
+        let added = self.add(&note, number, mark.clone(), record.note.len(), true, spot)?;
+        *spare = note.tokens;
+        Ok(added.is_some())
     }
 
     /// Puts a record into the index, and says where. Others may have to go for it, and do so at

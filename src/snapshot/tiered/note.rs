@@ -1,5 +1,5 @@
 //! What is written beside a snapshot's bytes: all that makes it an entry again after a restart.
-use crate::memory::{OutOfMemory, try_collect, try_to_vec};
+use crate::memory::{OutOfMemory, TryGrow, try_to_vec};
 use crate::snapshot::NewSnapshot;
 use crate::token::all_text;
 use crate::tree::{NAMESPACE_WORDS, Namespace};
@@ -80,7 +80,8 @@ impl Note {
 
     /// The note that was written so. `None` if it was not written by this version, or is none at
     /// all: bytes from outside.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Option<Self>, OutOfMemory> {
+    /// Memory of `spare`, whose tokens are of no use any more, may be its own.
+    pub(super) fn decode(bytes: &[u8], spare: Vec<u32>) -> Result<Option<Self>, OutOfMemory> {
         let word = |four: &[u8]| u32::from_le_bytes(four.try_into().expect("four bytes"));
         let (words, tail) = bytes.as_chunks::<4>();
         if words.len() < HEAD || !tail.is_empty() || word(&words[0]) != MAGIC {
@@ -107,7 +108,9 @@ impl Note {
         for pair in words.chunks_exact(2) {
             parts.push(word(&pair[0]) as u64 | (word(&pair[1]) as u64) << 32);
         }
-        let tokens = try_collect(ids.iter().map(|four| word(four)))?;
+        let mut tokens = spare;
+        tokens.clear();
+        tokens.try_extend(ids.iter().map(|four| word(four)))?;
         let next_token = (flags & HAS_NEXT != 0).then_some(next);
         let is_trimmable = flags & TRIMMABLE != 0;
         let is_entry = !tokens.is_empty() && all_text(&tokens);
@@ -131,20 +134,20 @@ mod tests {
         let note = note();
         let bytes = note.encode().unwrap();
         assert_eq!(bytes.len(), note.encoded_len());
-        assert_eq!(Note::decode(&bytes), Ok(Some(note)));
+        assert_eq!(Note::decode(&bytes, vec![]), Ok(Some(note)));
     }
 
     #[test]
     fn bytes_that_are_no_note_are_none() {
         let bytes = note().encode().unwrap();
         for length in 0..bytes.len() {
-            assert_eq!(Note::decode(&bytes[..length]), Ok(None), "{length} bytes");
+            assert_eq!(Note::decode(&bytes[..length], vec![]), Ok(None), "{length} bytes");
         }
         // Numbers of parts and tokens that the bytes don't have, and a flag that is none.
         for at in [0, 4, 4 * (HEAD - 1), 4 * (HEAD - 2), 4 * (HEAD - 4) + 1] {
             let mut bytes = bytes.clone();
             bytes[at] ^= 0x7e;
-            assert_eq!(Note::decode(&bytes), Ok(None), "byte {at}");
+            assert_eq!(Note::decode(&bytes, vec![]), Ok(None), "byte {at}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What is known of each record.
-use crate::memory::{Arc, OutOfMemory, TryGrow, try_zeros};
-use crate::tier::processors::{processors, side_by_side};
-use crate::tier::records::{Kept, Place};
+use super::sorted::Sorted;
+use crate::memory::{Arc, OutOfMemory};
+use crate::tier::records::Place;
 use crate::tier::{Dropped, Key};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -53,8 +53,28 @@ pub(super) struct Entry {
     pub failed_syncs: u64,
 }
 
-/// A map that grows by little steps: the lock is held meanwhile, so no step may take long.
+impl Entry {
+    /// Of a record that was there when the store was opened.
+    pub fn found(place: Arc<Place>, cost: u64, used: u64) -> Self {
+        Self {
+            phase: Phase::Committed,
+            place,
+            note: Box::default(),
+            cost,
+            used,
+            readers: 0,
+            is_touched: false,
+            epoch: 0,
+            failed_syncs: 0,
+        }
+    }
+}
+
+/// What was found, and a map that grows by little steps: the lock is held meanwhile, so no step may
+/// take long.
 pub(super) struct Entries {
+    found: Sorted,
+    /// Those that came later.
     shards: Box<[Shard]>,
     hasher: RandomState,
 }
@@ -64,46 +84,12 @@ type Shard = HashMap<Key, Entry, RandomState>;
 const SHARDS: usize = 1024;
 
 impl Entries {
-    /// The entries of so many keys. One shard is filled after the other: each fits the processor's
-    /// cache, and several processors have some each.
-    pub fn of(keys: &[Kept], entry: impl Fn(&Kept) -> Entry + Sync) -> Result<Self, OutOfMemory> {
+    /// Those that were found.
+    pub fn new(found: Sorted) -> Result<Self, OutOfMemory> {
         let mut shards = Vec::new();
         shards.try_reserve_exact(SHARDS)?;
         shards.extend((0..SHARDS).map(|_| Shard::with_hasher(RandomState::default())));
-        let mut all = Self { shards: shards.into_boxed_slice(), hasher: RandomState::default() };
-        // Where the numbers of the keys of each shard end.
-        let mut ends = [0_u32; SHARDS];
-        let mut owners: Vec<u16> = Vec::new();
-        owners.try_extend(keys.iter().map(|kept| all.shard(&kept.key) as u16))?;
-        owners.iter().for_each(|&shard| ends[shard as usize] += 1);
-        let mut end = 0;
-        for count in &mut ends {
-            (end, *count) = (end + *count, end);
-        }
-        let mut numbers = try_zeros::<u32>(keys.len())?;
-        for (number, &shard) in owners.iter().enumerate() {
-            let at = &mut ends[shard as usize];
-            numbers[*at as usize] = number as u32;
-            *at += 1;
-        }
-        drop(owners);
-        let part = SHARDS.div_ceil(processors(keys.len()));
-        let parts = all.shards.chunks_mut(part).enumerate();
-        let filled = side_by_side(parts, |(number, shards)| {
-            for (at, shard) in shards.iter_mut().enumerate() {
-                let at = number * part + at;
-                let start = at.checked_sub(1).map_or(0, |before| ends[before]);
-                let own = &numbers[start as usize..ends[at] as usize];
-                shard.try_reserve(own.len())?;
-                for &number in own {
-                    let kept = &keys[number as usize];
-                    shard.insert(kept.key, entry(kept));
-                }
-            }
-            Ok(())
-        })?;
-        filled.into_iter().collect::<Result<(), OutOfMemory>>()?;
-        Ok(all)
+        Ok(Self { found, shards: shards.into_boxed_slice(), hasher: RandomState::default() })
     }
 
     fn shard(&self, key: &Key) -> usize {
@@ -112,16 +98,17 @@ impl Entries {
     }
 
     pub fn contains(&self, key: &Key) -> bool {
-        self.shards[self.shard(key)].contains_key(key)
+        self.get(key).is_some()
     }
 
     pub fn get(&self, key: &Key) -> Option<&Entry> {
-        self.shards[self.shard(key)].get(key)
+        self.shards[self.shard(key)].get(key).or_else(|| self.found.get(key))
     }
 
     pub fn get_mut(&mut self, key: &Key) -> Option<&mut Entry> {
         let shard = self.shard(key);
-        self.shards[shard].get_mut(key)
+        let entry = self.shards[shard].get_mut(key);
+        entry.or_else(|| self.found.get_mut(key))
     }
 
     /// Room for an entry of this key.
@@ -138,6 +125,6 @@ impl Entries {
 
     pub fn remove(&mut self, key: &Key) -> Option<Entry> {
         let shard = self.shard(key);
-        self.shards[shard].remove(key)
+        self.shards[shard].remove(key).or_else(|| self.found.remove(key))
     }
 }

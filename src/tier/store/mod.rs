@@ -21,6 +21,7 @@ mod parts;
 mod read;
 mod relocate;
 mod rings;
+mod sorted;
 mod state;
 mod write;
 

@@ -1,11 +1,12 @@
 //! Opening: what is there is checked before anything is changed.
 use super::commit::Committer;
 use super::data::{self, Buffer, Data};
-use super::entries::{Entries, Entry, Phase};
+use super::entries::{Entries, Entry};
 use super::epochs::Epochs;
 use super::error::{Cause, OpenError};
 use super::read::Reading;
 use super::relocate::relocate;
+use super::sorted::Sorted;
 use super::state::State;
 use super::write::Writing;
 use super::{DiskConfig, DiskStore, Io, Shared, format};
@@ -50,11 +51,15 @@ fn open(disk: Box<dyn Disk>, config: DiskConfig) -> Result<(DiskStore, Vec<Recor
     let records = Records::open(&*disk)?;
     let mut gone = Vec::new();
     let mut rows = records.load(&mut gone)?;
+    // What a damaged file says is in any order.
+    if !rows.is_sorted_by(|one, other| one.key < other.key) {
+        rows.sort_unstable_by_key(|row| row.key);
+        rows.dedup_by_key(|row| row.key);
+    }
     let mut damaged = gone.len() as u64;
     let data = Data::open(&*disk, config.bytes / UNIT * UNIT)?;
     let (wrong, taken) = take_out_wrong(&mut rows, &mut gone, data.length() / UNIT)?;
     damaged += wrong;
-    rows.sort_unstable_by_key(|row| row.used);
     take_out_old(&mut rows, &mut gone, config.bytes)?;
     let removed = gone;
     let gone = removed.len();
@@ -85,10 +90,7 @@ fn take_out_wrong(
     let mut wrong = in_order(&mut extents, units)?;
     wrong.sort_unstable();
     wrong.dedup();
-    for &number in wrong.iter().rev() {
-        gone.try_push(rows[number as usize].key)?;
-        rows.swap_remove(number as usize);
-    }
+    take_out(rows, gone, &wrong)?;
     let mut taken = Vec::new();
     taken.try_extend(extents.iter().map(|&(extent, _)| extent))?;
     Ok((wrong.len() as u64, taken))
@@ -108,37 +110,72 @@ fn cost_of(row: &Kept) -> u64 {
     DiskStore::cost_of(row.place.bytes, row.note.len())
 }
 
-/// Rows, in the order of their use, that a smaller bound has no room for.
-fn take_out_old(rows: &mut Vec<Kept>, gone: &mut Vec<Key>, bytes: u64) -> Result<(), Cause> {
-    let mut cost: u64 = rows.iter().map(cost_of).sum();
-    let mut count = 0;
-    while cost > bytes {
-        gone.try_push(rows[count].key)?;
-        cost -= cost_of(&rows[count]);
-        count += 1;
-    }
-    rows.drain(..count);
+/// Rows of these numbers, which are in order.
+fn take_out(rows: &mut Vec<Kept>, gone: &mut Vec<Key>, numbers: &[u32]) -> Result<(), Cause> {
+    gone.try_extend(numbers.iter().map(|&number| rows[number as usize].key))?;
+    let (mut numbers, mut at) = (numbers.iter().peekable(), 0..);
+    rows.retain(|_| {
+        let number = at.next();
+        numbers.next_if(|&&next| number == Some(next)).is_none()
+    });
     Ok(())
 }
 
+/// Rows that a smaller bound has no room for, least recently used first.
+fn take_out_old(rows: &mut Vec<Kept>, gone: &mut Vec<Key>, bytes: u64) -> Result<(), Cause> {
+    let mut cost: u64 = rows.iter().map(cost_of).sum();
+    if cost <= bytes {
+        return Ok(());
+    }
+    let mut numbers = Vec::new();
+    for number in by_use(rows)? {
+        if cost <= bytes {
+            break;
+        }
+        cost -= cost_of(&rows[number as usize]);
+        numbers.try_push(number)?;
+    }
+    numbers.sort_unstable();
+    take_out(rows, gone, &numbers)
+}
+
+/// Numbers of rows, in the order of their use.
+fn by_use(rows: &[Kept]) -> Result<impl ExactSizeIterator<Item = u32> + use<>, Cause> {
+    let mut uses = Vec::new();
+    uses.try_extend(rows.iter().enumerate().map(|(number, row)| (row.used, number as u32)))?;
+    uses.sort_unstable();
+    Ok(uses.into_iter().map(|(_, number)| number))
+}
+
+/// What is known of rows, which are in the order of their keys, and what the caller is told.
 fn state_of(rows: Vec<Kept>, space: Space, damaged: u64) -> Result<(State, Vec<Record>), Cause> {
-    let mut found = Vec::new();
-    found.try_reserve_exact(rows.len()).map_err(|_| Cause::OutOfMemory)?;
-    let entry = |row: &Kept| Entry {
-        phase: Phase::Committed,
-        place: row.place.clone(),
-        note: Box::default(),
-        cost: cost_of(row),
-        used: row.used,
-        readers: 0,
-        is_touched: false,
-        epoch: 0,
-        failed_syncs: 0,
+    let (cost, count) = (rows.iter().map(cost_of).sum(), rows.len());
+    let clock = rows.iter().map(|row| row.used).max().unwrap_or(0);
+    let order = match rows.is_sorted_by_key(|row| row.used) {
+        true => None,
+        false => Some(by_use(&rows)?),
     };
+    let mut found = Vec::new();
+    found.try_reserve_exact(count).map_err(|_| Cause::OutOfMemory)?;
+    let entries = rows.into_iter().map(|row| {
+        let cost = cost_of(&row);
+        let Kept { key, place, note, used } = row;
+        found.push(Record { key, bytes: place.bytes, note });
+        (key, Entry::found(place, cost, used))
+    });
+    let entries = Entries::new(Sorted::new(entries)?)?;
+    if let Some(order) = order {
+        let mut sorted = Vec::new();
+        sorted.try_extend(order.map(|number| {
+            let Record { key, bytes, note } = &mut found[number as usize];
+            Record { key: *key, bytes: *bytes, note: std::mem::take(note) }
+        }))?;
+        found = sorted;
+    }
     let state = State {
-        entries: Entries::of(&rows, entry)?,
+        entries,
         space,
-        cost: rows.iter().map(cost_of).sum(),
+        cost,
         reads: VecDeque::new(),
         writes: VecDeque::new(),
         reads_listen: false,
@@ -151,7 +188,7 @@ fn state_of(rows: Vec<Kept>, space: Space, damaged: u64) -> Result<(State, Vec<R
         removals: Vec::new(),
         touched: Vec::new(),
         first_change: None,
-        clock: rows.last().map_or(0, |row| row.used),
+        clock,
         tickets: 0,
         epochs: Epochs::new()?,
         flushing: 0,
@@ -159,13 +196,8 @@ fn state_of(rows: Vec<Kept>, space: Space, damaged: u64) -> Result<(State, Vec<R
         failed_syncs: 0,
         is_closing: false,
         is_last: false,
-        stats: StoreStats { records: rows.len() as u64, damaged, ..StoreStats::default() },
+        stats: StoreStats { records: count as u64, damaged, ..StoreStats::default() },
     };
-    found.extend(rows.into_iter().map(|row| Record {
-        key: row.key,
-        bytes: row.place.bytes,
-        note: row.note,
-    }));
     Ok((state, found))
 }
 

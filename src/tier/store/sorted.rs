@@ -1,0 +1,130 @@
+//! Entries of what was there when the store was opened, in the order of their keys, which is the one
+//! that they are read in: so making them is to write them down, where a map looks for a place in
+//! memory for each.
+use super::entries::Entry;
+use crate::memory::OutOfMemory;
+use crate::tier::Key;
+
+/// Entries of a block: its memory goes when they have.
+const BLOCK: usize = 1024;
+/// A block of which no more than one in so many is there gets smaller.
+const SPARSE: usize = 4;
+
+type Row = (Key, Option<Entry>);
+
+struct Block {
+    /// No key of it comes before this one.
+    first: Key,
+    rows: Vec<Row>,
+    /// Rows that have their entry.
+    live: usize,
+}
+
+/// None is added later.
+#[derive(Default)]
+pub(super) struct Sorted(Vec<Block>);
+
+impl Sorted {
+    /// Keys are in order, each another one.
+    pub fn new(
+        mut entries: impl ExactSizeIterator<Item = (Key, Entry)>,
+    ) -> Result<Self, OutOfMemory> {
+        let mut blocks = Vec::new();
+        blocks.try_reserve_exact(entries.len().div_ceil(BLOCK))?;
+        while entries.len() > 0 {
+            let count = entries.len().min(BLOCK);
+            let mut rows: Vec<Row> = Vec::new();
+            rows.try_reserve_exact(count)?;
+            rows.extend(entries.by_ref().take(count).map(|(key, entry)| (key, Some(entry))));
+            debug_assert!(rows.is_sorted_by(|one, other| one.0 < other.0));
+            blocks.push(Block { first: rows[0].0, rows, live: count });
+        }
+        Ok(Self(blocks))
+    }
+
+    /// Block and row of a key.
+    fn find(&self, key: &Key) -> Option<(usize, usize)> {
+        let block = self.0.partition_point(|block| block.first <= *key).checked_sub(1)?;
+        let row = self.0[block].rows.binary_search_by(|row| row.0.cmp(key)).ok()?;
+        Some((block, row))
+    }
+
+    pub fn get(&self, key: &Key) -> Option<&Entry> {
+        let (block, row) = self.find(key)?;
+        self.0[block].rows[row].1.as_ref()
+    }
+
+    pub fn get_mut(&mut self, key: &Key) -> Option<&mut Entry> {
+        let (block, row) = self.find(key)?;
+        self.0[block].rows[row].1.as_mut()
+    }
+
+    pub fn remove(&mut self, key: &Key) -> Option<Entry> {
+        let (block, row) = self.find(key)?;
+        let block = &mut self.0[block];
+        let entry = block.rows[row].1.take()?;
+        block.live -= 1;
+        if block.live * SPARSE <= block.rows.len() {
+            block.shrink();
+        }
+        Some(entry)
+    }
+}
+
+impl Block {
+    /// Only what is there stays; without memory for that all rows do.
+    fn shrink(&mut self) {
+        let mut rows = Vec::new();
+        if rows.try_reserve_exact(self.live).is_ok() {
+            rows.extend(self.rows.drain(..).filter(|row| row.1.is_some()));
+            self.rows = rows;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Arc;
+    use crate::tier::records::Place;
+    use crate::tier::space::Extents;
+    use std::collections::BTreeMap;
+
+    fn key(number: u64) -> Key {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&number.to_be_bytes());
+        key
+    }
+
+    /// Beside a map: what is looked for is there until it was removed, and memory goes with it.
+    #[test]
+    fn what_was_found_is_there_until_it_is_removed() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let all = 3 * BLOCK as u64 + 7;
+        // Every second number is one of theirs.
+        let entry = |number: u64| {
+            let place = Arc::new(Place::new(1, Extents::new()).unwrap()).unwrap();
+            (key(2 * number + 1), Entry::found(place, 1, number))
+        };
+        let entries = (0..all).map(entry).collect::<Vec<_>>();
+        let mut sorted = Sorted::new(entries.into_iter()).unwrap();
+        let mut map: BTreeMap<u64, u64> = (0..all).map(|number| (2 * number + 1, number)).collect();
+        while !map.is_empty() {
+            for _ in 0..8 {
+                let number = random.u64(0..2 * all + 2);
+                let used = map.get(&number).copied();
+                assert_eq!(sorted.get(&key(number)).map(|entry| entry.used), used);
+                assert_eq!(sorted.get_mut(&key(number)).map(|entry| entry.used), used);
+            }
+            let at = random.u64(0..2 * all);
+            let next = map.range(at..).next().or_else(|| map.iter().next());
+            let number = *next.expect("there is one").0;
+            let removed = sorted.remove(&key(number)).map(|entry| entry.used);
+            assert_eq!(removed, map.remove(&number));
+            assert!(sorted.remove(&key(number)).is_none());
+            let rows: usize = sorted.0.iter().map(|block| block.rows.len()).sum();
+            assert!(rows <= SPARSE * map.len() + BLOCK * SPARSE / 2, "{rows} for {}", map.len());
+        }
+        assert!(sorted.0.iter().all(|block| block.rows.capacity() == 0));
+    }
+}
