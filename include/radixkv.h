@@ -6748,6 +6748,30 @@ enum rkv_status rkv_cache_detach_tiers(struct rkv_cache *cache,
                                        uint64_t timeout_ms);
 
 /**
+ * Waits until what was copied to host memory before the call is committed in the directory, and
+ * with the remote store, and what was cleared before it is gone from the directory: a crash later
+ * takes nothing of it, and brings nothing back. What comes meanwhile is not waited for. Neither are
+ * pages that are still to be copied: that is the engine's part, rkv_cache_poll() and
+ * rkv_cache_complete().
+ *
+ * @param cache the cache
+ * @param timeout_ms milliseconds to wait at most
+ * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or the directory has no
+ * room for something, refused it meanwhile, or cannot be written any more: the cache goes on, and
+ * the statistics count what is not there; RKV_STATUS_INVALID_STATE when the cache has no tiers;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * O(1), and what the disk takes; blocks for the time given at most; other calls go on meanwhile.
+ * A remote store that doesn't answer is not waited for
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_flush_tiers(struct rkv_cache *cache,
+                                      uint64_t timeout_ms);
+
+/**
  * Gives up pages of host memory and of the directory until no more bytes than these are in use;
  * ends of prefixes go before beginnings, what was used longest ago first. They may grow again, up
  * to what the config said. Slots that copies, reads and writes have are given back when those have

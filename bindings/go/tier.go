@@ -51,6 +51,10 @@ static inline rkvgo_failure *rkvgo_cache_detach_tiers(rkv_cache *cache, uint64_t
 	return rkvgo_end(rkv_cache_detach_tiers(cache, timeout_ms));
 }
 
+static inline rkvgo_failure *rkvgo_cache_flush_tiers(rkv_cache *cache, uint64_t timeout_ms) {
+	return rkvgo_end(rkv_cache_flush_tiers(cache, timeout_ms));
+}
+
 static inline rkvgo_failure *rkvgo_cache_shrink_tiers(
 	rkv_cache *cache, uint64_t host_bytes, uint64_t disk_bytes
 ) {
@@ -355,6 +359,22 @@ func (c *Cache) DetachTiers(timeout time.Duration) (bool, error) {
 	}
 	defer c.mu.RUnlock()
 	err = asError(C.rkvgo_cache_detach_tiers(raw, C.uint64_t(max(timeout.Milliseconds(), 0))))
+	if errors.Is(err, Pending) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// FlushTiers waits until what was copied to host memory before is committed in the directory, and
+// what was cleared is gone from there; false when something is not written yet. Copies that are
+// still to be carried out are not waited for.
+func (c *Cache) FlushTiers(timeout time.Duration) (bool, error) {
+	raw, err := c.enter()
+	if err != nil {
+		return false, err
+	}
+	defer c.mu.RUnlock()
+	err = asError(C.rkvgo_cache_flush_tiers(raw, C.uint64_t(max(timeout.Milliseconds(), 0))))
 	if errors.Is(err, Pending) {
 		return false, nil
 	}

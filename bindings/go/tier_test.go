@@ -109,9 +109,14 @@ func TestTiers(t *testing.T) {
 		must(t, err)
 		equal(t, "host pages", stats.Host.PageCount, 0)
 		equal(t, "disk has some", stats.Disk.PageCount > 0, true)
+		flushed, err := b.cache.FlushTiers(time.Minute)
+		must(t, err)
+		equal(t, "flushed", flushed, true)
 		written, err := b.cache.DetachTiers(time.Minute)
 		must(t, err)
 		equal(t, "written", written, true)
+		_, err = b.cache.FlushTiers(0)
+		wants(t, err, radixkv.InvalidState)
 	}
 }
 

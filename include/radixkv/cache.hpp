@@ -334,6 +334,12 @@ public:
         if (status != RKV_STATUS_PENDING) check(status);
         return status == RKV_STATUS_OK;
     }
+    /// rkv_cache_flush_tiers(); false when something is not written yet.
+    [[nodiscard]] bool flush_tiers(std::uint64_t timeout_ms) {
+        const rkv_status status = rkv_cache_flush_tiers(get(), timeout_ms);
+        if (status != RKV_STATUS_PENDING) check(status);
+        return status == RKV_STATUS_OK;
+    }
     /// rkv_cache_shrink_tiers(); UINT64_MAX leaves either as it is.
     void shrink_tiers(std::uint64_t host_bytes, std::uint64_t disk_bytes = UINT64_MAX) {
         check(rkv_cache_shrink_tiers(get(), host_bytes, disk_bytes));

@@ -206,6 +206,7 @@ static void m03_runners_of_the_parent(void) {
     uint64_t positions = 0;
     INHERITED(rkv_cache_attach_tiers(parent.f.cache, &tiers));
     INHERITED(rkv_cache_detach_tiers(parent.f.cache, 0));
+    INHERITED(rkv_cache_flush_tiers(parent.f.cache, 0));
     INHERITED(rkv_cache_shrink_tiers(parent.f.cache, 0, 0));
     INHERITED(rkv_cache_read_tier_stats(parent.f.cache, &tier_now));
     INHERITED(rkv_cache_poll(parent.f.cache, NULL, 0, 0, NULL, 0, 0, &polled));

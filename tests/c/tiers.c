@@ -5,6 +5,7 @@
 #include <ftw.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char directory[64];
@@ -120,6 +121,38 @@ static void t02_restart(void) {
     engine e = {.f = journal_fixture()};
     config.fingerprint[3] = 1;
     REFUSED(&e.f, rkv_cache_attach_tiers(e.f.cache, &config), RKV_STATUS_STORAGE, "model");
+    end_engine(&e);
+    remove_directory();
+}
+
+/* T05: what was flushed is there when the process ends without a word. */
+static void t05_flush(void) {
+    make_directory();
+    uint32_t ids[33];
+    count_up(ids, 33, 1);
+    rkv_tier_config config = disk_config();
+    config.commit_interval_ms = MINUTE; /* nothing else commits */
+    const pid_t child = fork();
+    if (child == 0) {
+        engine e = {.f = journal_fixture()};
+        CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+        CHECK_OK(rkv_cache_flush_tiers(e.f.cache, 0)); /* there is nothing */
+        CHECK_EQ(request(&e, ids, 33), 0);
+        for (int i = 0; i < MINUTE && e.stores < 8; i++) {
+            step(&e);
+            pause_a_little();
+        }
+        CHECK_OK(rkv_cache_flush_tiers(e.f.cache, MINUTE));
+        CHECK_EQ(tier_stats(&e.f).disk.stored_page_count, 8);
+        _exit(check_result());
+    }
+    int status = -1;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    engine e = {.f = journal_fixture()};
+    CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+    CHECK_EQ(tier_stats(&e.f).disk.page_count, 8);
+    CHECK_EQ(request(&e, ids, 33), 32);
     end_engine(&e);
     remove_directory();
 }
@@ -271,6 +304,7 @@ static void m01_tiers(void) {
     REFUSED(f, rkv_sequence_agree(f->cache, state.sequence, 0, &positions),
             RKV_STATUS_INVALID_STATE, "tiers");
     REFUSED(f, rkv_cache_detach_tiers(f->cache, 0), RKV_STATUS_INVALID_STATE, "tiers");
+    REFUSED(f, rkv_cache_flush_tiers(f->cache, 0), RKV_STATUS_INVALID_STATE, "tiers");
     REFUSED(f, rkv_cache_shrink_tiers(f->cache, 0, 0), RKV_STATUS_INVALID_STATE, "tiers");
 
     CHECK_OK(rkv_cache_attach_tiers(f->cache, &good));
@@ -320,6 +354,7 @@ static void m01_tiers(void) {
     REFUSED(f, rkv_sequence_agree(f->cache, state.sequence + (UINT64_C(1) << 20), 0, &positions),
             RKV_STATUS_STALE_SEQUENCE, "stale");
     BAD(f, rkv_cache_detach_tiers(NULL, 0), "cache");
+    BAD(f, rkv_cache_flush_tiers(NULL, 0), "cache");
     BAD(f, rkv_cache_shrink_tiers(NULL, 0, 0), "cache");
 
     /* While a copy goes on the tiers stay, and nothing is completed twice. */
@@ -444,6 +479,7 @@ int main(void) {
     event_fd = eventfd(0, EFD_NONBLOCK);
     RUN_BOTH(t02_host_memory);
     RUN_BOTH(t02_restart);
+    RUN_BOTH(t05_flush);
     RUN_BOTH(t09_agree);
     RUN_BOTH(t18_prefetch);
     RUN(t16_pools);

@@ -74,7 +74,9 @@ void pages_come_back() {
         CHECK(e.cache.tier_stats().host.page_count > 1);
         e.cache.shrink_tiers(e.cache.tier_stats().host.used_bytes / 4);
         CHECK(e.cache.tier_stats().host.page_count == 1);
+        CHECK(e.cache.flush_tiers(1000));
         CHECK(e.cache.detach_tiers(1000));
+        CHECK_THROWS(RKV_STATUS_INVALID_STATE, (void)e.cache.flush_tiers(0));
         CHECK_THROWS(RKV_STATUS_INVALID_STATE, e.cache.shrink_tiers(0));
     }
 }

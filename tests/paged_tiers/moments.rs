@@ -72,6 +72,23 @@ fn keep(world: &mut World, family: u32) {
     go_on(world, "stored", |world| world.tiers.stats().counters.stored == stored);
 }
 
+/// The same until they are copied, and no longer. How many.
+fn copy(world: &mut World, family: u32) -> usize {
+    let tokens = prompt(family, 4 * PAGES as u32 + 1);
+    let info = world.begin(&PLAIN, &tokens).unwrap();
+    world.compute(info.id, tokens.len());
+    world.release(info.id);
+    let (start, mut copied) = (Instant::now(), 0);
+    while copied < PAGES {
+        assert!(start.elapsed() < LONG, "copied: {:?}", world.tiers.stats());
+        copied += world.poll(64);
+        while !world.copies.is_empty() {
+            world.step_copy(0, true);
+        }
+    }
+    copied
+}
+
 /// Begins to fetch a prompt of which the device has nothing: what host memory has of it.
 fn fetch(world: &mut World, family: u32, deadline: Deadline) -> (SequenceId, usize) {
     let info = world.begin(&PLAIN, &prompt(family, 4 * PAGES as u32 + 1)).unwrap();
@@ -194,6 +211,27 @@ fn t05_what_was_cleared_last_is_gone_when_the_tiers_are() {
     disk.fail(Some((When::From(0), Fault::ReadOnly)));
     world.shared.clear(Scope::exactly(PLAIN)).unwrap();
     assert!(!world.tiers.flush(LONG), "it is on the disk still");
+}
+
+/// T05: a flush waits for what was copied before it, whatever comes meanwhile, and does not say so
+/// when the disk refuses.
+#[test]
+fn t05_what_was_flushed_is_there_after_a_crash() {
+    for round in 0..20 {
+        let disk = SimDisk::new();
+        // Nothing else commits within the test.
+        let mut world = on_with(&disk, 100 * LONG);
+        let pages = copy(&mut world, 1);
+        assert!(world.tiers.flush_all(LONG));
+        let after = disk.after_crash(&mut fastrand::Rng::with_seed(round));
+        assert_eq!(on(&after).tiers.stats().disk.pages, pages, "round {round}");
+        assert!(world.tiers.flush_all(Duration::ZERO), "there is nothing to wait for");
+    }
+    let disk = SimDisk::new();
+    let mut world = on_with(&disk, 100 * LONG);
+    disk.fail(Some((When::From(0), Fault::ReadOnly)));
+    copy(&mut world, 1);
+    assert!(!world.tiers.flush_all(LONG), "the disk has none of it");
 }
 
 /// T03: a prompt of more pages than are looked up at a time for as often as a number can double.

@@ -204,6 +204,22 @@ impl Cache {
         Ok(in_time)
     }
 
+    /// Waits until what was copied to host memory before the call is committed in the directory,
+    /// and what was cleared is gone from there, so many seconds at most. Returns whether it is.
+    /// Copies that are still to be carried out are not waited for. Raises InvalidState without
+    /// tiers.
+    #[pyo3(signature = (timeout=60.0))]
+    fn flush_tiers(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
+        let (cache, timeout) = (self.handle.get(py)?, milliseconds(timeout, "timeout")?);
+        // SAFETY: a live handle.
+        let status = long(py, true, || unsafe { rkv_cache_flush_tiers(cache.raw(), timeout) });
+        if status == RKV_STATUS_PENDING {
+            return Ok(false);
+        }
+        check(py, status)?;
+        Ok(true)
+    }
+
     /// Gives up pages of host memory and of the directory until no more bytes than these are in
     /// use, ends of prefixes first; None leaves either as it is. They may grow again, up to what
     /// they were attached with. Raises InvalidState without tiers.

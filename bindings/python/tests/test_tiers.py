@@ -70,6 +70,7 @@ def test_t02_host_memory_then_disk_then_a_restart(tmp_path: Path) -> None:
         stats = cache.tier_stats()
         assert stats.complete_count == 3 and stats.disk.fetched_page_count == 2 * PAGES
         assert "host=TierTotals(page_count=" in repr(stats) and "remote=Remote" in repr(stats)
+        assert cache.flush_tiers()
         assert cache.detach_tiers()
         with pytest.raises(radixkv.InvalidState):
             cache.poll()

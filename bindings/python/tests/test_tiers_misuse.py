@@ -53,6 +53,7 @@ WITHOUT: dict[str, tuple[Call, type[Exception], str]] = {
         lambda c: c.attach_tiers(96, 960, store_after_uses=256),
         radixkv.InvalidArgument, "store_after_uses"),
     "detached before": (lambda c: c.detach_tiers(), radixkv.InvalidState, "tiers"),
+    "flushed before": (lambda c: c.flush_tiers(), radixkv.InvalidState, "tiers"),
     "shrunk before": (lambda c: c.shrink_tiers(0), radixkv.InvalidState, "tiers"),
     "polled before": (lambda c: c.poll(), radixkv.InvalidState, "tiers"),
     "completed before": (
@@ -80,6 +81,7 @@ WITH: dict[str, tuple[Call, type[Exception], str]] = {
     "a deadline that is none": (
         lambda c: c.prefetch(ids(9), deadline=float("nan")), ValueError, "deadline"),
     "a timeout in the past": (lambda c: c.detach_tiers(-0.5), ValueError, "timeout"),
+    "a flush in the past": (lambda c: c.flush_tiers(-1), ValueError, "timeout"),
     "a prompt of floats": (lambda c: c.prefetch(np.zeros(4)), TypeError, "tokens"),
 }
 

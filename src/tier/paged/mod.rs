@@ -43,6 +43,7 @@ mod clear;
 mod config;
 mod disk;
 mod fetch;
+mod flush;
 mod follow;
 mod group_end;
 mod group_fetch;

@@ -29,6 +29,9 @@ pub(super) struct Stores {
     pub open: usize,
     /// What was copied, and is to be checked and found.
     pub arrived: VecDeque<(Slot, Stored)>,
+    /// How many ever arrived, and how many of those are found, or are not to be.
+    pub arrivals: u64,
+    pub taken: u64,
     /// The last pages of prefixes that somebody asked beyond.
     uses: VecDeque<u32>,
     /// Fetches that have ended.
@@ -223,6 +226,7 @@ impl PageTiers {
         let arrived = &mut table.stores.arrived;
         if is_good && arrived.try_reserve(1).is_ok() {
             arrived.push_back((slot, what));
+            table.stores.arrivals += 1;
         } else {
             table.counters.failed_stores += 1;
         }
@@ -239,6 +243,8 @@ impl PageTiers {
             let sum = checksum(slot.get());
             let is_cleared = self.shared.read().cleared_since(what.clear)(&what.namespace);
             let table = &mut *self.table();
+            // Others see that with what follows from it.
+            table.stores.taken += 1;
             if is_cleared {
                 table.counters.cleared += 1;
                 continue;

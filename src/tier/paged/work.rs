@@ -14,7 +14,7 @@ use crate::store::{Lower, Shared};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Rounds of its work that are done before there is a thread, at most.
 const FIRST_ROUNDS: usize = 1 << 14;
@@ -251,7 +251,7 @@ impl PageTiers {
     }
 
     fn run(&self) {
-        while !self.is_closed.load(Ordering::Acquire) {
+        while !self.is_closed() {
             let work = || self.work();
             match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
                 Ok(true) => {}
@@ -293,45 +293,9 @@ impl PageTiers {
         more
     }
 
-    /// Waits until what was stored is committed to the disk, and that what was cleared is gone, or
-    /// the time is over. False, too, when the disk refuses to remove what was cleared.
-    pub fn flush(&self, timeout: Duration) -> bool {
-        let end = Instant::now() + timeout.min(Duration::from_secs(1 << 20));
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let latest = self.shared.read().latest_clear();
-            let is_done = {
-                let table = self.table();
-                let waits = table.stores.arrived.len() + table.retries.len();
-                let is_clear = table.clear == latest;
-                waits == 0 && table.writes.is_empty() && is_clear && self.is_offered(&table)
-            };
-            if is_done {
-                return self.is_removed(left);
-            }
-            if left.is_zero() {
-                return false;
-            }
-            self.signal.notify();
-            if let Some(disk) = &self.disk {
-                disk.flush(left.min(Duration::from_millis(10)));
-            } else {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-    }
-
-    /// Waits until what the disk is to remove is gone, so that no crash brings it back.
-    fn is_removed(&self, timeout: Duration) -> bool {
-        let Some(disk) = &self.disk else { return true };
-        let clear = self.table().clear;
-        let is_flushed = disk.flush(timeout);
-        let refuses = disk.stats().is_read_only;
-        let table = &mut *self.table();
-        if is_flushed && !refuses && table.clear == clear {
-            table.must_remove = false;
-        }
-        is_flushed && !(refuses && table.must_remove)
+    /// Whether they are detached: nobody works for them any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
     }
 
     /// Whether the engine has copies that go on, or fetches are open.

@@ -1,0 +1,113 @@
+//! Waiting until the disk and the remote store have what came before.
+use super::table::Table;
+use super::work::PageTiers;
+use std::time::{Duration, Instant};
+
+/// How long a step of it waits for the disk, at most.
+const STEP: Duration = Duration::from_millis(10);
+/// How long for a thread of the tiers.
+const NAP: Duration = Duration::from_millis(1);
+
+/// What came before a flush.
+struct Before {
+    /// Copies to host memory, since the tiers were attached.
+    arrivals: u64,
+    clear: u64,
+    /// Once those are taken in: what the disk writes has smaller numbers than this.
+    writes: Option<u64>,
+}
+
+impl Before {
+    /// Whether all of it is with the disk, or was refused.
+    fn is_written(&mut self, table: &Table) -> bool {
+        let is_taken = table.stores.taken >= self.arrivals && table.clear >= self.clear;
+        if !is_taken || !table.retries.is_empty() {
+            return false;
+        }
+        let end = *self.writes.get_or_insert(table.next_disk);
+        table.writes.first().is_none_or(|(&number, _)| number >= end)
+    }
+}
+
+impl PageTiers {
+    /// Waits until what host memory has is committed to the disk, and that what was cleared is gone,
+    /// or the time is over; what comes meanwhile is not waited for. False, too, when the disk has no
+    /// room for something, or refuses to remove what was cleared.
+    pub fn flush(&self, timeout: Duration) -> bool {
+        let end = Instant::now() + timeout.min(Duration::from_secs(1 << 20));
+        let clear = self.shared.read().latest_clear();
+        let mut before = Before { arrivals: self.table().stores.arrivals, clear, writes: None };
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let is_done = {
+                let table = self.table();
+                before.is_written(&table) && self.is_offered(&table)
+            };
+            if is_done {
+                return self.is_removed(left);
+            }
+            if left.is_zero() || self.is_closed() {
+                return false;
+            }
+            self.signal.notify();
+            let is_still = self.disk.as_ref().is_none_or(|disk| disk.flush(left.min(STEP)));
+            if is_still {
+                std::thread::sleep(left.min(NAP));
+            }
+        }
+    }
+
+    /// The same. False, too, when the disk refused some of it meanwhile, or has given up on writing.
+    pub fn flush_all(&self, timeout: Duration) -> bool {
+        let failed = self.table().counters.disk_failed;
+        let is_flushed = self.flush(timeout);
+        let refuses = self.disk.as_ref().is_some_and(|disk| disk.stats().is_read_only);
+        is_flushed && !refuses && self.table().counters.disk_failed == failed
+    }
+
+    /// Waits until what the disk is to remove is gone, so that no crash brings it back.
+    fn is_removed(&self, timeout: Duration) -> bool {
+        let Some(disk) = &self.disk else { return true };
+        let clear = self.table().clear;
+        let is_flushed = disk.flush(timeout);
+        let refuses = disk.stats().is_read_only;
+        let table = &mut *self.table();
+        if is_flushed && !refuses && table.clear == clear {
+            table.must_remove = false;
+        }
+        is_flushed && !(refuses && table.must_remove)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group::GROUP_LIMIT;
+    use crate::tier::paged::map::Name;
+    use crate::token::PageDigest;
+
+    /// What the thread of the tiers has in its hands is neither among what arrived nor among what is
+    /// written.
+    #[test]
+    fn all_that_came_before_is_waited_for_and_nothing_later() {
+        let mut table = Table::new(&[4], 4, (&[4], [0; GROUP_LIMIT])).unwrap();
+        table.stores.arrivals = 1;
+        let mut before = Before { arrivals: 1, clear: 0, writes: None };
+        assert!(!before.is_written(&table), "it is in the thread's hands");
+        let name = Name { digest: PageDigest([1; 32]), group: 0 };
+        table.writes.try_reserve(3).unwrap();
+        table.stores.taken = 1;
+        table.retries.push_back(name);
+        assert!(!before.is_written(&table), "there was no room for it");
+        table.retries.clear();
+        table.writes.insert(1, name);
+        table.next_disk = 2;
+        assert!(!before.is_written(&table), "the disk writes it");
+        table.writes.insert(2, name);
+        table.next_disk = 3;
+        table.stores.arrivals = 9;
+        assert!(!before.is_written(&table));
+        table.writes.remove(&1);
+        assert!(before.is_written(&table), "another one came later");
+    }
+}
