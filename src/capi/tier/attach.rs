@@ -376,7 +376,7 @@ pub unsafe extern "C" fn rkv_cache_detach_tiers(
 
 /// Waits until what was copied to host memory before the call is committed in the directory, and
 /// with the remote store, and what was cleared before it is gone from the directory: a crash later
-/// takes nothing of it, and brings nothing back. What comes meanwhile is not waited for. Neither are
+/// takes nothing of it, and brings nothing back. What comes meanwhile is not waited for. Nor are
 /// pages that are still to be copied: that is the engine's part, rkv_cache_poll() and
 /// rkv_cache_complete().
 ///

@@ -30,8 +30,8 @@ impl Before {
 }
 
 impl PageTiers {
-    /// Waits until what host memory has is committed to the disk, and that what was cleared is gone,
-    /// or the time is over; what comes meanwhile is not waited for. False, too, when the disk has no
+    /// Waits until what host memory has is committed to the disk, and what was cleared is gone, or
+    /// the time is over; what comes meanwhile is not waited for. False, too, when the disk has no
     /// room for something, or refuses to remove what was cleared.
     pub fn flush(&self, timeout: Duration) -> bool {
         let end = Instant::now() + timeout.min(Duration::from_secs(1 << 20));
@@ -57,7 +57,7 @@ impl PageTiers {
         }
     }
 
-    /// The same. False, too, when the disk refused some of it meanwhile, or has given up on writing.
+    /// The same. False, too, when the disk refused some of it meanwhile, or gave up on writing.
     pub fn flush_all(&self, timeout: Duration) -> bool {
         let failed = self.table().counters.disk_failed;
         let is_flushed = self.flush(timeout);
@@ -86,8 +86,8 @@ mod tests {
     use crate::tier::paged::map::Name;
     use crate::token::PageDigest;
 
-    /// What the thread of the tiers has in its hands is neither among what arrived nor among what is
-    /// written.
+    /// What the thread of the tiers has in its hands is neither among what arrived nor among what
+    /// is written.
     #[test]
     fn all_that_came_before_is_waited_for_and_nothing_later() {
         let mut table = Table::new(&[4], 4, (&[4], [0; GROUP_LIMIT])).unwrap();

@@ -1,6 +1,6 @@
-//! Entries of what was there when the store was opened, in the order of their keys, which is the one
-//! that they are read in: so making them is to write them down, where a map looks for a place in
-//! memory for each.
+//! Entries of what was there when the store was opened, in the order of their keys, which is the
+//! one that they are read in: so making them is to write them down, where a map looks for a place
+//! in memory for each.
 use super::entries::Entry;
 use crate::memory::OutOfMemory;
 use crate::tier::Key;
