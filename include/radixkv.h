@@ -99,7 +99,7 @@
 /**
  * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_ABI_VERSION 9
+#define RKV_ABI_VERSION 10
 
 /**
  * Bit of rkv_features(): the radix tree index.
