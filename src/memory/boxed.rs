@@ -26,7 +26,11 @@ pub fn try_box_with<T>(make: impl FnOnce() -> T) -> Result<Box<T>, OutOfMemory> 
     }
 }
 
-/// A box for what an index reads again and again: in the reserve, if that has room.
+/// Bytes that a processor fetches at once.
+const LINE: usize = 64;
+
+/// A box for what an index reads again and again: in the reserve, if that has room. It begins where
+/// a cache line does, so that none has parts of more things than it must.
 #[derive(Debug)]
 pub struct IndexBox<T>(NonNull<T>, PhantomData<T>);
 
@@ -36,11 +40,17 @@ unsafe impl<T: Send> Send for IndexBox<T> {}
 unsafe impl<T: Sync> Sync for IndexBox<T> {}
 
 impl<T> IndexBox<T> {
+    /// Of memory that is not the reserve's.
+    const LAYOUT: Layout = match Layout::new::<T>().align_to(LINE) {
+        Ok(layout) => layout,
+        Err(_) => panic!("it is too large"),
+    };
+
     /// `Box::new`, of a value that is made when there is memory for it.
     pub fn try_new(make: impl FnOnce() -> T) -> Result<Self, OutOfMemory> {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= 16) };
         // SAFETY: the size is not zero.
-        let system = || NonNull::new(unsafe { alloc(Layout::new::<T>()) });
+        let system = || NonNull::new(unsafe { alloc(Self::LAYOUT) });
         let memory = take_reserved(size_of::<T>()).or_else(system).ok_or(OutOfMemory)?.cast::<T>();
         // SAFETY: the memory is new, large enough and aligned.
         unsafe { memory.write(make()) };
@@ -74,7 +84,7 @@ impl<T> Drop for IndexBox<T> {
         unsafe {
             self.0.drop_in_place();
             if !put_reserved(memory) {
-                dealloc(memory.as_ptr(), Layout::new::<T>());
+                dealloc(memory.as_ptr(), Self::LAYOUT);
             }
         }
     }
