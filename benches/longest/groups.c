@@ -156,6 +156,7 @@ static void look_up(const struct house *house, const rkv_tokens *tokens)
              capacity, &count);
         REQUIRE(count > 0);
     }
+    TIME(rkv_cache_slide_lock, house->cache, hit.lock, tokens->count);
     TIME(rkv_cache_unlock, house->cache, hit.lock);
     free(pages);
     free(locked);
@@ -173,6 +174,17 @@ static void short_prompt(const struct house *house, const rkv_tokens *tokens)
     rkv_sequence_info state = begin(house, NULL, tokens);
     publish_to(house, state.sequence, state.position_count);
     TIME(rkv_sequence_donate, house->cache, state.sequence, &left);
+}
+
+/* Kept when it ends, and dropped then: all that nobody else uses of a FULL group. */
+static void keep(const struct house *house, const rkv_tokens *tokens)
+{
+    bool retained;
+    rkv_sequence_info state = begin(house, NULL, tokens);
+    publish_to(house, state.sequence, state.position_count);
+    TIME(rkv_sequence_retain, house->cache, state.sequence, &retained);
+    REQUIRE(retained);
+    TIME(rkv_sequence_drop, house->cache, state.sequence);
 }
 
 /* Pages of every group that the caller computed, published in one call: of the window the last. */
@@ -235,6 +247,7 @@ void world_groups(uint32_t page_size, uint32_t index)
         publish_to(&house, state.sequence, state.position_count);
         TIME(rkv_sequence_release, house.cache, state.sequence);
     }
+    keep(&house, &tokens);
     pools(&house, page_count);
     ids[0] = FRESH;
     whole(&house, &tokens);

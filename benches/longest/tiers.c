@@ -155,6 +155,7 @@ void world_tiers(uint32_t page_size, uint32_t index)
     fetch(&house, &tokens, length / 2);     /* and half of it is given up again */
     evict_much(&house, SIZE_MAX);
     house_looks(&house, 20);
+    TIME(rkv_cache_flush_tiers, house.cache, MINUTE);
     TIME(rkv_cache_detach_tiers, house.cache, MINUTE);
     /* As after a restart: the directory alone has them. */
     attach(&house, directory);
