@@ -79,13 +79,17 @@ impl GroupKind {
         }
     }
 
-    /// Places that a prefix of whole pages needs at most.
-    pub fn most(self, page_size: usize) -> usize {
-        let sinks = match self {
+    /// Places at the beginning that a prefix needs, however long it is.
+    pub fn sinks(self, page_size: usize) -> usize {
+        match self {
             Self::Window { sinks, .. } => (sinks as usize).div_ceil(page_size),
             _ => 0,
-        };
-        self.span(page_size) + sinks
+        }
+    }
+
+    /// Places that a prefix of whole pages needs at most.
+    pub fn most(self, page_size: usize) -> usize {
+        self.span(page_size) + self.sinks(page_size)
     }
 
     /// Whether a prefix of whole pages needs the last of them, wherever it ends.

@@ -104,13 +104,15 @@ impl GroupCache {
             kept.for_each(|used| keepers.add(self, table, used.page));
         }
         let mut count = |rows: &GroupRows| {
-            rows.uses(table).chain(rows.sources()).for_each(|page| users.add(self, table, page));
+            rows.uses(table, false)
+                .chain(rows.sources())
+                .for_each(|page| users.add(self, table, page));
         };
         live.for_each(&mut count);
         self.leaving.iter().for_each(&mut count);
         for rows in retained {
-            rows.uses(table).for_each(|page| users.add(self, table, page));
-            rows.uses(table).for_each(|page| keepers.add(self, table, page));
+            rows.uses(table, false).for_each(|page| users.add(self, table, page));
+            rows.uses(table, false).for_each(|page| keepers.add(self, table, page));
         }
         let hung = || (0..table.pool_count()).flat_map(|pool| self.hung.of_pool(pool));
         for (page, _) in hung() {

@@ -1,6 +1,7 @@
 //! What sequences take over from each other in the groups beside the spine: children of a fork,
 //! those that go on from another, and what is kept of one that is retained.
 use super::State;
+use super::group_holds::full;
 use super::group_rows::{ByPool, GroupCopy, GroupRows};
 use crate::error::Error;
 use crate::group::{GroupKind, HungPage};
@@ -125,19 +126,17 @@ impl State {
         self.shorten_group_rows(slot, computed.div_ceil(page_size));
         self.drop_draft_states(slot);
         let Self { sequences, table, .. } = self;
-        for (group, config) in groups.hung() {
-            let (rows, of_pool) = (&sequences[slot as usize].groups, config.pool as usize);
-            let first = match config.kind {
-                GroupKind::Full => rows.cached(group, table).len(),
-                _ => 0,
-            };
-            let saved = rows.saves().filter(|save| save.group == group).map(|save| save.target);
-            let pool = table.pool_at_mut(of_pool);
-            for page in rows.row(group)[first..].iter().copied().chain(saved) {
-                if page != 0 && !pool.is_cached(page) {
-                    pool.set_retained(page);
-                }
+        let rows = &sequences[slot as usize].groups;
+        for page in rows.sparse(table, true) {
+            let pool = table.pool_at_mut(groups.list()[page.group].pool as usize);
+            if !pool.is_cached(page.page) {
+                pool.set_retained(page.page);
             }
+        }
+        for group in full(groups) {
+            let first = rows.cached(group, table).len();
+            let pool = table.pool_at_mut(groups.list()[group].pool as usize);
+            rows.row(group)[first..].iter().for_each(|&page| pool.set_retained(page));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The end of a sequence in the groups beside the spine: what it used of the cache there is in use
 //! no more, what was its own goes back to the pools; of long rows in portions.
 use super::early::EarlyPages;
+use super::group_holds::full;
 use super::group_rows::{GroupRows, end_source};
 use super::{PrefixCache, State, Turn};
 use crate::group::{GROUP_LIMIT, GroupKind, HungPage};
@@ -11,8 +12,9 @@ use crate::paging::PageTable;
 const HOLES: usize = 32;
 
 impl State {
-    /// Lets go of all that a sequence has in the groups beside the spine.
-    pub(super) fn end_groups(&mut self, rows: &GroupRows, slot: u32) {
+    /// Lets go of all that a sequence has in the groups beside the spine; `at_rest` when it waits
+    /// for no pages.
+    pub(super) fn end_groups(&mut self, rows: &GroupRows, slot: u32, at_rest: bool) {
         let Some(cache) = &mut self.cache else { return };
         let now = cache.index.now();
         let Some(groups) = cache.groups.as_deref_mut() else { return };
@@ -26,19 +28,15 @@ impl State {
                 false => pool.put_back(page.page),
             }
         };
-        for (group, row) in rows.rows.iter().enumerate().skip(1) {
-            // Of a FULL group the last page of the cache's stands for all before it.
-            let first = match self.table.groups().list()[group].kind {
-                GroupKind::Full => rows.cached(group, &self.table).len().saturating_sub(1),
-                _ => 0,
-            };
-            // From the end up, as a long row goes in portions.
-            for &page in row[first..].iter().rev().filter(|&&page| page != 0) {
+        for page in rows.sparse(&self.table, at_rest) {
+            let_go(&mut self.table, page);
+        }
+        for group in full(*self.table.groups()).filter(|_| !rows.is_empty()) {
+            // The last page of the cache's stands for all before it.
+            let first = rows.cached(group, &self.table).len().saturating_sub(1);
+            for &page in rows.rows[group][first..].iter().rev() {
                 let_go(&mut self.table, HungPage { group, page });
             }
-        }
-        for save in rows.saves() {
-            let_go(&mut self.table, HungPage { group: save.group, page: save.target });
         }
     }
 }

@@ -6,6 +6,7 @@
 //! row is in use; the rest is private.
 use super::State;
 use super::group_cache::Depths;
+use super::group_holds::full;
 use crate::error::Error;
 use crate::group::{GROUP_LIMIT, GroupKind, Hung, HungPage};
 use crate::memory::{OutOfMemory, TryGrow};
@@ -136,40 +137,65 @@ impl GroupRows {
     pub(super) fn pages(&self) -> impl Iterator<Item = HungPage> + '_ {
         let rows = self.rows.iter().enumerate();
         let mapped = rows.flat_map(|(group, row)| row.iter().map(move |&page| (group, page)));
-        let saved = self.copies.iter().filter(|copy| copy.saves.is_some());
         let mapped = mapped.filter(|(_, page)| *page != 0);
-        let all = mapped.chain(saved.map(|copy| (copy.group, copy.target)));
-        all.map(|(group, page)| HungPage { group, page })
+        mapped.map(|(group, page)| HungPage { group, page }).chain(self.saved())
+    }
+
+    /// The pages of open checkpoints.
+    fn saved(&self) -> impl Iterator<Item = HungPage> + '_ {
+        self.saves().map(|save| HungPage { group: save.group, page: save.target })
+    }
+
+    /// Those of groups that are not FULL: of each row from its end up, and those that it begins
+    /// with. Of a sequence `at_rest`, which waits for no pages, those lie behind the last hole, and
+    /// no others are looked at.
+    pub(super) fn sparse<'a>(
+        &'a self,
+        table: &PageTable,
+        at_rest: bool,
+    ) -> impl Iterator<Item = HungPage> + use<'a> {
+        let (groups, page_size) = (*table.groups(), table.page_size());
+        let config = move |group: usize| groups.list()[group];
+        let sparse = 1..self.rows.len();
+        let sparse = sparse.filter(move |&group| config(group).kind != GroupKind::Full);
+        let rows = sparse.flat_map(move |group| {
+            let row = &self.rows[group];
+            let (sinks, rest) = row.split_at(config(group).kind.sinks(page_size).min(row.len()));
+            let rest = rest.iter().rev().take_while(move |&&page| page != 0 || !at_rest);
+            let pages = rest.chain(sinks).filter(|&&page| page != 0);
+            pages.map(move |&page| HungPage { group, page })
+        });
+        rows.chain(self.saved())
     }
 
     /// The pages that it uses if they are the cache's: of a FULL group the last that is, with which
     /// it uses all before.
-    pub(super) fn uses<'a>(&'a self, table: &'a PageTable) -> impl Iterator<Item = HungPage> + 'a {
-        let is_full = |group: usize| table.groups().list()[group].kind == GroupKind::Full;
-        let full = (1..self.rows.len()).filter(move |&group| is_full(group));
-        let last = full.filter_map(|group| {
+    pub(super) fn uses<'a>(
+        &'a self,
+        table: &'a PageTable,
+        at_rest: bool,
+    ) -> impl Iterator<Item = HungPage> + 'a {
+        let last = full(*table.groups()).filter(|_| !self.is_empty()).filter_map(|group| {
             let page = *self.cached(group, table).last()?;
             Some(HungPage { group, page })
         });
-        self.pages().filter(move |page| !is_full(page.group)).chain(last)
+        self.sparse(table, at_rest).chain(last)
     }
 
     /// The pages that are not the cache's.
     pub(super) fn private<'a>(
         &'a self,
         table: &'a PageTable,
+        at_rest: bool,
     ) -> impl Iterator<Item = HungPage> + 'a {
-        let config = |group: usize| table.groups().list()[group];
-        let is_private = move |page: &HungPage| {
-            !table.pool_at(config(page.group).pool as usize).is_cached(page.page)
-        };
-        let full = (1..self.rows.len()).filter(move |&group| config(group).kind == GroupKind::Full);
-        let behind = full.flat_map(|group| {
+        let pool = move |group: usize| table.groups().list()[group].pool as usize;
+        let is_private =
+            move |page: &HungPage| !table.pool_at(pool(page.group)).is_cached(page.page);
+        let behind = full(*table.groups()).filter(|_| !self.is_empty()).flat_map(move |group| {
             let row = &self.rows[group][self.cached(group, table).len()..];
             row.iter().map(move |&page| HungPage { group, page })
         });
-        let sparse = self.pages().filter(move |page| config(page.group).kind != GroupKind::Full);
-        sparse.filter(is_private).chain(behind)
+        self.sparse(table, at_rest).filter(is_private).chain(behind)
     }
 
     /// What the cache has of the row of a FULL group.
@@ -442,7 +468,7 @@ pub(super) fn private_in_groups<'a>(
     table: &'a PageTable,
     pool: usize,
 ) -> impl Iterator<Item = u32> + 'a {
-    let pages = rows.into_iter().flat_map(|rows| rows.private(table));
+    let pages = rows.into_iter().flat_map(|rows| rows.private(table, false));
     let of_pool = move |page: &HungPage| table.groups().list()[page.group].pool as usize == pool;
     pages.filter(of_pool).map(|page| page.page)
 }

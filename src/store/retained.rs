@@ -78,11 +78,11 @@ impl Registry {
         begins: bool,
     ) {
         let Some(groups) = cache.groups.as_deref_mut() else { return };
-        for page in sequence.groups.private(table) {
+        for page in sequence.groups.private(table, true) {
             let private = &mut self.private_in_groups[groups.hung.pool_of(page.group)];
             if begins { *private += 1 } else { *private -= 1 }
         }
-        for page in sequence.groups.uses(table) {
+        for page in sequence.groups.uses(table, true) {
             if table.pool_at(groups.hung.pool_of(page.group)).is_cached(page.page) {
                 if begins { groups.hung.retain(page) } else { groups.hung.retain_no_more(page) }
             }
@@ -179,7 +179,7 @@ impl State {
             table.pool.put_back(page);
         }
         // Nothing of it is to be copied any more: no slot has a part in it.
-        self.end_groups(&sequence.groups, u32::MAX);
+        self.end_groups(&sequence.groups, u32::MAX, true);
         let (locked, kept) = (sequence.lock, sequence.base);
         Ok((sequence, Dropped { locked, kept, chains }))
     }

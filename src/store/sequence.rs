@@ -215,7 +215,7 @@ impl State {
         }
         if !place.groups.is_empty() {
             let rows = std::mem::take(&mut place.groups);
-            self.end_groups(&rows, slot);
+            self.end_groups(&rows, slot, false);
         }
         let place = &mut self.sequences[slot as usize];
         let cache = self.cache.as_mut().expect("a sequence has a cache");
