@@ -11,6 +11,8 @@ mod failing;
 mod model;
 #[path = "out_of_memory/long_inserts.rs"]
 mod long_inserts;
+#[path = "out_of_memory/long_ends.rs"]
+mod long_ends;
 #[path = "out_of_memory/batches.rs"]
 mod batches;
 

@@ -231,6 +231,14 @@ impl PageTable {
         pages
     }
 
+    /// The same, to a list that has room for them; the row stays.
+    pub fn take_end(&mut self, slot: u32, from: usize, into: &mut Vec<u32>) {
+        let row = &mut self.rows[slot as usize];
+        assert_eq!(row.owner, Some(RowOwner::Sequence));
+        row.version += 1;
+        into.extend(row.pages.drain(from..));
+    }
+
     /// Gives the slot of a sequence back. One of its private pages may stay private, for when the
     /// sequence is retained.
     pub fn retire_row(&mut self, slot: u32, private_from: usize, kept: Option<u32>) {

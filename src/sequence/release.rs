@@ -1,7 +1,7 @@
 //! The end of a sequence: it is released, or retained for others to go on from.
 use crate::error::Error;
 use crate::ids::SequenceId;
-use crate::store::{Sequence, Shared, State, Turn};
+use crate::store::{EndsAside, Sequence, Shared, State, Turn};
 
 impl State {
     /// Unlocks once, puts private pages back and gives the slot back.
@@ -12,9 +12,9 @@ impl State {
     }
 
     /// Ends a sequence like `release`, but keeps what was published of it, its tokens, and the page
-    /// that was computed in part. The first to finish are to give way to it. False when it alone is
-    /// more than the limit allows: it was released then.
-    fn retain(&mut self, id: SequenceId) -> Result<bool, Error> {
+    /// that was computed in part. The first to finish are to give way to it. Returns what is still
+    /// to be given back; None when it alone is more than the limit allows: it was released then.
+    fn retain(&mut self, id: SequenceId, slice: usize) -> Result<Option<EndsAside>, Error> {
         let sequence = self.sequence(id)?;
         sequence.check_loaded()?;
         if !sequence.groups.copies().is_empty() {
@@ -23,7 +23,7 @@ impl State {
         if self.is_cleared(sequence) {
             // Nobody may go on from it.
             self.release(id)?;
-            return Ok(false);
+            return Ok(None);
         }
         let cache = self.cache()?;
         let page_size = self.table.page_size();
@@ -34,7 +34,7 @@ impl State {
         let partial = has_partial.then(|| self.table.row(id.slot()).expect("it is live")[shared]);
         if sequence.base_pages + has_partial as usize > self.retained.page_limit {
             self.release(id)?;
-            return Ok(false);
+            return Ok(None);
         }
         let no_room = |_| Error::memory("a retained sequence");
         // A long one goes along.
@@ -44,6 +44,7 @@ impl State {
 
         let slot = id.slot();
         self.end_copy(slot);
+        let reserved = self.set_reserved_aside(slot, computed.div_ceil(page_size), slice);
         if self.has_groups() {
             self.keep_groups(slot, computed);
         }
@@ -53,7 +54,7 @@ impl State {
         let sequence = Sequence { tail, computed, ..ended };
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         self.retained.add(sequence, partial, (cache, &self.table));
-        Ok(true)
+        Ok(Some(reserved))
     }
 }
 
@@ -69,13 +70,15 @@ impl Turn<'_> {
             true => self.keep_chains_ahead(id, &mut chains),
             false => Ok(()),
         };
-        let retained = kept.and_then(|()| self.state().retain(id));
+        let slice = self.shared.slice;
+        let retained = kept.and_then(|()| self.state().retain(id, slice));
         if let Some(held) = held.filter(|_| gone == self.caches_gone) {
             self.end_keeping(held);
         }
         if let Some(chains) = chains {
             self.end_groups_ahead(chains, gone);
         }
+        let retained = retained.map(|kept| kept.map(|reserved| self.end_aside(reserved)).is_some());
         if gone == self.caches_gone && retained == Ok(true) {
             self.displace_surplus();
         }

@@ -1,10 +1,10 @@
 //! The end of a sequence in the groups beside the spine: what it used of the cache there is in use
 //! no more, what was its own goes back to the pools; of long rows in portions.
-use super::early::EarlyPages;
+use super::ends_aside::EndsAside;
 use super::group_holds::full;
 use super::group_rows::{GroupRows, end_source};
 use super::{PrefixCache, State, Turn};
-use crate::group::{GROUP_LIMIT, GroupKind, HungPage};
+use crate::group::{GroupKind, HungPage};
 use crate::index::Node;
 use crate::paging::PageTable;
 
@@ -46,8 +46,8 @@ impl State {
 pub(crate) struct RowsAside {
     /// What the cache has of them.
     cached: u32,
-    /// What was the sequence's own, by group.
-    own: [Option<u32>; GROUP_LIMIT],
+    /// What was the sequence's own.
+    own: EndsAside,
 }
 
 impl PrefixCache {
@@ -86,35 +86,31 @@ impl Turn<'_> {
     /// portions. Without memory for that they stay.
     pub(crate) fn set_rows_aside(&mut self, slot: u32) -> Option<RowsAside> {
         let (slice, state) = (self.shared.slice, self.state());
-        let place = &mut state.sequences[slot as usize];
+        let place = &state.sequences[slot as usize];
+        let (shared, bytes) = (place.shared, place.groups.bytes());
         let places: usize = place.groups.rows.iter().map(Vec::len).sum();
         let cache = state.cache.as_mut()?;
-        let now = cache.index.now();
-        let groups = cache.groups.as_deref_mut()?;
         let has_room = places > slice
-            && groups.leaving.try_reserve(1).is_ok()
-            && cache.footholds.try_reserve(1).is_ok()
-            && state.early.try_reserve(GROUP_LIMIT).is_ok();
+            && cache.groups.as_deref_mut()?.leaving.try_reserve(1).is_ok()
+            && cache.footholds.try_reserve(1).is_ok();
         if !has_room {
             return None;
         }
-        state.sequence_bytes -= place.groups.bytes();
-        let mut rows = std::mem::take(&mut place.groups);
+        let mut rows = std::mem::take(&mut state.sequences[slot as usize].groups);
+        let Some(own) = state.set_own_aside(&mut rows, shared) else {
+            state.sequences[slot as usize].groups = rows;
+            return None;
+        };
+        state.sequence_bytes -= bytes;
+        let cache = state.cache.as_mut().expect("as above");
+        let now = cache.index.now();
+        let groups = cache.groups.as_deref_mut().expect("as above");
         for source in rows.sources() {
             end_source(&mut state.table, &mut groups.hung, (source, slot), now);
         }
         rows.copies.retain(|copy| copy.saves.is_some());
         for save in rows.copies.drain(..) {
             state.table.pool_at_mut(groups.hung.pool_of(save.group)).put_back(save.target);
-        }
-        let mut own = [None; GROUP_LIMIT];
-        for (group, row) in rows.rows.iter_mut().enumerate().skip(1) {
-            let is_state = state.table.groups().list()[group].kind == GroupKind::State;
-            let shared = if is_state { 0 } else { row.len().min(place.shared) };
-            let pages = row.split_off(shared);
-            state.early_bytes += pages.capacity() * size_of::<u32>();
-            own[group] =
-                Some(state.early.insert(EarlyPages::all(groups.hung.pool_of(group), pages)));
         }
         Some(RowsAside { cached: groups.leaving.insert(rows), own })
     }
@@ -123,7 +119,7 @@ impl Turn<'_> {
     pub(crate) fn end_rows_aside(&mut self, rows: RowsAside, node: Option<Node>) {
         let RowsAside { cached, own } = rows;
         self.end_cached_rows(cached, node);
-        own.into_iter().flatten().for_each(|list| self.give_back(list));
+        self.end_aside(own);
     }
 
     fn end_cached_rows(&mut self, at: u32, node: Option<Node>) {
