@@ -243,6 +243,9 @@ impl PageTiers {
             };
             let Some((number, id, is_still)) = next else { return any };
             after = number + 1;
+            if is_still {
+                self.look_up_anew(table, number);
+            }
             let mut turn = self.shared.turn();
             // Who ends it first sees to it.
             if is_still && turn.is_loading(id) {
@@ -252,7 +255,24 @@ impl PageTiers {
         }
     }
 
-    /// Looks for the farthest end that can be had now.
+    /// Says of each place of a plan what the tiers have now. Nobody waits for the state meanwhile.
+    fn look_up_anew(&self, table: &mut Table, number: u64) {
+        let load = table.loads.open.get_mut(&number).expect("it is open");
+        let mut plan = load.plan.take().expect("it has one");
+        let may_ask = load.remote.has_answered();
+        for place in &mut plan.places {
+            let before = place.host | place.disk;
+            self.look_up(table, place);
+            if may_ask {
+                // The store was not asked for what was here then, and may have it.
+                place.remote |= before & !(place.host | place.disk);
+            }
+        }
+        let load = table.loads.open.get_mut(&number).expect("it is open");
+        load.plan = Some(plan);
+    }
+
+    /// Looks for the farthest end that can be had now, after a look at what the tiers have.
     fn plan_again(&self, table: &mut Table, turn: &mut Turn<'_>, number: u64) {
         let load = table.loads.open.get_mut(&number).expect("it is open");
         let id = load.sequence.expect("it is one of a sequence");
@@ -263,16 +283,8 @@ impl PageTiers {
         let device = self.device_sets(turn.state(), id, places);
         let device = device.unwrap_or(DeviceSets(Vec::new()));
         let mut plan = load.plan.take().expect("it has one");
-        let may_ask = load.remote.has_answered();
-        for (at, place) in plan.places.iter_mut().enumerate() {
-            place.device = device.of(at);
-            let before = place.host | place.disk;
-            self.look_up(table, place);
-            if may_ask {
-                // The store was not asked for what was here then, and may have it.
-                place.remote |= before & !(place.host | place.disk);
-            }
-        }
+        let places = plan.places.iter_mut().enumerate();
+        places.for_each(|(at, place)| place.device = device.of(at));
         let state = turn.state();
         let fits = |pages: usize| state.can_end_at(id, pages).unwrap_or(false);
         let load = table.loads.open.get_mut(&number).expect("it is open");
