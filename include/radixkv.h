@@ -6757,9 +6757,9 @@ enum rkv_status rkv_cache_detach_tiers(struct rkv_cache *cache,
  * @param cache the cache
  * @param timeout_ms milliseconds to wait at most
  * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or the directory has no
- * room for something, refused it meanwhile, or cannot be written any more: the cache goes on, and
- * the statistics count what is not there; RKV_STATUS_INVALID_STATE when the cache has no tiers;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * room for something, failed since the flush before, or cannot be written any more: the cache goes
+ * on, and the statistics count what is not there; RKV_STATUS_INVALID_STATE when the cache has no
+ * tiers; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(1), and what the disk takes; blocks for the time given at most; other calls go on meanwhile.
  * A remote store that doesn't answer is not waited for

@@ -57,12 +57,15 @@ impl PageTiers {
         }
     }
 
-    /// The same. False, too, when the disk refused some of it meanwhile, or gave up on writing.
+    /// The same. False, too, when the disk refused something since the last time that this was
+    /// asked, as a page that came before may be among it, or has given up on writing.
     pub fn flush_all(&self, timeout: Duration) -> bool {
-        let failed = self.table().counters.disk_failed;
+        let told = self.table().failures_told;
         let is_flushed = self.flush(timeout);
         let refuses = self.disk.as_ref().is_some_and(|disk| disk.stats().is_read_only);
-        is_flushed && !refuses && self.table().counters.disk_failed == failed
+        let table = &mut *self.table();
+        table.failures_told = table.counters.disk_failed;
+        is_flushed && !refuses && table.counters.disk_failed == told
     }
 
     /// Waits until what the disk is to remove is gone, so that no crash brings it back.

@@ -58,6 +58,8 @@ pub(super) struct Table {
     pub clear: u64,
     /// Of what was cleared something was on the disk, and is not gone for sure.
     pub must_remove: bool,
+    /// Failures of the disk that the last flush has told of.
+    pub failures_told: u64,
     pub stores: Stores,
     pub loads: Loads,
     pub jobs: OrderedMap<u64, Job>,
@@ -101,6 +103,7 @@ impl Table {
             passes: 0,
             clear: 0,
             must_remove: false,
+            failures_told: 0,
             stores: Stores::default(),
             loads: Loads::default(),
             jobs: OrderedMap::default(),
