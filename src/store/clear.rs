@@ -171,9 +171,11 @@ impl Shared {
             turn.let_others_in();
         }
         let freed_before = turn.cache()?.counters.cleared_pages;
-        let mut after = Some(0);
+        // Those that finish from now on are not retained if this concerns them; to look at them too
+        // might never end.
+        let (mut after, last) = (Some(0), turn.retained.last_finished());
         while let Some(finished) = after {
-            let (dropped, next) = turn.drop_next_cleared(finished, RETAINED);
+            let (dropped, next) = turn.drop_next_cleared((finished, last), RETAINED);
             done.dropped += dropped as usize;
             after = next;
             turn.drop_let_go();

@@ -32,9 +32,8 @@ pub(super) struct Dropped {
 
 /// Whether rows use so many pages of FULL groups that others should not wait for all.
 pub(super) fn are_long_chains(rows: &GroupRows, table: &PageTable, slice: usize) -> bool {
-    let mut full = full(*table.groups());
-    !rows.is_empty()
-        && full.any(|group| rows.cached(group, table).len() > PAGES.saturating_mul(slice))
+    let mut full = rows.full_groups(table);
+    full.any(|group| rows.cached(group, table).len() > PAGES.saturating_mul(slice))
 }
 
 impl GroupCache {

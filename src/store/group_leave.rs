@@ -1,7 +1,6 @@
 //! The end of a sequence in the groups beside the spine: what it used of the cache there is in use
 //! no more, what was its own goes back to the pools; of long rows in portions.
 use super::ends_aside::EndsAside;
-use super::group_holds::full;
 use super::group_rows::{GroupRows, end_source};
 use super::{PrefixCache, State, Turn};
 use crate::group::{GroupKind, HungPage};
@@ -31,7 +30,7 @@ impl State {
         for page in rows.sparse(&self.table, at_rest) {
             let_go(&mut self.table, page);
         }
-        for group in full(*self.table.groups()).filter(|_| !rows.is_empty()) {
+        for group in rows.full_groups(&self.table) {
             // The last page of the cache's stands for all before it.
             let first = rows.cached(group, &self.table).len().saturating_sub(1);
             for &page in rows.rows[group][first..].iter().rev() {

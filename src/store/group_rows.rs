@@ -175,7 +175,7 @@ impl GroupRows {
         table: &'a PageTable,
         at_rest: bool,
     ) -> impl Iterator<Item = HungPage> + 'a {
-        let last = full(*table.groups()).filter(|_| !self.is_empty()).filter_map(|group| {
+        let last = self.full_groups(table).filter_map(|group| {
             let page = *self.cached(group, table).last()?;
             Some(HungPage { group, page })
         });
@@ -191,11 +191,17 @@ impl GroupRows {
         let pool = move |group: usize| table.groups().list()[group].pool as usize;
         let is_private =
             move |page: &HungPage| !table.pool_at(pool(page.group)).is_cached(page.page);
-        let behind = full(*table.groups()).filter(|_| !self.is_empty()).flat_map(move |group| {
+        let behind = self.full_groups(table).flat_map(move |group| {
             let row = &self.rows[group][self.cached(group, table).len()..];
             row.iter().map(move |&page| HungPage { group, page })
         });
         self.sparse(table, at_rest).filter(is_private).chain(behind)
+    }
+
+    /// The FULL groups of which there are rows: without memory for all there may be some.
+    pub(super) fn full_groups(&self, table: &PageTable) -> impl Iterator<Item = usize> + use<> {
+        let count = self.rows.len();
+        full(*table.groups()).take_while(move |&group| group < count)
     }
 
     /// What the cache has of the row of a FULL group.

@@ -89,6 +89,11 @@ impl Registry {
         }
     }
 
+    /// The number of the one that finished last.
+    pub(super) fn last_finished(&self) -> u64 {
+        self.finished
+    }
+
     pub(crate) fn get(&self, id: SequenceId) -> Option<&Retained> {
         self.entries.get(&id)
     }
@@ -184,12 +189,18 @@ impl State {
         Ok((sequence, Dropped { locked, kept, chains }))
     }
 
-    /// Of the next few sequences in the order in which they finished, after one, finds the first
-    /// that was cleared. Returns it, and the number to go on with; None for that at the end.
-    fn next_cleared(&self, after: u64, few: usize) -> (Option<SequenceId>, Option<u64>) {
-        let registry = &self.retained;
+    /// Of the next few sequences in the order in which they finished, after one and up to another,
+    /// finds the first that was cleared. Returns it, and the number to go on with; None for that at
+    /// the end.
+    fn next_cleared(
+        &self,
+        (after, last): (u64, u64),
+        few: usize,
+    ) -> (Option<SequenceId>, Option<u64>) {
+        let (registry, end) = (&self.retained, last);
         let (mut last, mut seen) = (after, 0);
-        for (&finished, &id) in registry.order.from(&(after + 1)).take(few) {
+        let next = registry.order.from(&(after + 1)).take_while(|&(&finished, _)| finished <= end);
+        for (&finished, &id) in next.take(few) {
             (last, seen) = (finished, seen + 1);
             let entry = registry.get(id).expect("it is retained");
             if self.is_cleared(&entry.sequence) {
@@ -236,10 +247,14 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// The same of the next cleared one, if it is among a few after one. Returns whether there was
-    /// one, and the number to go on with; None for that at the end.
-    pub(super) fn drop_next_cleared(&mut self, after: u64, few: usize) -> (bool, Option<u64>) {
-        let (found, next) = self.next_cleared(after, few);
+    /// The same of the next cleared one, if it is among a few after one and up to another. Returns
+    /// whether there was one, and the number to go on with; None for that at the end.
+    pub(super) fn drop_next_cleared(
+        &mut self,
+        numbers: (u64, u64),
+        few: usize,
+    ) -> (bool, Option<u64>) {
+        let (found, next) = self.next_cleared(numbers, few);
         (found.is_some_and(|id| self.drop_retained(id).is_ok()), next)
     }
 
