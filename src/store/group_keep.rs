@@ -150,8 +150,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Ends what a call holds in groups, in portions, unless its cache is gone, as one more than so
-    /// many before are then.
+    /// Ends what a call holds in groups, in portions. Nothing of it is left when its cache goes:
+    /// then more caches are gone than the `gone` that were before.
     pub(super) fn end_hold_in_portions(&mut self, at: u32, gone: u64) {
         let portion = PAGES.saturating_mul(self.shared.slice);
         while gone == self.caches_gone
