@@ -137,7 +137,7 @@ impl State {
     }
 
     /// So many positions need not be computed: a token boundary.
-    pub(super) fn set_cached(&mut self, slot: u32, positions: usize) {
+    pub(crate) fn set_cached(&mut self, slot: u32, positions: usize) {
         let sequence = &mut self.sequences[slot as usize];
         let tokens = query(sequence).tokens_before(positions);
         (sequence.computed, sequence.cached_positions) = (positions, positions);

@@ -37,7 +37,7 @@ impl State {
     }
 
     /// Refuses pages that can't be had, of any pool.
-    pub(super) fn check_all_rooms(&self, missing: &ByPool) -> Result<(), Error> {
+    pub(crate) fn check_all_rooms(&self, missing: &ByPool) -> Result<(), Error> {
         let pools = 0..self.table.pool_count();
         pools.into_iter().try_for_each(|pool| self.check_pool_room(pool, missing[pool], 0))
     }
@@ -164,7 +164,11 @@ impl Turn<'_> {
 
     /// Makes room for so many places in the rows of groups that are long. Whether others were let
     /// in.
-    fn make_room_in_group_rows(&mut self, id: SequenceId, places: usize) -> Result<bool, Error> {
+    pub(super) fn make_room_in_group_rows(
+        &mut self,
+        id: SequenceId,
+        places: usize,
+    ) -> Result<bool, Error> {
         let groups = *self.table.groups();
         for (group, config) in groups.hung() {
             let rows = &self.sequences[id.slot() as usize].groups;

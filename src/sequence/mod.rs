@@ -26,6 +26,6 @@ mod share_less;
 pub use begin::Room;
 pub use compute::{ComputedRow, RowPages};
 pub use fetch::{Digested, Landed};
-pub use fetch_groups::{GroupLanding, OnDeviceBeyond};
+pub use fetch_groups::GroupLanding;
 pub use inherit::Continuation;
 pub use publish::Published;

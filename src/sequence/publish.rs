@@ -220,7 +220,7 @@ impl State {
 
     /// Lets go of the page to copy from: of a page of the parent, or of the lock on its owner in
     /// the cache, which moves to the base.
-    pub(super) fn end_copy(&mut self, slot: u32) {
+    pub(crate) fn end_copy(&mut self, slot: u32) {
         let sequence = &mut self.sequences[slot as usize];
         let Some(copy) = sequence.copy.take() else {
             return;

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::group::{GROUP_LIMIT, GroupKind, Hung, HungPage};
 use crate::memory::{OutOfMemory, TryGrow};
 use crate::paging::{PageCopy, PageTable, RowOwner};
+use std::ops::Range;
 
 /// What is to be copied in a group beside the spine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,20 +51,6 @@ pub(crate) struct GroupRows {
     pub(crate) accepted: usize,
     /// What the last publishing did.
     pub(crate) published: PublishedGroups,
-}
-
-/// Where the rows of a sequence go on, once a tier has filled their pages.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LandedGroups<'a> {
-    /// Positions that need not be computed: whole pages.
-    pub(crate) positions: usize,
-    /// The first place that the sequence did not reuse before.
-    pub(crate) from: usize,
-    /// What it has of its own before this place, and is not needed, is given back.
-    pub(crate) to: usize,
-    /// Of what the positions need from there on, the group, the place and the page of what the
-    /// cache has. The rest is in the rows.
-    pub(crate) theirs: &'a [(usize, usize, u32)],
 }
 
 /// Pages of which publishing made the cache's, or took the cache's instead, by group.
@@ -112,20 +99,6 @@ impl GroupRows {
     /// Copies that save a state.
     pub(crate) fn saves(&self) -> impl Iterator<Item = &GroupCopy> {
         self.copies.iter().filter(|copy| copy.saves.is_some())
-    }
-
-    /// Leaves rows without places.
-    pub(crate) fn take_rows(&mut self) -> Result<Vec<Vec<u32>>, OutOfMemory> {
-        let mut empty = Vec::new();
-        for _ in 0..self.rows.len() {
-            empty.try_push(Vec::new())?;
-        }
-        Ok(std::mem::replace(&mut self.rows, empty))
-    }
-
-    /// Puts them back.
-    pub(crate) fn put_rows(&mut self, rows: Vec<Vec<u32>>) {
-        self.rows = rows;
     }
 
     /// What is to be copied.
@@ -327,71 +300,18 @@ impl State {
         }
     }
 
-    /// Lets the rows of a sequence, which has computed nothing, go on from farther on: what the
-    /// cache has there is in use from now on, and nothing is copied any more but states of it. Room
-    /// was made.
-    pub(crate) fn land_group_rows(&mut self, slot: u32, landed: LandedGroups<'_>) {
-        let (groups, page_size) = (*self.table.groups(), self.table.page_size());
-        let LandedGroups { positions, from, to, theirs } = landed;
-        let cache = self.cache.as_mut().expect("a sequence has a cache");
-        let now = cache.index.now();
-        let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
-        for &(group, _, page) in theirs {
-            hung.begin_use(HungPage { group, page });
-        }
-        let rows = &mut self.sequences[slot as usize].groups;
-        while let Some(copy) = rows.copies.pop() {
-            let source = HungPage { group: copy.group, page: copy.source };
-            end_source(&mut self.table, hung, (source, slot), now);
-        }
-        let mut saved = groups.end_with_pages();
-        for (group, config) in groups.hung() {
-            let needs = config.kind.needs(positions, page_size);
-            let needs = needs.expect("every group can go on from there");
-            let mut of_cache = theirs.iter().filter(|(of, ..)| *of == group);
-            let pool = self.table.pool_at_mut(config.pool as usize);
-            if config.kind == GroupKind::State {
-                let target = rows.rows[group][0];
-                let source = of_cache.next().map(|&(_, _, page)| page);
-                saved &= source.is_some();
-                rows.copies.extend(source.map(|source| GroupCopy {
-                    group,
-                    source,
-                    target,
-                    positions: page_size,
-                    saves: None,
-                }));
-                continue;
-            }
-            let row = &mut rows.rows[group];
-            let end = to.max(from).min(row.len());
-            for (place, ours) in row[..end].iter_mut().enumerate() {
-                if needs.contain(place) || *ours == 0 {
-                    continue;
-                }
-                let page = std::mem::take(ours);
-                rows.changes += 1;
-                match pool.is_cached(page) {
-                    true => hung.end_use(HungPage { group, page }, None, now),
-                    false => pool.put_back(page),
-                }
-            }
-            for &(_, place, page) in of_cache {
-                debug_assert!(place >= from, "what was reused before stays");
-                pool.put_back(std::mem::replace(&mut row[place], page));
-                rows.changes += 1;
-            }
-        }
-        let at = positions as u32;
-        rows.saved = if saved { (positions / page_size) as u32 } else { rows.saved };
-        let [first, second] =
-            rows.depths.checkpoint_at.map(|place| if place > at { place } else { 0 });
-        rows.depths.checkpoint_at = if first == 0 { [second, 0] } else { [first, second] };
-    }
-
     /// Hangs the pages of a range of places that came to the cache, where there are none yet; where
     /// there are, those take the place of ours.
     pub(crate) fn publish_groups(&mut self, slot: u32, from: usize, to: usize) {
+        self.hang_places(slot, from..to);
+        let base = self.sequences[slot as usize].base.expect("it was published");
+        let cache = self.cache.as_mut().expect("a sequence has a cache");
+        cache.classify(base, from, to);
+    }
+
+    /// The same but for saying of what class they are.
+    pub(super) fn hang_places(&mut self, slot: u32, places: Range<usize>) {
+        let Range { start: from, end: to } = places;
         let groups = *self.table.groups();
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let mut hanging = cache.begin_hanging().expect("there are several groups");
@@ -404,13 +324,7 @@ impl State {
                 let Some(ours) = row.get_mut(place) else { break };
                 let spine = self.table.row(slot).expect("the slot is in use")[place];
                 let pool = self.table.pool_at_mut(config.pool as usize);
-                if *ours == 0 || (pool.is_cached(*ours) && !is_full) {
-                    continue;
-                }
-                if pool.is_cached(*ours) {
-                    // What a fetch found there, and uses.
-                    hanging.hung.follow(HungPage { group, page: *ours }, before);
-                    before = Some(*ours);
+                if *ours == 0 || pool.is_cached(*ours) {
                     continue;
                 }
                 match hanging.hung.page(group, spine) {
@@ -439,10 +353,6 @@ impl State {
                 }
             }
         }
-        drop(hanging);
-        let base = sequence.base.expect("it was published");
-        let cache = self.cache.as_mut().expect("a sequence has a cache");
-        cache.classify(base, from, to);
     }
 
     /// The private pages that live sequences have in the groups of a pool, and those that leave.

@@ -41,6 +41,7 @@ fn setup(groups: Vec<GroupConfig>, pages: u32, host: usize) -> Setup {
         policy: PagePolicy::Through,
         agrees: false,
         first: 0,
+        slices: None,
     }
 }
 
@@ -250,6 +251,7 @@ fn t16_no_row_of_any_group_maps_what_was_not_computed() {
         setup.policy = policies[seed as usize / 6 % 3];
         setup.remote = rng.bool().then(MemoryRemote::new);
         setup.first = if rng.bool() { 8 } else { 0 };
+        setup.slices = (seed % 4 < 2).then_some((1, || {}));
         let mut world = GroupWorld::new(setup);
         for round in 0..3 {
             for _ in 0..600 {

@@ -33,6 +33,8 @@ pub struct Setup {
     pub agrees: bool,
     /// Positions that get pages at once; 0 for all.
     pub first: usize,
+    /// Pages of a slice, and what others do behind each.
+    pub slices: Option<(usize, fn())>,
 }
 
 impl Setup {
@@ -83,7 +85,14 @@ fn shared(setup: &Setup) -> Arc<Shared> {
         .unwrap(),
         ..PageTableConfig::default()
     };
-    let shared = Shared::new(config).unwrap();
+    let shared = match setup.slices {
+        None => Shared::new(config),
+        Some((slice, at_yield)) => {
+            let shared = Shared::with_slices(config, slice, Some(Box::new(at_yield)));
+            shared.and_then(|shared| Ok(Arc::new(shared)?))
+        }
+    };
+    let shared = shared.unwrap();
     shared.attach_cache(CacheConfig { journal_bytes: 1 << 16, ..CacheConfig::default() }).unwrap();
     shared
 }

@@ -3,6 +3,7 @@ mod group_prefetch;
 mod group_random;
 mod group_remote;
 mod group_world;
+mod group_yields;
 mod groups;
 #[path = "../snapshot_tiers/memory_store.rs"]
 mod memory_store;

@@ -76,7 +76,7 @@ impl PageTiers {
         let (mut found, count) = (known.fetchable(self.page_size), known.names.len());
         let rest = known.last.map(|parent| {
             let (next, end) = (beyond.first + count, beyond.first + beyond.most);
-            Rest { next, end, parent, open, asks }
+            Rest { next, end, parent, open, asks, known: None }
         });
         if count == 0 || looks_only {
             return Ok(found);

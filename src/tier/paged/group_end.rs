@@ -23,7 +23,6 @@ impl PageTiers {
     ) -> Option<Fetched> {
         let load = table.loads.open.get_mut(&number).expect("it is open");
         let id = load.sequence.expect("it is one of a sequence");
-        load.note_done();
         let is_complete = load.done == load.pages.len();
         let is_agreed = !self.agrees || load.is_agreed;
         let plan = load.plan.as_mut().expect("it has one");
@@ -35,11 +34,11 @@ impl PageTiers {
         } else if plan.target == plan.first {
             return self.give_group_load_up(table, turn, number);
         } else {
-            let landing = GroupLanding { pages: plan.target, own_from: plan.own_from() };
+            let (pages, own_from) = (plan.target, plan.own_from());
+            let landing = GroupLanding { pages, own_from, row: plan.row };
             let brought = |group: usize, place: usize| plan.is_done(group, place);
             match turn.land_groups(id, landing, &brought) {
                 Ok(Some(landed)) => {
-                    let _ = turn.state().end_growing(id, plan.row.max(landing.pages));
                     return self.finish_group_load(table, number, landed);
                 }
                 Ok(None) => {
@@ -119,7 +118,7 @@ impl PageTiers {
         let load = table.loads.open.get(&number).expect("it is open");
         let id = load.sequence.expect("it is one of a sequence");
         let row = load.plan.as_ref().expect("it has one").row;
-        let _ = turn.state().end_growing(id, row);
+        let _ = turn.end_growing(id, row);
         if let Ok(landed) = turn.state().end_group_fetch(id) {
             return self.finish_group_load(table, number, landed);
         }

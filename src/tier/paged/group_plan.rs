@@ -1,10 +1,13 @@
 //! What a fetch with several groups of layers brings: how far all of them can go on at once with
 //! what the device and the tiers have, and which pages that takes.
 use super::super::remote::Question;
+use super::loads::{LoadPage, Origin};
 use super::map::Name;
 use crate::group::{GROUP_LIMIT, GroupKind, Groups};
 use crate::memory::{OutOfMemory, TryGrow};
 use crate::token::PageDigest;
+use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Pages that the remote store was believed to have and that did not come, before it is believed
 /// nothing more.
@@ -47,6 +50,27 @@ impl Place {
     }
 }
 
+/// How far a plan was looked through for an end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reach {
+    /// The farthest end: whole pages.
+    pub pages: usize,
+    /// Places that were looked at.
+    next: usize,
+    /// Of each group, the end of the last gap, and where the first one begins.
+    gap_end: [usize; GROUP_LIMIT],
+    gap_start: [usize; GROUP_LIMIT],
+}
+
+/// How far a plan was looked through for what is missing.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cursor {
+    /// Ranges of needed places that are done.
+    range: usize,
+    /// Of the next one, the places.
+    places: usize,
+}
+
 /// The set of a single group.
 pub(super) fn only(group: usize) -> GroupSet {
     1 << group
@@ -61,6 +85,8 @@ pub(super) struct GroupPlan {
     pub first: usize,
     /// From there on.
     pub places: Vec<Place>,
+    /// Of those the first of which the device has the page of group 0.
+    leading: usize,
     /// Where the sequence is to go on: whole pages.
     pub target: usize,
     /// Where that was in the beginning.
@@ -77,6 +103,10 @@ pub(super) struct GroupPlan {
     pub has_news: bool,
     /// Nothing more is brought.
     pub is_expired: bool,
+    /// Somebody looks for an end, or lists what it takes, and lets others in meanwhile.
+    pub is_planning: bool,
+    /// Of each STATE group the place whose state came, when one did.
+    states: [Option<usize>; GROUP_LIMIT],
     /// What the remote store was asked for last: groups, and places counted from the first.
     asked: Vec<(u8, u32)>,
     /// It was asked for the pages of group 0.
@@ -95,6 +125,7 @@ impl GroupPlan {
             page_size,
             first,
             places: Vec::new(),
+            leading: 0,
             target: first,
             aim: first,
             most,
@@ -103,6 +134,8 @@ impl GroupPlan {
             is_stale: false,
             has_news: false,
             is_expired: false,
+            is_planning: false,
+            states: [None; GROUP_LIMIT],
             asked: Vec::new(),
             has_asked_spine: false,
             refusals: 0,
@@ -110,10 +143,33 @@ impl GroupPlan {
         }
     }
 
-    /// Whether there is something that only the remote store can have.
-    pub fn lacks_any(&self) -> bool {
+    /// Adds the next place.
+    pub fn push(&mut self, place: Place) -> Result<(), OutOfMemory> {
+        self.places.try_push(place)?;
+        self.note_leading(self.places.len() - 1);
+        Ok(())
+    }
+
+    /// Counts a place, of those behind the last that was counted, among the leading ones.
+    pub fn note_leading(&mut self, at: usize) {
+        let is_next = at == self.leading && self.places[at].device & only(0) != 0;
+        self.leading += usize::from(is_next);
+    }
+
+    /// What the device has is looked at anew.
+    pub fn forget_leading(&mut self) {
+        self.leading = 0;
+    }
+
+    /// Whether there is something of a place that only the remote store can have.
+    pub fn lacks(&self, place: &Place) -> bool {
         let all = (1u32 << self.groups.list().len()) - 1;
-        self.places.iter().any(|place| u32::from(place.anywhere()) != all)
+        u32::from(place.anywhere()) != all
+    }
+
+    /// The same of any place.
+    pub fn lacks_any(&self) -> bool {
+        self.places.iter().any(|place| self.lacks(place))
     }
 
     /// The digest before a place, if that is one of the plan's too.
@@ -188,68 +244,130 @@ impl GroupPlan {
         self.places.iter_mut().for_each(|place| place.remote = 0);
     }
 
-    /// The farthest place behind which every group can go on, given what there is of each page;
-    /// `first` when there is none. `fits` says where a prompt can end.
-    pub fn reach(&self, has: impl Fn(&Place) -> GroupSet, fits: impl Fn(usize) -> bool) -> usize {
-        let mut reached = self.first;
-        // Of each group, the end of the last gap, and where the first one begins.
-        let mut gap_end = [0; GROUP_LIMIT];
-        let mut gap_start = [usize::MAX; GROUP_LIMIT];
-        for (place, what) in (self.first..self.most).zip(&self.places) {
-            let (there, end) = (has(what), place + 1);
+    /// Begins to look for the farthest place behind which every group can go on.
+    pub fn begin_reach(&self) -> Reach {
+        Reach {
+            pages: self.first,
+            next: 0,
+            gap_end: [0; GROUP_LIMIT],
+            gap_start: [usize::MAX; GROUP_LIMIT],
+        }
+    }
+
+    /// Looks at so many places more, given what there is of each page. `fits` says where a prompt
+    /// can end. Whether there may be an end farther on.
+    pub fn go_on(
+        &self,
+        reach: &mut Reach,
+        count: usize,
+        has: impl Fn(&Place) -> GroupSet,
+        fits: impl Fn(usize) -> bool,
+    ) -> bool {
+        let all = self.places.len().min(self.most.saturating_sub(self.first));
+        let to = all.min(reach.next.saturating_add(count));
+        while reach.next < to {
+            let (place, there) = (self.first + reach.next, has(&self.places[reach.next]));
             if there & only(0) == 0 {
-                break;
+                return false;
             }
-            let mut is_good = true;
+            reach.next += 1;
+            let (mut is_good, end) = (true, place + 1);
             for (group, config) in self.groups.hung() {
                 if there & only(group) == 0 {
-                    gap_end[group] = end;
-                    gap_start[group] = gap_start[group].min(place);
+                    reach.gap_end[group] = end;
+                    reach.gap_start[group] = reach.gap_start[group].min(place);
                 }
                 let needs = config.kind.needs(end * self.page_size, self.page_size);
                 let needs = needs.expect("any group can end with a page");
                 // What comes before the first is needed for what is reused already.
-                is_good &= gap_end[group] <= needs.last.start.max(self.first)
-                    && (needs.sinks.end <= gap_start[group] || needs.sinks.end <= self.first);
+                is_good &= reach.gap_end[group] <= needs.last.start.max(self.first)
+                    && (needs.sinks.end <= reach.gap_start[group] || needs.sinks.end <= self.first);
             }
             if is_good && fits(end) {
-                reached = end;
+                reach.pages = end;
             }
         }
-        reached
+        to < all
+    }
+
+    /// All the way: the farthest such place; `first` when there is none.
+    pub fn reach(&self, has: impl Fn(&Place) -> GroupSet, fits: impl Fn(usize) -> bool) -> usize {
+        let mut reach = self.begin_reach();
+        self.go_on(&mut reach, usize::MAX, has, fits);
+        reach.pages
     }
 
     /// The first page of group 0 up to the target that the device doesn't have.
     pub fn own_from(&self) -> usize {
-        let on_device = |place: &&Place| place.device & only(0) != 0;
-        let count = self.places.iter().take_while(on_device).count();
-        (self.first + count).min(self.target)
+        (self.first + self.leading).min(self.target)
     }
 
-    /// Calls `take` with the group and the place of each page that the target needs and that is not
-    /// there: those of group 0 first.
-    pub fn visit_missing(&self, mut take: impl FnMut(usize, usize, PageDigest)) {
-        for place in self.own_from()..self.target {
-            let what = &self.places[place - self.first];
-            if what.done & only(0) == 0 {
-                take(0, place, what.digest);
-            }
-        }
-        for (group, config) in self.groups.hung() {
+    /// The places that the target needs and that are not reused already, by group: those of group 0
+    /// first, from the first on that the device doesn't have.
+    fn needed(&self) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
+        let spine = (0, self.own_from()..self.target);
+        let hung = self.groups.hung().flat_map(|(group, config)| {
             let needs = config.kind.needs(self.target * self.page_size, self.page_size);
             let needs = needs.expect("any group can end with a page");
-            for place in needs.places().filter(|&place| place >= self.first) {
+            [needs.sinks, needs.last].map(|of| (group, of.start.max(self.first)..of.end))
+        });
+        std::iter::once(spine).chain(hung).filter(|(_, places)| !places.is_empty())
+    }
+
+    /// How many those are.
+    pub fn needed_count(&self) -> usize {
+        self.needed().map(|(_, places)| places.len()).sum()
+    }
+
+    /// Looks at so many of those places more, and calls `take` with the group, the place and the
+    /// digest of each page that is not there. Whether there are more.
+    pub fn visit_missing(
+        &self,
+        cursor: &mut Cursor,
+        mut count: usize,
+        mut take: impl FnMut(usize, usize, PageDigest),
+    ) -> bool {
+        while let Some((group, places)) = self.needed().nth(cursor.range) {
+            let from = places.start + cursor.places;
+            let to = places.end.min(from.saturating_add(count));
+            for place in from..to {
                 let what = &self.places[place - self.first];
-                if what.is_there() & only(group) == 0 {
+                let there = if group == 0 { what.done } else { what.is_there() };
+                if there & only(group) == 0 {
                     take(group, place, what.digest);
                 }
             }
+            count -= to - from;
+            cursor.places += to - from;
+            if to < places.end {
+                return true;
+            }
+            *cursor = Cursor { range: cursor.range + 1, places: 0 };
         }
+        false
+    }
+
+    /// All of them, to be brought to host memory.
+    pub fn pages(&self) -> Result<VecDeque<LoadPage>, OutOfMemory> {
+        let (mut count, mut pages) = (0, VecDeque::new());
+        self.visit_missing(&mut Cursor::default(), usize::MAX, |_, _, _| count += 1);
+        pages.try_reserve_exact(count)?;
+        self.visit_missing(&mut Cursor::default(), usize::MAX, |group, place, digest| {
+            pages.push_back(LoadPage::new(group, (place, 0), digest));
+        });
+        Ok(pages)
     }
 
     /// A page came.
-    pub fn set_done(&mut self, group: usize, place: usize) {
+    pub fn note(&mut self, group: usize, place: usize, from: Origin) {
+        if self.is_done(group, place) {
+            return;
+        }
+        self.came[from as usize] += 1;
         self.places[place - self.first].done |= only(group);
+        if self.groups.list()[group].kind == GroupKind::State {
+            self.states[group] = Some(place);
+        }
     }
 
     /// Whether a page came.
@@ -262,19 +380,23 @@ impl GroupPlan {
         if target == self.target {
             return;
         }
-        for (group, config) in self.groups.hung() {
-            if config.kind == GroupKind::State {
-                self.places.iter_mut().for_each(|place| place.done &= !only(group));
+        for (group, place) in self.states.iter_mut().enumerate() {
+            if let Some(place) = place.take() {
+                self.places[place - self.first].done &= !only(group);
             }
         }
-        for (group, config) in self.groups.hung().filter(|(_, config)| config.kind.slides()) {
-            let needs = config.kind.needs(target * self.page_size, self.page_size);
-            let needs = needs.expect("sliding groups end anywhere");
-            let behind = self.row.max(self.first) - self.first;
-            // Rows that were made longer have pages where they are needed alone.
-            for (place, at) in self.places.iter_mut().zip(self.first..).skip(behind) {
-                if !needs.contain(at) {
-                    place.done &= !only(group);
+        let (groups, page_size) = (self.groups, self.page_size);
+        for (group, config) in groups.hung().filter(|(_, config)| config.kind.slides()) {
+            let needs = |pages: usize| {
+                let needs = config.kind.needs(pages * page_size, page_size);
+                needs.expect("sliding groups end anywhere")
+            };
+            // Rows that were made longer have pages where they are needed alone: all that came
+            // there came for the target before.
+            let (before, after) = (needs(self.target), needs(target));
+            for place in before.places().filter(|&place| place >= self.row.max(self.first)) {
+                if !after.contain(place) {
+                    self.places[place - self.first].done &= !only(group);
                 }
             }
         }

@@ -4,7 +4,6 @@ use super::group_fetch::{DeviceSets, Planned};
 use super::group_plan::Place;
 use super::known::{Beyond, Fetchable};
 use super::prefetch::Brings;
-use super::table::Table;
 use super::work::PageTiers;
 use crate::error::Error;
 use crate::memory::try_box;
@@ -35,40 +34,5 @@ impl PageTiers {
         };
         let pages = plan.pages()?;
         Ok(Brings { found, here: pages.len(), pages, plan: Some(try_box(plan)?), before })
-    }
-
-    /// Looks for the farthest end again when the remote store has answered, and what is known here
-    /// has come. Whether it did.
-    pub(super) fn plan_prefetch_anew(&self, table: &mut Table, number: u64) -> bool {
-        let Some(load) = table.loads.open.get_mut(&number) else { return false };
-        let is_idle = load.is_idle();
-        let Some(plan) = load.plan.as_mut().filter(|plan| plan.has_news && is_idle) else {
-            return false;
-        };
-        plan.has_news = false;
-        if plan.is_expired {
-            return true;
-        }
-        load.note_done();
-        let mut plan = load.plan.take().expect("it was there");
-        load.pages.clear();
-        (load.limit, load.done) = (0, 0);
-        let room = self.room_for_prefetch(table);
-        for place in &mut plan.places {
-            let before = place.host | place.disk;
-            self.look_up(table, place);
-            // The store was not asked for what was here then, and may have it.
-            place.remote |= before & !(place.host | place.disk);
-        }
-        plan.aim_at(plan.reach(Place::anywhere, |_| true));
-        let pages = plan.pages();
-        table.counters.no_memory += u64::from(pages.is_err());
-        let load = table.loads.open.get_mut(&number).expect("it is open");
-        load.plan = Some(plan);
-        if let Ok(mut pages) = pages {
-            pages.truncate(room);
-            (load.limit, load.pages) = (pages.len(), pages);
-        }
-        true
     }
 }

@@ -10,12 +10,15 @@ use super::work::{PageTiers, checksum};
 use crate::group::GroupKind;
 use crate::ids::SequenceId;
 use crate::memory::{OrderedMap, Slot};
+use crate::token::PageDigest;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Instant;
 
 /// Pages of a fetch that are read or checked ahead.
 const AHEAD: usize = 64;
+/// Pages of one that has ended that are let go of at once.
+const LET_GO: usize = 64;
 
 /// How far a page has come.
 #[derive(Debug)]
@@ -52,6 +55,14 @@ pub(super) struct LoadPage {
     pub place: usize,
     pub stage: Stage,
     pub from: Origin,
+}
+
+impl LoadPage {
+    /// One that is to be brought to a place, and a page of the sequence.
+    pub fn new(group: usize, (place, page): (usize, u32), digest: PageDigest) -> Self {
+        let name = Name { digest, group: group as u8 };
+        Self { name, page, place, stage: Stage::Waiting, from: Origin::Host }
+    }
 }
 
 #[derive(Debug)]
@@ -133,7 +144,11 @@ impl Load {
 
     /// A copy of a page is done.
     pub fn set_done(&mut self, at: usize) {
-        self.pages[at].stage = Stage::Done;
+        let LoadPage { stage, name, place, from, .. } = &mut self.pages[at];
+        *stage = Stage::Done;
+        if let Some(plan) = &mut self.plan {
+            plan.note(usize::from(name.group), *place, *from);
+        }
         let is_there = |page: &LoadPage| matches!(page.stage, Stage::Done);
         while self.pages.get(self.done).is_some_and(is_there) {
             self.done += 1;
@@ -169,8 +184,9 @@ impl Load {
     /// Whether what it is to bring is not known yet: pages are hashed, the remote store is asked,
     /// or there is to be another plan.
     pub fn is_unsettled(&self) -> bool {
-        let is_planned =
-            |plan: &GroupPlan| plan.is_stale || plan.has_news || self.remote.is_asking();
+        let is_planned = |plan: &GroupPlan| {
+            plan.is_planning || plan.is_stale || plan.has_news || self.remote.is_asking()
+        };
         self.rest.is_some() || self.plan.as_deref().is_some_and(is_planned)
     }
 
@@ -214,6 +230,8 @@ pub(super) struct Loads {
     pub reading: OrderedMap<Name, u64>,
     /// Pages that the remote store is bringing, and the same.
     pub fetching: OrderedMap<Name, u64>,
+    /// The pages of long loads that have ended, by their numbers: others do not bring those yet.
+    leaving: Vec<(u64, VecDeque<LoadPage>)>,
 }
 
 impl Loads {
@@ -256,14 +274,32 @@ impl Loads {
         self.open.iter().any(|(_, load)| load.sequence.is_some() && !load.is_ready)
     }
 
-    /// Ends a load. What it brought to host memory stays there.
+    /// Ends a load. What it brought to host memory stays there. Of a long one the pages are let go
+    /// of later, by `let_some_go`.
     pub fn end(&mut self, number: u64) -> Option<Load> {
-        let load = self.open.remove(&number)?;
+        let mut load = self.open.remove(&number)?;
         if let Some(id) = load.sequence {
             self.numbers.remove(&id.0);
+        }
+        let is_long = load.pages.len() > LET_GO;
+        if is_long && self.leaving.try_reserve(1).is_ok() {
+            self.leaving.push((number, std::mem::take(&mut load.pages)));
+        } else {
             load.pages.iter().for_each(|page| self.release(page.name, number));
         }
         Some(load)
+    }
+
+    /// Lets go of some pages of loads that have ended. Whether there are more.
+    pub fn let_some_go(&mut self) -> bool {
+        let Some((number, pages)) = self.leaving.last_mut() else { return false };
+        let number = *number;
+        let mut some = pages.split_off(pages.len().saturating_sub(LET_GO));
+        if pages.is_empty() {
+            self.leaving.pop();
+        }
+        some.drain(..).for_each(|page| self.release(page.name, number));
+        !self.leaving.is_empty()
     }
 
     /// Others may bring a page that a load has brought.

@@ -45,6 +45,7 @@ mod disk;
 mod fetch;
 mod flush;
 mod follow;
+mod group_aim;
 mod group_end;
 mod group_fetch;
 mod group_plan;

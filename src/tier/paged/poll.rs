@@ -257,14 +257,15 @@ impl PageTiers {
         number: u64,
         most: usize,
     ) -> Fetched {
-        let load = table.loads.end(number).expect("it is open");
+        let Table { loads, counters, .. } = table;
+        let load = loads.open.get(&number).expect("it is open");
         let (came, id) = (load.done, load.sequence.expect("it is one of a sequence"));
         let most = most.min(load.pages.len());
         let landed = state.land(id, (came, most), false).expect("the sequence was seen");
-        let counters = &mut table.counters;
         for page in load.pages.iter().take(came.min(landed.pages)) {
             counters.fetched[page.from as usize] += 1;
         }
+        let load = loads.end(number).expect("it is open");
         counters.landed_pages += landed.pages as u64;
         let brought = load.landed + landed.pages;
         *if brought >= load.wanted { &mut counters.complete } else { &mut counters.shortened } += 1;

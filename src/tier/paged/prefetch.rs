@@ -174,8 +174,7 @@ impl PageTiers {
     }
 
     fn end_prefetch(&self, table: &mut Table, number: u64) {
-        let Some(mut load) = table.loads.end(number) else { return };
-        load.note_done();
+        let Some(load) = table.loads.open.get(&number) else { return };
         let mut came = [0; 3];
         match &load.plan {
             Some(plan) => came = plan.came,
@@ -184,6 +183,7 @@ impl PageTiers {
                 load.pages.iter().filter(is_there).for_each(|page| came[page.from as usize] += 1);
             }
         }
+        table.loads.end(number);
         table.counters.prefetched[0] += came[Origin::Disk as usize];
         table.counters.prefetched[1] += came[Origin::Remote as usize];
     }
@@ -202,7 +202,6 @@ impl PageTiers {
                 any |= self.advance_load(after);
             }
             let table = &mut *self.table();
-            any |= self.plan_prefetch_anew(table, after);
             if table.loads.open.get(&after).is_some_and(Load::is_over) {
                 self.end_prefetch(table, after);
             }

@@ -3,9 +3,8 @@
 //!
 //! Who calls `fetch` has other requests to serve. So it makes the digests of `AT_ONCE` pages, and
 //! what is behind those is nobody's time but that of the thread.
-use super::group_fetch::DeviceSets;
 use super::group_plan::Place;
-use super::loads::{Load, LoadPage, Origin, Stage};
+use super::loads::{LoadPage, Origin, Stage};
 use super::map::{Level, Name};
 use super::table::Table;
 use super::work::PageTiers;
@@ -29,6 +28,9 @@ pub(super) struct Rest {
     pub open: Option<OpenImage>,
     /// The remote store is asked for what isn't known here.
     pub asks: bool,
+    /// With several groups, the place up to which the device had the pages of group 0; None before
+    /// that was looked for.
+    pub known: Option<usize>,
 }
 
 impl PageTiers {
@@ -49,32 +51,33 @@ impl PageTiers {
 
     fn hash_some(&self, number: u64, id: SequenceId, rest: Rest) {
         let Rest { next, end, parent, open, .. } = rest;
+        let known = rest.known.or_else(|| self.device_end(id, end));
         let mut digests = [PageDigest::default(); SLICE];
         let count = SLICE.min(end - next);
         let state = self.shared.read();
         let made = state.digest_pages(id, next, (parent, open), &mut digests[..count]);
         let pages = state.pages_to_fill(id, next..next + count);
-        let device = self.device_sets(&state, id, next..next + count);
         drop(state);
         let table = &mut *self.table();
         let Some(load) = table.loads.open.get_mut(&number).filter(|load| load.rest.is_some())
         else {
             return; // Its time was over.
         };
-        let (Ok(made), Ok(device)) = (made, device) else {
+        let Ok(made) = made else {
             load.rest = None;
             return;
         };
         let digests = &digests[..made.count];
         let last = digests.last().copied().unwrap_or(parent);
-        load.rest = Some(Rest { next: next + made.count, parent: last, open: made.open, ..rest });
+        let next = next + made.count;
+        load.rest = Some(Rest { next, parent: last, open: made.open, known, ..rest });
         let goes_on = match (&load.plan, pages) {
-            (Some(_), _) => self.take_places(table, number, (digests, &device)),
+            (Some(_), _) => self.take_places(table, number, digests),
             (None, Ok(pages)) => self.take_pages(table, number, (digests, &pages)),
             (None, Err(_)) => Ok(false),
         };
         table.counters.no_memory += u64::from(goes_on.is_err());
-        let is_over = made.count < count || next + count == end;
+        let is_over = made.count < count || next == end;
         if goes_on != Ok(true) || is_over {
             self.end_rest(table, number);
         }
@@ -115,27 +118,39 @@ impl PageTiers {
         Ok(true)
     }
 
+    /// The place up to which the device has the pages of group 0 of a sequence's prompt.
+    fn device_end(&self, id: SequenceId, end: usize) -> Option<usize> {
+        if !self.groups.are_several() {
+            return None;
+        }
+        let path = self.shared.turn().hold_beyond(id, end).ok()?;
+        let end = path.end();
+        self.shared.turn().let_path_go(path);
+        Some(end)
+    }
+
     /// Adds places to the plan of a fetch of several groups. False behind the last that it can use.
+    /// What the device has of each is seen when all are known.
     fn take_places(
         &self,
         table: &mut Table,
         number: u64,
-        (digests, device): (&[PageDigest], &DeviceSets),
+        digests: &[PageDigest],
     ) -> Result<bool, OutOfMemory> {
         let load = table.loads.open.get_mut(&number).expect("it is open");
-        let asks = load.rest.expect("it was seen").asks;
+        let Rest { asks, known, .. } = load.rest.expect("it was seen");
         let mut plan = load.plan.take().expect("it has one");
-        let goes_on = plan.places.try_reserve(digests.len()).map(|()| true);
-        let mut goes_on = goes_on.map_err(OutOfMemory::from);
-        for (at, &digest) in digests.iter().enumerate() {
+        let mut goes_on = Ok(true);
+        for &digest in digests {
+            let mut place = Place::new(digest, 0);
+            self.look_up(table, &mut place);
+            let is_known = known.is_some_and(|end| plan.first + plan.places.len() < end);
+            goes_on = match is_known || place.anywhere() & 1 != 0 || asks {
+                true => plan.push(place).map(|()| true),
+                false => Ok(false),
+            };
             if goes_on != Ok(true) {
                 break;
-            }
-            let mut place = Place::new(digest, device.of(at));
-            self.look_up(table, &mut place);
-            match place.anywhere() & 1 != 0 || asks {
-                true => plan.places.push(place),
-                false => goes_on = Ok(false),
             }
         }
         let load = table.loads.open.get_mut(&number).expect("it is open");
@@ -151,19 +166,11 @@ impl PageTiers {
             Some(plan) => plan.is_stale = true,
             None => load.remote.from = load.remote.from.min(load.landed + load.pages.len()),
         }
-        if asks && load.lacks_any() {
+        // With several groups it is seen later whether there is anything to ask for.
+        let lacks = load.remote.from < load.landed + load.pages.len();
+        if asks && (lacks || load.plan.is_some()) {
             load.remote.ask_next();
             self.wait_longer(table, number);
-        }
-    }
-}
-
-impl Load {
-    /// Whether there is something that only the remote store can have.
-    fn lacks_any(&self) -> bool {
-        match &self.plan {
-            Some(plan) => plan.lacks_any(),
-            None => self.remote.from < self.landed + self.pages.len(),
         }
     }
 }

@@ -270,6 +270,7 @@ impl PageTiers {
         let Taking { reader, disk, remote } = taking;
         let mut more = self.take_disk_events(disk);
         more |= self.take_remote_events(remote);
+        more |= self.table().loads.let_some_go();
         more |= self.hash_rests();
         more |= self.plan_anew();
         more |= self.advance_loads();
