@@ -60,6 +60,8 @@ static const struct {
     {"chain", world_snapshot_chain, 0, 0},
     {"tiers", world_tiers, 16, RKV_INDEX_RADIX},
     {"tiers", world_tiers, 16, RKV_INDEX_BLOCK_HASH},
+    {"group-tiers", world_group_tiers, 16, RKV_INDEX_RADIX},
+    {"group-tiers", world_group_tiers, 1, RKV_INDEX_RADIX},
     {"snapshot-tiers", world_snapshot_tiers, 0, 0},
 };
 enum { WORLD_COUNT = sizeof WORLDS / sizeof *WORLDS, ROW_LIMIT = 2048 };

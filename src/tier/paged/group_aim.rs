@@ -1,8 +1,9 @@
 //! Where a fetch of several groups is to end, and what that takes: looked for again where something
 //! could not be had, or the remote store has answered, and listed, a few places at a time.
 //!
-//! Meanwhile the load is being planned (`GroupPlan::is_planning`): nobody ends it, and what is listed
-//! already may be on its way. Each step takes the locks anew, and looks whether the load still is.
+//! Meanwhile the load is being planned (`GroupPlan::is_planning`): nobody ends it, and what is
+//! listed already may be on its way. Each step takes the locks anew, and looks whether the load
+//! still is.
 use super::group_fetch::DeviceSets;
 use super::group_plan::{Cursor, GroupPlan, GroupSet, Place};
 use super::loads::{Load, LoadPage};
