@@ -1,7 +1,7 @@
 //! The end of a sequence: it is released, or retained for others to go on from.
 use crate::error::Error;
 use crate::ids::SequenceId;
-use crate::store::{EndsAside, Sequence, Shared, State, Turn};
+use crate::store::{EarlyByPool, Sequence, Shared, State, Turn};
 
 impl State {
     /// Unlocks once, puts private pages back and gives the slot back.
@@ -14,7 +14,7 @@ impl State {
     /// Ends a sequence like `release`, but keeps what was published of it, its tokens, and the page
     /// that was computed in part. The first to finish are to give way to it. Returns what is still
     /// to be given back; None when it alone is more than the limit allows: it was released then.
-    fn retain(&mut self, id: SequenceId, slice: usize) -> Result<Option<EndsAside>, Error> {
+    fn retain(&mut self, id: SequenceId, slice: usize) -> Result<Option<EarlyByPool>, Error> {
         let sequence = self.sequence(id)?;
         sequence.check_loaded()?;
         if !sequence.groups.copies().is_empty() {
@@ -78,7 +78,8 @@ impl Turn<'_> {
         if let Some(chains) = chains {
             self.end_groups_ahead(chains, gone);
         }
-        let retained = retained.map(|kept| kept.map(|reserved| self.end_aside(reserved)).is_some());
+        let retained =
+            retained.map(|kept| kept.map(|reserved| self.give_all_back(reserved)).is_some());
         if gone == self.caches_gone && retained == Ok(true) {
             self.displace_surplus();
         }

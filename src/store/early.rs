@@ -31,11 +31,17 @@ impl EarlyPages {
     }
 }
 
-/// Lists of pages of all pools.
+/// Lists of such pages, one of each pool that has any.
 #[derive(Debug, Default)]
 pub(crate) struct EarlyByPool([Option<u32>; GROUP_LIMIT]);
 
 impl EarlyByPool {
+    /// The list of a pool for which room was made.
+    pub(super) fn of<'a>(&self, early: &'a mut Slab<EarlyPages>, pool: usize) -> &'a mut Vec<u32> {
+        let list = self.0[pool].expect("room was made for pages of the pool");
+        &mut early[list].pages
+    }
+
     /// Of what is missing, by pool, what does not lie here yet.
     pub(crate) fn lacks(&self, state: &State, mut missing: ByPool) -> ByPool {
         for (missing, list) in missing.iter_mut().zip(self.0) {
@@ -47,8 +53,7 @@ impl EarlyByPool {
 
     /// Takes one of a pool, of which one is here.
     pub(super) fn take(&self, early: &mut Slab<EarlyPages>, pool: usize) -> u32 {
-        let list = self.0[pool].expect("it was seen that pages are there");
-        early[list].pages.pop().expect("it was seen that a page is there")
+        self.of(early, pool).pop().expect("it was seen that a page is there")
     }
 }
 
@@ -126,6 +131,22 @@ impl State {
         self.early.try_reserve(1).map_err(no_room)?;
         self.early_bytes += pages.capacity() * size_of::<u32>();
         Ok(self.early.insert(EarlyPages::all(pool, pages)))
+    }
+
+    /// Opens lists with room for so many pages of each pool; none without memory for all.
+    pub(super) fn open_lists(&mut self, counts: &ByPool) -> Option<EarlyByPool> {
+        let mut rooms: [Vec<u32>; GROUP_LIMIT] = Default::default();
+        let mut lacking = rooms.iter_mut().zip(counts);
+        let has_room = lacking.all(|(room, &count)| room.try_reserve_exact(count).is_ok());
+        if !has_room || self.early.try_reserve(GROUP_LIMIT).is_err() {
+            return None;
+        }
+        let mut lists = EarlyByPool::default();
+        for (pool, room) in rooms.into_iter().enumerate().filter(|&(pool, _)| counts[pool] > 0) {
+            self.early_bytes += room.capacity() * size_of::<u32>();
+            lists.0[pool] = Some(self.early.insert(EarlyPages::all(pool, room)));
+        }
+        Some(lists)
     }
 
     fn make_room_in_list(&mut self, list: u32, count: usize) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! The end of a sequence in the groups beside the spine: what it used of the cache there is in use
 //! no more, what was its own goes back to the pools; of long rows in portions.
-use super::ends_aside::EndsAside;
+use super::early::EarlyByPool;
 use super::group_rows::{GroupRows, end_source};
 use super::{PrefixCache, State, Turn};
 use crate::group::{GroupKind, HungPage};
@@ -46,7 +46,7 @@ pub(crate) struct RowsAside {
     /// What the cache has of them.
     cached: u32,
     /// What was the sequence's own.
-    own: EndsAside,
+    own: EarlyByPool,
 }
 
 impl PrefixCache {
@@ -118,7 +118,7 @@ impl Turn<'_> {
     pub(crate) fn end_rows_aside(&mut self, rows: RowsAside, node: Option<Node>) {
         let RowsAside { cached, own } = rows;
         self.end_cached_rows(cached, node);
-        self.end_aside(own);
+        self.give_all_back(own);
     }
 
     fn end_cached_rows(&mut self, at: u32, node: Option<Node>) {

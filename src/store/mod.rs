@@ -62,7 +62,6 @@ pub use cache::{CacheConfig, Counters, PrefixCache};
 pub use clear::{Cleared, Scope};
 pub use descent::Descent;
 pub(crate) use early::{Claim, EarlyByPool};
-pub(crate) use ends_aside::EndsAside;
 pub(crate) use group_ahead::Chains;
 pub use group_cache::Depths;
 pub use group_insert::{GroupRow, HangResult};
