@@ -5,9 +5,13 @@
  * Generated from src/capi by cbindgen: edit there, then run `make header`.
  *
  * Objects
- *   rkv_page_table       a pool of physical pages and one row of pages per slot
+ *   rkv_page_table       pools of physical pages and one row of pages per slot
  *   rkv_cache            the prefix index over one page table
  *   sequences            named by rkv_sequence_id; they live in a cache
+ *   tiers                host memory, a directory and a remote store below the pages of a cache
+ *   rkv_plan             what one step computes, as arrays over the rows of a page table
+ *   rkv_runner           K and V of the model's layers, and attention over what a plan names
+ *   rkv_event_encoder    what comes into a cache and leaves it, as events for routers
  *   rkv_snapshot_cache   opaque states by token list; stands alone
  * radixkv_spatial.h has what models need that speak of coordinates and sizes.
  *
@@ -18,6 +22,9 @@
  *              several. Counts end in _count, sizes in bytes in _bytes. Counts are uint64_t in
  *              structs, size_t where they count what lies in the caller's memory, and uint32_t in
  *              array elements and where a configuration bounds them.
+ *   Groups     Layers that need the same pages of a prefix are a group (docs/groups.md). A page
+ *              table without a list of groups has one, group 0, in pool 0; what is said of several,
+ *              of WINDOW, CHUNK and STATE groups does not concern it.
  *   Result     Functions that can fail return rkv_status; zero is success. Expected outcomes are
  *              not errors: a miss is RKV_STATUS_OK with nothing matched.
  *   Message    rkv_last_error_message() explains the last failure of the calling thread and names
@@ -36,10 +43,12 @@
  *              RKV_STATUS_BUFFER_TOO_SMALL and the needed count; nothing is cut off.
  *   Handles    One owner each. A child keeps its parents alive: destroy in any order.
  *   Cost       Each function says what its time grows with, and what it waits for: no lock; the
- *              shared lock, beside other readers; or the lock, alone. "In slices" means that it
- *              lets waiting threads in every 512 pages, or few microseconds. A function that does
+ *              shared lock, beside other readers; or the lock, alone. "In slices" and "in portions"
+ *              mean that it lets waiting threads in every 512 pages, or few microseconds; what they
+ *              may find half done is said there. A function that does
  *              not name RKV_STATUS_OUT_OF_MEMORY asks the host for no memory, except that a thread
  *              which has to sleep for a lock may. One that names RKV_STATUS_OUT_OF_PAGES may evict.
+ *              What waits for a disk or a server says "blocks".
  *   Threads    Every call may be made from any thread; a page table and its cache share one lock.
  *              To destroy a handle, the caller must be its last user.
  *   Panics     None crosses this boundary: the call returns RKV_STATUS_INTERNAL, and the handle
@@ -423,7 +432,7 @@
 #define RKV_REASON_CAPACITY 1
 
 /**
- * Reason of an rkv_journal_record: evicted by rkv_cache_evict().
+ * Reason of an rkv_journal_record: evicted by rkv_cache_evict() or rkv_cache_evict_pool().
  */
 #define RKV_REASON_CALLER 2
 
@@ -483,7 +492,7 @@
 #define RKV_TIERS_THREADS 2
 
 /**
- * Flag of rkv_fetch_end: the deadline, or remote_timeout_ms, came before everything had.
+ * Flag of rkv_fetch_end: the deadline, or remote_timeout_ms, came before all that was wanted.
  */
 #define RKV_FETCH_END_LATE 1
 
@@ -602,8 +611,8 @@ typedef enum rkv_status {
      */
     RKV_STATUS_BUSY = 103,
     /**
-     * The sequence to go on from is still running: ask again when it is retained. Or what was
-     * started still goes on: ask again.
+     * Something else has to end first: ask again. The sequence to go on from is still running, a
+     * fetch of the sequence is open, or what is waited for did not end in time.
      */
     RKV_STATUS_PENDING = 104,
     /**
@@ -1002,8 +1011,9 @@ typedef struct rkv_page_table_config {
 } rkv_page_table_config;
 
 /**
- * Pages by state, and slots. free + cached + private + outside == total at all times: outside is 0
- * unless the pool is external, and then free and private are.
+ * Pages of pool 0 by state, and slots; rkv_pool_stats has the pages of each pool. free + cached +
+ * private + outside == total at all times: outside is 0 unless the pool is external, and then free
+ * and private are.
  */
 typedef struct rkv_page_table_stats {
     /**
@@ -1191,19 +1201,20 @@ typedef struct rkv_cache_config {
 /**
  * Names a node of one cache, that is "the prefix that ends here". Zero names none.
  *
- * An id is good for as long as a lock that a caller took, by rkv_cache_lock() or RKV_MATCH_LOCK,
- * is on the node or below it. Without one it may become stale, which is detected: a stale id gives
- * RKV_STATUS_STALE_NODE and never means another node. A node that only sequences keep locked is
- * not evicted, but rkv_sequence_publish() may make it longer, and then it has another id:
+ * An id is good for as long as a lock that a caller took, by rkv_cache_lock(), RKV_MATCH_LOCK or
+ * RKV_INSERT_LOCK, stays on the node or below it. (rkv_cache_insert_args.lock moves one away.)
+ * Without one it may become stale, which is detected: a stale id gives RKV_STATUS_STALE_NODE and
+ * never means another node. A node that only sequences keep locked is not evicted, but
+ * rkv_sequence_publish() may make it longer, and then it has another id:
  * rkv_sequence_publish_result.node. A split leaves the id with the deeper half. Ids tell 255
- * caches of a process apart, and one slot of the index can be reused 2^24 times before it is
+ * caches of a process apart, and one place in the index can be reused 2^24 times before it is
  * retired.
  */
 typedef uint64_t rkv_node_id;
 
 /**
- * Names one lock that a caller took on a cache, from rkv_cache_lock() or RKV_MATCH_LOCK to
- * rkv_cache_unlock(). Zero names none.
+ * Names one lock that a caller took on a cache, by rkv_cache_lock(), RKV_MATCH_LOCK or
+ * RKV_INSERT_LOCK, until rkv_cache_unlock(). Zero names none.
  *
  * The lock protects the prefix that it was taken on, whatever becomes of the nodes on the way. No
  * id is issued twice in a process: an old one gives RKV_STATUS_STALE_LOCK and never undoes another
@@ -1674,7 +1685,8 @@ typedef struct rkv_evicted_page {
 } rkv_evicted_page;
 
 /**
- * Counters of a cache. Counts since creation unless they say "now".
+ * Counters of a cache. Counts since creation unless they say "now". Pages are those of group 0:
+ * rkv_cache_read_group_stats() has each group.
  */
 typedef struct rkv_cache_stats {
     /**
@@ -1738,7 +1750,8 @@ typedef struct rkv_cache_stats {
      */
     uint64_t duplicate_page_count;
     /**
-     * Pages evicted.
+     * Pages evicted: with several groups those of others too, unless they went with a page of
+     * group 0.
      */
     uint64_t evicted_page_count;
     /**
@@ -1812,6 +1825,8 @@ typedef struct rkv_sequence_begin_args {
 
 /**
  * Names a live sequence of one cache. Zero names none. An id is never used again for another one.
+ * With an external pool there are no sequences, and calls that take an id return
+ * RKV_STATUS_UNSUPPORTED.
  */
 typedef uint64_t rkv_sequence_id;
 
@@ -1927,8 +1942,8 @@ typedef struct rkv_sequence_publish_result {
      */
     uint64_t claimed_page_count;
     /**
-     * Pages that somebody else had published first: the row maps those now. Ours are free again,
-     * those from which a child is still to copy once it has.
+     * Pages that somebody else had published first: the row maps those now. The sequence's own are
+     * free again; one from which a child is still to copy is free when the child has done so.
      */
     uint64_t remapped_page_count;
     /**
@@ -2116,8 +2131,8 @@ typedef struct rkv_plan_row {
      */
     uint64_t start;
     /**
-     * New positions, at least 1. The row has pages for them, none of which the cache owns. In
-     * every other group so does the sequence's row there, and the pages that new positions attend
+     * New positions, at least 1. The row has pages for them, none of which the cache owns. The
+     * sequence's row in every other group has them too, and the pages that new positions attend
      * to; a slot has pages of group 0 alone.
      */
     uint64_t count;
@@ -3101,7 +3116,7 @@ typedef struct rkv_tier_config {
      */
     uint32_t struct_size;
     /**
-     * 0, or of RKV_TIERS_AGREE and RKV_TIERS_THREADS some.
+     * RKV_TIERS_AGREE, RKV_TIERS_THREADS, both or 0. Default 0.
      */
     uint32_t flags;
     /**
@@ -3110,7 +3125,8 @@ typedef struct rkv_tier_config {
      */
     uint64_t page_bytes;
     /**
-     * Bytes of host memory, at most: as many slots of page_bytes as fit. No default.
+     * Bytes of host memory, at most: as many slots of page_bytes as fit. (A slot here is a place
+     * for one page, and has nothing to do with those of the page table.) No default.
      */
     uint64_t host_bytes;
     /**
@@ -3246,14 +3262,15 @@ typedef struct rkv_sequence_fetch_result {
      */
     uint32_t struct_size;
     /**
-     * 1 when a fetch is open now: rkv_cache_poll() says when it has ended. Until then
-     * rkv_plan_set(), rkv_sequence_publish() and rkv_sequence_retain() return RKV_STATUS_PENDING
-     * for the sequence.
+     * 1 when a fetch is open now: rkv_cache_poll() says when it has ended. Until then these return
+     * RKV_STATUS_PENDING for the sequence: what sets or computes a plan, publish, retain,
+     * checkpoint, fetch and rkv_sequence_agree(), and with several groups of layers read_copies,
+     * confirm_copies, slide, continue and fork. Others work: it can be released, or grow.
      */
     uint32_t is_open;
     /**
-     * Positions that can be fetched beyond those that the sequence reuses: of a fetch, at least
-     * those, when there are more than 64 pages beyond. With one group of layers no more than the
+     * Positions that can be fetched beyond those that the sequence reuses. A fetch that is begun
+     * counts 64 pages at most, and may bring more. With one group of layers no more than the
      * sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that began with
      * allocate_position_count. With several groups the fetch makes the rows longer itself.
      */
@@ -4464,8 +4481,8 @@ enum rkv_status rkv_page_table_read_slot_mapping(const struct rkv_page_table *ta
  * @param rows row_count rows, in the order of the batch
  * @param row_count how many
  * @param element_size sizeof(rkv_page_table_batch_row)
- * @param arrays where to write; with (indices NULL, indices_capacity 0) only the count
- * is written, unless it is 0
+ * @param arrays where to write; (NULL, 0) for indices asks for the count: then nothing else is
+ * written, unless there are no indices
  * @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
@@ -4793,8 +4810,9 @@ enum rkv_status rkv_cache_create(struct rkv_page_table *table,
 RKV_API void rkv_cache_destroy(struct rkv_cache *cache);
 
 /**
- * Evicts pages, least recently used first, and returns them to the free pool, or with an external
- * pool (RKV_PAGE_TABLE_EXTERNAL_POOL) to the caller.
+ * Evicts pages of pool 0, least recently used first, and returns them to the free pool, or with an
+ * external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) to the caller. rkv_cache_evict_pool() is for any
+ * pool.
  *
  * The unlocked leaf that was used longest ago loses pages from its end, then the next; a parent
  * that became a leaf takes its turn by its own recency. Fewer than asked is no error: the rest is
@@ -4807,7 +4825,8 @@ RKV_API void rkv_cache_destroy(struct rkv_cache *cache);
  * @param capacity room in pages; 0 with NULL. With pages given, no more than this is evicted: with
  * several groups it ends early when there may be too little for what goes together
  * @param out_count receives how many pages were evicted
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_UNSUPPORTED with several groups
+ * and external pools: use rkv_cache_evict_pool(); RKV_STATUS_POISONED
  * @par Cost
  * O(pages + log(leaves) for each node that goes); lock, in slices
  * @par Thread safety
@@ -4822,7 +4841,7 @@ enum rkv_status rkv_cache_evict(struct rkv_cache *cache,
                                 size_t *out_count);
 
 /**
- * Whether the cache owns a page.
+ * Whether the cache owns a page of pool 0.
  *
  * @param cache the cache
  * @param page any page number
@@ -5449,8 +5468,8 @@ enum rkv_status rkv_sequence_read_info(const struct rkv_cache *cache,
  * @param element_size sizeof(rkv_page_copy); not read with capacity 0
  * @param out_count receives the number of copies, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK, also when there are none; RKV_STATUS_PENDING with several groups while a
- * fetch of the sequence is open; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_BUFFER_TOO_SMALL;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * fetch or rkv_sequence_agree() of the sequence goes on; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(1); shared lock
  * @par Thread safety
@@ -5466,14 +5485,15 @@ enum rkv_status rkv_sequence_read_copies(const struct rkv_cache *cache,
                                          size_t *out_count);
 
 /**
- * Says that the copy named at begin is done: the source page is no longer protected by it. (After
- * a full hit it still is, as part of the prefix that the sequence keeps locked.)
+ * Says that the copies that rkv_sequence_read_copies() names are done, all of them: they protect
+ * their source pages no longer. (After a full hit the source still is, as part of the prefix that
+ * the sequence keeps locked.) A copy to a checkpoint makes that one that can be found.
  *
  * @param cache the cache
  * @param sequence the sequence
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when no copy is open; RKV_STATUS_PENDING with
- * several groups while a fetch of the sequence is open; RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * several groups while a fetch or rkv_sequence_agree() of the sequence goes on;
+ * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(nodes on the path); lock
  * @par Thread safety
@@ -5571,9 +5591,10 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * that. That node may be a longer one in the place of the sequence's earlier node, whose id is
  * stale then: rkv_sequence_publish_result.node is the one to use from now on.
  *
- * More than 128 new pages may be published in portions, between which waiting threads get in. When
- * memory runs out after the first, or another thread truncates the sequence meanwhile, what was
- * published stays: the call succeeds, and shared_page_count says how far it came.
+ * More than 128 new pages, or 32,768 new positions, may be published in portions, between which
+ * waiting threads get in. When memory runs out after the first, or another thread truncates the
+ * sequence meanwhile, what was published stays: the call succeeds, and shared_page_count says how
+ * far it came.
  *
  * @param cache the cache
  * @param sequence the sequence
@@ -5581,9 +5602,10 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * draft tokens. Fewer than before does nothing.
  * @param out_result receives what was done; set its struct_size first; may be NULL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when a copy is not confirmed yet;
- * RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence has, or than its row has pages
- * for; RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * RKV_STATUS_PENDING while a fetch of the sequence is open, and with several groups while
+ * rkv_sequence_agree() goes on; RKV_STATUS_INVALID_ARGUMENT for more positions than the sequence
+ * has, or than its row has pages for; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED
  * @par Cost
  * O(new whole pages * page_size + nodes on the path); lock, in portions
  * @par Thread safety
@@ -5598,7 +5620,8 @@ enum rkv_status rkv_sequence_publish(struct rkv_cache *cache,
 
 /**
  * Ends a sequence: unlocks once, returns its private pages to the pool, gives the slot back. What
- * it published stays in the cache.
+ * it published stays in the cache. A fetch of it ends too; a page that is being copied comes back
+ * when rkv_cache_complete() says that the copy is done.
  *
  * @param cache the cache
  * @param sequence the sequence
@@ -5759,7 +5782,7 @@ enum rkv_status rkv_sequence_release_many(struct rkv_cache *cache,
  * when it began with all_tokens instead
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE when the parent is neither live nor retained
  * and all_tokens is NULL; RKV_STATUS_PENDING when it is live and RKV_CONTINUE_RUNNING is not set,
- * or with several groups while a fetch of it is open;
+ * or with several groups while a fetch or rkv_sequence_agree() of it goes on;
  * RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
  * RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_UNSUPPORTED with an external pool;
  * RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the parent's, naming the field;
@@ -5796,7 +5819,7 @@ enum rkv_status rkv_sequence_continue(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
  * rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
  * RKV_STATUS_INVALID_STATE when the parent waits for copies of groups itself; RKV_STATUS_PENDING
- * with several groups while a fetch of it is open;
+ * with several groups while a fetch or rkv_sequence_agree() of it goes on;
  * RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
@@ -5815,7 +5838,7 @@ enum rkv_status rkv_sequence_fork(struct rkv_cache *cache,
  * Ends a sequence like rkv_sequence_release(), but keeps it for rkv_sequence_continue() and
  * rkv_sequence_fork() under its id: its tokens, the pages that it published, and the page that it
  * computed in part. The slot is free, the other private pages are, too. A copy that is not
- * confirmed is given up.
+ * confirmed is given up; one of a group beside the first has to be confirmed before.
  *
  * While a sequence is retained its pages are not evicted, whatever else is short. It stays until
  * rkv_sequence_drop(), rkv_cache_drop_retained(), an rkv_cache_clear() of its namespace, or until
@@ -5827,10 +5850,13 @@ enum rkv_status rkv_sequence_fork(struct rkv_cache *cache,
  * @param sequence the sequence
  * @param out_retained receives false when the sequence alone has more pages than all retained ones
  * may have, or began before its namespace was cleared; it was released then
- * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
+ * @return RKV_STATUS_OK; RKV_STATUS_PENDING while a fetch of the sequence is open, and with
+ * several groups while rkv_sequence_agree() goes on; RKV_STATUS_INVALID_STATE while a copy of a
+ * group beside the first is open; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * O(private pages of the row + nodes on the path), for those that give way too; lock, in slices
+ * O(private pages of the row + nodes on the path), for those that give way too, and the pages that
+ * other FULL groups keep; lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -5849,7 +5875,7 @@ enum rkv_status rkv_sequence_retain(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also for a live one;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * O(nodes on the path); lock, in slices
+ * O(nodes on the path), and the pages that other FULL groups kept; lock, in slices
  * @par Thread safety
  * any thread
  */
@@ -5976,8 +6002,8 @@ enum rkv_status rkv_sequence_read_published(const struct rkv_cache *cache,
  * checkpoints already, and nothing is to be confirmed then
  * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(): nothing has changed;
  * RKV_STATUS_INVALID_STATE when a copy is open, or for positions that are not published or end
- * inside a page; RKV_STATUS_PENDING while a fetch of the sequence is open; RKV_STATUS_UNSUPPORTED
- * without a STATE group; RKV_STATUS_STALE_SEQUENCE;
+ * inside a page; RKV_STATUS_PENDING while a fetch or rkv_sequence_agree() of the sequence goes on;
+ * RKV_STATUS_UNSUPPORTED without a STATE group; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(groups + evictions); lock, in slices
@@ -6022,8 +6048,8 @@ enum rkv_status rkv_sequence_donate(struct rkv_cache *cache,
  * @param computed_position_count positions whose KV is enqueued: who gets a page that leaves must
  * come behind that on the same stream. Draft tokens that may be taken back don't count
  * @return RKV_STATUS_OK, also with one group; RKV_STATUS_INVALID_STATE when a copy is open;
- * RKV_STATUS_PENDING with several groups while a fetch of the sequence is open;
- * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * RKV_STATUS_PENDING with several groups while a fetch or rkv_sequence_agree() of the sequence
+ * goes on; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(pages that leave); lock; allocates nothing
  * @par Thread safety
@@ -6083,9 +6109,10 @@ RKV_API void rkv_plan_destroy(struct rkv_plan *plan);
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
  * positions, in some group none any more for what they attend to, pages that the cache owns, a
  * region that is cut, a tree mask with a later position, ...; or what is more than was given to
- * rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE, also while children are
- * still to copy a row's state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan
- * is as before.
+ * rkv_plan_reserve(); RKV_STATUS_PENDING while a fetch of a row's sequence is open, and with
+ * several groups while rkv_sequence_agree() of it goes on; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_INVALID_STATE for the slot of a sequence, or while children are still to copy a row's
+ * state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
  * @par Cost
  * O(positions + pages of the rows in all groups); shared lock, in portions of whole rows
  * @par Thread safety
@@ -6126,7 +6153,8 @@ enum rkv_status rkv_plan_reserve(struct rkv_plan *plan,
  * @param plan the plan
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
  * no rows, or naming the row that changed since: other pages, or the cache owns them by now;
- * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
+ * RKV_STATUS_PENDING when a fetch of a row's sequence was begun since; RKV_STATUS_STALE_SEQUENCE;
+ * RKV_STATUS_POISONED
  * @par Cost
  * O(rows + pages of their new positions); shared lock
  * @par Thread safety
@@ -6325,9 +6353,9 @@ enum rkv_status rkv_runner_copy_pages(struct rkv_runner *runner,
  * @param element_size sizeof(rkv_kept_branch)
  * @param stream CUDA: the CUstream to work on, which is not being captured. NULL on the CPU
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the branch; RKV_STATUS_INVALID_STATE
- * when the rows changed since the plan was set; RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
- * device's, nothing was moved.
+ * when the rows changed since the plan was set; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE
+ * as rkv_plan_check(); RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On
+ * failure, unless it is the device's, nothing was moved.
  * @par Cost
  * O(rows), shared lock; O(bytes moved), without
  * @par Thread safety
@@ -6389,9 +6417,9 @@ enum rkv_status rkv_runner_reserve_plan(struct rkv_runner *runner,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
  * no rows, they changed since, a row is a slot's and the runner's group not 0, another runner
  * confirmed the copies before this one carried them out, or without the flag copies of another
- * group are open that no runner carried out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure copies are open as before, and the step is to
- * be prepared again.
+ * group are open that no runner carried out; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE as
+ * rkv_plan_check(); RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure
+ * copies are open as before, and the step is to be prepared again.
  * @par Cost
  * O(rows), shared lock; copies O(bytes), without; a lock to confirm them
  * @par Thread safety
@@ -6430,9 +6458,9 @@ enum rkv_status rkv_runner_prepare_plan(struct rkv_runner *runner,
  * @param args layer, tensors and parameters
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
  * no rows, they changed since, it is not ready for a graph, or as rkv_runner_prepare_plan()
- * without the flag; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
- * RKV_STATUS_POISONED. On failure, unless it is the device's, nothing was computed or written: no
- * result, no K and no V.
+ * without the flag; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE as rkv_plan_check();
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
+ * device's, nothing was computed or written: no result, no K and no V.
  * @par Cost
  * O(rows) for the checks, under the shared lock; attention without a lock, over the positions that
  * queries see: of a WINDOW group its window, however long the row is
@@ -6910,15 +6938,18 @@ enum rkv_status rkv_sequence_fetch(struct rkv_cache *cache,
  * has to bring what that end needs first: RKV_STATUS_PENDING, and another rkv_fetch_end says how
  * far it got. What the device has of a window or of states may end before, too.
  *
+ * With several groups it lets waiting threads in while pages take each other's places. To them the
+ * sequence is as while a fetch of it is open: calls return RKV_STATUS_PENDING, see
+ * rkv_sequence_fetch_result.is_open, or end it, and then this returns RKV_STATUS_STALE_SEQUENCE.
+ *
  * @param cache the cache
  * @param sequence a sequence that has computed nothing
  * @param position_count positions that it may reuse at most
  * @param out_position_count receives those that it reuses now
  * @return RKV_STATUS_OK; RKV_STATUS_PENDING while its fetch goes on, or goes on again: agree when
- * that has ended; RKV_STATUS_OUT_OF_PAGES when
- * there are none for what is to be computed again, and nothing changed;
- * RKV_STATUS_INVALID_STATE when the cache has no tiers, or the sequence has computed;
- * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * that has ended; RKV_STATUS_OUT_OF_PAGES when there are none for what is to be computed again,
+ * and nothing changed; RKV_STATUS_INVALID_STATE when the cache has no tiers, or the sequence has
+ * computed; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_POISONED
  * @par Cost
  * what publishing costs, and O(pages to be computed again + evictions); lock, in slices
@@ -7275,7 +7306,7 @@ enum rkv_status rkv_snapshot_tier_config_init(struct rkv_snapshot_tier_config *c
  * @param cache the cache
  * @param config what to attach
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE
- * when the cache has a directory; RKV_STATUS_STORAGE when the directory cannot be used: another
+ * when something is attached already; RKV_STATUS_STORAGE when the directory can't be used: another
  * process or cache has it, it was made by another version or for another fingerprint, or the
  * system refuses; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
@@ -7289,14 +7320,14 @@ enum rkv_status rkv_snapshot_cache_attach(struct rkv_snapshot_cache *cache,
                                           const struct rkv_snapshot_tier_config *config);
 
 /**
- * Takes the directory away from a cache, after waiting for what is being written. What was
- * committed is found when it is attached again; snapshots in memory stay, copies too. Tickets that
- * are out are stale from now on.
+ * Takes directory and remote store away from a cache, after waiting for what is being written.
+ * What was committed is found when they are attached again; snapshots in memory stay, copies too.
+ * Tickets that are out are stale from now on.
  *
  * @param cache the cache
  * @param timeout_ms milliseconds to wait at most for what is being written
- * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first: the directory is
- * detached, and what was not committed is lost; RKV_STATUS_INVALID_STATE when there is none;
+ * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first: they are detached, and
+ * what was not committed is lost; RKV_STATUS_INVALID_STATE when nothing is attached;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(snapshots in the directory); blocks for the time given, and until a write that goes on has
@@ -7317,7 +7348,7 @@ enum rkv_status rkv_snapshot_cache_detach(struct rkv_snapshot_cache *cache,
  * @param timeout_ms milliseconds to wait at most
  * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, the directory has no
  * room for something that is still in memory, or it cannot be written and has something that was
- * removed or cleared; RKV_STATUS_INVALID_STATE when the cache has no directory;
+ * removed or cleared; RKV_STATUS_INVALID_STATE when nothing is attached;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * blocks for the time given at most; other calls go on meanwhile

@@ -12,7 +12,8 @@ pub const RKV_DUMP_JSON: u32 = 0;
 /// Format of rkv_cache_dump(): a Graphviz digraph.
 pub const RKV_DUMP_DOT: u32 = 1;
 
-/// Counters of a cache. Counts since creation unless they say "now".
+/// Counters of a cache. Counts since creation unless they say "now". Pages are those of group 0:
+/// rkv_cache_read_group_stats() has each group.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rkv_cache_stats {
@@ -46,7 +47,8 @@ pub struct rkv_cache_stats {
     pub inserted_page_count: u64,
     /// Pages found published by somebody else at publishing.
     pub duplicate_page_count: u64,
-    /// Pages evicted.
+    /// Pages evicted: with several groups those of others too, unless they went with a page of
+    /// group 0.
     pub evicted_page_count: u64,
     /// Cached prefixes now that no longer one goes on: nodes without children.
     pub prefix_count: u64,

@@ -192,8 +192,9 @@ pub unsafe extern "C" fn rkv_cache_destroy(cache: *mut rkv_cache) {
     unsafe { destroy(cache, Shared::detach_cache) }
 }
 
-/// Evicts pages, least recently used first, and returns them to the free pool, or with an external
-/// pool (RKV_PAGE_TABLE_EXTERNAL_POOL) to the caller.
+/// Evicts pages of pool 0, least recently used first, and returns them to the free pool, or with an
+/// external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) to the caller. rkv_cache_evict_pool() is for any
+/// pool.
 ///
 /// The unlocked leaf that was used longest ago loses pages from its end, then the next; a parent
 /// that became a leaf takes its turn by its own recency. Fewer than asked is no error: the rest is
@@ -206,7 +207,8 @@ pub unsafe extern "C" fn rkv_cache_destroy(cache: *mut rkv_cache) {
 /// @param capacity room in pages; 0 with NULL. With pages given, no more than this is evicted: with
 /// several groups it ends early when there may be too little for what goes together
 /// @param out_count receives how many pages were evicted
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_UNSUPPORTED with several groups
+/// and external pools: use rkv_cache_evict_pool(); RKV_STATUS_POISONED
 /// @par Cost
 /// O(pages + log(leaves) for each node that goes); lock, in slices
 /// @par Thread safety
@@ -248,7 +250,7 @@ pub unsafe extern "C" fn rkv_cache_evict(
     }
 }
 
-/// Whether the cache owns a page.
+/// Whether the cache owns a page of pool 0.
 ///
 /// @param cache the cache
 /// @param page any page number

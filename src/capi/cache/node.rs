@@ -5,12 +5,13 @@ use crate::ids::{HandleId, NodeId};
 
 /// Names a node of one cache, that is "the prefix that ends here". Zero names none.
 ///
-/// An id is good for as long as a lock that a caller took, by rkv_cache_lock() or RKV_MATCH_LOCK,
-/// is on the node or below it. Without one it may become stale, which is detected: a stale id gives
-/// RKV_STATUS_STALE_NODE and never means another node. A node that only sequences keep locked is
-/// not evicted, but rkv_sequence_publish() may make it longer, and then it has another id:
+/// An id is good for as long as a lock that a caller took, by rkv_cache_lock(), RKV_MATCH_LOCK or
+/// RKV_INSERT_LOCK, stays on the node or below it. (rkv_cache_insert_args.lock moves one away.)
+/// Without one it may become stale, which is detected: a stale id gives RKV_STATUS_STALE_NODE and
+/// never means another node. A node that only sequences keep locked is not evicted, but
+/// rkv_sequence_publish() may make it longer, and then it has another id:
 /// rkv_sequence_publish_result.node. A split leaves the id with the deeper half. Ids tell 255
-/// caches of a process apart, and one slot of the index can be reused 2^24 times before it is
+/// caches of a process apart, and one place in the index can be reused 2^24 times before it is
 /// retired.
 pub type rkv_node_id = u64;
 
@@ -148,8 +149,8 @@ pub unsafe extern "C" fn rkv_node_read_children(
     }
 }
 
-/// Names one lock that a caller took on a cache, from rkv_cache_lock() or RKV_MATCH_LOCK to
-/// rkv_cache_unlock(). Zero names none.
+/// Names one lock that a caller took on a cache, by rkv_cache_lock(), RKV_MATCH_LOCK or
+/// RKV_INSERT_LOCK, until rkv_cache_unlock(). Zero names none.
 ///
 /// The lock protects the prefix that it was taken on, whatever becomes of the nodes on the way. No
 /// id is issued twice in a process: an old one gives RKV_STATUS_STALE_LOCK and never undoes another

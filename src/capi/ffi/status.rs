@@ -39,8 +39,8 @@ pub enum rkv_status {
     OutOfMemory = 102,
     /// The page table already has a cache.
     Busy = 103,
-    /// The sequence to go on from is still running: ask again when it is retained. Or what was
-    /// started still goes on: ask again.
+    /// Something else has to end first: ask again. The sequence to go on from is still running, a
+    /// fetch of the sequence is open, or what is waited for did not end in time.
     Pending = 104,
     /// The GPU or its driver refused or failed; the message carries the driver's name and code of
     /// it. Nothing changed on the host. Errors of what was launched earlier show up here too.

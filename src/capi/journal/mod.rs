@@ -21,7 +21,7 @@ pub const RKV_JOURNAL_CLEARED: u32 = 4;
 
 /// Reason of an rkv_journal_record: evicted to make room, inside a call that allocates.
 pub const RKV_REASON_CAPACITY: u32 = 1;
-/// Reason of an rkv_journal_record: evicted by rkv_cache_evict().
+/// Reason of an rkv_journal_record: evicted by rkv_cache_evict() or rkv_cache_evict_pool().
 pub const RKV_REASON_CALLER: u32 = 2;
 /// Reason of an rkv_journal_record: cleared by rkv_cache_clear(). Of removed pages: they were
 /// cleared before, and nobody holds them any more.

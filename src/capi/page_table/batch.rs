@@ -85,8 +85,8 @@ pub unsafe extern "C" fn rkv_page_table_read_slot_mapping(
 /// @param rows row_count rows, in the order of the batch
 /// @param row_count how many
 /// @param element_size sizeof(rkv_page_table_batch_row)
-/// @param arrays where to write; with (indices NULL, indices_capacity 0) only the count
-/// is written, unless it is 0
+/// @param arrays where to write; (NULL, 0) for indices asks for the count: then nothing else is
+/// written, unless there are no indices
 /// @param out_index_count receives the number of indices, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED

@@ -82,8 +82,9 @@ unsafe impl AbiStruct for rkv_page_table_config {
     const V1: usize = 24;
 }
 
-/// Pages by state, and slots. free + cached + private + outside == total at all times: outside is 0
-/// unless the pool is external, and then free and private are.
+/// Pages of pool 0 by state, and slots; rkv_pool_stats has the pages of each pool. free + cached +
+/// private + outside == total at all times: outside is 0 unless the pool is external, and then free
+/// and private are.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rkv_page_table_stats {

@@ -215,9 +215,10 @@ pub unsafe extern "C" fn rkv_plan_destroy(plan: *mut rkv_plan) {
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the row: no pages for its new
 /// positions, in some group none any more for what they attend to, pages that the cache owns, a
 /// region that is cut, a tree mask with a later position, ...; or what is more than was given to
-/// rkv_plan_reserve(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_STATE, also while children are
-/// still to copy a row's state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan
-/// is as before.
+/// rkv_plan_reserve(); RKV_STATUS_PENDING while a fetch of a row's sequence is open, and with
+/// several groups while rkv_sequence_agree() of it goes on; RKV_STATUS_STALE_SEQUENCE;
+/// RKV_STATUS_INVALID_STATE for the slot of a sequence, or while children are still to copy a row's
+/// state; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
 /// @par Cost
 /// O(positions + pages of the rows in all groups); shared lock, in portions of whole rows
 /// @par Thread safety
@@ -308,7 +309,8 @@ fn capacity_of(raw: &rkv_plan_capacity) -> Result<Capacity, Error> {
 /// @param plan the plan
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
 /// no rows, or naming the row that changed since: other pages, or the cache owns them by now;
-/// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
+/// RKV_STATUS_PENDING when a fetch of a row's sequence was begun since; RKV_STATUS_STALE_SEQUENCE;
+/// RKV_STATUS_POISONED
 /// @par Cost
 /// O(rows + pages of their new positions); shared lock
 /// @par Thread safety

@@ -24,8 +24,8 @@ pub struct rkv_plan_row {
     pub regions: *const rkv_region,
     /// The first new position: K and V of all positions before are in the row's pages.
     pub start: u64,
-    /// New positions, at least 1. The row has pages for them, none of which the cache owns. In
-    /// every other group so does the sequence's row there, and the pages that new positions attend
+    /// New positions, at least 1. The row has pages for them, none of which the cache owns. The
+    /// sequence's row in every other group has them too, and the pages that new positions attend
     /// to; a slot has pages of group 0 alone.
     pub count: u64,
     /// `count` masks of a draft's tree, one for each new position: bit j says that it sees the

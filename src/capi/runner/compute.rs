@@ -203,9 +203,9 @@ pub unsafe extern "C" fn rkv_runner_reserve_plan(
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
 /// no rows, they changed since, a row is a slot's and the runner's group not 0, another runner
 /// confirmed the copies before this one carried them out, or without the flag copies of another
-/// group are open that no runner carried out; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
-/// RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure copies are open as before, and the step is to
-/// be prepared again.
+/// group are open that no runner carried out; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE as
+/// rkv_plan_check(); RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure
+/// copies are open as before, and the step is to be prepared again.
 /// @par Cost
 /// O(rows), shared lock; copies O(bytes), without; a lock to confirm them
 /// @par Thread safety
@@ -253,9 +253,9 @@ pub unsafe extern "C" fn rkv_runner_prepare_plan(
 /// @param args layer, tensors and parameters
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
 /// no rows, they changed since, it is not ready for a graph, or as rkv_runner_prepare_plan()
-/// without the flag; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
-/// RKV_STATUS_POISONED. On failure, unless it is the device's, nothing was computed or written: no
-/// result, no K and no V.
+/// without the flag; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE as rkv_plan_check();
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
+/// device's, nothing was computed or written: no result, no K and no V.
 /// @par Cost
 /// O(rows) for the checks, under the shared lock; attention without a lock, over the positions that
 /// queries see: of a WINDOW group its window, however long the row is

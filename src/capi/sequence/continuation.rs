@@ -97,7 +97,7 @@ unsafe impl AbiElement for rkv_sequence_fork_child {
 /// when it began with all_tokens instead
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE when the parent is neither live nor retained
 /// and all_tokens is NULL; RKV_STATUS_PENDING when it is live and RKV_CONTINUE_RUNNING is not set,
-/// or with several groups while a fetch of it is open;
+/// or with several groups while a fetch or rkv_sequence_agree() of it goes on;
 /// RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
 /// RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_UNSUPPORTED with an external pool;
 /// RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the parent's, naming the field;
@@ -178,7 +178,7 @@ unsafe fn with_tokens_if<R>(
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
 /// rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
 /// RKV_STATUS_INVALID_STATE when the parent waits for copies of groups itself; RKV_STATUS_PENDING
-/// with several groups while a fetch of it is open;
+/// with several groups while a fetch or rkv_sequence_agree() of it goes on;
 /// RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn rkv_sequence_fork(
 /// Ends a sequence like rkv_sequence_release(), but keeps it for rkv_sequence_continue() and
 /// rkv_sequence_fork() under its id: its tokens, the pages that it published, and the page that it
 /// computed in part. The slot is free, the other private pages are, too. A copy that is not
-/// confirmed is given up.
+/// confirmed is given up; one of a group beside the first has to be confirmed before.
 ///
 /// While a sequence is retained its pages are not evicted, whatever else is short. It stays until
 /// rkv_sequence_drop(), rkv_cache_drop_retained(), an rkv_cache_clear() of its namespace, or until
@@ -234,10 +234,13 @@ pub unsafe extern "C" fn rkv_sequence_fork(
 /// @param sequence the sequence
 /// @param out_retained receives false when the sequence alone has more pages than all retained ones
 /// may have, or began before its namespace was cleared; it was released then
-/// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
+/// @return RKV_STATUS_OK; RKV_STATUS_PENDING while a fetch of the sequence is open, and with
+/// several groups while rkv_sequence_agree() goes on; RKV_STATUS_INVALID_STATE while a copy of a
+/// group beside the first is open; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
-/// O(private pages of the row + nodes on the path), for those that give way too; lock, in slices
+/// O(private pages of the row + nodes on the path), for those that give way too, and the pages that
+/// other FULL groups keep; lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -265,7 +268,7 @@ pub unsafe extern "C" fn rkv_sequence_retain(
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also for a live one;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
-/// O(nodes on the path); lock, in slices
+/// O(nodes on the path), and the pages that other FULL groups kept; lock, in slices
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -1,6 +1,8 @@
 //! Sequences with several groups: their rows, states that are saved, windows that slide.
 use crate::capi::cache::rkv_cache;
-use crate::capi::ffi::{AbiElement, WantedElements, check_out, fill, put, rkv_status, with};
+use crate::capi::ffi::{
+    AbiElement, WantedElements, at_most, check_out, fill, put, rkv_status, with,
+};
 use crate::capi::sequence::rkv_sequence_id;
 use crate::ids::SequenceId;
 
@@ -126,8 +128,8 @@ pub unsafe extern "C" fn rkv_sequence_read_published(
 /// checkpoints already, and nothing is to be confirmed then
 /// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(): nothing has changed;
 /// RKV_STATUS_INVALID_STATE when a copy is open, or for positions that are not published or end
-/// inside a page; RKV_STATUS_PENDING while a fetch of the sequence is open; RKV_STATUS_UNSUPPORTED
-/// without a STATE group; RKV_STATUS_STALE_SEQUENCE;
+/// inside a page; RKV_STATUS_PENDING while a fetch or rkv_sequence_agree() of the sequence goes on;
+/// RKV_STATUS_UNSUPPORTED without a STATE group; RKV_STATUS_STALE_SEQUENCE;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(groups + evictions); lock, in slices
@@ -193,8 +195,8 @@ pub unsafe extern "C" fn rkv_sequence_donate(
 /// @param computed_position_count positions whose KV is enqueued: who gets a page that leaves must
 /// come behind that on the same stream. Draft tokens that may be taken back don't count
 /// @return RKV_STATUS_OK, also with one group; RKV_STATUS_INVALID_STATE when a copy is open;
-/// RKV_STATUS_PENDING with several groups while a fetch of the sequence is open;
-/// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// RKV_STATUS_PENDING with several groups while a fetch or rkv_sequence_agree() of the sequence
+/// goes on; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// O(pages that leave); lock; allocates nothing
 /// @par Thread safety
@@ -209,7 +211,7 @@ pub unsafe extern "C" fn rkv_sequence_slide(
     // SAFETY: the caller's contract on cache.
     unsafe {
         with(cache, |shared| {
-            Ok(shared.turn().slide(SequenceId(sequence), computed_position_count as usize)?)
+            Ok(shared.turn().slide(SequenceId(sequence), at_most(computed_position_count))?)
         })
     }
 }

@@ -128,7 +128,7 @@ pub unsafe extern "C" fn rkv_snapshot_tier_config_init(
 /// @param cache the cache
 /// @param config what to attach
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE
-/// when the cache has a directory; RKV_STATUS_STORAGE when the directory cannot be used: another
+/// when something is attached already; RKV_STATUS_STORAGE when the directory can't be used: another
 /// process or cache has it, it was made by another version or for another fingerprint, or the
 /// system refuses; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
@@ -241,14 +241,14 @@ fn pending(what: &'static str) -> Result<(), Fail> {
     Err(Fail::pending(what))
 }
 
-/// Takes the directory away from a cache, after waiting for what is being written. What was
-/// committed is found when it is attached again; snapshots in memory stay, copies too. Tickets that
-/// are out are stale from now on.
+/// Takes directory and remote store away from a cache, after waiting for what is being written.
+/// What was committed is found when they are attached again; snapshots in memory stay, copies too.
+/// Tickets that are out are stale from now on.
 ///
 /// @param cache the cache
 /// @param timeout_ms milliseconds to wait at most for what is being written
-/// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first: the directory is
-/// detached, and what was not committed is lost; RKV_STATUS_INVALID_STATE when there is none;
+/// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first: they are detached, and
+/// what was not committed is lost; RKV_STATUS_INVALID_STATE when nothing is attached;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// O(snapshots in the directory); blocks for the time given, and until a write that goes on has
@@ -278,7 +278,7 @@ fn check_attached(call: &Call<'_>) -> Result<(), Fail> {
     if call.cache.is_attached() {
         return Ok(());
     }
-    Err(Error::state("the cache has no directory").into())
+    Err(Error::state("nothing is attached to the cache").into())
 }
 
 /// Waits until everything that is being written is committed: after a crash it is there. And until
@@ -288,7 +288,7 @@ fn check_attached(call: &Call<'_>) -> Result<(), Fail> {
 /// @param timeout_ms milliseconds to wait at most
 /// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, the directory has no
 /// room for something that is still in memory, or it cannot be written and has something that was
-/// removed or cleared; RKV_STATUS_INVALID_STATE when the cache has no directory;
+/// removed or cleared; RKV_STATUS_INVALID_STATE when nothing is attached;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// blocks for the time given at most; other calls go on meanwhile

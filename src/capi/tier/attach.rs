@@ -31,12 +31,13 @@ pub const RKV_TIERS_THREADS: u32 = 2;
 pub struct rkv_tier_config {
     /// sizeof(rkv_tier_config).
     pub struct_size: u32,
-    /// 0, or of RKV_TIERS_AGREE and RKV_TIERS_THREADS some.
+    /// RKV_TIERS_AGREE, RKV_TIERS_THREADS, both or 0. Default 0.
     pub flags: u32,
     /// Bytes of a page in all layers together, or with several groups in all layers of a group:
     /// what a copy moves. No default.
     pub page_bytes: u64,
-    /// Bytes of host memory, at most: as many slots of page_bytes as fit. No default.
+    /// Bytes of host memory, at most: as many slots of page_bytes as fit. (A slot here is a place
+    /// for one page, and has nothing to do with those of the page table.) No default.
     pub host_bytes: u64,
     /// Where those are: NULL for memory that the library takes, or memory of the engine's (pinned,
     /// say), which stays as it is, and which nobody else touches, until the tiers are detached or

@@ -8,7 +8,7 @@ use crate::capi::sequence::rkv_sequence_id;
 use crate::tier::paged::{CopyJob, Direction, Fetched};
 use std::ffi::c_void;
 
-/// Flag of rkv_fetch_end: the deadline, or remote_timeout_ms, came before everything had.
+/// Flag of rkv_fetch_end: the deadline, or remote_timeout_ms, came before all that was wanted.
 pub const RKV_FETCH_END_LATE: u32 = 1;
 /// Direction of rkv_copy_job: from host memory to a page of the device.
 pub const RKV_COPY_LOAD: u32 = 0;

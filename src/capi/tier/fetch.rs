@@ -25,12 +25,13 @@ pub(super) fn deadline_of(milliseconds: u64) -> Deadline {
 pub struct rkv_sequence_fetch_result {
     /// sizeof(rkv_sequence_fetch_result).
     pub struct_size: u32,
-    /// 1 when a fetch is open now: rkv_cache_poll() says when it has ended. Until then
-    /// rkv_plan_set(), rkv_sequence_publish() and rkv_sequence_retain() return RKV_STATUS_PENDING
-    /// for the sequence.
+    /// 1 when a fetch is open now: rkv_cache_poll() says when it has ended. Until then these return
+    /// RKV_STATUS_PENDING for the sequence: what sets or computes a plan, publish, retain,
+    /// checkpoint, fetch and rkv_sequence_agree(), and with several groups of layers read_copies,
+    /// confirm_copies, slide, continue and fork. Others work: it can be released, or grow.
     pub is_open: u32,
-    /// Positions that can be fetched beyond those that the sequence reuses: of a fetch, at least
-    /// those, when there are more than 64 pages beyond. With one group of layers no more than the
+    /// Positions that can be fetched beyond those that the sequence reuses. A fetch that is begun
+    /// counts 64 pages at most, and may bring more. With one group of layers no more than the
     /// sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that began with
     /// allocate_position_count. With several groups the fetch makes the rows longer itself.
     pub position_count: u64,
@@ -120,15 +121,18 @@ pub unsafe extern "C" fn rkv_sequence_fetch(
 /// has to bring what that end needs first: RKV_STATUS_PENDING, and another rkv_fetch_end says how
 /// far it got. What the device has of a window or of states may end before, too.
 ///
+/// With several groups it lets waiting threads in while pages take each other's places. To them the
+/// sequence is as while a fetch of it is open: calls return RKV_STATUS_PENDING, see
+/// rkv_sequence_fetch_result.is_open, or end it, and then this returns RKV_STATUS_STALE_SEQUENCE.
+///
 /// @param cache the cache
 /// @param sequence a sequence that has computed nothing
 /// @param position_count positions that it may reuse at most
 /// @param out_position_count receives those that it reuses now
 /// @return RKV_STATUS_OK; RKV_STATUS_PENDING while its fetch goes on, or goes on again: agree when
-/// that has ended; RKV_STATUS_OUT_OF_PAGES when
-/// there are none for what is to be computed again, and nothing changed;
-/// RKV_STATUS_INVALID_STATE when the cache has no tiers, or the sequence has computed;
-/// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+/// that has ended; RKV_STATUS_OUT_OF_PAGES when there are none for what is to be computed again,
+/// and nothing changed; RKV_STATUS_INVALID_STATE when the cache has no tiers, or the sequence has
+/// computed; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_POISONED
 /// @par Cost
 /// what publishing costs, and O(pages to be computed again + evictions); lock, in slices
