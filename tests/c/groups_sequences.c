@@ -169,6 +169,34 @@ static void g11_no_group_cuts_an_image(void) {
     end_hybrid(&f);
 }
 
+/* A child waits for its copies in all groups, and the fork says how many there are. */
+static void g11_children_say_how_many_copies(void) {
+    fixture f = new_hybrid(40, 40, 8);
+    uint32_t ids[24];
+    uint64_t ends[2] = {20, 22};         /* with a page, and inside one */
+    size_t expected[2] = {1, 3}, at;
+    rkv_page_copy copies[4];
+    count_up(ids, 24, 1);
+    for (at = 0; at < 2; at++) {
+        rkv_sequence_fork_child children[2];
+        bool retained = true;
+        rkv_sequence_id parent = begin_chunked(&f, text(ids, 24), 0).sequence;
+        publish_to(&f, parent, ends[at]);
+        fork_into(&f, parent, 2, children);
+        CHECK_EQ(children[0].copy_count, expected[at]);
+        CHECK_EQ(copies_of(&f, children[1].sequence, copies), children[1].copy_count);
+        /* A state that is not copied yet is nothing to go on from. */
+        CHECK_STATUS(rkv_sequence_retain(f.cache, children[0].sequence, &retained),
+                     RKV_STATUS_INVALID_STATE);
+        CHECK(message_names("copy"));
+        CHECK_OK(rkv_sequence_release(f.cache, children[0].sequence));
+        CHECK_OK(rkv_sequence_confirm_copies(f.cache, children[1].sequence));
+        CHECK_OK(rkv_sequence_release(f.cache, children[1].sequence));
+        CHECK_OK(rkv_sequence_release(f.cache, parent));
+    }
+    end_hybrid(&f);
+}
+
 static void m01_bad_arguments(void) {
     fixture f = new_hybrid(20, 20, 6);
     uint32_t ids[9], pages[MOST];
@@ -206,6 +234,7 @@ int main(void) {
     RUN(g05_g07_a_prompt_is_computed_once);
     RUN(g07_g11_a_prompt_is_computed_twice);
     RUN(g11_no_group_cuts_an_image);
+    RUN(g11_children_say_how_many_copies);
     RUN(m01_bad_arguments);
     return check_result();
 }

@@ -4,7 +4,7 @@ use crate::capi::ffi::{
     AbiElement, AbiStruct, Fail, WantedElements, at_most, check_fit, check_flags, count_of, fill,
     out, read_struct, rkv_status, with, write_struct,
 };
-use crate::capi::sequence::{rkv_sequence_id, rkv_sequence_info, state_struct};
+use crate::capi::sequence::{copy_count, rkv_sequence_id, rkv_sequence_info, state_struct};
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::Error;
 use crate::ids::SequenceId;
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn rkv_sequence_fork(
                 let made = rkv_sequence_fork_child {
                     sequence: child.id.0,
                     slot: child.slot,
-                    copy_count: child.copy.is_some() as u32,
+                    copy_count: copy_count(child) as u32,
                 };
                 into.put(at, &made);
             }
