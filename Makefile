@@ -69,7 +69,7 @@ engines: ## other engines on this cache, beside their own; gigabytes; ARGS='vllm
 replay: ## replay real request traces: hit rates, costs; ARGS='--trace agent' or ARGS=--help
 	@bash scripts/replay.sh $(ARGS)
 
-bench: ## measure every call; options in ARGS as for replay
+bench: ## measure every call: ARGS='w4 --page 16' or ARGS=--help
 	@bash scripts/bench.sh $(ARGS)
 
 python: ## the Python wheel, built and tested in an empty environment; ARGS=wheel builds it alone

@@ -43,6 +43,10 @@
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
+if [[ " $* " == *" --help "* ]]; then
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' scripts/bench.sh
+    exit
+fi
 export PATH="$HOME/.cargo/bin:$PATH"
 bash scripts/tools.sh build >&2
 target=${CARGO_TARGET_DIR:-target}
