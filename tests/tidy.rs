@@ -29,7 +29,9 @@ const LAYERS: &[&[&str]] = &[
 
 /// Folders that compute and touch no raw memory.
 const PURE: &[&str] = &[
+    "handles",
     "token",
+    "group",
     "tree",
     "index",
     "paging",

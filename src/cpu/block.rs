@@ -4,7 +4,7 @@ use super::kernel::{
     Ahead, AheadRows, BLOCK, KeyRows, Listed, Logit, Queries, SIDE_BY_SIDE, Span, Strided, Sums,
     Turn, Weights, add_results, padded, scores, scores_across,
 };
-use super::places::Place;
+use super::offsets::KeyLayout;
 use super::schedule::SEGMENT;
 use super::scratch::Scratch;
 use super::simd::Simd;
@@ -51,7 +51,7 @@ impl Job<'_> {
                 std::mem::swap(&mut scratch.seen, &mut scratch.sinks);
                 self.attend_spans::<S, E>(simd, start, state, scratch);
                 std::mem::swap(&mut scratch.seen, &mut scratch.sinks);
-                scratch.forget_places();
+                scratch.forget_offsets();
             }
         }
         // SAFETY: the caller's contract.
@@ -91,7 +91,7 @@ impl Job<'_> {
         state: State,
         scratch: &mut Scratch,
     ) {
-        let Scratch { q, kv, scores, seen, spans, shown, places, v_places, .. } = scratch;
+        let Scratch { q, kv, scores, seen, spans, shown, k_offsets, v_offsets, .. } = scratch;
         let (head_dim, v_head_dim) = (self.head_dim(), self.v_head_dim());
         // The rows that see some of it are neighbours, for their first and last keys ascend.
         let rows = seen.partition_point(|seen| seen.end <= block)
@@ -108,18 +108,18 @@ impl Job<'_> {
         let keys = spans[0].start..spans[spans.len() - 1].end;
         let after = seen[seen.len() - 1].end.saturating_sub(block + BLOCK).min(BLOCK);
         let (call, all) = (self.call, self.tile.rows.len());
-        let place = |strides| Place {
+        let layout = |strides| KeyLayout {
             strides,
             bytes: E::BYTES,
             page_size: call.geometry.page_size,
             pages: call.batch.pages_of(self.row()),
         };
         let (strides, v_strides) = (call.layer.strides, call.layer.v_strides);
-        let unasked = places.comes_unasked(block);
-        let (offsets, next_offsets) = places.find(place(strides), block, keys.clone(), after);
+        let unasked = k_offsets.comes_unasked(block);
+        let (offsets, next_offsets) = k_offsets.find(layout(strides), block, keys.clone(), after);
         let (v_offsets, v_next_offsets) = match v_strides == strides {
             true => (offsets, next_offsets),
-            false => v_places.find(place(v_strides), block, keys.clone(), after),
+            false => v_offsets.find(layout(v_strides), block, keys.clone(), after),
         };
         let q = q.start(self.tile.height() * head_dim);
         let scores = scores.start(all * BLOCK);

@@ -4,7 +4,7 @@
 //! for which there is no memory changes nothing, and its threads never ask for any.
 use super::block::{DIRECT_ROWS, converted_stride, is_padded};
 use super::kernel::{BLOCK, Span, padded};
-use super::places::Places;
+use super::offsets::Offsets;
 use super::schedule::Schedule;
 use super::state::{State, Tree};
 use crate::attention::Geometry;
@@ -60,16 +60,16 @@ pub(super) struct Scratch {
     /// Which keys of a block each row sees, where some of its span are hidden from some row.
     pub shown: Vec<u64>,
     /// Where the keys of a block lie.
-    pub places: Places,
+    pub k_offsets: Offsets,
     /// Where its values do, unless that is as far from the first.
-    pub v_places: Places,
+    pub v_offsets: Offsets,
 }
 
 impl Scratch {
     /// Before another row, or other keys of it.
-    pub(super) fn forget_places(&mut self) {
-        self.places.forget();
-        self.v_places.forget();
+    pub(super) fn forget_offsets(&mut self) {
+        self.k_offsets.forget();
+        self.v_offsets.forget();
     }
 
     /// Makes room for each part of a schedule.

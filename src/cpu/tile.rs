@@ -69,7 +69,7 @@ impl<'a> Job<'a> {
         unsafe {
             self.load_queries::<S, E>(simd, &mut scratch.q);
             scratch.tree.clear();
-            scratch.forget_places();
+            scratch.forget_offsets();
             let mut given = memory;
             for segment in self.tile.segments_of(node) {
                 scratch.tree.skip_to(simd, 0, segment, head_dim);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// How positions are laid out.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct KeyLayout<'a> {
     pub strides: KvStrides,
     /// Of an element.
     pub bytes: usize,
@@ -15,20 +15,20 @@ pub(super) struct Place<'a> {
 }
 
 /// Distances from head 0 of page 0, in bytes, of the keys of a block and of the next one.
-pub(super) struct Places {
+pub(super) struct Offsets {
     offsets: [usize; BLOCK],
     next_offsets: [usize; BLOCK],
     /// The first key of the next one.
     next_block: Option<usize>,
 }
 
-impl Default for Places {
+impl Default for Offsets {
     fn default() -> Self {
         Self { offsets: [0; BLOCK], next_offsets: [0; BLOCK], next_block: None }
     }
 }
 
-impl Places {
+impl Offsets {
     /// Before another row.
     pub(super) fn forget(&mut self) {
         self.next_block = None;
@@ -44,7 +44,7 @@ impl Places {
     /// again, so that register tiles have something to read.
     pub(super) fn find(
         &mut self,
-        place: Place<'_>,
+        layout: KeyLayout<'_>,
         block: usize,
         keys: Range<usize>,
         after: usize,
@@ -52,18 +52,18 @@ impl Places {
         if self.next_block == Some(block) {
             std::mem::swap(&mut self.offsets, &mut self.next_offsets);
         } else {
-            place.find(block, keys.clone(), &mut self.offsets);
+            layout.find(block, keys.clone(), &mut self.offsets);
         }
         let (first, last) = (self.offsets[keys.start], self.offsets[keys.end - 1]);
         self.offsets[keys.start & !7..keys.start].fill(first);
         self.offsets[keys.end..keys.end.next_multiple_of(8)].fill(last);
-        place.find(block + BLOCK, 0..after, &mut self.next_offsets);
+        layout.find(block + BLOCK, 0..after, &mut self.next_offsets);
         self.next_block = (after > 0).then_some(block + BLOCK);
         (&self.offsets, &self.next_offsets[..after])
     }
 }
 
-impl Place<'_> {
+impl KeyLayout<'_> {
     fn find(&self, block: usize, keys: Range<usize>, to: &mut [usize; BLOCK]) {
         let Self { strides, bytes, page_size, pages } = *self;
         let mut key = keys.start;
