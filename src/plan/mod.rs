@@ -24,7 +24,7 @@ pub use groups::{Compact, GroupStep};
 pub use kept::Ties;
 pub use step::{Copies, Step};
 
-use crate::attention::{Batch, Capacity, Region, RowMask};
+use crate::attention::{Capacity, Region, RowMask};
 use crate::error::Error;
 use crate::error::text;
 use crate::memory::{Arc, try_filled};
@@ -154,11 +154,6 @@ impl Plan {
         let current = self.current();
         current.step().check(&self.shared.read())?;
         Ok(current)
-    }
-
-    /// Calls `read` with the arrays of the rows that were set.
-    pub fn with_batch<R>(&self, read: impl FnOnce(&Batch) -> R) -> R {
-        read(self.current().step().batch())
     }
 
     /// Sets the rows of the next step. When it fails the plan is as before.

@@ -2,7 +2,7 @@
 //! of those that it shared, from the end up, a portion at a time.
 //!
 //! All pages come first, so that nothing can fail once the first has taken its place. Meanwhile the
-//! sequence waits for its pages, as during a fetch: nobody else changes it but to end it.
+//! sequence waits for its pages, as during a fetch: others may make it longer or end it, no more.
 use super::early::EarlyByPool;
 use super::group_rows::{ByPool, GroupCopy, end_source};
 use super::{State, Turn};

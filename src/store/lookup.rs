@@ -268,11 +268,6 @@ impl PrefixCache {
         Reuse { found, positions, with }
     }
 
-    /// Whether parts of pages are shared too, by copy.
-    pub fn shares_parts(&self) -> bool {
-        !self.sharing.whole_pages
-    }
-
     /// Makes a node end where the match ends, and marks the path as used now. When that is to be
     /// locked with the page after the whole ones, that page is a node of its own.
     #[inline]
