@@ -992,7 +992,7 @@ typedef struct rkv_page_table_config {
      */
     size_t group_count;
     /**
-     * sizeof(rkv_group_config); not read without groups.
+     * sizeof(rkv_group_config), which is the default; not read without groups.
      */
     size_t group_size;
     /**
@@ -1005,7 +1005,7 @@ typedef struct rkv_page_table_config {
      */
     size_t pool_count;
     /**
-     * sizeof(rkv_pool_config); not read without pools.
+     * sizeof(rkv_pool_config), which is the default; not read without pools.
      */
     size_t pool_size;
 } rkv_page_table_config;
@@ -2414,7 +2414,7 @@ typedef struct rkv_runner_config {
      */
     const struct rkv_runner_kv_memory *kv_layers;
     /**
-     * sizeof(rkv_runner_kv_memory); not read without kv_layers.
+     * sizeof(rkv_runner_kv_memory), to be set with kv_layers; not read without. Default 0.
      */
     size_t kv_layer_size;
     /**
@@ -3196,7 +3196,7 @@ typedef struct rkv_tier_config {
      */
     size_t pool_count;
     /**
-     * sizeof(rkv_tier_pool_config); not read without pools.
+     * sizeof(rkv_tier_pool_config), which is the default; not read without pools.
      */
     size_t pool_size;
 } rkv_tier_config;

@@ -97,7 +97,7 @@ pub struct rkv_runner_config {
     /// included; it must outlive the runner. On CUDA it is the device's, and begins at multiples of
     /// 16 bytes, as does every head of it. NULL: the runner allocates memory of its own.
     pub kv_layers: *const rkv_runner_kv_memory,
-    /// sizeof(rkv_runner_kv_memory); not read without kv_layers.
+    /// sizeof(rkv_runner_kv_memory), to be set with kv_layers; not read without. Default 0.
     pub kv_layer_size: usize,
     /// The engine's threads. NULL: threads of its own; so on CUDA, where none compute.
     pub parallel_for: rkv_parallel_for,

@@ -79,7 +79,7 @@ pub struct rkv_tier_config {
     pub pools: *const rkv_tier_pool_config,
     /// Number of pools. Default 0.
     pub pool_count: usize,
-    /// sizeof(rkv_tier_pool_config); not read without pools.
+    /// sizeof(rkv_tier_pool_config), which is the default; not read without pools.
     pub pool_size: usize,
 }
 // SAFETY: integers and pointers, no padding.
