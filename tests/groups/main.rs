@@ -49,8 +49,9 @@ fn g02_g03_g06_g09_any_mix_of_groups_at_random() {
     let Seen { claimed, filled, duplicates, evicted, lost, partial, refused, .. } = seen;
     assert!([claimed, filled, duplicates, evicted, lost, partial, refused].iter().all(|&n| n > 0));
     assert!(seen.records_lost > 0 && seen.records_of_groups > 1000, "{seen:?}");
-    assert!(seen.moved > steps / 40 && seen.slid > steps / 100, "{seen:?}");
-    assert!(seen.dropped > steps / 480, "hardly a path had too many states: {seen:?}");
+    // A quarter of the steps, as under AddressSanitizer, has somewhat less than a quarter of these.
+    assert!(seen.moved > steps / 60 && seen.slid > steps / 120, "{seen:?}");
+    assert!(seen.dropped > steps / 960, "hardly a path had too many states: {seen:?}");
 }
 
 /// M05: each request for memory of each call fails in turn. A refused call has changed nothing.
