@@ -161,6 +161,7 @@ impl Present {
 
 /// Lets go of the readers that a child process inherited: of its parent's threads only the one that
 /// forked is there, and that one doesn't read, because a reader calls nothing that could fork.
+#[cfg(all(unix, not(miri)))]
 pub fn forget_readers() {
     for place in &READERS[..USED.load(Ordering::SeqCst)] {
         let number = place.0.load(Ordering::Relaxed);

@@ -2,6 +2,7 @@
 //! locked for ever, and threads of the library are not there. So a handle is good in its own
 //! process only.
 use crate::capi::ffi::Fail;
+#[cfg(all(unix, not(miri)))]
 use crate::capi::library::renew_lock;
 use crate::error::Error;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -40,6 +40,7 @@ fn sink() -> &'static RwLock<Option<Sink>> {
 /// Makes another lock if somebody holds this one, in a child process, in which nobody gives it
 /// back: a thread of the parent, or this thread when its callback forked. A callback that was being
 /// replaced is gone.
+#[cfg(all(unix, not(miri)))]
 pub(crate) fn renew_lock() {
     let lock = sink();
     if lock.is_locked() {
