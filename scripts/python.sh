@@ -4,7 +4,8 @@
 #
 #   scripts/python.sh [test | wheel | wheels | bench | example] [argument...]
 #
-# test      (default) pytest, mypy --strict and stubtest; arguments go to pytest
+# test      (default) pytest, mypy --strict, of the adapters in integrations/ too, and stubtest;
+#           arguments go to pytest
 # wheel     the wheel alone, in target/python
 # wheels    that, and the one of free-threaded CPython, which need not be there; FREE_THREADED names
 #           its version, 3.14 by default
@@ -22,7 +23,7 @@ what=${1:-test}
 shift || true
 case "$what" in
 test | wheel | wheels | bench | example) ;;
-*) sed -n '5,13s/^# *//p' "$0" >&2; exit 2 ;;
+*) sed -n '5,14s/^# *//p' "$0" >&2; exit 2 ;;
 esac
 
 python=${PYTHON:-python3}
@@ -92,6 +93,11 @@ test)
     cache=$folder/mypy
     MYPYPATH=benches:../../examples/python "$run" -m mypy --strict --cache-dir "$cache" \
         tests benches
+    # The adapters of other engines, which need not be there.
+    for name in sglang vllm; do
+        (cd "../../integrations/$name" &&
+            "$run" -m mypy --cache-dir "$cache" "radixkv_$name" tests)
+    done
     # From elsewhere, so that the installed package is looked at.
     cd "$folder"
     "$run" -m mypy --strict --cache-dir "$cache" -p radixkv

@@ -8,6 +8,13 @@ KV pages are SGLang's own. What SGLang offers and this does not cover is refused
 starts, and so is an SGLang whose interface is another one.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .cache import RadixkvCache
+    from .interface import InterfaceChanged
+    from .limits import NotCovered
+
 __all__ = ["InterfaceChanged", "NotCovered", "RadixkvCache"]
 
 

@@ -25,12 +25,15 @@ def calls(path: Path) -> list[tuple[str, str, float, float]]:
     return [(row[0], row[1], int(row[2]) / 1e3, int(row[3]) / 1e3) for row in rows]
 
 
-def by_request(rows: list[tuple[str, str, float, float]], column: int) -> list[float]:
-    sums: dict[str, float] = defaultdict(float)
-    for row in rows:
-        if row[0].startswith("talk-"):
-            sums[row[0]] += row[column]
-    return sorted(sums.values())
+def by_request(rows: list[tuple[str, str, float, float]]) -> tuple[list[float], list[float]]:
+    """Microseconds of each request's calls, and of the tensors in them; both in order."""
+    took: dict[str, float] = defaultdict(float)
+    tensors: dict[str, float] = defaultdict(float)
+    for name, _, us, converting in rows:
+        if name.startswith("talk-"):
+            took[name] += us
+            tensors[name] += converting
+    return sorted(took.values()), sorted(tensors.values())
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -44,7 +47,7 @@ def show_time(folder: Path, page_size: str) -> None:
         if not path.exists():
             continue
         rows = [row for row in calls(path) if row[0].startswith("talk-")]
-        took, tensors = by_request(rows, 2), by_request(rows, 3)
+        took, tensors = by_request(rows)
         p50, p99 = percentile(took, 0.5), percentile(took, 0.99)
         print(f"  {kind:8} p50 {p50:7.1f}  p99 {p99:7.1f}  of these tensors p50", end=" ")
         print(f"{percentile(tensors, 0.5):.1f}  p99 {percentile(tensors, 0.99):.1f}")

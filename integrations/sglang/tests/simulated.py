@@ -19,6 +19,8 @@ class Root(CachedPrefix):
 
     __slots__ = ("key",)
 
+    key: RadixKey
+
 
 class SimulatedCache(RadixkvCache):
     """Takes made-up token indices: SGLang's caches keep whatever they are given, this one keeps
@@ -39,9 +41,10 @@ class SimulatedCache(RadixkvCache):
 
     def _open(self) -> None:
         super()._open()
-        self.root_node = Root(0, 0, array("q"), None)
-        self.root_node.pages = self._published[:0]
-        self.root_node.key = RadixKey(array("q"))
+        root = Root(0, 0, array("q"), None)
+        root.pages = self._published[:0]
+        root.key = RadixKey(array("q"))
+        self.root_node = root
         self._page_of: dict[tuple[int, ...], int] = {}
         self._indices_of: dict[int, tuple[int, ...]] = {}
 

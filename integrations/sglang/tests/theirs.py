@@ -12,7 +12,7 @@ import io
 import sys
 import types
 import unittest
-from array import array
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ ELSEWHERE = {"test_memory_allocated": "asks an accelerator how much memory is al
 def with_indices(kind: type) -> type:
     """A cache whose matches have `device_indices`, as they had in earlier releases."""
 
-    class Cache(kind):  # type: ignore[misc, valid-type]
+    class Cache(kind):
         made = 0
 
         def __init__(self, params: Any) -> None:
@@ -52,7 +52,7 @@ def with_indices(kind: type) -> type:
             result.device_indices = self.path_device_indices(found.last_device_node)
             return result
 
-    class Match(base_prefix_cache.MatchResult):  # type: ignore[misc]
+    class Match(base_prefix_cache.MatchResult):
         device_indices: torch.Tensor
 
     return Cache
@@ -74,23 +74,33 @@ def load(source: str, cache: type) -> types.ModuleType:
     return module
 
 
+def cases(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from cases(test)
+        else:
+            yield test
+
+
 def outcomes(source: str, cache: Any) -> tuple[dict[str, str], set[str]]:
     """What came of each test: nothing, or the last line of its failure. And which made a cache."""
     suite = unittest.TestLoader().loadTestsFromModule(load(source, cache))
-    tests = [test for case in suite for test in case if test._testMethodName not in ELSEWHERE]
     found, users = {}, set()
-    for test in tests:
+    for test in cases(suite):
+        name = test.id().rpartition(".")[2]
+        if name in ELSEWHERE:
+            continue
         result, before = unittest.TestResult(), cache.made
         with contextlib.redirect_stdout(io.StringIO()):
             test.run(result)
         bad = result.failures + result.errors
-        found[test._testMethodName] = bad[0][1].strip().splitlines()[-1] if bad else ""
+        found[name] = bad[0][1].strip().splitlines()[-1] if bad else ""
         if cache.made > before:
-            users.add(test._testMethodName)
+            users.add(name)
     return found, users
 
 
-class Simulated(radix_cache.RadixCache):  # type: ignore[misc]
+class Simulated(radix_cache.RadixCache):
     """SGLang's, whose `create_simulated` makes none but itself."""
 
     @classmethod

@@ -20,7 +20,7 @@ from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
 from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
 
 
-class Memory(BaseSWAKVPool):  # type: ignore[misc]
+class Memory(BaseSWAKVPool):
     """The pools that the allocator hands out places of."""
 
     def __init__(self) -> None:
