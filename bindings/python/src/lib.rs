@@ -31,6 +31,8 @@ mod log;
 mod many;
 mod page_numbers;
 mod page_table;
+mod place_tables;
+mod placed_rows;
 mod plan;
 mod plan_arrays;
 mod record;
@@ -62,6 +64,7 @@ fn _radixkv(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(index_memory::index_memory_stats, module)?)?;
     module.add_function(wrap_pyfunction!(tokens::image_digest, module)?)?;
     module.add_function(wrap_pyfunction!(page_numbers::page_numbers, module)?)?;
+    module.add_function(wrap_pyfunction!(page_numbers::page_places, module)?)?;
     module.add_function(wrap_pyfunction!(runner_memory::runner_supports, module)?)?;
     module.add_class::<tokens::TokenItem>()?;
     module.add_class::<tokens::Tokens>()?;
@@ -75,6 +78,7 @@ fn _radixkv(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<growing_row::GrowingRow>()?;
     module.add_class::<group_row::GroupRow>()?;
     module.add_class::<request_rows::RequestRows>()?;
+    module.add_class::<placed_rows::PlacedRows>()?;
     module.add_class::<plan::Plan>()?;
     module.add_class::<runner::Runner>()?;
     module.add_class::<runner_memory::KvMemory>()?;

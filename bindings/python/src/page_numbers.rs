@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use crate::array::{Array, Kind};
 
 /// A place as a number; those below 0 are none.
-trait Place: Copy {
+pub trait Place: Copy {
     fn number(self) -> i64;
 }
 
@@ -22,7 +22,7 @@ impl Place for i64 {
 }
 
 /// The page of each page's first place.
-fn divide<T: Place>(places: &[T], page_size: usize, pages: &mut [u32]) -> PyResult<()> {
+pub fn divide<T: Place>(places: &[T], page_size: usize, pages: &mut [u32]) -> PyResult<()> {
     for (page, place) in pages.iter_mut().zip(places.iter().step_by(page_size)) {
         let place = place.number();
         let number = place / page_size as i64;
@@ -32,6 +32,40 @@ fn divide<T: Place>(places: &[T], page_size: usize, pages: &mut [u32]) -> PyResu
         }
     }
     Ok(())
+}
+
+/// An argument that is a dense array of places on the host. `name` is the argument's, for messages.
+pub fn places_of(places: &Bound<'_, PyAny>, name: &str) -> PyResult<Array> {
+    let places = Array::of(places, name, false)?;
+    if places.kind != Kind::Integer || !matches!(places.item_size, 4 | 8) {
+        let message = format!("{name}: 32-bit or 64-bit integers are needed");
+        return Err(PyTypeError::new_err(message));
+    }
+    places.on_host(name)
+}
+
+/// The pages of the first place and of each that is so many places behind the one before.
+pub fn divide_places(places: &Array, page_size: usize, pages: &mut [u32]) -> PyResult<()> {
+    // SAFETY: `places_of` has looked at the size.
+    unsafe {
+        match places.item_size {
+            4 => divide(places.read::<i32>(), page_size, pages),
+            _ => divide(places.read::<i64>(), page_size, pages),
+        }
+    }
+}
+
+/// One of the places, which is there.
+#[inline]
+pub fn place_at(places: &Array, at: usize) -> i64 {
+    debug_assert!(at < places.count);
+    // SAFETY: `places_of` has looked at the size, the caller at the number.
+    unsafe {
+        match places.item_size {
+            4 => places.data::<i32>().add(at).read().into(),
+            _ => places.data::<i64>().add(at).read(),
+        }
+    }
 }
 
 /// The pages of a row of places, for an engine that has one for each position: `page_size` of them
@@ -52,11 +86,7 @@ pub fn page_numbers(
     page_size: usize,
     pages: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
-    let places = Array::of(places, "places", false)?;
-    if places.kind != Kind::Integer || !matches!(places.item_size, 4 | 8) {
-        return Err(PyTypeError::new_err("places: 32-bit or 64-bit integers are needed"));
-    }
-    let places = places.on_host("places")?;
+    let places = places_of(places, "places")?;
     if page_size == 0 {
         return Err(PyValueError::new_err("page_size: must not be 0"));
     }
@@ -65,12 +95,37 @@ pub fn page_numbers(
     if count == 0 {
         return Ok(());
     }
-    // SAFETY: an array with room for so many; the sizes of the places were checked.
-    unsafe {
-        let into = std::slice::from_raw_parts_mut(pages.data::<u32>(), count);
-        match places.item_size {
-            4 => divide(places.read::<i32>(), page_size, into),
-            _ => divide(places.read::<i64>(), page_size, into),
+    // SAFETY: an array with room for so many.
+    let into = unsafe { std::slice::from_raw_parts_mut(pages.data::<u32>(), count) };
+    divide_places(&places, page_size, into)
+}
+
+/// The places of whole pages, one for each position: what `page_numbers()` reads.
+///
+/// pages: a dense array of 32-bit or 64-bit integers.
+/// page_size: positions of a page.
+/// places: an array of int64, receives len(pages) * page_size of them.
+///
+/// Raises TypeError, ValueError naming the argument.
+#[pyfunction]
+pub fn page_places(
+    pages: &Bound<'_, PyAny>,
+    page_size: usize,
+    places: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let pages = places_of(pages, "pages")?;
+    let count = pages.count.saturating_mul(page_size);
+    let places = Array::integers(places, "places", 8, true)?.at_least("places", count)?;
+    if count == 0 {
+        return Ok(());
+    }
+    // SAFETY: an array with room for so many.
+    let into = unsafe { std::slice::from_raw_parts_mut(places.data::<i64>(), count) };
+    for (at, places) in into.chunks_exact_mut(page_size).enumerate() {
+        let first = place_at(&pages, at) * page_size as i64;
+        for (place, number) in places.iter_mut().zip(first..) {
+            *place = number;
         }
     }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Token lists: the caller's array as it is, or a list with items that are not text.
 use std::ptr::{null, null_mut};
 
-use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
@@ -81,6 +81,11 @@ impl<'py> TokenArg<'py> {
     /// `name` is the argument's, for messages.
     #[inline]
     pub fn of(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
+        Self::up_to(object, name, usize::MAX)
+    }
+
+    /// Those from `limit` on need not be there: of 64-bit ids they are not copied.
+    fn up_to(object: &Bound<'py, PyAny>, name: &str, limit: usize) -> PyResult<Self> {
         if let Ok(tokens) = object.cast::<Tokens>() {
             let raw = tokens.get().c();
             return Ok(TokenArg { _source: Source::Tokens(tokens.clone()), raw });
@@ -102,10 +107,25 @@ impl<'py> TokenArg<'py> {
         let array = array.on_host(name)?;
         if size == 8 {
             // SAFETY: the size was checked.
-            return Self::copied(narrow(unsafe { array.read::<i64>() }, name)?);
+            let ids = unsafe { array.read::<i64>() };
+            return Self::copied(narrow(&ids[..limit.min(ids.len())], name)?);
         }
         let raw = text(array.data(), array.count);
         Ok(TokenArg { _source: Source::Array(array), raw })
+    }
+
+    /// The first tokens of an argument that may have more, all of them text.
+    pub fn head(object: &Bound<'py, PyAny>, name: &str, count: usize) -> PyResult<Self> {
+        let mut all = Self::up_to(object, name, count)?;
+        if all.raw.item_count > 0 {
+            return Err(PyTypeError::new_err(format!("{name}: text alone is needed")));
+        }
+        if all.raw.count < count {
+            let message = format!("{name}: {count} are needed, {} are there", all.raw.count);
+            return Err(PyValueError::new_err(message));
+        }
+        all.raw.count = count;
+        Ok(all)
     }
 
     fn copied(ids: Vec<u32>) -> PyResult<Self> {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import radixkv
 import torch
+from numpy.typing import NDArray
 from sglang.srt.mem_cache.base_prefix_cache import (
     BasePrefixCache,
     DecLockRefParams,
@@ -27,7 +28,7 @@ from sglang.srt.mem_cache.events import KVCacheEventRecorder
 
 from . import order
 from .events import EventLog
-from .pages import PageNumbers, Rows
+from .pages import PageNumbers, Tables
 from .prefix import CachedPrefix, head
 from .spaces import ExtraKeys, space_of
 
@@ -41,7 +42,7 @@ EVICTED_SHARE = 128
 EVICTED_LIMIT = 1024
 
 
-class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
+class RadixkvCache(BasePrefixCache):
     """Which tokens are in which pages, and which pages go first when room is needed.
 
     SGLang's allocator hands pages out and takes them back. A page is the cache's from the
@@ -63,7 +64,7 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
             lora_names=params.kv_event_lora_names,
         )
         self._events = EventLog(self.kv_events) if self.kv_events.enabled else None
-        self._rows = Rows(self.req_to_token_pool)
+        self._tables = Tables(self.req_to_token_pool, self._mapping(), self.page_size)
         self._numbers = PageNumbers(self.page_size, self.device)
         self._open()
 
@@ -76,12 +77,11 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
     def _open(self) -> None:
         # Page 0 is SGLang's place for what padding writes.
         page_count = self._page_count()
-        self._numbers.prepare(page_count)
         self._table = self._open_table(page_count)
         journal_bytes = self._events.journal_bytes(page_count) if self._events else 0
         self._cache = radixkv.Cache(self._table, whole_pages=True, journal_bytes=journal_bytes)
-        #: What is inserted, and what the cache answers.
-        self._given = np.empty(page_count, np.uint32)
+        self._placed = self._tables.open(self._cache)
+        #: What the cache answers.
         self._published = np.empty(page_count, np.uint32)
         if self._events is not None:
             self._events.follow(self._cache)
@@ -94,6 +94,10 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
 
     def _open_table(self, page_count: int) -> radixkv.PageTable:
         return radixkv.PageTable(page_count, page_size=self.page_size, external=True)
+
+    def _mapping(self) -> torch.Tensor | None:
+        """From token indices to places in the window's pool, where there is one."""
+        return None
 
     # What the scheduler asks while a request waits.
 
@@ -203,15 +207,12 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         if req.lock is None or last.length != kv.cache_protected_len or last.length > length:
             last = self.root_node
         space = self._space(req)
-        given = self._given[last.length // self.page_size : length // self.page_size]
-        self._numbers.read(self._rows.read(kv.req_pool_idx, last.length, length), given)
-        done = self._insert(tokens, length, space, last)
+        done = self._publish(kv, tokens, length, space, last, req.lock.receipt if req.lock else 0)
+        if done.duplicate_page_count:
+            known = done.page_count - done.claimed_page_count
+            self._share(kv, known - done.duplicate_page_count, known)
         # Less, when memory ran out.
         length = done.page_count * self.page_size
-        if done.duplicate_page_count:
-            known = length - done.claimed_page_count * self.page_size
-            self._share(kv, known - done.duplicate_page_count * self.page_size, known)
-        self.unlock(req.lock)
         req.last_node = CachedPrefix(done.node, length, tokens, space)
         req.lock = TreeLock(req.last_node, done.lock)
         kv.cache_protected_len = length
@@ -225,9 +226,8 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         if self.disable or length == 0:
             return InsertResult(prefix_len=0, last_device_node=self.root_node)
         space = self._space(key)
-        given = self._given[: length // self.page_size]
-        self._numbers.read(params.value[:length].cpu().numpy(), given)
-        done = self._insert(key.token_ids, length, space, self.root_node)
+        places = params.value[:length].cpu().numpy()
+        done = self._placed.publish(key.token_ids, length, places=places, space=space)
         self._cache.unlock(done.lock)
         length = done.page_count * self.page_size
         known = length - done.claimed_page_count * self.page_size
@@ -241,45 +241,63 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
             self._events.name(space, ExtraKeys(keys.extra_key, keys.cache_salt))
         return space
 
-    def _insert(
+    def _publish(
         self,
+        kv: "ReqKvInfo",
         tokens: "array[int]",
         length: int,
         space: radixkv.Namespace | None,
         last: CachedPrefix,
+        lock: int,
     ) -> radixkv.InsertResult:
-        """Publishes the pages in `_given` that come after `last`, and locks the whole prefix. The
-        pages that the cache has are in `_published` then."""
-        given = head(tokens, length)
-        done = self._cache.insert(
-            given,
-            self._given[: length // self.page_size],
-            published=self._published,
+        """Publishes what comes after `last` in a request's row, and locks the whole prefix in the
+        place of a lock from before."""
+        row, start = kv.req_pool_idx, last.length
+        if self._tables.are_on_host:
+            return self._placed.publish(
+                tokens,
+                length,
+                row,
+                space=space,
+                from_node=last.node,
+                from_token_index=start,
+                lock=lock,
+            )
+        return self._placed.publish(
+            tokens,
+            length,
+            **self._tables.copied(row, start, length),
             space=space,
-            lock=True,
             from_node=last.node,
-            from_token_index=last.length,
-            from_page_index=last.length // self.page_size,
+            from_token_index=start,
+            lock=lock,
         )
-        # In SGLang's caches what is inserted makes all before it recent; here a match does.
-        self._cache.match(given, space=space)
-        return done
 
-    def _share(self, kv: "ReqKvInfo", start: int, end: int) -> None:
+    def _share(self, kv: "ReqKvInfo", first: int, end: int) -> None:
         """Frees pages of a request that the cache has already, and puts the cache's in its row."""
-        pages = slice(start // self.page_size, end // self.page_size)
-        duplicates = self._numbers.tensor(self._given[pages])
-        self.token_to_kv_pool_allocator.free_page_ids(duplicates)
-        published = self._numbers.indices(self._published[pages])
-        self.req_to_token_pool.write((kv.req_pool_idx, slice(start, end)), published)
+        given, published = self._placed.pages(first, end)
+        self._free(given)
+        self._write(kv, first, published)
+
+    def _write(self, kv: "ReqKvInfo", first: int, pages: NDArray[np.uint32]) -> None:
+        """Puts pages into a request's row, from its page `first` on."""
+        part = slice(first * self.page_size, (first + len(pages)) * self.page_size)
+        self.req_to_token_pool.write((kv.req_pool_idx, part), self._numbers.indices(pages))
 
     def free_kv_row(self, kv: "ReqKvInfo", ranges: list[tuple[int, int]]) -> None:
+        if not self._tables.are_on_host:
+            # Nobody needs to wait for the numbers.
+            super().free_kv_row(kv, ranges)
+            return
         for start, end in coalesce_ranges(ranges):
             if start < end:
-                # The last page may have begun only.
-                pages = self._given[: -(-(end - start) // self.page_size)]
-                self._numbers.read(self._rows.read(kv.req_pool_idx, start, end), pages)
-                self.token_to_kv_pool_allocator.free_page_ids(self._numbers.tensor(pages))
+                self._free(*self._placed.release(kv.req_pool_idx, start, end))
+
+    def _free(
+        self, pages: NDArray[np.integer], window_pages: NDArray[np.integer] | None = None
+    ) -> None:
+        """Gives pages back to the allocator."""
+        self.token_to_kv_pool_allocator.free_page_ids(self._numbers.tensor(pages))
 
     # What the scheduler takes back when it lacks pages, and what it may count on.
 
@@ -290,8 +308,7 @@ class RadixkvCache(BasePrefixCache):  # type: ignore[misc]
         start_time = time.perf_counter()
         evicted = self._cache.evict(page_count, self._published)
         if evicted:
-            freed = self._numbers.tensor(self._published[:evicted])
-            self.token_to_kv_pool_allocator.free_page_ids(freed)
+            self._free(self._published[:evicted])
         token_count = evicted * self.page_size
         self.update_eviction_metrics(token_count, start_time)
         return EvictResult(num_tokens_evicted=token_count)

@@ -99,8 +99,9 @@ USED = {
     BaseTokenToKVPoolAllocator: "size page_size device",
     PagedTokenToKVPoolAllocator: "free_page_ids",
     TokenToKVPoolAllocator: "free_page_ids",
-    SWATokenToKVPoolAllocator: """clear_full_to_swa_mapping free free_full free_swa
-        full_to_swa_index_mapping set_full_to_swa_mapping size_full size_swa""",
+    SWATokenToKVPoolAllocator: """clear_full_to_swa_mapping free_group full_attn_allocator
+        full_to_swa_index_mapping set_full_to_swa_mapping size_full size_swa swa_attn_allocator
+        swa_page_ids_group""",
 }
 
 

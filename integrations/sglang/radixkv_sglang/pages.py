@@ -4,7 +4,7 @@ The token at an offset of a page has the index page * page_size + offset. SGLang
 torch; the arrays of the cache are NumPy's, whose calls take less of the scheduler's time.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import radixkv
@@ -15,54 +15,56 @@ if TYPE_CHECKING:
     from sglang.srt.mem_cache.memory_pool import ReqToTokenPool
 
 
-class Rows:
-    """The token indices of the requests, as they are in SGLang's pool of rows."""
+class Tables:
+    """SGLang's token indices of the requests, a row for each, and with windows its mapping from
+    token indices to places in the window's pool. They are tensors: on the CPU the cache reads them
+    where they lie, from another device what it needs is copied."""
 
-    def __init__(self, pool: "ReqToTokenPool") -> None:
-        self._pool = pool
-        self._table: torch.Tensor | None = None
-        self._array: NDArray[np.int32] | None = None
+    def __init__(
+        self, pool: "ReqToTokenPool | None", mapping: torch.Tensor | None, page_size: int
+    ) -> None:
+        # Without an engine, as in SGLang's tests, there are no rows.
+        self._rows = None if pool is None else pool.req_to_token
+        self._mapping = mapping
+        self._page_size = page_size
+        self.are_on_host = self._rows is not None and self._rows.device.type == "cpu"
 
-    def read(self, row: int, start: int, end: int) -> NDArray[np.int32]:
-        """Those of a request. On the CPU they are not copied; elsewhere this waits until what was
+    def open(self, cache: radixkv.Cache) -> radixkv.PlacedRows:
+        """What a new cache reads them by."""
+        if self._rows is None or not self.are_on_host:
+            return radixkv.PlacedRows(cache)
+        mapping = None if self._mapping is None else self._mapping.numpy()
+        return radixkv.PlacedRows(cache, rows=self._rows.numpy(), mapping=mapping)
+
+    def copied(self, row: int, start: int, end: int) -> dict[str, Any]:
+        """Copies of a part of a row, as `PlacedRows.publish()` takes them. Waits until what was
         written on the current stream is there."""
-        table = self._pool.req_to_token
-        if table is not self._table:
-            self._table = table
-            self._array = table.numpy() if table.device.type == "cpu" else None
-        if self._array is None:
-            return table[row, start:end].cpu().numpy()
-        return self._array[row, start:end]
+        assert self._rows is not None
+        places = self._rows[row, start:end]
+        found = {"places": places.cpu().numpy()}
+        if self._mapping is not None:
+            firsts = places[:: self._page_size].long()
+            found["window_places"] = self._mapping[firsts].cpu().numpy()
+        return found
 
 
 class PageNumbers:
-    """The two ways between page numbers and token indices."""
+    """From page numbers to what SGLang takes."""
 
     def __init__(self, page_size: int, device: torch.device) -> None:
         self.page_size = page_size
         self.device = device
-        self.prepare(0)
 
-    def prepare(self, page_count: int) -> None:
-        """For pages below a number."""
-        # The indices of each page's tokens: 8 bytes each, and one call of NumPy instead of four.
-        token_count = page_count * self.page_size if self.page_size > 1 else 0
-        self._indices = np.arange(token_count).reshape(-1, self.page_size)
-
-    def tensor(self, pages: NDArray[np.uint32]) -> torch.Tensor:
+    def tensor(self, pages: NDArray[np.integer]) -> torch.Tensor:
         """The page numbers, as a new tensor on the device."""
-        return self._on_device(pages.astype(np.int64))
+        return self._on_device(pages.astype(np.int64, copy=False))
 
-    def indices(self, pages: NDArray[np.uint32]) -> torch.Tensor:
+    def indices(self, pages: NDArray[np.integer]) -> torch.Tensor:
         """The token indices of whole pages, as a new tensor on the device."""
-        if self.page_size == 1:
-            return self.tensor(pages)
-        return self._on_device(self._indices.take(pages, 0).reshape(-1))
+        indices = np.empty(len(pages) * self.page_size, np.int64)
+        radixkv.page_places(pages, self.page_size, indices)
+        return self._on_device(indices)
 
     def _on_device(self, numbers: NDArray[np.int64]) -> torch.Tensor:
         tensor = torch.from_numpy(numbers)
         return tensor if self.device.type == "cpu" else tensor.to(self.device)
-
-    def read(self, indices: NDArray[np.signedinteger], pages: NDArray[np.uint32]) -> None:
-        """The pages of token indices which are whole pages."""
-        radixkv.page_numbers(indices, self.page_size, pages)

@@ -24,7 +24,7 @@ from sglang.srt.mem_cache.base_prefix_cache import (
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 
 from .cache import EVICTED_LIMIT, EVICTED_SHARE, RadixkvCache
-from .prefix import CachedPrefix, head
+from .prefix import CachedPrefix
 
 
 class WindowedCache(RadixkvCache):
@@ -37,14 +37,6 @@ class WindowedCache(RadixkvCache):
 
     def _open_table(self, page_count: int) -> radixkv.PageTable:
         window_pages = self.token_to_kv_pool_allocator.size_swa // self.page_size + 1
-        #: Of each page of the window's pool that the cache has: the page that it hangs on.
-        self._hangs_on = np.zeros(window_pages, np.uint32)
-        self._given_window = np.zeros(page_count, np.uint32)
-        self._published_window = np.zeros(page_count, np.uint32)
-        #: Marks full pages within a call.
-        self._marked = np.zeros(page_count, np.bool_)
-        self._evicted = np.zeros(page_count + window_pages, radixkv.dtypes.evicted_page)
-        self._numbers.prepare(max(page_count, window_pages))
         groups = [radixkv.Group.full(), radixkv.Group.window(self.sliding_window_size + 1, pool=1)]
         return radixkv.PageTable(
             pools=[page_count, window_pages], groups=groups, page_size=self.page_size, external=True
@@ -52,6 +44,10 @@ class WindowedCache(RadixkvCache):
 
     def _page_count(self) -> int:
         return int(self.token_to_kv_pool_allocator.size_full) // self.page_size + 1
+
+    def _mapping(self) -> torch.Tensor | None:
+        mapping: torch.Tensor = self.token_to_kv_pool_allocator.full_to_swa_index_mapping
+        return mapping
 
     # Locks.
 
@@ -64,109 +60,53 @@ class WindowedCache(RadixkvCache):
     def insert(self, params: InsertParams) -> InsertResult:
         raise NotImplementedError("radixkv_sglang: windows are inserted from a request's row")
 
-    def free_kv_row(self, kv: Any, ranges: list[tuple[int, int]]) -> None:
-        BasePrefixCache.free_kv_row(self, kv, ranges)
-
-    def _insert(
-        self,
-        tokens: Any,
-        length: int,
-        space: radixkv.Namespace | None,
-        last: CachedPrefix,
-    ) -> radixkv.InsertResult:
-        first, end = last.length // self.page_size, length // self.page_size
-        self._given_window[first:end] = self._windows_of(self._given[first:end])
-        given = head(tokens, length)
-        done = self._cache.insert(
-            given,
-            self._given[:end],
-            published=self._published,
-            space=space,
-            lock=True,
-            from_node=last.node,
-            from_token_index=last.length,
-            from_page_index=first,
-            groups=[(1, self._given_window[:end], self._published_window)],
-        )
-        part = slice(first, done.page_count)
-        self._hangs_on[self._published_window[part]] = self._published[part]
-        self._hangs_on[0] = 0  # that is where there is no page
-        self._cache.match(given, space=space)
-        return done
-
-    def _windows_of(self, pages: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """The window's pages of full pages, 0 where there is none."""
-        mapping = self.token_to_kv_pool_allocator.full_to_swa_index_mapping
-        if mapping.device.type == "cpu":
-            found = mapping.numpy().take(pages.astype(np.int64) * self.page_size)
-        else:
-            found = mapping[self._numbers.tensor(pages) * self.page_size].cpu().numpy()
-        return (found // self.page_size).astype(np.uint32)
-
-    def _share(self, kv: Any, start: int, end: int) -> None:
+    def _share(self, kv: Any, first: int, end: int) -> None:
         """The cache has these pages: its own come into the row, and the request's are free. Where
         it lacked the window's page, it has taken over the request's, which hangs on its own now."""
-        part = slice(start // self.page_size, end // self.page_size)
-        given, published = self._given[part], self._published[part]
-        mine, known = self._given_window[part], self._published_window[part]
+        given, published = self._placed.pages(first, end)
+        mine, known = self._placed.pages(first, end, group=1)
         allocator = self.token_to_kv_pool_allocator
+        allocator.clear_full_to_swa_mapping(self._numbers.indices(given[mine != 0]))
         moved = (mine != 0) & (mine == known)
-        if moved.any():
-            allocator.clear_full_to_swa_mapping(self._numbers.indices(given[moved]))
-            allocator.set_full_to_swa_mapping(
-                self._numbers.indices(published[moved]), self._numbers.indices(mine[moved])
-            )
-        self._free(given, ~moved & (mine != 0))
-        indices = self._numbers.indices(published)
-        self.req_to_token_pool.write((kv.req_pool_idx, slice(start, end)), indices)
+        allocator.set_full_to_swa_mapping(
+            self._numbers.indices(published[moved]), self._numbers.indices(mine[moved])
+        )
+        self._free(given, mine[~moved & (mine != 0)])
+        self._write(kv, first, published)
 
-    def _free(self, pages: NDArray[np.uint32], have: NDArray[np.bool_]) -> None:
-        """Frees full pages, of which some have a page of the window's."""
+    def _free(
+        self, pages: NDArray[np.integer], window_pages: NDArray[np.integer] | None = None
+    ) -> None:
+        # None of them is in the mapping any more.
         allocator = self.token_to_kv_pool_allocator
-        if have.any():
-            allocator.free(self._numbers.indices(pages[have]))
-        if not have.all():
-            allocator.free_full(self._numbers.indices(pages[~have]))
+        if window_pages is not None and window_pages.size:
+            freed = self._numbers.tensor(window_pages)
+            # As the allocator does: its own groups of frees are those of full attention.
+            if allocator.free_group is None:
+                allocator.swa_attn_allocator.free_page_ids(freed)
+            else:
+                allocator.swa_page_ids_group.append(freed)
+        if pages.size:
+            allocator.full_attn_allocator.free_page_ids(self._numbers.tensor(pages))
 
     # What the scheduler takes back when it lacks pages, and what it may count on.
 
     def evict(self, params: EvictParams) -> EvictResult:
         full, window = (
-            -(-count // self.page_size) for count in (params.num_tokens, params.swa_num_tokens)
+            max(0, -(-count // self.page_size))
+            for count in (params.num_tokens, params.swa_num_tokens)
         )
         if self.disable or max(full, window) <= 0:
             return EvictResult()
         start_time = time.perf_counter()
-        gone = self._evict_pool(0, full)
-        gone += self._evict_pool(1, window - gone[1])
-        tokens = gone * self.page_size
-        self.update_eviction_metrics(int(tokens[0]), start_time)
-        return EvictResult(
-            num_tokens_evicted=int(tokens[0]), swa_num_tokens_evicted=int(tokens[1])
-        )
-
-    def _evict_pool(self, pool: int, page_count: int) -> NDArray[np.int64]:
-        """How many pages left each pool."""
-        if page_count <= 0:
-            return np.zeros(2, np.int64)
-        count, _ = self._cache.evict_pool(pool, page_count, self._evicted)
-        gone = self._evicted[:count]
-        full, window = (gone["page"][gone["group"] == group] for group in (0, 1))
-        hung_on = self._hangs_on[window]
-        self._hangs_on[window] = 0
-        alone = hung_on[~self._among(hung_on, full)]
-        if alone.size:
-            self.token_to_kv_pool_allocator.free_swa(self._numbers.indices(alone))
-        if full.size:
-            self._free(full, self._among(full, hung_on))
-        return np.array([full.size, window.size])
-
-    def _among(self, pages: NDArray[np.uint32], others: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        """Which of the full pages are among others."""
-        self._marked[others] = True
-        found = self._marked[pages]
-        self._marked[others] = False
-        return found
+        pages, window_pages, bare = self._placed.evict(full, window)
+        if not self._tables.are_on_host:
+            cleared = self._numbers.indices(bare)
+            self.token_to_kv_pool_allocator.clear_full_to_swa_mapping(cleared)
+        self._free(pages, window_pages)
+        tokens, window_tokens = (it.size * self.page_size for it in (pages, window_pages))
+        self.update_eviction_metrics(tokens, start_time)
+        return EvictResult(num_tokens_evicted=tokens, swa_num_tokens_evicted=window_tokens)
 
     def evict_for_alloc(
         self,
@@ -217,4 +157,4 @@ class WindowedCache(RadixkvCache):
 
     def all_window_indices(self) -> torch.Tensor:
         """The token indices of all cached pages of the window's pool, for checks."""
-        return self._numbers.indices(np.flatnonzero(self._hangs_on).astype(np.uint32))
+        return self._numbers.indices(self._placed.window_pages())

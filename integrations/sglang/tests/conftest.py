@@ -17,6 +17,7 @@ from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
 from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
 
 from radixkv_sglang.cache import RadixkvCache
+from radixkv_sglang.pages import Tables
 
 ROWS = 16
 ROW = 512
@@ -175,3 +176,15 @@ class Scheduler:
 @pytest.fixture(params=[1, 4])
 def page_size(request: pytest.FixtureRequest) -> int:
     return int(request.param)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caches copy from SGLang's tensors, as from another device than the CPU."""
+    init = Tables.__init__
+
+    def copying(self: Tables, *args: Any) -> None:
+        init(self, *args)
+        self.are_on_host = False
+
+    monkeypatch.setattr(Tables, "__init__", copying)

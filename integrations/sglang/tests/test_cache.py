@@ -141,6 +141,12 @@ def test_order_of_the_waiting(page_size: int) -> None:
     assert scheduler.cache.dfs_weight_order(waiting) == [3, 4, 2, 6, 0, 5, 1]
 
 
+def test_as_on_another_device(page_size: int, elsewhere: None) -> None:
+    both = [Scheduler(kind, page_size, 384) for kind in ("ours", "theirs")]
+    found = beside.hits(both, 0, running_limit=4, said_limit=12)
+    assert sum(ours for ours, _ in found) >= sum(theirs for _, theirs in found) > 0
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_hits_beside_those_of_sglang(page_size: int, seed: int) -> None:
     """The same requests, side by side with SGLang's default cache, in a pool with room for a

@@ -57,6 +57,12 @@ def test_hits_beside_those_of_sglang_in_tight_pools(page_size: int) -> None:
     assert all_found[0] >= all_found[1]
 
 
+def test_as_on_another_device(page_size: int, elsewhere: None) -> None:
+    pairs = serve(page_size, (480, 240), 10, 0)
+    ours, theirs = map(sum, zip(*pairs, strict=True))
+    assert ours >= 0.9 * theirs > 0
+
+
 def serve(
     page_size: int, sizes: tuple[int, int], window: int, seed: int
 ) -> list[tuple[int, ...]]:

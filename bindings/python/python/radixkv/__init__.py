@@ -10,6 +10,7 @@ The objects, each a context manager with a `close()`:
     GrowingRow     the pages of a request in an engine that never exchanges one
     GroupRow       the same with several groups of layers
     RequestRows    those of all its requests, behind the calls of its scheduler
+    PlacedRows     rows of an engine that allocates its pages itself
     Journal        which pages came into a cache and left it, in order
     EventEncoder   the same as KV events, for routers
 
@@ -47,6 +48,7 @@ from ._radixkv import (
     PageTable,
     PageTableStats,
     Pin,
+    PlacedRows,
     Plan,
     PoolStats,
     PrefetchResult,
@@ -72,6 +74,7 @@ from ._radixkv import (
     index_memory_stats,
     log_message,
     page_numbers,
+    page_places,
     reserve_index_memory,
     runner_supports,
     set_log,
@@ -190,6 +193,7 @@ __all__ = [
     "PageTableStats",
     "Pending",
     "Pin",
+    "PlacedRows",
     "Plan",
     "Poisoned",
     "PoolStats",
@@ -231,6 +235,7 @@ __all__ = [
     "log_message",
     "namespace_of",
     "page_numbers",
+    "page_places",
     "reserve_index_memory",
     "runner_supports",
     "set_log",

@@ -40,6 +40,7 @@ __all__ = [
     "PageTable",
     "PageTableStats",
     "Pin",
+    "PlacedRows",
     "Plan",
     "PoolStats",
     "PrefetchResult",
@@ -66,6 +67,7 @@ __all__ = [
     "index_memory_stats",
     "log_message",
     "page_numbers",
+    "page_places",
     "reserve_index_memory",
     "runner_supports",
     "set_log",
@@ -775,6 +777,35 @@ class GroupRow:
     ) -> list[list[int]] | None: ...
     def release(self) -> None: ...
 
+@final
+class PlacedRows:
+    def __new__(
+        cls, cache: Cache, *, rows: _Array | None = None, mapping: _Array | None = None
+    ) -> Self: ...
+    def publish(
+        self,
+        tokens: _Ids,
+        length: int,
+        row: int | None = None,
+        *,
+        places: _Array | None = None,
+        window_places: _Array | None = None,
+        space: Namespace | None = None,
+        from_node: int = 0,
+        from_token_index: int = 0,
+        lock: int = 0,
+    ) -> InsertResult: ...
+    def pages(
+        self, first: int, end: int, *, group: int = 0
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]: ...
+    def release(
+        self, row: int, start: int, end: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+    def evict(
+        self, page_count: int, window_page_count: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
+    def window_pages(self) -> NDArray[np.int64]: ...
+
 class RequestRows:
     rows: Final[dict[str, Any]]
     available_page_count: Final[int]
@@ -1029,6 +1060,7 @@ def reserve_index_memory(
 def index_memory_stats() -> IndexMemoryStats: ...
 def image_digest(data: _Array) -> bytes: ...
 def page_numbers(places: _Array, page_size: int, pages: _Array) -> None: ...
+def page_places(pages: _Array, page_size: int, places: _Array) -> None: ...
 def runner_supports(
     page_size: int,
     *,

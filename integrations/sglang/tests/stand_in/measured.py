@@ -15,10 +15,11 @@ from typing import Any
 #: What the scheduler calls, once or more for each request.
 METHODS = """match_prefix touch_prefix lock unlock inc_lock_ref dec_lock_ref path_device_indices
     prefix_device_indices checkpoint free_kv_row maybe_hand_to_session claim_kv_row on_release
-    evict evict_for_alloc evictable_size protected_size take_events finish""".split()
+    evict evict_for_alloc evict_sliding_windows evictable_size protected_size full_evictable_size
+    full_protected_size swa_evictable_size swa_protected_size take_events finish""".split()
 
 #: Of RadixkvCache: between tensors and the arrays of the cache.
-CONVERSIONS = {"_numbers": ("indices", "tensor", "read"), "_rows": ("read",)}
+CONVERSIONS = {"_numbers": ("indices", "tensor"), "_tables": ("copied",)}
 
 
 class Meter:

@@ -1,0 +1,105 @@
+//! The tables of an engine that knows its KV by places, kept where they lie.
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::array::{Array, empty};
+use crate::handle::Raw;
+use crate::page_numbers::{divide, places_of};
+
+/// The places of an engine's requests, a row for each.
+pub struct Rows {
+    array: Raw<Array>,
+    width: usize,
+}
+
+impl Rows {
+    pub fn of(rows: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let array = places_of(rows, "rows")?;
+        match array.shape()[..] {
+            [_, width] => Ok(Rows { array: Raw(array), width: width as usize }),
+            _ => Err(PyTypeError::new_err("rows: an array of two dimensions is needed")),
+        }
+    }
+
+    /// The pages of the places [start, end) of a row.
+    pub fn divide(
+        &self,
+        (row, start, end): (usize, usize, usize),
+        page_size: usize,
+        pages: &mut [u32],
+    ) -> PyResult<()> {
+        let Raw(array) = &self.array;
+        let row_count = array.count.checked_div(self.width).unwrap_or(0);
+        if row >= row_count || start > end || end > self.width {
+            let message = format!("row: places {start} to {end} of row {row} are not there");
+            return Err(PyValueError::new_err(message));
+        }
+        let part = row * self.width + start..row * self.width + end;
+        // SAFETY: `places_of` has looked at the size; the engine writes no row meanwhile.
+        unsafe {
+            match array.item_size {
+                4 => divide(&array.read::<i32>()[part], page_size, pages),
+                _ => divide(&array.read::<i64>()[part], page_size, pages),
+            }
+        }
+    }
+}
+
+/// The places in the window's pool, by those of full attention.
+pub struct Mapping(Raw<Array>);
+
+impl Mapping {
+    pub fn of(mapping: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Ok(Mapping(Raw(Array::integers(mapping, "mapping", 8, true)?)))
+    }
+
+    /// The window's page of a page, 0 for none.
+    pub fn window(&self, page: u32, page_size: usize) -> PyResult<u32> {
+        let Raw(array) = &self.0;
+        let first = page as usize * page_size;
+        if first + page_size > array.count {
+            return Err(PyValueError::new_err(format!("mapping: page {page} is not in it")));
+        }
+        // SAFETY: the size of the numbers and that of the array were looked at.
+        let place = unsafe { array.data::<i64>().add(first).read() };
+        u32::try_from(place / page_size as i64)
+            .map_err(|_| PyValueError::new_err(format!("mapping: {place} is in no page")))
+    }
+
+    /// Has no window's page for a page any more, if the page is in it.
+    pub fn clear(&self, page: u32, page_size: usize) {
+        let Raw(array) = &self.0;
+        let first = page as usize * page_size;
+        if first + page_size <= array.count {
+            // SAFETY: within the array, which is writable.
+            unsafe { array.data::<i64>().add(first).write_bytes(0, page_size) };
+        }
+    }
+}
+
+/// A new array of page numbers, of NumPy's type with this name.
+pub fn numbers<'py, T: Copy>(
+    py: Python<'py>,
+    kind: &str,
+    numbers: &[T],
+) -> PyResult<Bound<'py, PyAny>> {
+    let array = empty(py, numbers.len(), kind)?;
+    if !numbers.is_empty() {
+        let into = Array::integers(&array, "result", size_of::<T>(), true)?;
+        // SAFETY: an array of just this size that nobody else has.
+        unsafe { into.data::<T>().copy_from(numbers.as_ptr(), numbers.len()) };
+    }
+    Ok(array)
+}
+
+/// The same of 64-bit numbers, which engines index their tensors by.
+pub fn longs<'py>(py: Python<'py>, pages: &[u32]) -> PyResult<Bound<'py, PyAny>> {
+    let array = empty(py, pages.len(), "i8")?;
+    if !pages.is_empty() {
+        let into = Array::integers(&array, "result", 8, true)?;
+        // SAFETY: as above.
+        let into = unsafe { std::slice::from_raw_parts_mut(into.data::<i64>(), pages.len()) };
+        into.iter_mut().zip(pages).for_each(|(into, &page)| *into = page.into());
+    }
+    Ok(array)
+}

@@ -1,0 +1,406 @@
+//! Rows of places: for engines that allocate their pages themselves, such as SGLang.
+use std::ptr::null_mut;
+use std::slice::from_ref;
+use std::sync::Mutex;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::c::*;
+use crate::cache::Cache;
+use crate::engine_row::held;
+use crate::handle::{Raw, long};
+use crate::page_numbers::{divide_places, places_of};
+use crate::place_tables::{Mapping, Rows, longs, numbers};
+use crate::record::InsertResult;
+use crate::space::{Namespace, Space};
+use crate::status::{check, refused};
+use crate::tokens::TokenArg;
+
+/// What requests give to a cache over external pools, and what it gives back, for an engine that
+/// knows its KV by places: one for each position, page number * page_size and up. `publish()` is a
+/// checkpoint of a request and `evict()` makes room, each in one call: between two steps of an
+/// engine, when the processor's caches have other things in them, a dozen of NumPy's take longer
+/// than the cache.
+///
+/// The page table has one group of layers; or two, of which the second, a sliding window, has pool
+/// 1. Of each page that the cache has there, this remembers the page of full attention that it
+/// hangs on: so there is one object for a cache, through which all inserts and evictions go. One
+/// thread uses it at a time; another one gets Busy.
+///
+/// rows: an array of int32 or int64 with a row of places for each of the engine's requests. It is
+///     kept, and read where it lies; None where it lies on a GPU.
+/// mapping: with a window, an array of int64 that has for each place of full attention that of the
+///     window, 0 for none. It is kept, read and, where a page of the window's goes, written.
+///
+/// Raises Unsupported for other groups; TypeError, ValueError naming the argument.
+#[pyclass(frozen, weakref, module = "radixkv")]
+pub struct PlacedRows {
+    cache: Py<Cache>,
+    page_size: usize,
+    has_windows: bool,
+    rows: Option<Rows>,
+    mapping: Option<Mapping>,
+    state: Mutex<State>,
+}
+
+/// The pages of the last publish in a pool, by their index in the prefix.
+#[derive(Default)]
+struct Pages {
+    given: Vec<u32>,
+    /// Those that the cache has.
+    published: Vec<u32>,
+}
+
+#[derive(Default)]
+struct State {
+    full: Pages,
+    windows: Pages,
+    /// By page of pool 1: the page of pool 0 that it hangs on, 0 where the cache has none.
+    hangs_on: Vec<u32>,
+    evicted: Vec<rkv_evicted_page>,
+}
+
+/// Pages that an eviction took.
+#[derive(Default)]
+struct Gone {
+    full: Vec<u32>,
+    windows: Vec<u32>,
+    /// Pages of full attention, gone or not, of which the window's page went.
+    bare: Vec<u32>,
+}
+
+impl Pages {
+    fn make_room(&mut self, count: usize) {
+        self.given.resize(count.max(self.given.len()), 0);
+        self.published.resize(count.max(self.published.len()), 0);
+    }
+}
+
+impl State {
+    /// The page that a page of the window's pool hangs on.
+    fn hanger(&mut self, window: u32) -> &mut u32 {
+        let at = window as usize;
+        self.hangs_on.resize(self.hangs_on.len().max(at + 1), 0);
+        &mut self.hangs_on[at]
+    }
+}
+
+impl PlacedRows {
+    /// The window's pages of those that are given.
+    fn read_windows(
+        &self,
+        state: &mut State,
+        (first, end): (usize, usize),
+        places: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        state.windows.make_room(end);
+        let into = &mut state.windows.given[first..end];
+        match (&self.mapping, places) {
+            (_, Some(places)) => {
+                let places = places_of(places, "window_places")?;
+                divide_places(&places.exactly("window_places", into.len())?, 1, into)?;
+                into.iter_mut().for_each(|place| *place /= self.page_size as u32);
+            }
+            (Some(mapping), None) => {
+                for (page, &full) in into.iter_mut().zip(&state.full.given[first..end]) {
+                    *page = mapping.window(full, self.page_size)?;
+                }
+            }
+            (None, None) => {
+                let message = "window_places: they are needed without a mapping";
+                return Err(PyValueError::new_err(message));
+            }
+        }
+        Ok(())
+    }
+
+    fn rows(&self) -> PyResult<&Rows> {
+        self.rows.as_ref().ok_or_else(|| PyValueError::new_err("row: there is no table of rows"))
+    }
+
+    fn clear(&self, pages: &[u32]) {
+        if let Some(mapping) = &self.mapping {
+            pages.iter().for_each(|&page| mapping.clear(page, self.page_size));
+        }
+    }
+
+    /// Inserts the pages from one on, and locks the prefix.
+    fn insert(
+        &self,
+        py: Python<'_>,
+        state: &mut State,
+        tokens: &TokenArg<'_>,
+        space: &Space,
+        (from_node, first, end): (u64, usize, usize),
+    ) -> PyResult<rkv_cache_insert_result> {
+        let cache = self.cache.get().handle.get(py)?;
+        let windows = rkv_group_row {
+            group: 1,
+            reserved: 0,
+            pages: state.windows.given.as_ptr(),
+            page_count: end,
+            published_pages: state.windows.published.as_mut_ptr(),
+        };
+        let groups = if self.has_windows { from_ref(&windows) } else { &[] };
+        let args = rkv_cache_insert_args {
+            flags: RKV_INSERT_LOCK,
+            space: space.c(),
+            tokens: tokens.c(),
+            pages: state.full.given.as_ptr(),
+            page_count: end,
+            from_node,
+            from_token_index: (first * self.page_size) as u64,
+            from_page_index: first as u64,
+            groups: groups.as_ptr(),
+            group_count: groups.len(),
+            group_size: size_of::<rkv_group_row>(),
+            ..rkv_cache_insert_args::sized()
+        };
+        let mut done = rkv_cache_insert_result::sized();
+        let mut found = rkv_cache_match_result::sized();
+        let into = state.full.published.as_mut_ptr();
+        let call = Raw((&raw const args, into, &raw mut done, &raw mut found));
+        let status = long(py, (end - first) * self.page_size > 256, || {
+            let (args, into, done, found) = call.get();
+            // SAFETY: a live handle, arguments that are kept, room for every page.
+            unsafe {
+                let status = rkv_cache_insert(cache.raw(), args, into, done);
+                if status == RKV_STATUS_OK {
+                    // A match makes what lies before recent, too. Where it fails, it does not.
+                    let (space, tokens) = ((*args).space, (*args).tokens);
+                    rkv_cache_match(cache.raw(), space, tokens, 0, null_mut(), 0, found);
+                }
+                status
+            }
+        });
+        check(py, status)?;
+        Ok(done)
+    }
+
+    /// Evicts until a pool has got so many pages.
+    fn evict_pool(
+        &self,
+        py: Python<'_>,
+        state: &mut State,
+        gone: &mut Gone,
+        (pool, page_count): (u32, usize),
+    ) -> PyResult<()> {
+        let cache = self.cache.get().handle.get(py)?;
+        let mut wanted = page_count;
+        while wanted > 0 {
+            let (mut count, mut freed) = (0, 0);
+            // A page of full attention takes one of the window's along. The call ends early when
+            // there may be too little room for the next one.
+            let room = 2 * wanted + RKV_GROUP_LIMIT as usize;
+            state.evicted.resize_with(room.max(state.evicted.len()), rkv_evicted_page::zeroed);
+            let into = Raw((state.evicted.as_mut_ptr(), &raw mut count, &raw mut freed));
+            let status = long(py, true, || {
+                let (into, gone, freed) = into.get();
+                let size = size_of::<rkv_evicted_page>();
+                // SAFETY: a live handle, room as stated.
+                unsafe {
+                    rkv_cache_evict_pool(cache.raw(), pool, wanted, into, size, room, gone, freed)
+                }
+            });
+            check(py, status)?;
+            for at in 0..count {
+                let rkv_evicted_page { group, page } = state.evicted[at];
+                if group == 0 {
+                    gone.full.push(page);
+                } else {
+                    gone.windows.push(page);
+                    gone.bare.push(std::mem::take(state.hanger(page)));
+                }
+            }
+            if count == 0 {
+                break;
+            }
+            wanted = wanted.saturating_sub(freed);
+        }
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl PlacedRows {
+    #[new]
+    #[pyo3(signature = (cache, *, rows=None, mapping=None))]
+    fn new(
+        cache: &Bound<'_, Cache>,
+        rows: Option<&Bound<'_, PyAny>>,
+        mapping: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let py = cache.py();
+        let table = cache.get().table.get();
+        let has_windows = match table.groups.as_slice() {
+            [_] => false,
+            [_, other] if other.kind == RKV_GROUP_WINDOW && other.pool == 1 => true,
+            _ => {
+                let message = "PlacedRows: one group of layers is needed, or a window in pool 1 \
+                               beside it";
+                return Err(refused(py, RKV_STATUS_UNSUPPORTED, message));
+            }
+        };
+        Ok(PlacedRows {
+            page_size: table.page_size as usize,
+            has_windows,
+            rows: rows.map(Rows::of).transpose()?,
+            mapping: mapping.map(Mapping::of).transpose()?,
+            cache: cache.clone().unbind(),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Publishes the pages of a request's positions [from_token_index, length), whole pages of
+    /// them, locks the whole prefix, makes it recent, and undoes the lock from before.
+    ///
+    /// tokens: all of them from the beginning of the prefix on; more may follow.
+    /// row: the request's number in `rows`. Instead `places` may have those of the positions.
+    /// window_places: with a window, and without a mapping: the window's place of each page.
+    /// from_node, from_token_index: go on from an earlier result, by its `node` and its pages.
+    /// lock: a lock to undo; 0 for none.
+    ///
+    /// Returns an InsertResult. Where it has duplicates, the cache has other pages than the
+    /// request: `pages()`. Raises InvalidArgument, e.g. for a page that is the cache's already,
+    /// ValueError, TypeError, StaleNode: then nothing has changed. StaleLock.
+    #[pyo3(signature = (tokens, length, row=None, *, places=None, window_places=None, space=None,
+                        from_node=0, from_token_index=0, lock=0))]
+    #[allow(clippy::too_many_arguments)]
+    fn publish(
+        &self,
+        py: Python<'_>,
+        tokens: &Bound<'_, PyAny>,
+        length: usize,
+        row: Option<usize>,
+        places: Option<&Bound<'_, PyAny>>,
+        window_places: Option<&Bound<'_, PyAny>>,
+        space: Option<&Bound<'_, Namespace>>,
+        from_node: u64,
+        from_token_index: usize,
+        lock: u64,
+    ) -> PyResult<InsertResult> {
+        let start = from_token_index;
+        if start > length
+            || !length.is_multiple_of(self.page_size)
+            || !start.is_multiple_of(self.page_size)
+        {
+            let message = format!("length: {start} to {length} are no whole pages");
+            return Err(PyValueError::new_err(message));
+        }
+        let tokens = TokenArg::head(tokens, "tokens", length)?;
+        let (first, end) = (start / self.page_size, length / self.page_size);
+        let mut state = held(py, &self.state)?;
+        state.full.make_room(end);
+        let into = &mut state.full.given[first..end];
+        match (row, places) {
+            (Some(row), None) => self.rows()?.divide((row, start, length), self.page_size, into)?,
+            (None, Some(places)) => {
+                let places = places_of(places, "places")?.exactly("places", length - start)?;
+                divide_places(&places, self.page_size, into)?;
+            }
+            _ => return Err(PyTypeError::new_err("row, places: one of them is needed")),
+        }
+        if self.has_windows {
+            self.read_windows(&mut state, (first, end), window_places)?;
+        }
+        let space = Space::of(space);
+        let done = self.insert(py, &mut state, &tokens, &space, (from_node, first, end))?;
+        if self.has_windows {
+            for at in first..done.page_count as usize {
+                let (window, full) = (state.windows.published[at], state.full.published[at]);
+                if window != 0 {
+                    *state.hanger(window) = full;
+                }
+            }
+        }
+        if lock != 0 {
+            let cache = self.cache.get().handle.get(py)?;
+            // SAFETY: a live handle.
+            check(py, unsafe { rkv_cache_unlock(cache.raw(), lock) })?;
+        }
+        Ok(InsertResult(done))
+    }
+
+    /// The pages [first, end) of the last publish, by their index in the prefix, of group 0 or 1.
+    ///
+    /// Returns (given, published), two new arrays of uint32: those of the places, and those that
+    /// the cache has. They differ where it had a page for the same tokens already.
+    #[pyo3(signature = (first, end, *, group=0))]
+    fn pages<'py>(
+        &self,
+        py: Python<'py>,
+        first: usize,
+        end: usize,
+        group: u32,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let state = held(py, &self.state)?;
+        let pages = if group == 0 { &state.full } else { &state.windows };
+        let part = |all: &[u32]| match all.get(first..end) {
+            Some(pages) => numbers(py, "u4", pages),
+            None => {
+                let message = format!("first, end: {first} to {end} of {} pages", all.len());
+                Err(PyValueError::new_err(message))
+            }
+        };
+        Ok((part(&pages.given)?, part(&pages.published)?))
+    }
+
+    /// The pages of the positions [start, end) of a row that are the request's own: `start` begins
+    /// a page, `end` may lie within one. The mapping becomes 0 there.
+    ///
+    /// Returns (pages, window's pages), two new arrays of int64, for the engine to free.
+    fn release<'py>(
+        &self,
+        py: Python<'py>,
+        row: usize,
+        start: usize,
+        end: usize,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let mut pages = vec![0; end.saturating_sub(start).div_ceil(self.page_size)];
+        self.rows()?.divide((row, start, end), self.page_size, &mut pages)?;
+        let mut windows = Vec::new();
+        if let Some(mapping) = &self.mapping {
+            for &page in &pages {
+                let window = mapping.window(page, self.page_size)?;
+                if window != 0 {
+                    windows.push(window);
+                }
+            }
+            self.clear(&pages);
+        }
+        Ok((longs(py, &pages)?, longs(py, &windows)?))
+    }
+
+    /// Evicts until pool 0 has got so many pages, and pool 1 so many, or there are no more to be
+    /// had. The mapping becomes 0 where a page of the window's has gone.
+    ///
+    /// Returns (pages, window's pages, bare), three new arrays of int64: those that went of either
+    /// pool, for the engine to free, and those of pool 0, gone or not, whose window's page went,
+    /// for a mapping that lies elsewhere. Raises Unsupported without a window: `Cache.evict()`.
+    fn evict<'py>(
+        &self,
+        py: Python<'py>,
+        page_count: usize,
+        window_page_count: usize,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        if !self.has_windows {
+            let message = "PlacedRows.evict: there is no window; Cache.evict() does it";
+            return Err(refused(py, RKV_STATUS_UNSUPPORTED, message));
+        }
+        let mut state = held(py, &self.state)?;
+        let mut gone = Gone::default();
+        self.evict_pool(py, &mut state, &mut gone, (0, page_count))?;
+        let left = window_page_count.saturating_sub(gone.windows.len());
+        self.evict_pool(py, &mut state, &mut gone, (1, left))?;
+        self.clear(&gone.bare);
+        Ok((longs(py, &gone.full)?, longs(py, &gone.windows)?, longs(py, &gone.bare)?))
+    }
+
+    /// The pages of pool 1 that the cache has, in order, as a new array of int64: for checks.
+    fn window_pages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let state = held(py, &self.state)?;
+        let pages = (0..).zip(&state.hangs_on).filter(|(_, hangs_on)| **hangs_on != 0);
+        longs(py, &pages.map(|(page, _)| page).collect::<Vec<u32>>())
+    }
+}

@@ -1,0 +1,278 @@
+"""Rows of places, for engines that allocate their pages themselves."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import ids
+
+import radixkv
+from radixkv import Group
+
+PAGE, WINDOW = 4, 10
+ROWS, WIDTH = 8, 256
+
+
+class Engine:
+    """An allocator of two pools, rows of places, and a mapping from one pool to the other. On a
+    GPU it would pass copies."""
+
+    def __init__(self, pages: Sequence[int], *, copies: bool = False) -> None:
+        groups = [Group.full(), Group.window(WINDOW, pool=1)][: len(pages)]
+        self.table = radixkv.PageTable(
+            pools=list(pages), groups=groups, page_size=PAGE, external=True
+        )
+        self.cache = radixkv.Cache(self.table, whole_pages=True)
+        self.rows = np.zeros((ROWS, WIDTH), np.int32)
+        self.mapping = np.zeros(pages[0] * PAGE + 1, np.int64)
+        self.copies = copies
+        tables: dict[str, Any] = {} if copies else {"rows": self.rows, "mapping": self.mapping}
+        self.placed = radixkv.PlacedRows(self.cache, **tables)
+        self.pages = pages
+        self.free = [list(range(1, count)) for count in pages]
+
+    def allocate(self, row: int, start: int, end: int) -> None:
+        """Places for the positions of a row, from the beginning of a page on."""
+        for at in range(start, end, PAGE):
+            page = self.free[0].pop()
+            for offset in range(min(PAGE, end - at)):
+                self.rows[row, at + offset] = page * PAGE + offset
+            if len(self.free) > 1:
+                window = self.free[1].pop() * PAGE
+                self.mapping[page * PAGE : (page + 1) * PAGE] = window + np.arange(PAGE)
+
+    def publish(
+        self, row: int, tokens: Any, length: int, last: radixkv.InsertResult | None = None
+    ) -> radixkv.InsertResult:
+        """And shares what the cache had already."""
+        start = last.page_count * PAGE if last else 0
+        more: Any = {"row": row}
+        if self.copies:
+            places = self.rows[row, start:length].astype(np.int64)
+            more = {"places": places}
+            if len(self.free) > 1:
+                more["window_places"] = self.mapping[places[::PAGE]]
+        if last is not None:
+            more |= {"from_node": last.node, "from_token_index": start, "lock": last.lock}
+        done = self.placed.publish(tokens, length, **more)
+        known = done.page_count - done.claimed_page_count
+        first = known - done.duplicate_page_count
+        given, published = self.placed.pages(first, known)
+        assert (given != published).all()
+        if len(self.free) > 1:
+            mine, theirs = self.placed.pages(first, known, group=1)
+            for page, window in zip(given, mine, strict=True):
+                self.mapping[page * PAGE : (page + 1) * PAGE] = 0
+            for page, window, taken in zip(published, mine, mine == theirs, strict=True):
+                if taken and window:
+                    part = slice(page * PAGE, (page + 1) * PAGE)
+                    self.mapping[part] = window * PAGE + np.arange(PAGE)
+                elif window:
+                    self.free[1].append(int(window))
+        self.free[0] += given.tolist()
+        places = np.empty(len(published) * PAGE, np.int64)
+        radixkv.page_places(published, PAGE, places)
+        self.rows[row, first * PAGE : known * PAGE] = places
+        return done
+
+    def release(self, row: int, start: int, end: int) -> None:
+        if self.copies:
+            pages = np.empty(-(-(end - start) // PAGE), np.uint32)
+            radixkv.page_numbers(self.rows[row, start:end], PAGE, pages)
+            windows = self.mapping[pages * PAGE] // PAGE
+            for page in pages:
+                self.mapping[page * PAGE : (page + 1) * PAGE] = 0
+            mine, theirs = pages.tolist(), windows[windows > 0].tolist()
+        else:
+            mine, theirs = (it.tolist() for it in self.placed.release(row, start, end))
+        self.free[0] += mine
+        if theirs:
+            self.free[1] += theirs
+
+    def evict(self, *page_counts: int) -> tuple[int, int]:
+        pages, windows, bare = self.placed.evict(*page_counts)
+        if self.copies:
+            for page in bare:
+                self.mapping[page * PAGE : (page + 1) * PAGE] = 0
+        self.free[0] += pages.tolist()
+        self.free[1] += windows.tolist()
+        assert len(bare) == len(windows)
+        return len(pages), len(windows)
+
+    def check(self, owned: Sequence[set[int]]) -> None:
+        """Each page is free, cached, or in one request's row, and the mapping says where."""
+        self.cache.check()
+        self.table.check()
+        for pool, (free, mine) in enumerate(zip(self.free, owned, strict=True)):
+            cached = self.table.pool_stats(pool).cached_page_count
+            assert len(free) == len(set(free)) and not set(free) & mine
+            assert len(free) + len(mine) + cached == self.pages[pool] - 1
+        if len(self.free) > 1:
+            assert self.table.pool_stats(1).cached_page_count == len(self.placed.window_pages())
+            mapped = self.mapping[PAGE:-1:PAGE] // PAGE
+            known = {*self.placed.window_pages().tolist(), *owned[1]}
+            assert sorted(mapped[mapped > 0].tolist()) == sorted(known)
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_p02_j07_a_row_is_published_as_it_grows(copies: bool) -> None:
+    engine = Engine([40], copies=copies)
+    tokens = ids(30).astype(np.int64)
+    engine.allocate(0, 0, 30)
+    first = engine.publish(0, tokens, 12)
+    assert (first.page_count, first.claimed_page_count) == (3, 3)
+    more = engine.publish(0, tokens, 28, first)
+    assert (more.page_count, more.claimed_page_count) == (7, 4)
+    # The lock from before is undone, the new one is on all of it.
+    with pytest.raises(radixkv.StaleLock):
+        engine.cache.unlock(first.lock)
+    assert engine.cache.stats().reclaimable_page_count == 0
+    engine.release(0, 28, 30)
+    engine.check([set()])
+    # Another request with the same tokens shares the pages, and its own are free.
+    engine.allocate(1, 0, 28)
+    second = engine.publish(1, tokens, 28)
+    assert (second.duplicate_page_count, second.claimed_page_count) == (7, 0)
+    assert (engine.rows[1, :28] == engine.rows[0, :28]).all()
+    engine.check([set()])
+    engine.cache.unlock(more.lock)
+    engine.cache.unlock(second.lock)
+    assert engine.cache.stats().reclaimable_page_count == 7
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_p02_g01_pages_of_a_window_go_and_come_back(copies: bool) -> None:
+    engine = Engine([40, 40], copies=copies)
+    tokens = ids(32)
+    engine.allocate(0, 0, 32)
+    first = engine.publish(0, tokens, 32)
+    engine.cache.unlock(first.lock)
+    assert engine.evict(0, 8) == (0, 8)
+    assert not engine.mapping[:-1].any() and engine.cache.probe(tokens) == 0
+    engine.check([set(), set()])
+    # Who computes them anew hands the window's pages on: they hang on the pages from before.
+    engine.allocate(1, 0, 32)
+    second = engine.publish(1, tokens, 32)
+    assert second.duplicate_page_count == 8
+    assert (engine.rows[1, :32] == engine.rows[0, :32]).all()
+    engine.check([set(), set()])
+    assert engine.cache.probe(tokens) == 32
+    engine.cache.unlock(second.lock)
+    # A page of full attention takes along what hangs on it.
+    assert engine.evict(5, 0) == (5, 5)
+    assert engine.evict(100, 100) == (3, 3)
+    engine.check([set(), set()])
+
+
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("pools", [1, 2])
+def test_no_page_is_lost(pools: int, copies: bool) -> None:
+    """Requests that begin, grow, end and are dropped, in pools that are too small for all."""
+    source = random.Random(10 * pools + copies)
+    engine = Engine([60, 44][:pools], copies=copies)
+    running: dict[int, tuple[list[int], radixkv.InsertResult | None, int]] = {}
+    for _ in range(600):
+        short = [max(0, 12 - len(free)) for free in engine.free]
+        if any(short) and pools == 2:
+            engine.evict(*short)
+        elif any(short):
+            gone = np.empty(short[0], np.uint32)
+            engine.free[0] += gone[: engine.cache.evict(short[0], gone)].tolist()
+        row = source.choice(range(3))
+        tokens, last, held = running.pop(row, ([], None, 0))
+        published = last.page_count * PAGE if last else 0
+        if tokens and source.random() < 0.4 or any(len(free) < 12 for free in engine.free):
+            if held > published:
+                engine.release(row, published, held)
+            if last is not None:
+                engine.cache.unlock(last.lock)
+        else:
+            # From a page on, so that rows end within one; what is there already is computed anew.
+            engine.release(row, published, held)
+            tokens = tokens[:published] or [source.randrange(2)] * source.randrange(20)
+            tokens += [source.randrange(2) for _ in range(source.randrange(1, 20))]
+            engine.allocate(row, published, len(tokens))
+            if whole := len(tokens) // PAGE * PAGE:
+                last = engine.publish(row, np.array(tokens), whole, last)
+            running[row] = (tokens, last, len(tokens))
+        owned: list[set[int]] = [set() for _ in range(pools)]
+        for at, (_, done, count) in running.items():
+            for place in engine.rows[at, (done.page_count * PAGE if done else 0) : count]:
+                owned[0].add(int(place) // PAGE)
+                if pools == 2 and engine.mapping[place]:
+                    owned[1].add(int(engine.mapping[place]) // PAGE)
+        engine.check(owned)
+
+
+def test_what_is_refused_changes_nothing() -> None:
+    engine = Engine([40, 40])
+    placed, tokens = engine.placed, ids(32)
+    engine.allocate(0, 0, 32)
+    before = engine.mapping.copy()
+    with pytest.raises(ValueError, match="whole pages"):
+        placed.publish(tokens, 30, 0)
+    with pytest.raises(ValueError, match="tokens: 32 are needed, 31"):
+        placed.publish(tokens[:31], 32, 0)
+    with pytest.raises(TypeError, match="tokens: text"):
+        items = [radixkv.TokenItem.coord(0, 1)]
+        placed.publish(radixkv.Tokens(tokens, items), 32, 0)
+    with pytest.raises(ValueError, match="row 8"):
+        placed.publish(tokens, 32, ROWS)
+    with pytest.raises(TypeError, match="row, places"):
+        placed.publish(tokens, 32)
+    with pytest.raises(ValueError, match="window_places: 8"):
+        placed.publish(tokens, 32, 0, window_places=np.zeros(7, np.int64))
+    with pytest.raises(ValueError, match="places: 32"):
+        placed.publish(tokens, 32, places=engine.rows[0, :31])
+    with pytest.raises(radixkv.InvalidArgument, match="page"):
+        placed.publish(tokens, 32, places=np.full(32, 4))
+    with pytest.raises(ValueError, match="first, end"):
+        placed.pages(3, 1000)
+    with pytest.raises(ValueError, match="row"):
+        placed.release(0, 0, WIDTH + 1)
+    engine.rows[1, :4] = 40 * PAGE + np.arange(PAGE)
+    with pytest.raises(ValueError, match="mapping: page 40"):
+        placed.release(1, 0, 4)
+    assert (engine.mapping == before).all() and engine.cache.stats().cached_page_count == 0
+    done = placed.publish(tokens, 32, 0)
+    assert done.claimed_page_count == 8
+    with pytest.raises(radixkv.StaleLock):
+        placed.publish(tokens, 32, 0, from_node=done.node, from_token_index=32, lock=1 << 40)
+    engine.cache.unlock(done.lock)
+
+
+def test_what_it_is_made_for() -> None:
+    engine = Engine([40])
+    with pytest.raises(radixkv.Unsupported, match=r"Cache\.evict"):
+        engine.placed.evict(1, 0)
+    with pytest.raises(TypeError, match="two dimensions"):
+        radixkv.PlacedRows(engine.cache, rows=engine.mapping)
+    with pytest.raises(TypeError, match="rows"):
+        radixkv.PlacedRows(engine.cache, rows=np.zeros((2, 2)))
+    with pytest.raises(TypeError, match="mapping: an array of 64-bit"):
+        radixkv.PlacedRows(engine.cache, mapping=engine.rows)
+    without = radixkv.PlacedRows(engine.cache)
+    with pytest.raises(ValueError, match="no table of rows"):
+        without.publish(ids(4), 4, 0)
+    groups = [Group.full(), Group.state(pool=1)]
+    with radixkv.PageTable(pools=[9, 9], groups=groups, external=True) as table:
+        with radixkv.Cache(table) as cache:
+            with pytest.raises(radixkv.Unsupported, match="PlacedRows"):
+                radixkv.PlacedRows(cache)
+    two = Engine([9, 9], copies=True)
+    with pytest.raises(ValueError, match="window_places"):
+        two.placed.publish(ids(4), 4, places=np.arange(4, 8))
+
+
+def test_places_of_pages() -> None:
+    for kind in (np.uint32, np.int64):
+        into = np.full(9, -1, np.int64)
+        radixkv.page_places(np.array([3, 1], kind), 4, into)
+        assert into.tolist() == [12, 13, 14, 15, 4, 5, 6, 7, -1]
+    radixkv.page_places(np.array([], np.uint32), 4, into)
+    with pytest.raises(ValueError, match="places"):
+        radixkv.page_places(np.array([3, 1, 2], np.uint32), 4, into)
+    with pytest.raises(TypeError, match="pages"):
+        radixkv.page_places(np.zeros(2), 4, into)
