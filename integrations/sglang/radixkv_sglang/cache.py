@@ -23,7 +23,6 @@ from sglang.srt.mem_cache.base_prefix_cache import (
     TreeLock,
 )
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
-from sglang.srt.mem_cache.common import coalesce_ranges
 from sglang.srt.mem_cache.events import KVCacheEventRecorder
 
 from . import order
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 
 #: What is evicted at a time, at least: this part of the pool, up to so many tokens.
-EVICTED_SHARE = 128
+EVICTED_SHARE = 64
 EVICTED_LIMIT = 1024
 
 
@@ -284,18 +283,7 @@ class RadixkvCache(BasePrefixCache):
         part = slice(first * self.page_size, (first + len(pages)) * self.page_size)
         self.req_to_token_pool.write((kv.req_pool_idx, part), self._numbers.indices(pages))
 
-    def free_kv_row(self, kv: "ReqKvInfo", ranges: list[tuple[int, int]]) -> None:
-        if not self._tables.are_on_host:
-            # Nobody needs to wait for the numbers.
-            super().free_kv_row(kv, ranges)
-            return
-        for start, end in coalesce_ranges(ranges):
-            if start < end:
-                self._free(*self._placed.release(kv.req_pool_idx, start, end))
-
-    def _free(
-        self, pages: NDArray[np.integer], window_pages: NDArray[np.integer] | None = None
-    ) -> None:
+    def _free(self, pages: NDArray[np.integer]) -> None:
         """Gives pages back to the allocator."""
         self.token_to_kv_pool_allocator.free_page_ids(self._numbers.tensor(pages))
 

@@ -22,6 +22,7 @@ from sglang.srt.mem_cache.base_prefix_cache import (
     InsertResult,
 )
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
+from sglang.srt.mem_cache.common import coalesce_ranges
 
 from .cache import EVICTED_LIMIT, EVICTED_SHARE, RadixkvCache
 from .prefix import CachedPrefix
@@ -59,6 +60,15 @@ class WindowedCache(RadixkvCache):
 
     def insert(self, params: InsertParams) -> InsertResult:
         raise NotImplementedError("radixkv_sglang: windows are inserted from a request's row")
+
+    def free_kv_row(self, kv: Any, ranges: list[tuple[int, int]]) -> None:
+        if not self._tables.are_on_host:
+            # Nobody needs to wait for the numbers.
+            super().free_kv_row(kv, ranges)
+            return
+        for start, end in coalesce_ranges(ranges):
+            if start < end:
+                self._free(*self._placed.release(kv.req_pool_idx, start, end))
 
     def _share(self, kv: Any, first: int, end: int) -> None:
         """The cache has these pages: its own come into the row, and the request's are free. Where
