@@ -1,10 +1,11 @@
-//! What `RequestRows` asks of a request's row, with one group of layers or with several.
+//! What is asked of a request's row, with one group of layers or with several.
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::c::*;
+use crate::row_source::ids_of;
 use crate::status::refused;
 
 /// A row of pages that only grows.
@@ -77,3 +78,96 @@ pub fn held<'a, T>(py: Python<'_>, state: &'a Mutex<T>) -> PyResult<MutexGuard<'
         }
     }
 }
+
+/// `extend()` of a row.
+pub fn extended<'py, R: EngineRow>(
+    row: &R,
+    tokens: Option<&Bound<'py, PyAny>>,
+    (py, positions, computed): (Python<'py>, usize, usize),
+) -> PyResult<Option<Bound<'py, PyList>>> {
+    let added = tokens.map(ids_of).transpose()?.unwrap_or_default();
+    let mut state = row.state(py)?;
+    match row.grow(py, &mut state, &added, positions, computed)? {
+        Some(held) => R::pages(py, &state, held).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// What Python calls of either row, and its end.
+macro_rules! row_methods {
+    ($row:ident) => {
+        #[pymethods]
+        impl $row {
+            /// Its pages, as a list; with several groups a list for each.
+            #[getter(pages)]
+            fn all_pages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+                Self::pages(py, &*EngineRow::state(self, py)?, 0)
+            }
+
+            /// How many pages it has; with several groups how many places in each.
+            #[getter(page_count)]
+            fn held_count(&self, py: Python<'_>) -> PyResult<usize> {
+                Ok(Self::page_count(&*EngineRow::state(self, py)?))
+            }
+
+            /// How many tokens it knows.
+            #[getter(token_count)]
+            fn known_count(&self, py: Python<'_>) -> PyResult<usize> {
+                Ok(Self::token_count(&*EngineRow::state(self, py)?))
+            }
+
+            /// How many of its leading places others find, by these pages or by those of another
+            /// request.
+            #[getter]
+            fn published_page_count(&self, py: Python<'_>) -> PyResult<usize> {
+                Ok(Self::published(&*EngineRow::state(self, py)?))
+            }
+
+            /// Begins the row with so many pages that the last lookup found, and locks them.
+            ///
+            /// Raises InvalidArgument for more than were found, or than its tokens fill,
+            /// InvalidState when it has pages, StaleNode when they were evicted since.
+            fn take(&self, py: Python<'_>, page_count: usize) -> PyResult<()> {
+                self.begin(py, &mut *EngineRow::state(self, py)?, page_count)
+            }
+
+            /// Adds tokens, gives the row pages for its first `positions`, where a step ends, and
+            /// publishes the whole pages among the first `computed`, of which the tokens are
+            /// known: a page that is published is not written again. Evicts when the pool is
+            /// short. Of states there is one new page, in the last place.
+            ///
+            /// Returns the new pages as `pages` has them, None when there are too few: nothing has
+            /// changed then. Raises InvalidArgument when more is computed than known or has pages,
+            /// StaleNode when the namespace was cleared since the row began, and OutOfMemory: what
+            /// was not published then is the row's own.
+            #[pyo3(signature = (tokens, positions, computed))]
+            fn extend<'py>(
+                &self,
+                py: Python<'py>,
+                tokens: Option<&Bound<'py, PyAny>>,
+                positions: usize,
+                computed: usize,
+            ) -> PyResult<Option<Bound<'py, PyList>>> {
+                $crate::engine_row::extended(self, tokens, (py, positions, computed))
+            }
+
+            /// Gives its pages back; what it published stays in the cache. The tokens stay: it can
+            /// begin again, as after a preemption.
+            fn release(&self, py: Python<'_>) -> PyResult<()> {
+                self.let_go(py, &mut *EngineRow::state(self, py)?)
+            }
+        }
+
+        impl Drop for $row {
+            fn drop(&mut self) {
+                let state = self.state.get_mut().unwrap_or_else(|held| held.into_inner());
+                let mut state = std::mem::take(state);
+                if Self::page_count(&state) > 0 {
+                    // Of a cache that is closed there is nothing left to give back.
+                    Python::attach(|py| drop(self.let_go(py, &mut state)));
+                }
+            }
+        }
+    };
+}
+pub(crate) use row_methods;

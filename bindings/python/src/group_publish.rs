@@ -7,9 +7,7 @@ use pyo3::prelude::*;
 use crate::c::*;
 use crate::group_lane::Kind;
 use crate::group_row::{GroupRow, GroupState};
-use crate::growing_row::text;
-use crate::handle::{Raw, long};
-use crate::status::{check, refused};
+use crate::status::refused;
 
 impl GroupRow {
     /// Gives the tokens and pages up to `end` pages to the cache; the row's lock goes along.
@@ -26,9 +24,7 @@ impl GroupRow {
     }
 
     fn publish_to(&self, py: Python<'_>, state: &mut GroupState, end: usize) -> PyResult<()> {
-        let cache = self.cache.get().handle.get(py)?;
         let first = state.published;
-        let tokens = text(&state.tokens[..end * self.page_size]);
         let mut rows: [_; RKV_GROUP_LIMIT as usize] = from_fn(|_| rkv_group_row::zeroed());
         let mut base = null();
         let mut row_count = 0;
@@ -46,29 +42,8 @@ impl GroupRow {
             };
             row_count += 1;
         }
-        let args = rkv_cache_insert_args {
-            flags: RKV_INSERT_LOCK,
-            space: self.space.c(),
-            tokens: &tokens,
-            pages: base,
-            page_count: end,
-            from_node: state.node,
-            from_token_index: (first * self.page_size) as u64,
-            from_page_index: first as u64,
-            groups: rows.as_ptr(),
-            group_count: row_count,
-            group_size: size_of::<rkv_group_row>(),
-            lock: state.lock,
-            ..rkv_cache_insert_args::sized()
-        };
-        let mut done = rkv_cache_insert_result::sized();
-        let call = Raw((&raw const args, &raw mut done));
-        let status = long(py, end - first > 16, || {
-            let (args, done) = call.get();
-            // SAFETY: a live handle, arguments that are kept, room for every page.
-            unsafe { rkv_cache_insert(cache.raw(), args, null_mut(), done) }
-        });
-        check(py, status)?;
+        let (more, on) = (&rows[..row_count], (state.node, state.lock));
+        let done = self.source.insert(py, &state.tokens, base, on, (first, end), more)?;
         let reached = done.page_count as usize;
         // The cache knows prefixes: what it has already of group 0 comes first.
         let known = first + done.duplicate_page_count as usize;

@@ -1,17 +1,17 @@
 //! The pages of a request in several groups of layers, in rows that only grow.
 use std::array::from_fn;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::c::*;
 use crate::cache::Cache;
-use crate::engine_row::{EngineRow, held};
+use crate::engine_row::{EngineRow, held, row_methods};
 use crate::group_lane::{Kind, Lane, lanes_of};
-use crate::growing_row::{ids_of, text};
 use crate::handle::{Raw, long};
-use crate::space::{Namespace, Space};
+use crate::row_source::{Source, begun, evicted, ids_of, text};
+use crate::space::Namespace;
 use crate::status::{check, refused};
 use crate::tokens::LONG;
 
@@ -25,9 +25,7 @@ use crate::tokens::LONG;
 /// of a page. One thread uses the row at a time; another one gets Busy.
 #[pyclass(frozen, weakref, module = "radixkv")]
 pub struct GroupRow {
-    pub cache: Py<Cache>,
-    pub space: Space,
-    pub page_size: usize,
+    pub source: Source,
     state: Mutex<GroupState>,
 }
 
@@ -62,17 +60,11 @@ impl Cache {
     ) -> PyResult<GroupRow> {
         let py = this.py();
         let tokens = ids_of(tokens)?;
-        let table = this.get().table.get();
-        let page_size = table.page_size as usize;
-        let order = order.unwrap_or_else(|| (0..table.groups.len() as u32).collect());
-        let lanes = lanes_of(py, &table.groups, &order)?;
-        let state = GroupState { tokens, lanes, ..GroupState::default() };
-        Ok(GroupRow {
-            cache: this.clone().unbind(),
-            space: Space::of(space),
-            page_size,
-            state: Mutex::new(state),
-        })
+        let groups = &this.get().table.get().groups;
+        let order = order.unwrap_or_else(|| (0..groups.len() as u32).collect());
+        let lanes = lanes_of(py, groups, &order)?;
+        let state = Mutex::new(GroupState { tokens, lanes, ..GroupState::default() });
+        Ok(GroupRow { source: Source::new(this, space), state })
     }
 }
 
@@ -88,7 +80,8 @@ impl GroupRow {
             for it in self.locked(py, lock, lane.number, full.len())? {
                 lane.pages[it.page_index as usize] = it.page;
             }
-            lane.slid = lane.kind.first_needed(full.len() * self.page_size, self.page_size);
+            lane.slid =
+                lane.kind.first_needed(full.len() * self.source.page_size, self.source.page_size);
         }
         Ok(())
     }
@@ -101,7 +94,7 @@ impl GroupRow {
         group: u32,
         page_count: usize,
     ) -> PyResult<Vec<rkv_locked_page>> {
-        let cache = self.cache.get().handle.get(py)?;
+        let cache = self.source.cache.get().handle.get(py)?;
         let mut pages = Vec::with_capacity(page_count);
         let (size, mut count) = (size_of::<rkv_locked_page>(), 0);
         // SAFETY: a live handle, room as stated, of which the call writes `count`.
@@ -113,21 +106,6 @@ impl GroupRow {
             pages.set_len(count);
         }
         Ok(pages)
-    }
-
-    fn unlock(&self, py: Python<'_>, lock: u64) -> PyResult<()> {
-        let cache = self.cache.get().handle.get(py)?;
-        // SAFETY: a live handle.
-        check(py, unsafe { rkv_cache_unlock(cache.raw(), lock) })
-    }
-
-    fn free(&self, py: Python<'_>, pages: &[u32]) -> PyResult<()> {
-        if pages.is_empty() {
-            return Ok(());
-        }
-        let table = self.cache.get().table.get().handle.get(py)?;
-        // SAFETY: a live handle, pages that were this row's alone.
-        check(py, unsafe { rkv_page_table_free_pages(table.raw(), pages.as_ptr(), pages.len()) })
     }
 }
 
@@ -163,35 +141,21 @@ impl EngineRow for GroupRow {
 
     fn begin(&self, py: Python<'_>, state: &mut GroupState, page_count: usize) -> PyResult<()> {
         if state.page_count > 0 {
-            return Err(refused(py, RKV_STATUS_INVALID_STATE, "the row has pages"));
+            return Err(begun(py));
         }
-        if page_count > state.tokens.len() / self.page_size {
+        if page_count > state.tokens.len() / self.source.page_size {
             let message = format!("page_count: {page_count}, of {} tokens", state.tokens.len());
             return Err(refused(py, RKV_STATUS_INVALID_ARGUMENT, &message));
         }
         if page_count == 0 {
             return Ok(());
         }
-        let tokens = text(&state.tokens[..page_count * self.page_size]);
+        let tokens = &state.tokens[..page_count * self.source.page_size];
         let mut full = vec![0; page_count];
-        let mut found = rkv_cache_match_result::sized();
-        let call = Raw((self.space.c(), &raw const tokens, full.as_mut_ptr(), &raw mut found));
-        let cache = self.cache.get().handle.get(py)?;
-        let status = long(py, tokens.count >= LONG, || {
-            let (space, tokens, full, found) = call.get();
-            // SAFETY: a live handle, arguments that are kept, room for every whole page.
-            unsafe {
-                rkv_cache_match(cache.raw(), space, tokens, RKV_MATCH_LOCK, full, page_count, found)
-            }
-        });
-        check(py, status)?;
-        drop(cache);
+        let found = self.source.find(py, tokens, RKV_MATCH_LOCK, &mut full)?;
         if found.page_count as usize != page_count {
-            if found.lock != 0 {
-                self.unlock(py, found.lock)?;
-            }
-            let message = "the pages were evicted since they were found";
-            return Err(refused(py, RKV_STATUS_STALE_NODE, message));
+            self.source.unlock(py, found.lock)?;
+            return Err(evicted(py));
         }
         (state.page_count, state.published) = (page_count, page_count);
         state.node = found.node;
@@ -220,16 +184,16 @@ impl EngineRow for GroupRow {
         let (mut gone, page_count) = (Vec::new(), state.page_count);
         let mut is_locked = false;
         for lane in &mut state.lanes {
-            let end = lane.kind.first_needed(processed, self.page_size).min(page_count);
+            let end = lane.kind.first_needed(processed, self.source.page_size).min(page_count);
             if end > lane.slid {
                 is_locked |= lane.slid < state.published;
                 lane.drain_own(lane.slid, end, &mut gone);
                 lane.slid = end;
             }
         }
-        self.free(py, &gone)?;
+        self.source.free(py, &gone)?;
         if is_locked && state.lock != 0 {
-            let cache = self.cache.get().handle.get(py)?;
+            let cache = self.source.cache.get().handle.get(py)?;
             // SAFETY: a live handle.
             check(py, unsafe { rkv_cache_slide_lock(cache.raw(), state.lock, processed as u64) })?;
         }
@@ -237,11 +201,12 @@ impl EngineRow for GroupRow {
     }
 
     fn step_ends(&self, state: &mut GroupState, position: usize) {
-        if !position.is_multiple_of(self.page_size) || position > state.page_count * self.page_size
+        if !position.is_multiple_of(self.source.page_size)
+            || position > state.page_count * self.source.page_size
         {
             return;
         }
-        let Some(at) = (position / self.page_size).checked_sub(1) else { return };
+        let Some(at) = (position / self.source.page_size).checked_sub(1) else { return };
         for lane in &mut state.lanes {
             if lane.kind == Kind::State && lane.own[at] {
                 lane.left[at] = lane.pages[at];
@@ -258,27 +223,13 @@ impl EngineRow for GroupRow {
         computed: usize,
     ) -> PyResult<Option<usize>> {
         let (known, held) = (state.tokens.len(), state.page_count);
-        let wanted = positions.div_ceil(self.page_size).max(held);
-        let whole = computed / self.page_size;
-        if computed > known + added.len() || whole > wanted {
-            let message = format!(
-                "computed: {computed}, with {} tokens and {wanted} pages",
-                known + added.len()
-            );
-            return Err(refused(py, RKV_STATUS_INVALID_ARGUMENT, &message));
-        }
+        let (wanted, whole) =
+            self.source.places(py, (known + added.len(), held), (positions, computed))?;
         if wanted > held {
             let mut fresh = vec![0; Self::needed(state, wanted, &[])];
-            let table = self.cache.get().table.get().handle.get(py)?;
-            let (into, count) = (Raw(fresh.as_mut_ptr()), fresh.len());
-            let status = long(py, count > 16, || {
-                // SAFETY: a live handle, room for as many pages.
-                unsafe { rkv_page_table_allocate_pages(table.raw(), count, into.get()) }
-            });
-            if status == RKV_STATUS_OUT_OF_PAGES {
+            if !self.source.allocate(py, &mut fresh)? {
                 return Ok(None);
             }
-            check(py, status)?;
             let mut rest = &fresh[..];
             for lane in &mut state.lanes {
                 let (part, others) = rest.split_at(lane.grown_by(wanted - held));
@@ -303,7 +254,7 @@ impl EngineRow for GroupRow {
                 }
                 state.page_count = held;
                 state.tokens.truncate(known);
-                self.free(py, &fresh)?;
+                self.source.free(py, &fresh)?;
             }
             return Err(reason);
         }
@@ -319,10 +270,8 @@ impl EngineRow for GroupRow {
         }
         let lock = std::mem::take(&mut state.lock);
         (state.page_count, state.published, state.node) = (0, 0, 0);
-        if lock != 0 {
-            self.unlock(py, lock)?;
-        }
-        self.free(py, &gone)
+        self.source.unlock(py, lock)?;
+        self.source.free(py, &gone)
     }
 
     fn pages<'py>(
@@ -335,32 +284,10 @@ impl EngineRow for GroupRow {
     }
 }
 
+row_methods!(GroupRow);
+
 #[pymethods]
 impl GroupRow {
-    /// Its pages: a list for each group.
-    #[getter(pages)]
-    fn all_pages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        Self::pages(py, &*EngineRow::state(self, py)?, 0)
-    }
-
-    /// How many places it has in each group.
-    #[getter(page_count)]
-    fn held_count(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(EngineRow::state(self, py)?.page_count)
-    }
-
-    /// How many tokens it knows.
-    #[getter(token_count)]
-    fn known_count(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(EngineRow::state(self, py)?.tokens.len())
-    }
-
-    /// How many of its leading places others find, by these pages or by those of another request.
-    #[getter]
-    fn published_page_count(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(EngineRow::state(self, py)?.published)
-    }
-
     /// Of each group, the pages that are the row's alone.
     #[getter]
     fn private_pages(&self, py: Python<'_>) -> PyResult<Vec<Vec<u32>>> {
@@ -375,29 +302,30 @@ impl GroupRow {
     /// How many whole pages of its first `limit` tokens every group can reuse.
     fn probe(&self, py: Python<'_>, limit: usize) -> PyResult<usize> {
         let state = EngineRow::state(self, py)?;
-        let cache = self.cache.get().handle.get(py)?;
+        let cache = self.source.cache.get().handle.get(py)?;
         let tokens = text(&state.tokens[..limit.min(state.tokens.len())]);
         let (mut count, mut positions) = (0, 0);
-        let call = Raw((self.space.c(), &raw const tokens, &raw mut count, &raw mut positions));
+        let call =
+            Raw((self.source.space.c(), &raw const tokens, &raw mut count, &raw mut positions));
         let status = long(py, tokens.count >= LONG, || {
             let (space, tokens, count, positions) = call.get();
             // SAFETY: a live handle, arguments that are kept.
             unsafe { rkv_cache_probe(cache.raw(), space, tokens, count, positions) }
         });
         check(py, status)?;
-        Ok(count / self.page_size)
+        Ok(count / self.source.page_size)
     }
 
     /// How many whole pages of its first `limit` tokens every group can reuse, and how many are
     /// known in group 0: where a state is missing that the next request could go on from.
     fn depths(&self, py: Python<'_>, limit: usize) -> PyResult<(usize, usize)> {
         let state = EngineRow::state(self, py)?;
-        let cache = self.cache.get().handle.get(py)?;
+        let cache = self.source.cache.get().handle.get(py)?;
         let tokens = text(&state.tokens[..limit.min(state.tokens.len())]);
         let mut costs: [_; RKV_GROUP_LIMIT as usize] = from_fn(|_| rkv_group_cost::zeroed());
         let (mut depths, mut count) = (rkv_group_depths::sized(), 0);
         let into = (costs.as_mut_ptr(), &raw mut count, &raw mut depths);
-        let call = Raw((self.space.c(), &raw const tokens, into));
+        let call = Raw((self.source.space.c(), &raw const tokens, into));
         let status = long(py, tokens.count >= LONG, || {
             let (space, tokens, (costs, count, depths)) = call.get();
             let (size, room) = (size_of::<rkv_group_cost>(), RKV_GROUP_LIMIT as usize);
@@ -408,7 +336,7 @@ impl GroupRow {
             }
         });
         check(py, status)?;
-        let pages = |positions: u64| positions as usize / self.page_size;
+        let pages = |positions: u64| positions as usize / self.source.page_size;
         Ok((pages(depths.position_count), pages(depths.known_position_count)))
     }
 
@@ -421,57 +349,9 @@ impl GroupRow {
         pages
     }
 
-    /// Begins the row with so many pages that `probe()` found, and locks them. Raises InvalidState
-    /// when it has pages, InvalidArgument for more than its tokens fill, StaleNode when they were
-    /// evicted since.
-    fn take(&self, py: Python<'_>, page_count: usize) -> PyResult<()> {
-        self.begin(py, &mut *EngineRow::state(self, py)?, page_count)
-    }
-
     /// Lets go of what no token from position `processed` on needs: those before it are computed.
     #[pyo3(name = "slide")]
     fn slide_to(&self, py: Python<'_>, processed: usize) -> PyResult<()> {
         self.slide(py, &mut *EngineRow::state(self, py)?, processed)
-    }
-
-    /// Adds tokens, gives the row pages for its first `positions`, where a step ends, and publishes
-    /// the whole pages among the first `computed`, of which the tokens are known. Evicts when the
-    /// pool is short. Of states there is one new page, in the last place.
-    ///
-    /// Returns the new pages as lists, None when there are too few: nothing has changed then.
-    /// Raises InvalidArgument when more is computed than known or has pages, StaleNode when the
-    /// namespace was cleared since the row began, and OutOfMemory: what was not published then is
-    /// the row's own.
-    #[pyo3(signature = (tokens, positions, computed))]
-    fn extend<'py>(
-        &self,
-        py: Python<'py>,
-        tokens: Option<&Bound<'py, PyAny>>,
-        positions: usize,
-        computed: usize,
-    ) -> PyResult<Option<Bound<'py, PyList>>> {
-        let added = tokens.map(ids_of).transpose()?.unwrap_or_default();
-        let mut state = EngineRow::state(self, py)?;
-        match self.grow(py, &mut state, &added, positions, computed)? {
-            Some(held) => Self::pages(py, &state, held).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    /// Gives its pages back; what it published stays in the cache. The tokens stay: it can begin
-    /// again, as after a preemption.
-    fn release(&self, py: Python<'_>) -> PyResult<()> {
-        self.let_go(py, &mut *EngineRow::state(self, py)?)
-    }
-}
-
-impl Drop for GroupRow {
-    fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let mut state = std::mem::take(state);
-        if state.page_count > 0 {
-            // Of a cache that is closed there is nothing left to give back.
-            Python::attach(|py| drop(self.let_go(py, &mut state)));
-        }
     }
 }

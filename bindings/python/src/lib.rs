@@ -37,6 +37,7 @@ mod plan;
 mod plan_arrays;
 mod record;
 mod request_rows;
+mod row_source;
 mod runner;
 mod runner_memory;
 mod runner_step;

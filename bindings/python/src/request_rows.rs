@@ -9,8 +9,9 @@ use crate::c::*;
 use crate::cache::Cache;
 use crate::engine_row::EngineRow;
 use crate::group_row::GroupRow;
-use crate::growing_row::{GrowingRow, ids_of};
+use crate::growing_row::GrowingRow;
 use crate::handle::filled;
+use crate::row_source::ids_of;
 use crate::status::refused;
 
 /// The rows of an engine's requests by their names, with the calls that vLLM's scheduler makes to

@@ -30,11 +30,28 @@ class Coordinator(NamedTuple):
     enable_partial_hash_hits: bool = False
 
 
+class Shape(NamedTuple):
+    """What is different in the manager for one and for several groups of layers."""
+
+    groups: list[radixkv.Group]
+    """As the cache numbers them; none for one of full attention."""
+    order: Sequence[int]
+    """Of each of them the engine's number."""
+    blocks: type
+    """What makes the engine's object of a list of pages."""
+    empty: Any
+    """That of none."""
+    most: list[int]
+    """How many pages of each of the engine's groups a request holds at most; none: any number."""
+
+
 class Manager(radixkv.RequestRows):
-    """What the scheduler asks of either manager. The calls that it makes for each request in each
-    step are inherited, and compiled: `allocate_slots()`, `cache_blocks()`, `get_blocks()`,
-    `estimate_cached_tokens()`, `free()`, and those without a request, `new_step_starts()` and
-    `take_new_block_ids()`."""
+    """Stands where vLLM's KVCacheManager stands. The parameters are vLLM's, as far as they say
+    something about the models that are covered.
+
+    The calls that the scheduler makes for each request in each step are inherited, and compiled:
+    `allocate_slots()`, `cache_blocks()`, `get_blocks()`, `estimate_cached_tokens()`, `free()`, and
+    those without a request, `new_step_starts()` and `take_new_block_ids()`."""
 
     def __init__(
         self,
@@ -42,51 +59,53 @@ class Manager(radixkv.RequestRows):
         max_model_len: int,
         scheduler_block_size: int,
         hash_block_size: int,
-        enable_caching: bool,
-        log_stats: bool,
-        enable_kv_cache_events: bool,
-        watermark: float,
-        *,
-        groups: list[radixkv.Group],
-        order: Sequence[int],
-        blocks: type,
-        empty: Any,
-        most: list[int],
+        enable_caching: bool = True,
+        log_stats: bool = False,
+        enable_kv_cache_events: bool = False,
+        watermark: float = 0.0,
+        max_in_flight_tokens: int | None = None,
     ) -> None:
-        """`groups`: as the cache numbers them, none for one of full attention; `order`: of each
-        the engine's number."""
         limits.check_layers(kv_cache_config, scheduler_block_size, hash_block_size)
         specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
         size, count = scheduler_block_size, kv_cache_config.num_blocks
+        if max_in_flight_tokens is None:
+            max_in_flight_tokens = max_model_len
+        shape = self.shape_of(specs, count, (max_in_flight_tokens, max_model_len))
         self.kv_cache_config = kv_cache_config
         self.max_model_len = max_model_len
         self.enable_caching = enable_caching
         self.log_stats = log_stats
         self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
         self.coordinator = Coordinator(tuple(Layers(size, spec) for spec in specs))
-        self.empty_kv_cache_blocks = empty
+        self.empty_kv_cache_blocks = shape.empty
         self.page_size = size
-        self.order = order
-        self.table = radixkv.PageTable(count, page_size=size, slot_count=1, groups=groups)
+        self.order = shape.order
+        self.table = radixkv.PageTable(count, page_size=size, slot_count=1, groups=shape.groups)
         self.usable_pages = self.table.pool_stats(0).total_page_count
         ring = len(specs) * _journal_bytes(count, max_model_len)
         self.cache = radixkv.Cache(
             self.table, whole_pages=True, journal_bytes=ring if enable_kv_cache_events else 0
         )
-        named = [(at, specs[at]) for at in order]
+        named = [(at, specs[at]) for at in shape.order]
         self._events = EventLog(self.cache, size, named) if enable_kv_cache_events else None
         super().__init__(
             self.cache,
-            blocks=blocks,
-            empty=empty,
+            blocks=shape.blocks,
+            empty=shape.empty,
             waiting=(RequestStatus.WAITING, RequestStatus.PREEMPTED),
             max_positions=max_model_len,
             watermark=int(watermark * count),
-            most=most,
+            most=shape.most,
             publishes=enable_caching,
             tells=enable_kv_cache_events,
             zeroes=kv_cache_config.needs_kv_cache_zeroing,
         )
+
+    def shape_of(
+        self, specs: list[KVCacheSpec], block_count: int, tokens: tuple[int, int]
+    ) -> Shape:
+        """`tokens`: that are under way at once, and of a request, at most."""
+        raise NotImplementedError
 
     # Rows
 

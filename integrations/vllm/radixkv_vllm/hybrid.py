@@ -10,11 +10,11 @@ goes on from it copies it into a block of its own first. Its worker does, before
 """
 
 import radixkv
-from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheSpec, MambaSpec, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import KVCacheSpec, MambaSpec, SlidingWindowSpec
 from vllm.v1.request import Request
 
 from .blocks import FoundBlocks, GroupBlocks
-from .common import Manager
+from .common import Manager, Shape
 
 
 def _group(spec: KVCacheSpec) -> radixkv.Group:
@@ -24,22 +24,11 @@ def _group(spec: KVCacheSpec) -> radixkv.Group:
 
 
 class HybridManager(Manager):
-    """Stands where vLLM's KVCacheManager stands, for groups of full attention, of windows and of
-    states."""
+    """For groups of full attention, of windows and of states."""
 
-    def __init__(
-        self,
-        kv_cache_config: KVCacheConfig,
-        max_model_len: int,
-        scheduler_block_size: int,
-        hash_block_size: int,
-        enable_caching: bool = True,
-        log_stats: bool = False,
-        enable_kv_cache_events: bool = False,
-        watermark: float = 0.0,
-        max_in_flight_tokens: int | None = None,
-    ) -> None:
-        specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
+    def shape_of(
+        self, specs: list[KVCacheSpec], block_count: int, tokens: tuple[int, int]
+    ) -> Shape:
         # The cache's group 0 is one of full attention, which need not be the engine's first.
         order = sorted(
             range(len(specs)), key=lambda at: isinstance(specs[at], SlidingWindowSpec | MambaSpec)
@@ -47,28 +36,14 @@ class HybridManager(Manager):
         self._numbers = [order.index(at) for at in range(len(specs))]
         self._has_states = any(isinstance(spec, MambaSpec) for spec in specs)
         # What a window holds of a request at most, as vLLM counts when it lets one in.
-        in_flight = max_model_len if max_in_flight_tokens is None else max_in_flight_tokens
         most = [
-            spec.max_admission_blocks_per_request(in_flight, max_model_len)
+            spec.max_admission_blocks_per_request(*tokens)
             if isinstance(spec, SlidingWindowSpec)
-            else kv_cache_config.num_blocks
+            else block_count
             for spec in specs
         ]
-        super().__init__(
-            kv_cache_config,
-            max_model_len,
-            scheduler_block_size,
-            hash_block_size,
-            enable_caching,
-            log_stats,
-            enable_kv_cache_events,
-            watermark,
-            groups=[_group(specs[at]) for at in order],
-            order=order,
-            blocks=GroupBlocks,
-            empty=GroupBlocks([[] for _ in specs]),
-            most=most,
-        )
+        empty = GroupBlocks([[] for _ in specs])
+        return Shape([_group(specs[at]) for at in order], order, GroupBlocks, empty, most)
 
     def get_computed_blocks(self, request: Request) -> tuple[GroupBlocks, int, int]:
         """The longest prefix of a request that every group can reuse, in whole pages, at least one

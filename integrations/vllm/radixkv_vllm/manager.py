@@ -7,45 +7,20 @@ tokens, its own stay private, and are free when it ends.
 """
 
 import radixkv
-from vllm.v1.kv_cache_interface import KVCacheConfig
+from vllm.v1.kv_cache_interface import KVCacheSpec
 from vllm.v1.request import Request
 
 from .blocks import PageBlocks
-from .common import Manager
+from .common import Manager, Shape
 
 
 class KVCacheManager(Manager):
-    """Stands where vLLM's class of that name stands, for one group of full attention.
+    """For one group of full attention."""
 
-    The parameters are vLLM's, as far as they say something about such a model.
-    """
-
-    def __init__(
-        self,
-        kv_cache_config: KVCacheConfig,
-        max_model_len: int,
-        scheduler_block_size: int,
-        hash_block_size: int,
-        enable_caching: bool = True,
-        log_stats: bool = False,
-        enable_kv_cache_events: bool = False,
-        watermark: float = 0.0,
-    ) -> None:
-        super().__init__(
-            kv_cache_config,
-            max_model_len,
-            scheduler_block_size,
-            hash_block_size,
-            enable_caching,
-            log_stats,
-            enable_kv_cache_events,
-            watermark,
-            groups=[],
-            order=[0],
-            blocks=PageBlocks,
-            empty=PageBlocks([]),
-            most=[],
-        )
+    def shape_of(
+        self, specs: list[KVCacheSpec], block_count: int, tokens: tuple[int, int]
+    ) -> Shape:
+        return Shape([], [0], PageBlocks, PageBlocks([]), [])
 
     def get_computed_blocks(self, request: Request) -> tuple[PageBlocks, int, int]:
         """The longest cached prefix of a request, in whole pages, at least one token less than it

@@ -14,7 +14,6 @@ def _seat(of: scheduler.Scheduler) -> None:
     """Puts the cache into a scheduler that has made its own, which nothing has used yet."""
     limits.check(of)
     several = len(of.kv_cache_config.kv_cache_groups) > 1
-    more = {"max_in_flight_tokens": of.vllm_config.max_in_flight_tokens} if several else {}
     of.kv_cache_manager = (HybridManager if several else KVCacheManager)(
         of.kv_cache_config,
         max_model_len=of.max_model_len,
@@ -24,7 +23,7 @@ def _seat(of: scheduler.Scheduler) -> None:
         log_stats=of.log_stats,
         enable_kv_cache_events=of.enable_kv_cache_events,
         watermark=of.scheduler_config.watermark,
-        **more,
+        max_in_flight_tokens=of.vllm_config.max_in_flight_tokens,
     )
     if not of.enable_kv_cache_events:
         # The engine asks this, after its scheduler is made, whether to hash every block of every

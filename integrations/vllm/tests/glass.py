@@ -233,7 +233,6 @@ class GlassManager:
         max_model_len: int,
         scheduler_block_size: int,
         hash_block_size: int,
-        max_in_flight_tokens: int | None = None,
         **others: Any,
     ) -> Any:
         global made
@@ -241,7 +240,6 @@ class GlassManager:
         if asked := [name for name, off in OFF.items() if others.pop(name, off[0]) not in off]:
             raise NotCovered("KVCacheManager(" + ", ".join(asked) + ")")
         several = len(kv_cache_config.kv_cache_groups) > 1
-        more = {"max_in_flight_tokens": max_in_flight_tokens} if several else {}
         return (SeveralGroups if several else OneGroup)(
-            kv_cache_config, max_model_len, scheduler_block_size, hash_block_size, **others, **more
+            kv_cache_config, max_model_len, scheduler_block_size, hash_block_size, **others
         )

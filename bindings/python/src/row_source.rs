@@ -1,0 +1,165 @@
+//! Where the pages of an engine's rows come from and go to: the library's calls for them.
+use std::ptr::{null, null_mut};
+
+use pyo3::prelude::*;
+
+use crate::c::*;
+use crate::cache::Cache;
+use crate::handle::{Raw, long};
+use crate::space::{Namespace, Space};
+use crate::status::{check, refused};
+use crate::tokens::{LONG, TokenArg};
+
+/// From so many pages on a call lets other threads run.
+const MANY: usize = 16;
+
+/// The ids of a list of text.
+pub fn ids_of(tokens: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+    TokenArg::of(tokens, "tokens")?.to_vec().ok_or_else(|| {
+        let message = "tokens: a growing row takes text alone";
+        refused(tokens.py(), RKV_STATUS_UNSUPPORTED, message)
+    })
+}
+
+/// Tokens as the library takes them.
+pub fn text(tokens: &[u32]) -> rkv_tokens {
+    let ids = if tokens.is_empty() { null() } else { tokens.as_ptr() };
+    rkv_tokens { ids, count: tokens.len(), ..rkv_tokens::sized() }
+}
+
+/// A cache, and the namespace of a request in it.
+pub struct Source {
+    pub cache: Py<Cache>,
+    pub space: Space,
+    pub page_size: usize,
+}
+
+impl Source {
+    pub fn new(cache: &Bound<'_, Cache>, space: Option<&Bound<'_, Namespace>>) -> Self {
+        let page_size = cache.get().table.get().page_size as usize;
+        Source { cache: cache.clone().unbind(), space: Space::of(space), page_size }
+    }
+
+    /// The whole pages of a prefix, as many as are found; `pages` has room for all.
+    pub fn find(
+        &self,
+        py: Python<'_>,
+        tokens: &[u32],
+        flags: u32,
+        pages: &mut [u32],
+    ) -> PyResult<rkv_cache_match_result> {
+        let cache = self.cache.get().handle.get(py)?;
+        let (tokens, room) = (text(tokens), pages.len());
+        let mut found = rkv_cache_match_result::sized();
+        let into = (pages.as_mut_ptr(), &raw mut found);
+        let call = Raw((self.space.c(), &raw const tokens, into));
+        let status = long(py, tokens.count >= LONG, || {
+            let (space, tokens, (pages, found)) = call.get();
+            // SAFETY: a live handle, arguments that are kept, room for every whole page.
+            unsafe { rkv_cache_match(cache.raw(), space, tokens, flags, pages, room, found) }
+        });
+        check(py, status)?;
+        Ok(found)
+    }
+
+    /// How many pages a row has when it has places for so many positions, at least those that it
+    /// holds, and how many of them are whole when so many of its tokens are computed.
+    pub fn places(
+        &self,
+        py: Python<'_>,
+        (known, held): (usize, usize),
+        (positions, computed): (usize, usize),
+    ) -> PyResult<(usize, usize)> {
+        let wanted = positions.div_ceil(self.page_size).max(held);
+        let whole = computed / self.page_size;
+        if computed > known || whole > wanted {
+            let message = format!("computed: {computed}, with {known} tokens and {wanted} pages");
+            return Err(refused(py, RKV_STATUS_INVALID_ARGUMENT, &message));
+        }
+        Ok((wanted, whole))
+    }
+
+    /// Takes as many pages as there is room for. Whether there were enough: none is taken otherwise.
+    pub fn allocate(&self, py: Python<'_>, into: &mut [u32]) -> PyResult<bool> {
+        let table = self.cache.get().table.get().handle.get(py)?;
+        let (start, count) = (Raw(into.as_mut_ptr()), into.len());
+        let status = long(py, count > MANY, || {
+            // SAFETY: a live handle, room for as many pages.
+            unsafe { rkv_page_table_allocate_pages(table.raw(), count, start.get()) }
+        });
+        if status == RKV_STATUS_OUT_OF_PAGES {
+            return Ok(false);
+        }
+        check(py, status)?;
+        Ok(true)
+    }
+
+    /// Publishes the pages from `first` to `end` of a prefix that ends behind `from`, with a lock
+    /// that goes along. `more` are what groups give besides.
+    pub fn insert(
+        &self,
+        py: Python<'_>,
+        tokens: &[u32],
+        pages: *const u32,
+        (from, lock): (u64, u64),
+        (first, end): (usize, usize),
+        more: &[rkv_group_row],
+    ) -> PyResult<rkv_cache_insert_result> {
+        let cache = self.cache.get().handle.get(py)?;
+        let tokens = text(&tokens[..end * self.page_size]);
+        let args = rkv_cache_insert_args {
+            flags: RKV_INSERT_LOCK,
+            space: self.space.c(),
+            tokens: &tokens,
+            pages,
+            page_count: end,
+            from_node: from,
+            from_token_index: (first * self.page_size) as u64,
+            from_page_index: first as u64,
+            groups: more.as_ptr(),
+            group_count: more.len(),
+            group_size: size_of::<rkv_group_row>(),
+            lock,
+            ..rkv_cache_insert_args::sized()
+        };
+        let mut done = rkv_cache_insert_result::sized();
+        let call = Raw((&raw const args, &raw mut done));
+        let status = long(py, end - first > MANY, || {
+            let (args, done) = call.get();
+            // SAFETY: a live handle, arguments that are kept, rows with as many pages.
+            unsafe { rkv_cache_insert(cache.raw(), args, null_mut(), done) }
+        });
+        check(py, status)?;
+        Ok(done)
+    }
+
+    /// Undoes a lock, if there is one.
+    pub fn unlock(&self, py: Python<'_>, lock: u64) -> PyResult<()> {
+        if lock == 0 {
+            return Ok(());
+        }
+        let cache = self.cache.get().handle.get(py)?;
+        // SAFETY: a live handle.
+        check(py, unsafe { rkv_cache_unlock(cache.raw(), lock) })
+    }
+
+    /// Frees pages that were a row's alone.
+    pub fn free(&self, py: Python<'_>, pages: &[u32]) -> PyResult<()> {
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let table = self.cache.get().table.get().handle.get(py)?;
+        // SAFETY: a live handle, pages that were this row's alone.
+        check(py, unsafe { rkv_page_table_free_pages(table.raw(), pages.as_ptr(), pages.len()) })
+    }
+}
+
+/// The row to begin has pages.
+pub fn begun(py: Python<'_>) -> PyErr {
+    refused(py, RKV_STATUS_INVALID_STATE, "the row has pages")
+}
+
+/// What was found is not there any more.
+pub fn evicted(py: Python<'_>) -> PyErr {
+    refused(py, RKV_STATUS_STALE_NODE, "the pages were evicted since they were found")
+}
