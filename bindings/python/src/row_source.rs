@@ -79,7 +79,7 @@ impl Source {
         Ok((wanted, whole))
     }
 
-    /// Takes as many pages as there is room for. Whether there were enough: none is taken otherwise.
+    /// Takes as many pages as there is room for. Whether there were enough: else none is taken.
     pub fn allocate(&self, py: Python<'_>, into: &mut [u32]) -> PyResult<bool> {
         let table = self.cache.get().table.get().handle.get(py)?;
         let (start, count) = (Raw(into.as_mut_ptr()), into.len());
