@@ -1299,7 +1299,8 @@ typedef struct rkv_cache_match_item {
      */
     const struct rkv_tokens *tokens;
     /**
-     * Receives the whole pages in order; not reported when page_capacity is 0.
+     * Receives the whole pages in order, as of rkv_cache_match(); not reported when page_capacity
+     * is 0.
      */
     uint32_t *pages;
     /**
@@ -4869,7 +4870,8 @@ enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
  * @param space the namespace; NULL for the default one
  * @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
  * @param flags 0 or RKV_MATCH_LOCK
- * @param pages receives the whole pages in order; not reported when page_capacity is 0
+ * @param pages receives the whole pages in order, and behind them perhaps what means nothing; not
+ * reported when page_capacity is 0
  * @param page_capacity room in pages; positions / page_size is always enough
  * @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
  * only its page_count is written, and the cache is unchanged

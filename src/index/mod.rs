@@ -14,6 +14,7 @@ pub use crate::tree::{IndexStats, Limits, Namespace, Node, NodeIds, NodeInfo, Sw
 pub use block_hash::BlockHashIndex;
 pub use radix::RadixIndex;
 pub use tags::{IdRange, Tags};
+use way::First;
 pub use way::{Ask, Path, Way, Ways};
 
 use crate::error::Error;
@@ -233,6 +234,12 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Marks a node and all above it as used now; of those one that is given, and those above it,
     /// are left out.
     fn touch(&mut self, node: Node, below: Option<Node>);
+
+    /// Marks the path of a walk as used now that ends where a node does, and returns the node's id.
+    /// Nothing where a match is to be taken step by step.
+    fn touch_end(&mut self, _walk: &Walk) -> Option<NodeId> {
+        None
+    }
 
     /// Marks so many nodes of a path as used at a time, from a node up that is not evictable.
     /// Returns the next one.

@@ -37,7 +37,13 @@ impl Path {
     /// Its nodes, as many as are known.
     #[inline(always)]
     pub(super) fn nodes(&self) -> &[u32] {
-        &self.nodes[..self.len as usize % (DEPTH + 1)]
+        self.nodes.get(..self.len as usize).unwrap_or_default()
+    }
+
+    /// How many those are.
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.len as usize
     }
 
     /// Whether it takes no more.
@@ -75,11 +81,39 @@ impl<'a> Way<'a> {
         Self { node, rest, ..Self::default() }
     }
 
+    /// Begins at a root, or behind the first node of a way that began alike.
+    #[inline(always)]
+    fn set_out(&mut self, root: u32, keys: &'a [u32], first: &First<'_>) {
+        (self.node, self.rest, self.path.len) = (root, keys, 0);
+        if first.root == root && !first.page.is_empty() && keys.starts_with(first.page) {
+            self.go_to(first.node, first.keys);
+        }
+    }
+
+    /// Goes to a node that has the next so many keys.
+    #[inline(always)]
+    pub(super) fn go_to(&mut self, node: u32, keys: usize) {
+        self.path.push(node);
+        (self.node, self.rest) = (node, self.rest.get(keys..).unwrap_or(&[]));
+    }
+
     /// The page of keys with which the next node begins, unless the way ends.
     #[inline(always)]
     pub(super) fn next_page(&self, page_size: usize) -> Option<&'a [u32]> {
         self.rest.get(..page_size).filter(|_| !self.path.is_full())
     }
+}
+
+/// The first node that a way came to: what many prompts begin with is looked for once.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct First<'a> {
+    /// Where the way began.
+    pub(super) root: u32,
+    /// The first page of its keys; empty before there is one.
+    pub(super) page: &'a [u32],
+    pub(super) node: u32,
+    /// Keys of the node.
+    pub(super) keys: usize,
 }
 
 /// Some of the ways, by their numbers.
@@ -123,6 +157,8 @@ pub struct Ways<'a> {
     pub(super) looking: Numbers,
     /// Those that wait for a node, the keys of which are to be fetched.
     pub(super) coming: Numbers,
+    /// Where one of them came first, the last that looked for that.
+    pub(super) first: First<'a>,
     go: bool,
 }
 
@@ -136,6 +172,7 @@ impl<'a> Ways<'a> {
 
     /// Lets the lookups behind item `at` go on, and more of them set out; `ask` has what they look
     /// up, one after another, and `root` where that begins. Returns where that of the item came to.
+    #[inline(always)] // asks are large
     pub(crate) fn advance(
         &mut self,
         at: usize,
@@ -146,11 +183,11 @@ impl<'a> Ways<'a> {
         let mut set_out_next = |ways: &mut Self, numbers: Range<usize>| {
             for number in numbers {
                 let way = &mut ways.ring[number];
-                way.path = Path::default();
+                way.path.len = 0;
                 if let Some((namespace, keys)) = ask()
                     && let Some(root) = root(&namespace)
                 {
-                    *way = Way::new(root, keys);
+                    way.set_out(root, keys, &ways.first);
                     ways.starting.add(number);
                 }
             }

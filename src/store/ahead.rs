@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::index::{Namespace, Stretch};
 use crate::lock::RwLockWriteGuard;
 use crate::token::{PageDigest, TextDigester, TextDigests, TokenList, position_count};
+use std::mem::MaybeUninit;
 
 /// Of the pages of a slice, the part that is hashed at once: 64 pages, 5 microseconds with 16
 /// positions each.
@@ -117,20 +118,33 @@ impl Turn<'_> {
         tokens: TokenList<'_>,
         then: impl FnOnce(&mut State, Found, usize) -> Result<R, E>,
     ) -> Result<(R, Vec<u32>), E> {
-        self.find_long(namespace, tokens, then, true)
+        let then = |state: &mut State, (found, known), _: &mut [_]| then(state, found, known);
+        self.find_long(namespace, (tokens, &mut []), then, true)
+    }
+
+    /// The same for who wants the pages in a row: where that has room for all pages of the list,
+    /// those that are known may be there rather than be returned.
+    pub fn lookup_into<R, E: From<Error>>(
+        &mut self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        row: &mut [MaybeUninit<u32>],
+        then: impl FnOnce(&mut State, (Found, usize), &mut [MaybeUninit<u32>]) -> Result<R, E>,
+    ) -> Result<(R, Vec<u32>), E> {
+        self.find_long(namespace, (tokens, row), then, true)
     }
 
     /// The same, and whether what is found counts as used.
     pub(super) fn find_long<R, E: From<Error>>(
         &mut self,
         namespace: &Namespace,
-        tokens: TokenList<'_>,
-        then: impl FnOnce(&mut State, Found, usize) -> Result<R, E>,
+        (tokens, row): (TokenList<'_>, &mut [MaybeUninit<u32>]),
+        then: impl FnOnce(&mut State, (Found, usize), &mut [MaybeUninit<u32>]) -> Result<R, E>,
         is_used: bool,
     ) -> Result<(R, Vec<u32>), E> {
         if !self.is_slow(tokens) {
             let found = self.state.find(namespace, tokens)?;
-            return Ok((then(self.state(), found, 0)?, Vec::new()));
+            return Ok((then(self.state(), (found, 0), row)?, Vec::new()));
         }
         // A probe has tried that already.
         if is_used
@@ -138,17 +152,23 @@ impl Turn<'_> {
             && let Some(found) =
                 self.cache()?.find_shortly(namespace, (tokens, &[]), self.shared.slice)?
         {
-            return Ok((then(self.state(), found, 0)?, Vec::new()));
+            return Ok((then(self.state(), (found, 0), row)?, Vec::new()));
         }
         let positions = position_count(tokens)?;
         let query = self.ask_long(namespace, tokens, Hold::Known)?;
         let chains = if is_used { Chains::Use } else { Chains::Look };
-        let done = match self.descend_to_find(&query, positions, chains) {
+        // Groups look at the pages of the way once more.
+        let fits = !self.has_groups() && row.len() >= positions / self.table.page_size();
+        let descent = match fits && !row.is_empty() {
+            true => self.descend(&query, (usize::MAX, positions), Some(&mut *row)),
+            false => self.descend_to_find(&query, positions, chains),
+        };
+        let done = match descent {
             Ok(mut descent) => {
                 let found = self.cache().map(|cache| cache.find_behind(&query, &descent));
                 let done = found.map_err(E::from).and_then(|found| {
-                    let known = descent.pages().len().min(found.pages());
-                    Ok((then(self.state(), found, known)?, known))
+                    let known = descent.end().min(found.pages());
+                    Ok((then(self.state(), (found, known), row)?, known))
                 });
                 let mut pages = descent.take_pages();
                 let used_at = self.now().filter(|_| is_used && done.is_ok());

@@ -10,6 +10,7 @@ use super::{LongQuery, PrefixCache, Turn};
 use crate::error::Error;
 use crate::index::{Namespace, Node, Stretch, Walk};
 use crate::token::{PageDigest, Query, TokenList, positions_at_most};
+use std::mem::MaybeUninit;
 
 /// Keys of a portion for each page of a slice: 32,768 in all, which take 6 microseconds to compare,
 /// and 12 when they are in no cache either.
@@ -29,8 +30,10 @@ pub(super) fn stretch(slice: usize) -> Stretch {
 pub struct Descent {
     /// The foothold, by its number, and its node.
     held: Option<(u32, Node)>,
-    /// The pages from the beginning to its end.
+    /// The pages from the beginning to its end, unless they were written elsewhere.
     pages: Vec<u32>,
+    /// How many those are.
+    end: usize,
     /// Where so many keys lead, while nobody else was let in.
     walk: Option<(Walk, usize)>,
     /// Caches that were gone before the one in which a foothold is.
@@ -48,6 +51,7 @@ impl Descent {
     pub(super) const NONE: Self = Self {
         held: None,
         pages: Vec::new(),
+        end: 0,
         walk: None,
         gone: 0,
         near: None,
@@ -96,9 +100,15 @@ impl Descent {
         self.groups.as_ref().and_then(GroupsAhead::hold)
     }
 
-    /// The pages from the beginning to the end of the node that is held.
+    /// The pages from the beginning to the end of the node that is held, unless they were written
+    /// elsewhere.
     pub(crate) fn pages(&self) -> &[u32] {
         &self.pages
+    }
+
+    /// How many those are.
+    pub(super) fn end(&self) -> usize {
+        self.end
     }
 
     /// Where keys lead that begin like those of the descent, and whose first pages have these
@@ -109,7 +119,7 @@ impl Descent {
         (root, keys): (Node, &[u32]),
         digests: &[PageDigest],
     ) -> Walk {
-        let (pages, page_size) = (self.pages.len(), cache.page_size());
+        let (pages, page_size) = (self.end, cache.page_size());
         match (self.walk, self.held()) {
             (Some((walk, count)), _) if count == keys.len() => walk,
             (_, Some(held)) if digests.len() <= pages && pages * page_size <= keys.len() => {
@@ -164,9 +174,10 @@ impl PrefixCache {
         (namespace, query, digests): (&Namespace, Query<'_>, &[PageDigest]),
         (stretch, last): (Stretch, usize),
         descent: &mut Descent,
+        row: Option<&mut [MaybeUninit<u32>]>,
     ) -> Option<Node> {
         let root = self.index.find_root(namespace)?;
-        let (page_size, done, keys) = (self.page_size(), descent.pages.len(), query.keys);
+        let (page_size, done, keys) = (self.page_size(), descent.end, query.keys);
         // Another cache may have come since they were made.
         let has_digests = self.sharing.digests_pages && digests.len() > done;
         let mut most = stretch;
@@ -194,9 +205,18 @@ impl PrefixCache {
                 _ => most = most.twice(),
             }
         };
-        // All that may come, since what grows is copied. Without memory it does.
-        let _ = descent.pages.try_reserve_exact(query.keys.len() / page_size - done);
-        self.hold_down(node, pages, descent)?;
+        let Some(row) = row else {
+            // All that may come, since what grows is copied. Without memory it does.
+            let _ = descent.pages.try_reserve_exact(query.keys.len() / page_size - done);
+            self.hold_down(node, pages, descent)?;
+            return descent.held();
+        };
+        self.move_foothold(node, descent)?;
+        self.index.visit_path_from(node, done, &mut |start, some| {
+            let from = done.max(start);
+            row[from..start + some.len()].write_copy_of_slice(&some[from - start..]);
+        });
+        descent.end = pages;
         descent.held()
     }
 
@@ -223,9 +243,16 @@ impl PrefixCache {
         pages: usize,
         descent: &mut Descent,
     ) -> Option<()> {
-        let done = descent.pages.len();
-        descent.pages.try_reserve(pages - done).ok()?;
+        descent.pages.try_reserve(pages - descent.end).ok()?;
         // Before the pages are: they end where what is held does.
+        self.move_foothold(node, descent)?;
+        self.note_pages(node, pages, &mut descent.pages);
+        descent.end = pages;
+        Some(())
+    }
+
+    /// The same but for the pages.
+    fn move_foothold(&mut self, node: Node, descent: &mut Descent) -> Option<()> {
         match descent.held {
             None => descent.held = Some((self.hold(node)?, node)),
             Some((at, above)) => {
@@ -236,7 +263,6 @@ impl PrefixCache {
             }
         }
         descent.walk = None;
-        self.note_pages(node, pages, &mut descent.pages);
         Some(())
     }
 
@@ -304,11 +330,13 @@ impl Turn<'_> {
     }
 
     /// Goes down the path of the first keys of a query, to less than the end of `positions`. What
-    /// that holds `ascend` lets go of.
+    /// that holds `ascend` lets go of. With a `row`, which has room for all pages of the query, the
+    /// pages on the way are written there.
     pub(crate) fn descend(
         &mut self,
         query: &LongQuery<'_>,
         (keys, positions): (usize, usize),
+        mut row: Option<&mut [MaybeUninit<u32>]>,
     ) -> Result<Descent, Error> {
         let stretch = self.stretch();
         // Of a prompt a token at least is not reused.
@@ -318,7 +346,9 @@ impl Turn<'_> {
             let cache = self.state.cache.as_mut().ok_or_else(super::no_cache)?;
             let (asked, digests) = query.first(keys);
             let asked = (query.namespace(), asked, digests);
-            let Some(held) = cache.step_down(asked, (stretch, last), &mut descent) else {
+            let step = (stretch, last);
+            let row = row.as_deref_mut();
+            let Some(held) = cache.step_down(asked, step, &mut descent, row) else {
                 return Ok(descent);
             };
             self.let_in()?;
@@ -340,7 +370,7 @@ impl Turn<'_> {
         positions: usize,
         chains: Chains,
     ) -> Result<Descent, Error> {
-        let mut descent = self.descend(query, (usize::MAX, positions))?;
+        let mut descent = self.descend(query, (usize::MAX, positions), None)?;
         for _ in 0..TRIES {
             if !self.has_groups() {
                 return Ok(descent);
@@ -354,7 +384,7 @@ impl Turn<'_> {
                 return Ok(descent);
             }
             self.ascend(descent, None);
-            descent = self.descend(query, (usize::MAX, positions))?;
+            descent = self.descend(query, (usize::MAX, positions), None)?;
         }
         Ok(descent)
     }

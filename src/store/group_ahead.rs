@@ -237,7 +237,7 @@ impl Turn<'_> {
 
     /// The same on the path that a descent holds, to its end.
     pub(super) fn chains_of(&mut self, descent: &mut Descent) -> Result<(), Error> {
-        let (count, slice) = (descent.pages().len(), self.shared.slice);
+        let (count, slice) = (descent.end(), self.shared.slice);
         let cache = self.parts()?.0;
         if !cache.has_long_chains(count * cache.page_size(), slice) {
             return Ok(());

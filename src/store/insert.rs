@@ -224,7 +224,7 @@ impl PrefixCache {
         let whole = query.keys.len() / self.page_size() * self.page_size();
         let known = from.or_else(|| self.index.find_root(request.namespace));
         known.map(|node| {
-            if descent.pages().len() >= request.from_page {
+            if descent.end() >= request.from_page {
                 // What is held lies behind the node to go on from, if there is one. Digests lead
                 // from a root only.
                 let digests = if from.is_none() { digests } else { &[] };
@@ -432,7 +432,7 @@ impl PrefixCache {
             )));
         }
         // What is held has the first of the keys.
-        let above = descent.held().filter(|_| descent.pages().len() <= end);
+        let above = descent.held().filter(|_| descent.end() <= end);
         let keys = self.keys(&query.keys[..end * self.sharing.page_size]);
         if !self.index.has_keys(node, keys, above) {
             return Err(Error::argument("args.tokens does not begin with args.from_node's prefix"));

@@ -67,13 +67,13 @@ impl Turn<'_> {
         let whole = positions - positions % self.table.page_size();
         let is_slow = descends && self.is_slow(request.tokens) && whole > 0;
         let mut descent = match is_slow {
-            true => self.descend(query, (whole, whole))?,
+            true => self.descend(query, (whole, whole), None)?,
             false => Descent::after(self.caches_gone),
         };
         let mut rows = HeldRows::default();
         let done = self.insert_portions((request, tell), query, &mut descent, &mut rows);
         let done = done.map(|done| {
-            let known = descent.pages().len().min(done.pages);
+            let known = descent.end().min(done.pages);
             (then(self.state(), done, known), known)
         });
         let mut pages = descent.take_pages();
@@ -110,7 +110,7 @@ impl Turn<'_> {
         let portion = portion.div_ceil(self.table.groups().list().len());
         let asked = (query.keys(), query.digests());
         let pages = asked.0.keys.len() / page_size;
-        let first = request.from_page.max(descent.pages().len()).saturating_add(portion);
+        let first = request.from_page.max(descent.end()).saturating_add(portion);
         let has_groups = self.has_groups();
         if pages <= first && !self.are_long_rows(request, pages) {
             let (cache, table) = self.parts()?;
@@ -168,8 +168,8 @@ impl Turn<'_> {
         }
         let Some(node) = done.node.filter(|_| has_groups) else { return Ok(done) };
         let cache = self.parts()?.0;
-        let held = done.pages == descent.pages().len()
-            || cache.hold_down(node, done.pages, descent).is_some();
+        let held =
+            done.pages == descent.end() || cache.hold_down(node, done.pages, descent).is_some();
         if held {
             self.let_in()?;
             done.hung = self.hang_long(request, (descent, rows), tell)?;

@@ -168,7 +168,7 @@ impl Turn<'_> {
         descent: &Descent,
         walk: Option<Walk>,
     ) -> Result<Vec<u32>, Error> {
-        let (index, first) = (&self.cache()?.index, descent.pages().len());
+        let (index, first) = (&self.cache()?.index, descent.end());
         let Some(walk) = walk.filter(|walk| walk.pages > first) else { return Ok(Vec::new()) };
         let mut pages = crate::memory::try_zeros(walk.pages - first)?;
         index.visit_path_from(walk.node, first, &mut |start, part| {
@@ -307,7 +307,7 @@ impl Turn<'_> {
 
     /// Says of what class pages are on a path that a descent holds, from a place on.
     fn classify_long(&mut self, descent: &Descent, first: usize) -> Result<(), Error> {
-        let (last, Some(mut node)) = (descent.pages().len(), descent.held()) else {
+        let (last, Some(mut node)) = (descent.end(), descent.held()) else {
             return Ok(());
         };
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());

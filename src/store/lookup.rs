@@ -177,10 +177,21 @@ impl Sharing {
 }
 
 impl PrefixCache {
-    /// How far a token list is cached.
+    /// How far a token list is cached, the walk of which may be known.
     #[inline(always)]
-    pub fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
-        with_known_query(tokens, &self.images, |query| Ok(self.find_query(namespace, query)))
+    pub fn find(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        known: Option<Walk>,
+    ) -> Result<Found, Error> {
+        with_known_query(tokens, &self.images, |query| {
+            let asked = (query, &[][..], 0);
+            Ok(self.find_by(namespace, asked, |index, root, keys| {
+                let known = known.filter(|_| keys.keys.len() == query.keys.len());
+                known.unwrap_or_else(|| index.walk(root, keys))
+            }))
+        })
     }
 
     /// How far a query is cached.
@@ -385,7 +396,60 @@ impl State {
     /// How far a token list is cached.
     #[inline(always)]
     pub fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
-        self.cache()?.find(namespace, tokens)
+        self.cache()?.find(namespace, tokens, None)
+    }
+
+    /// The same where a walk came before.
+    #[inline(never)] // most often `take_walk` has taken it
+    pub(crate) fn find_along(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+        walk: Option<Walk>,
+    ) -> Result<Found, Error> {
+        self.cache()?.find(namespace, tokens, walk)
+    }
+
+    /// Where a text leads, if no groups limit that.
+    #[inline(always)]
+    pub(crate) fn walk_text(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+    ) -> Result<Option<Walk>, Error> {
+        let cache = self.cache()?;
+        if !tokens.items.is_empty() || cache.groups.is_some() {
+            return Ok(None);
+        }
+        let root = cache.index.find_root(namespace);
+        Ok(root.map(|root| cache.index.walk(root, cache.keys(tokens.ids))))
+    }
+
+    /// Takes the match of a text of so many keys that ends where its walk did and a node does, as
+    /// most do, or before the first page, and perhaps locks it. Returns the node's id, if it has
+    /// one. None: it is another match.
+    #[inline(always)]
+    pub(crate) fn take_walk(
+        &mut self,
+        walk: &Walk,
+        keys: usize,
+        lock: bool,
+    ) -> Result<Option<(u64, Option<LockId>)>, Error> {
+        let (cache, _) = self.parts()?;
+        if walk.media || walk.partial.is_some() {
+            return Ok(None);
+        }
+        let positions = walk.pages * cache.page_size();
+        if lock {
+            cache.reserve_lock(positions)?;
+        }
+        if walk.pages == 0 {
+            cache.count_lookup(keys, 0, 0);
+            return Ok(Some((0, None)));
+        }
+        let Some(id) = cache.index.touch_end(walk) else { return Ok(None) };
+        cache.count_lookup(keys, positions, 0);
+        Ok(Some((id.0, lock.then(|| cache.lock_node(walk.node)))))
     }
 
     /// Takes a match, and perhaps locks it.

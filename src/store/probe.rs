@@ -136,8 +136,8 @@ impl Shared {
             return Ok(look(&state, found));
         }
         drop(state);
-        let found = |state: &mut State, found, _| Ok::<_, Error>(look(state, found));
-        self.turn().find_long(namespace, tokens, found, false).map(|(looked, _)| looked)
+        let found = |state: &mut State, (found, _), _: &mut [_]| Ok::<_, Error>(look(state, found));
+        self.turn().find_long(namespace, (tokens, &mut []), found, false).map(|(looked, _)| looked)
     }
 
     /// None when that doesn't work: for images, when the index changes too fast or can't do it, or

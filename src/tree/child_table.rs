@@ -324,7 +324,18 @@ impl ChildTable {
     }
 
     /// The first entry of a hash.
+    #[inline(always)]
     pub(crate) fn hint(&self, hash: u32) -> Option<Hint> {
+        // Most often the first slot has it.
+        let first = self.current.get(kept(hash) as usize & self.current.mask);
+        if first > GONE && entry_hash(first) == kept(hash) {
+            return Some(Hint::of(first));
+        }
+        self.hint_behind(hash)
+    }
+
+    #[inline(never)]
+    fn hint_behind(&self, hash: u32) -> Option<Hint> {
         let current = self.current.find(hash, 0, |_| true).map(|at| self.current.get(at));
         let entry = current.or_else(|| {
             let (old, moved) = self.old.as_ref()?;

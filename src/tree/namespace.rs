@@ -22,6 +22,13 @@ const MAGIC: [u8; 8] = *b"rkvname1";
 pub(crate) const WORDS: usize = 18;
 
 impl Namespace {
+    /// Whether it is the default one.
+    #[inline]
+    pub fn is_default(&self) -> bool {
+        let Self { lora, image, salt, epoch } = self;
+        lora.is_none() && image.is_none() && *epoch == 0 && *salt == [0; 32]
+    }
+
     /// The digest that stands before the first page: SHA-256 over the fields that are set, each
     /// with its number and its length, as `docs/block_hash.md` describes.
     pub fn digest(&self) -> PageDigest {

@@ -37,8 +37,11 @@ impl<H: Held> Tree<H> {
     pub fn touch_path(&mut self, from: u32, below: Option<u32>) -> usize {
         let (now, mut freed) = (self.tick(), 0);
         // Only the lowest node can be a leaf.
-        let queued = self.nodes[from].queue != Queue::Out;
-        self.retire(from);
+        let queue = self.nodes[from].queue;
+        let is_listed = queue == Queue::List && self.roots.detached() == 0;
+        if !is_listed {
+            self.retire(from);
+        }
         let (mut at, end) = (from, below.unwrap_or(NONE));
         while at != end {
             let node = &mut self.nodes[at];
@@ -47,7 +50,9 @@ impl<H: Held> Tree<H> {
             node.hits = node.hits.saturating_add(1);
             at = node.parent;
         }
-        if queued {
+        if is_listed {
+            self.move_to_end(from);
+        } else if queue != Queue::Out {
             self.enlist(from);
         }
         freed
@@ -89,6 +94,24 @@ impl<H: Held> Tree<H> {
             _ => self.nodes[newest].newer = leaf,
         }
         self.order.newest = leaf;
+    }
+
+    /// Moves a leaf of the list to its end: it was used just now.
+    #[inline(always)]
+    fn move_to_end(&mut self, leaf: u32) {
+        let (older, newer) = (self.nodes[leaf].older, self.nodes[leaf].newer);
+        if newer == NONE {
+            return;
+        }
+        match older {
+            NONE => self.order.oldest = newer,
+            _ => self.nodes[older].newer = newer,
+        }
+        self.nodes[newer].older = older;
+        let last = std::mem::replace(&mut self.order.newest, leaf);
+        self.nodes[last].newer = leaf;
+        let node = &mut self.nodes[leaf];
+        (node.older, node.newer) = (last, NONE);
     }
 
     #[cold]

@@ -52,8 +52,9 @@ impl Roots {
         self.names.try_reserve(1)
     }
 
+    #[inline]
     pub fn find(&self, name: &Namespace) -> Option<u32> {
-        if *name == Namespace::default() {
+        if name.is_default() {
             return Some(self.default).filter(|&root| root != NONE);
         }
         self.by_name.get(name).copied()
@@ -65,7 +66,7 @@ impl Roots {
 
     /// Adds a root, for which room was made.
     pub fn insert(&mut self, name: Namespace, root: u32) {
-        if name == Namespace::default() {
+        if name.is_default() {
             self.default = root;
         }
         self.by_name.insert(name, root);

@@ -48,6 +48,16 @@ static size_t looked_up(const fixture *f, rkv_tokens tokens, uint32_t *pages) {
     CHECK_OK(rkv_cache_match(f->cache, NULL, &tokens, 0, exact, found, &again));
     CHECK_EQ(again.page_count, found);
 
+    /* Into room for all that the prompt has, where pages come on the way. */
+    size_t room = positions_of(tokens);
+    uint32_t *all = malloc((room + 1) * sizeof *all);
+    all[room] = CANARY;
+    CHECK_OK(rkv_cache_match(f->cache, NULL, &tokens, 0, all, room, &again));
+    CHECK_EQ(again.page_count, found);
+    CHECK(memcmp(all, exact, found * sizeof *all) == 0);
+    CHECK_EQ(all[room], CANARY);
+    free(all);
+
     rkv_sequence_info state = begin(f, tokens);
     CHECK_EQ(state.shared_page_count, found);
     size_t row_count = 0;

@@ -9,6 +9,7 @@ use radixkv::index::Namespace;
 use radixkv::sequence::{Continuation, Room};
 use radixkv::store::{CacheConfig, Found, InsertRequest, Matched, Shared, State};
 use radixkv::token::{Item, TokenKind, TokenList};
+use std::mem::MaybeUninit;
 
 /// Prompts of which parts are those of others: one is retained, one locked, two are free.
 const RETAINED: u32 = 3;
@@ -63,6 +64,29 @@ fn lookup(world: &World, family: u32, lock: bool) -> Result<(), Error> {
     };
     let ((lock, all), known) = world.shared.turn().lookup(&Namespace::default(), list, take)?;
     assert_eq!(known, all[..known.len()]);
+    lock.map_or(Ok(()), |lock| unlock(world, lock))
+}
+
+/// The same of who has room for the pages, where they come on the way.
+fn lookup_into(world: &World, family: u32) -> Result<(), Error> {
+    let ids = tokens(family, 2 * PAGES + 1);
+    let list = list(family, &ids);
+    let mut row = vec![MaybeUninit::new(u32::MAX); PAGES as usize + 1];
+    let take = |state: &mut State, (found, known): (Found, usize), row: &mut [MaybeUninit<u32>]| {
+        let now = state.find(&Namespace::default(), list)?;
+        assert_eq!(found.positions(), now.positions(), "what is found is what is cached then");
+        let (matched, lock) = state.take_match(found, true)?;
+        state.visit_path(matched.node, known, |start, part| {
+            row[start..start + part.len()].write_copy_of_slice(part);
+        })?;
+        Ok::<_, Error>((lock, pages(state, &matched, 0)?))
+    };
+    let space = Namespace::default();
+    let ((lock, all), known) = world.shared.turn().lookup_into(&space, list, &mut row, take)?;
+    row[..known.len()].write_copy_of_slice(&known);
+    // SAFETY: all of it was written above.
+    let row: Vec<u32> = row.into_iter().map(|page| unsafe { page.assume_init() }).collect();
+    assert_eq!(row[..all.len()], all);
     lock.map_or(Ok(()), |lock| unlock(world, lock))
 }
 
@@ -298,7 +322,7 @@ fn insert_behind_image(world: &World) -> Result<(), Error> {
     ended
 }
 
-const DEEP: [Long; 27] = [
+const DEEP: [Long; 28] = [
     Long {
         name: "probe",
         call: |world| {
@@ -310,6 +334,7 @@ const DEEP: [Long; 27] = [
     Long { name: "probe groups", call: probe_groups, slot: |_| None },
     Long { name: "match", call: |world| lookup(world, FREE, false), slot: |_| None },
     Long { name: "match and lock", call: |world| lookup(world, FREE, true), slot: |_| None },
+    Long { name: "match into a row", call: |world| lookup_into(world, FREE), slot: |_| None },
     Long {
         name: "match what is kept",
         call: |world| lookup(world, RETAINED, true),

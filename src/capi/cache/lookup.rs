@@ -1,8 +1,8 @@
 //! Lookups: match and probe, and many of them at once.
 use crate::capi::cache::{rkv_cache, rkv_lock_id, rkv_node_id};
 use crate::capi::ffi::{
-    AbiElement, AbiStruct, Fail, Many, WantedElements, check_fit, check_flags, check_out,
-    check_zero, out, put, rkv_status, with, write_struct,
+    AbiElement, AbiStruct, Fail, Many, WantedElements, check_fit, check_flags, check_zero, out,
+    out_slice, put, rkv_status, with, write_struct,
 };
 use crate::capi::token::{lookup_ahead, read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::Error;
@@ -10,7 +10,6 @@ use crate::index::{Namespace, Node};
 use crate::store::{Found, State, Turn};
 use crate::token::TokenList;
 use std::mem::MaybeUninit;
-use std::slice;
 
 /// Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
 /// rkv_cache_match_result.lock.
@@ -65,13 +64,21 @@ pub(crate) fn check_match_flags(flags: u32) -> Result<bool, Error> {
 }
 
 /// What is wanted of a match beside the match, and where it goes.
-#[derive(Clone, Copy)]
-pub(crate) struct Wanted {
-    pub(crate) lock: bool,
-    pub(crate) pages: *mut u32,
-    pub(crate) page_capacity: usize,
+struct Wanted<'a> {
+    lock: bool,
+    /// Receives the pages, if it has any room.
+    row: &'a mut [MaybeUninit<u32>],
     /// Receives what is needed when the pages don't fit.
-    pub(crate) page_count: *mut u64,
+    page_count: *mut u64,
+}
+
+/// Where the pages of a match go.
+///
+/// # Safety
+/// `pages` is NULL, or as many are writable there during the call.
+unsafe fn row_of<'a>(pages: *mut u32, capacity: usize) -> Result<&'a mut [MaybeUninit<u32>], Fail> {
+    // SAFETY: the caller's contract.
+    unsafe { out_slice(pages, capacity, capacity, "pages") }
 }
 
 /// Writes the pages from the one at `first` to where a node ends; none without a node.
@@ -89,21 +96,41 @@ pub(crate) fn write_path(
 /// Matches, and writes the pages. Whatever fails has changed nothing.
 ///
 /// # Safety
-/// `page_count` is writable, and so are `page_capacity` pages unless `pages` is NULL.
+/// `page_count` is writable.
 #[inline(always)] // the single match is the hot one
-pub(crate) unsafe fn match_tokens(
+unsafe fn match_tokens(
     turn: &mut Turn<'_>,
     namespace: &Namespace,
     tokens: TokenList<'_>,
-    wanted: Wanted,
+    wanted: Wanted<'_>,
 ) -> Result<rkv_cache_match_result, Fail> {
     if turn.is_long(tokens) {
         // SAFETY: the caller's contract.
         return unsafe { match_long(turn, namespace, tokens, wanted) };
     }
-    let found = turn.find(namespace, tokens)?;
+    let state = turn.state();
+    let walk = state.walk_text(namespace, tokens)?;
+    if let Some(walk) = &walk
+        && (wanted.row.is_empty() || walk.pages <= wanted.row.len())
+        && let Some((node, lock)) = state.take_walk(walk, tokens.ids.len(), wanted.lock)?
+    {
+        if !wanted.row.is_empty() && walk.pages > 0 {
+            write_path(state, Some(walk.node), 0, wanted.row)?;
+        }
+        let positions = (walk.pages * state.table.page_size()) as u64;
+        return Ok(rkv_cache_match_result {
+            node,
+            lock: lock.map_or(0, |lock| lock.0),
+            token_count: positions,
+            position_count: positions,
+            page_count: walk.pages as u64,
+            known_position_count: positions,
+            ..AbiElement::zeroed()
+        });
+    }
+    let found = state.find_along(namespace, tokens, walk)?;
     // SAFETY: the caller's contract.
-    unsafe { take_found(turn.state(), found, 0, wanted) }
+    unsafe { take_found(state, found, 0, wanted) }
 }
 
 /// The same, which lets others have the lock.
@@ -116,17 +143,18 @@ unsafe fn match_long(
     turn: &mut Turn<'_>,
     namespace: &Namespace,
     tokens: TokenList<'_>,
-    wanted: Wanted,
+    wanted: Wanted<'_>,
 ) -> Result<rkv_cache_match_result, Fail> {
-    let (found, known) = turn.lookup(namespace, tokens, |state, found, known| {
-        // SAFETY: the caller's contract.
-        unsafe { take_found(state, found, known, wanted) }
-    })?;
-    if !wanted.pages.is_null() && wanted.page_capacity > 0 && !known.is_empty() {
-        // SAFETY: the caller's contract; there is room for all pages that were found.
-        let into = unsafe { slice::from_raw_parts_mut(wanted.pages.cast(), known.len()) };
+    let Wanted { lock, row, page_count } = wanted;
+    let (found, known) =
+        turn.lookup_into(namespace, tokens, row, |state, (found, known), row| {
+            // SAFETY: the caller's contract.
+            unsafe { take_found(state, found, known, Wanted { lock, row, page_count }) }
+        })?;
+    if !row.is_empty() && !known.is_empty() {
+        let into = &mut row[..known.len()];
         // Without the lock, which is not needed for that.
-        turn.unlocked(|| <[MaybeUninit<u32>]>::write_copy_of_slice(into, &known));
+        turn.unlocked(|| into.write_copy_of_slice(&known));
     }
     Ok(found)
 }
@@ -140,21 +168,18 @@ unsafe fn take_found(
     state: &mut State,
     found: Found,
     first: usize,
-    wanted: Wanted,
+    wanted: Wanted<'_>,
 ) -> Result<rkv_cache_match_result, Fail> {
-    let Wanted { lock, pages, page_capacity, page_count } = wanted;
-    let wanted = !pages.is_null() && page_capacity > 0;
-    if wanted && found.pages() > page_capacity {
+    let Wanted { lock, row, page_count } = wanted;
+    if !row.is_empty() && found.pages() > row.len() {
         // SAFETY: the caller's contract.
         unsafe { page_count.write(found.pages() as u64) };
-        return Err(Fail::too_small(found.pages(), page_capacity, "pages"));
+        return Err(Fail::too_small(found.pages(), row.len(), "pages"));
     }
     let depths = found.depths();
     let (matched, locked) = state.take_match(found, lock)?;
-    if wanted && matched.pages > 0 {
-        // SAFETY: the caller's contract; they are no more than there is room for.
-        let into = unsafe { slice::from_raw_parts_mut(pages.cast(), matched.pages) };
-        write_path(state, matched.node, first, into)?;
+    if !row.is_empty() {
+        write_path(state, matched.node, first, row)?;
     }
     let (source, partial) =
         matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));
@@ -185,7 +210,8 @@ unsafe fn take_found(
 /// @param space the namespace; NULL for the default one
 /// @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
 /// @param flags 0 or RKV_MATCH_LOCK
-/// @param pages receives the whole pages in order; not reported when page_capacity is 0
+/// @param pages receives the whole pages in order, and behind them perhaps what means nothing; not
+/// reported when page_capacity is 0
 /// @param page_capacity room in pages; positions / page_size is always enough
 /// @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
 /// only its page_count is written, and the cache is unchanged
@@ -213,9 +239,8 @@ pub unsafe extern "C" fn rkv_cache_match(
         with(cache, |shared| {
             let lock = check_match_flags(flags)?;
             check_fit(out_match)?;
-            check_out(pages, page_capacity, "pages")?;
-            let page_count = &raw mut (*out_match).page_count;
-            let wanted = Wanted { lock, pages, page_capacity, page_count };
+            let row = row_of(pages, page_capacity)?;
+            let wanted = Wanted { lock, row, page_count: &raw mut (*out_match).page_count };
             with_tokens(tokens, |tokens| {
                 let namespace = read_namespace(space)?;
                 let made = match_tokens(&mut shared.turn(), &namespace, tokens, wanted)?;
@@ -276,7 +301,8 @@ pub struct rkv_cache_match_item {
     pub space: *const rkv_namespace,
     /// What to look for.
     pub tokens: *const rkv_tokens,
-    /// Receives the whole pages in order; not reported when page_capacity is 0.
+    /// Receives the whole pages in order, as of rkv_cache_match(); not reported when page_capacity
+    /// is 0.
     pub pages: *mut u32,
     /// Room in pages.
     pub page_capacity: usize,
@@ -372,11 +398,9 @@ pub unsafe extern "C" fn rkv_cache_match_many(
             many.in_turn(shared, matches, |turn, at, item| {
                 let lock = check_match_flags(item.flags)?;
                 check_zero(item.reserved, "reserved")?;
-                check_out(item.pages, item.page_capacity, "pages")?;
                 let wanted = Wanted {
                     lock,
-                    pages: item.pages,
-                    page_capacity: item.page_capacity,
+                    row: row_of(item.pages, item.page_capacity)?,
                     page_count: &raw mut (*matches.place(at)).page_count,
                 };
                 with_tokens(item.tokens, |tokens| {

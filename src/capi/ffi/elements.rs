@@ -87,6 +87,10 @@ impl<'a, T: AbiElement> GivenElements<'a, T> {
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = T> + Clone + use<'a, T> {
         let known = self.size.min(size_of::<T>());
         self.bytes.chunks_exact(self.size).map(move |element| {
+            if known == size_of::<T>() {
+                // SAFETY: as many bytes are there; all bytes are valid for an AbiElement.
+                return unsafe { element.as_ptr().cast::<T>().read_unaligned() };
+            }
             let mut read = T::zeroed();
             // SAFETY: `known` bytes are there and fit; all bytes are valid for an AbiElement.
             unsafe { element.as_ptr().copy_to_nonoverlapping((&raw mut read).cast(), known) };
@@ -164,8 +168,12 @@ impl<T: AbiElement> WantedElements<T> {
 
     /// Writes one element: as much as the caller knows, and zeros where the caller knows more.
     pub(crate) fn put(&mut self, at: usize, value: &T) {
-        let (to, value) = (self.place(at).cast::<u8>(), value.sized(self.size as u32));
-        let known = self.size.min(size_of::<T>());
+        let (to, value) = (self.place(at), value.sized(self.size as u32));
+        if self.size == size_of::<T>() {
+            // SAFETY: the element lies within what `new` was promised.
+            return unsafe { to.write_unaligned(value) };
+        }
+        let (to, known) = (to.cast::<u8>(), self.size.min(size_of::<T>()));
         // SAFETY: the element lies within what `new` was promised; `known` bytes come from `value`,
         // which has no padding.
         unsafe {

@@ -7,11 +7,11 @@ use crate::index::{Ask, Ways};
 use crate::store::{Shared, Turn};
 
 /// The items of a call, and where the statuses go.
-pub(crate) struct Many<'a, T> {
+pub(crate) struct Many<'a, T, L = Lookup<'a, T>> {
     items: GivenElements<'a, T>,
     name: &'static str,
     statuses: *mut rkv_status,
-    lookup: Option<Lookup<'a, T>>,
+    lookup: Option<L>,
 }
 
 /// What an item is going to look up, if that can be told beforehand.
@@ -33,10 +33,16 @@ impl<'a, T: AbiElement> Many<'a, T> {
     }
 
     /// Lets what the items look up go ahead of them, so that they wait less for memory.
-    pub(crate) fn with_lookups(self, lookup: Lookup<'a, T>) -> Self {
-        Self { lookup: Some(lookup), ..self }
+    pub(crate) fn with_lookups<L>(self, lookup: L) -> Many<'a, T, L>
+    where
+        L: Fn(&T) -> Option<Ask<'a>> + Copy,
+    {
+        let Self { items, name, statuses, lookup: _ } = self;
+        Many { items, name, statuses, lookup: Some(lookup) }
     }
+}
 
+impl<'a, T: AbiElement, L: Fn(&T) -> Option<Ask<'a>> + Copy> Many<'a, T, L> {
     /// Does something for each item, in order, under one lock, which others get between two.
     pub(crate) fn in_turn<R: AbiElement>(
         self,

@@ -104,7 +104,7 @@ pub(crate) fn check_out<T>(pointer: *mut T, count: usize, name: &str) -> Result<
 ///
 /// # Safety
 /// `pointer` is NULL, or `capacity` elements are writable there during the call.
-#[inline]
+#[inline(always)] // the room for a match
 pub(crate) unsafe fn out_slice<'a, T>(
     pointer: *mut T,
     capacity: usize,

@@ -170,6 +170,7 @@ pub(crate) unsafe fn with_tokens<R>(
 ///
 /// # Safety
 /// `space` and `tokens` are NULL or readable, per the header, and stay so for 'a.
+#[inline(always)] // what it returns is large
 pub(crate) unsafe fn lookup_ahead<'a>(
     space: *const rkv_namespace,
     tokens: *const rkv_tokens,

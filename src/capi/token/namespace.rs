@@ -60,10 +60,20 @@ pub(crate) fn namespace_of(namespace: &Namespace) -> rkv_namespace {
 ///
 /// # Safety
 /// `namespace` is NULL or readable, per the header.
+#[inline(always)] // the default one is made where it is used
 pub(crate) unsafe fn read_namespace(namespace: *const rkv_namespace) -> Result<Namespace, Fail> {
-    if namespace.is_null() {
-        return Ok(Namespace::default());
+    match namespace.is_null() {
+        true => Ok(Namespace::default()),
+        // SAFETY: the caller's contract.
+        false => unsafe { read_named(namespace) },
     }
+}
+
+/// The same of a pointer that isn't NULL.
+///
+/// # Safety
+/// As above.
+unsafe fn read_named(namespace: *const rkv_namespace) -> Result<Namespace, Fail> {
     // SAFETY: the caller's contract.
     let raw = unsafe { read_struct(namespace)? };
     check_flags(raw.flags, RKV_NAMESPACE_LORA | RKV_NAMESPACE_IMAGE, "space.flags")?;

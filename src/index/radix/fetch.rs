@@ -9,7 +9,7 @@
 //!
 //! Nothing is decided here, so it takes a short way: a child is the first of its hash, and all of
 //! its segment matches.
-use super::super::{Path, Way, Ways};
+use super::super::{First, Path, Way, Ways};
 use crate::tree::Hint;
 
 /// Slots of the table below which a tree is in the processor's cache anyway.
@@ -57,9 +57,8 @@ impl Way<'_> {
     fn go(&mut self, paths: &impl Paths, page_size: usize) -> bool {
         let Some(Hint { node, length }) = paths.in_slot(self.hash) else { return false };
         paths.fetch_node(node);
-        self.path.push(node);
         let keys = length.map_or_else(|| paths.key_count(node), |pages| pages.get() * page_size);
-        (self.node, self.rest) = (node, self.rest.get(keys..).unwrap_or(&[]));
+        self.go_to(node, keys);
         true
     }
 }
@@ -72,7 +71,7 @@ pub(super) fn is_large(paths: &impl Paths) -> bool {
 
 /// Lets lookups go on: each to the next node, while the keys of the one before it come.
 pub(super) fn go_on(paths: &impl Paths, page_size: usize, ways: &mut Ways<'_>) {
-    let Ways { ring, starting, looking, coming, .. } = ways;
+    let Ways { ring, starting, looking, coming, first, .. } = ways;
     for number in coming.each() {
         let node = ring[number].node;
         paths.fetch_keys(node);
@@ -83,10 +82,14 @@ pub(super) fn go_on(paths: &impl Paths, page_size: usize, ways: &mut Ways<'_>) {
     *coming = *looking;
     for number in looking.each() {
         let way = &mut ring[number];
+        let (root, keys) = (way.node, way.rest);
         if !way.go(paths, page_size) {
             paths.fetch_neighbours(way.node);
             looking.remove(number);
             coming.remove(number);
+        } else if way.path.len() == 1 {
+            let (page, count) = (&keys[..page_size], keys.len() - way.rest.len());
+            *first = First { root, page, node: way.node, keys: count };
         }
     }
     looking.take(starting);

@@ -172,6 +172,14 @@ impl PrefixIndex for RadixIndex {
         self.segment_bytes -= self.tree.touch_path(node.0, below.map(|node| node.0));
     }
 
+    fn touch_end(&mut self, walk: &Walk) -> Option<NodeId> {
+        if self.tree.nodes[walk.node.0].end() != walk.pages {
+            return None;
+        }
+        self.touch(walk.node, None);
+        Some(self.tree.id(walk.node.0))
+    }
+
     fn touch_some(&mut self, node: Node, nodes: usize, time: u64) -> Option<Node> {
         let (rest, freed) = self.tree.touch_some(node.0, nodes, time);
         self.segment_bytes -= freed;

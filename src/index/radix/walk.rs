@@ -27,6 +27,7 @@ impl Paths for RadixIndex {
         self.table.fetch(hash);
     }
 
+    #[inline(always)]
     fn in_slot(&self, hash: u32) -> Option<Hint> {
         self.table.hint(hash)
     }
@@ -50,6 +51,7 @@ impl Paths for RadixIndex {
         self.tree.nodes.get(node).map_or(0, |node| node.label.len() * self.page_size)
     }
 
+    #[inline(always)]
     fn fetch_keys(&self, node: u32) {
         self.tree.nodes.get(node).into_iter().for_each(|node| node.label.fetch(self.page_size));
     }
