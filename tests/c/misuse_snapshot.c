@@ -292,9 +292,9 @@ static void m01_snapshot_tiers(void) {
     REFUSED(s, rkv_snapshot_cache_attach(cache, &config), RKV_STATUS_STORAGE,
             "/proc/no/such/place");
     BAD(s, rkv_snapshot_cache_detach(NULL, 0), "cache");
-    REFUSED(s, rkv_snapshot_cache_detach(cache, 0), RKV_STATUS_INVALID_STATE, "directory");
+    REFUSED(s, rkv_snapshot_cache_detach(cache, 0), RKV_STATUS_INVALID_STATE, "attached");
     BAD(s, rkv_snapshot_cache_flush(NULL, 0), "cache");
-    REFUSED(s, rkv_snapshot_cache_flush(cache, 0), RKV_STATUS_INVALID_STATE, "directory");
+    REFUSED(s, rkv_snapshot_cache_flush(cache, 0), RKV_STATUS_INVALID_STATE, "attached");
 
     rkv_snapshot_cache_fetch_result started;
     rkv_tokens tokens = all.tokens;
