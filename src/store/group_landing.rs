@@ -476,7 +476,12 @@ impl Turn<'_> {
             self.sequence(id)?;
         }
         if let Some(base) = self.sequence(id)?.base.filter(|_| own_from > landing.first) {
-            self.parts()?.0.classify(base, landing.first, own_from);
+            // What came to windows is what the end needs of them: nothing else is of another class.
+            let (groups, page_size) = (*self.table.groups(), self.table.page_size());
+            let sliding = groups.hung().filter(|(_, config)| config.kind.slides());
+            let span = sliding.map(|(_, config)| config.kind.span(page_size)).max().unwrap_or(0);
+            let from = landing.first.max(own_from.saturating_sub(span));
+            self.parts()?.0.classify(base, from, own_from);
         }
         Ok(true)
     }
