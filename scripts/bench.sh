@@ -206,8 +206,8 @@ tier)
             for how in threads ring; do
                 rm -rf "$folder/store"
                 "$build/tier-bench" "$folder/store" disk "$states" "$mib" "$how"
+                fio read "$folder/store/data" --rw=read
             done
-            fio read "$folder/store/data" --rw=read
             fio write "$folder/fio" --rw=write --end_fsync=1 --fallocate=posix
             rm -f "$folder/fio"
         done

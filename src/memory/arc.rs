@@ -1,5 +1,5 @@
 //! Shared ownership whose allocation can fail. In std `Arc::try_new` is not stable yet.
-use super::{OutOfMemory, try_box};
+use super::{OutOfMemory, try_box_with};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -23,7 +23,12 @@ unsafe impl<T: Send + Sync> Sync for Arc<T> {}
 impl<T> Arc<T> {
     /// The first owner of a value.
     pub fn new(value: T) -> Result<Self, OutOfMemory> {
-        let inner = try_box(Inner { owners: AtomicUsize::new(1), value })?;
+        Self::new_with(|| value)
+    }
+
+    /// The same for a value that is made when there is memory for it, and not otherwise.
+    pub fn new_with(make: impl FnOnce() -> T) -> Result<Self, OutOfMemory> {
+        let inner = try_box_with(|| Inner { owners: AtomicUsize::new(1), value: make() })?;
         Ok(Self(NonNull::from(Box::leak(inner)), PhantomData))
     }
 

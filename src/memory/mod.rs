@@ -7,6 +7,7 @@
 
 mod arc;
 mod boxed;
+mod carved;
 mod huge;
 mod ordered_map;
 mod reserve;
@@ -17,6 +18,7 @@ pub mod treap;
 
 pub use arc::Arc;
 pub use boxed::{IndexBox, try_box, try_box_with};
+pub use carved::{Carved, Lent, Piece};
 pub use huge::Pages;
 pub use ordered_map::OrderedMap;
 pub use reserve::{Refused, ReserveStats, put_reserved, reserve, reserve_stats, take_reserved};

@@ -36,6 +36,8 @@ pub trait Target: Send + Sync {
     fn parts(&self) -> usize;
     /// One of them.
     fn part(&mut self, index: usize) -> &mut [u8];
+    /// All of them at once, in their order.
+    fn lend<'a>(&'a mut self, to: &mut dyn FnMut(&'a mut [u8]));
     /// For the caller, who knows what it is.
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
 }

@@ -13,4 +13,5 @@ mod killed;
 mod restart;
 mod ring;
 mod room;
+mod straight;
 mod troubles;

@@ -99,6 +99,10 @@ impl Target for Parts {
         &mut self.0[index]
     }
 
+    fn lend<'a>(&'a mut self, to: &mut dyn FnMut(&'a mut [u8])) {
+        self.0.iter_mut().for_each(|part| to(part));
+    }
+
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
         self
     }

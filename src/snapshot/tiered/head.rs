@@ -37,6 +37,10 @@ impl Target for Head {
         &mut self.bytes
     }
 
+    fn lend<'a>(&'a mut self, to: &mut dyn FnMut(&'a mut [u8])) {
+        to(&mut self.bytes);
+    }
+
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
         self
     }
@@ -49,6 +53,10 @@ impl Target for Body {
 
     fn part(&mut self, index: usize) -> &mut [u8] {
         Target::part(&mut self.state, index)
+    }
+
+    fn lend<'a>(&'a mut self, to: &mut dyn FnMut(&'a mut [u8])) {
+        self.state.lend(to);
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {

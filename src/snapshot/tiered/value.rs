@@ -3,6 +3,7 @@ use super::note::Note;
 use crate::lock::RwLock;
 use crate::memory::{Arc, OutOfMemory, TryGrow, try_zeros};
 use crate::snapshot::spot::Spot;
+use crate::tier::disk::ALIGNMENT;
 use crate::tier::{Source, Target};
 use std::any::Any;
 use std::sync::OnceLock;
@@ -135,10 +136,40 @@ pub struct Loaded {
     parts: Vec<Part>,
 }
 
+/// Smaller parts lie anywhere: copying them is quick.
+const LARGE: u64 = 64 << 10;
+const WORD: usize = size_of::<u128>();
+
 #[derive(Debug)]
 struct Part {
     words: Vec<u128>,
+    /// Words before the first byte.
+    skip: usize,
     bytes: usize,
+}
+
+impl Part {
+    /// Room for a part that begins after so many bytes of a state. Where that can be, whole blocks
+    /// of the disk are whole pages of memory: then the disk writes there by itself.
+    fn new(bytes: u64, before: u64) -> Result<Self, OutOfMemory> {
+        let is_large = bytes >= LARGE && before.is_multiple_of(WORD as u64);
+        let bytes = usize::try_from(bytes).map_err(|_| OutOfMemory)?;
+        let spare = if is_large { ALIGNMENT / WORD } else { 0 };
+        let words = try_zeros::<u128>(bytes.div_ceil(WORD) + spare)?;
+        let skip = match is_large {
+            true => (before as usize).wrapping_sub(words.as_ptr().addr()) % ALIGNMENT / WORD,
+            false => 0,
+        };
+        Ok(Self { words, skip, bytes })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words[self.skip..])[..self.bytes]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.words[self.skip..])[..self.bytes]
+    }
 }
 
 impl Loaded {
@@ -146,9 +177,10 @@ impl Loaded {
     pub(super) fn new(sizes: &[u64]) -> Result<Self, OutOfMemory> {
         let mut parts = Vec::new();
         parts.try_reserve_exact(sizes.len())?;
+        let mut before = 0_u64;
         for &size in sizes {
-            let bytes = usize::try_from(size).map_err(|_| OutOfMemory)?;
-            parts.try_push(Part { words: try_zeros(bytes.div_ceil(16))?, bytes })?;
+            parts.try_push(Part::new(size, before)?)?;
+            before = before.wrapping_add(size);
         }
         Ok(Self { parts })
     }
@@ -160,8 +192,7 @@ impl Loaded {
 
     /// The bytes of one.
     pub fn part(&self, index: usize) -> &[u8] {
-        let Part { words, bytes } = &self.parts[index];
-        &bytemuck::cast_slice(words)[..*bytes]
+        self.parts[index].bytes()
     }
 }
 
@@ -171,11 +202,37 @@ impl Target for Loaded {
     }
 
     fn part(&mut self, index: usize) -> &mut [u8] {
-        let Part { words, bytes } = &mut self.parts[index];
-        &mut bytemuck::cast_slice_mut(words)[..*bytes]
+        self.parts[index].bytes_mut()
+    }
+
+    fn lend<'a>(&'a mut self, to: &mut dyn FnMut(&'a mut [u8])) {
+        self.parts.iter_mut().for_each(|part| to(part.bytes_mut()));
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every part can be read as whatever an engine wants; where large ones have whole blocks of
+    /// the disk they have whole pages.
+    #[test]
+    fn parts_lie_where_the_disk_can_write() {
+        let sizes = [5000, LARGE, 100_001, 1 << 20, 7, 48, LARGE + 1, 0];
+        let loaded = Loaded::new(&sizes).unwrap();
+        let mut before = 0;
+        for (index, &size) in sizes.iter().enumerate() {
+            let part = loaded.part(index);
+            let at = part.as_ptr().addr();
+            assert_eq!((part.len() as u64, at % WORD), (size, 0));
+            if size >= LARGE && before % WORD == 0 {
+                assert_eq!(at % ALIGNMENT, before % ALIGNMENT, "part {index}");
+            }
+            before += size as usize;
+        }
     }
 }

@@ -90,6 +90,10 @@ impl Target for Fetching {
         self.slot.get_mut().expect("nobody else has it")
     }
 
+    fn lend<'a>(&'a mut self, to: &mut dyn FnMut(&'a mut [u8])) {
+        to(self.part(0));
+    }
+
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
         self
     }

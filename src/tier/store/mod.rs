@@ -31,17 +31,17 @@ use super::disk::{Disk, Lock};
 use super::records::Place;
 use super::space::{NoSpace, UNIT};
 use super::{Event, Key, LowerStore, Refused, Source, StoreStats, Target};
-use crate::memory::Arc as TryArc;
+use crate::memory::{Arc as TryArc, Carved};
 use crate::ring::Waker;
 use data::Data;
 use entries::{Entry, Phase};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use parts::Parts;
-use read::{Landed, ReadJob};
+use read::carve;
 use state::{Queued, State};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use write::WriteJob;
@@ -234,39 +234,17 @@ impl LowerStore for DiskStore {
         key: Key,
         mut target: Box<dyn Target>,
     ) -> Result<u64, (Refused, Box<dyn Target>)> {
-        let lengths = (0..target.parts()).map(|index| target.part(index).len());
-        let Ok(parts) = Parts::new(lengths) else { return Err((Refused::OutOfMemory, target)) };
-        let mut guard = self.shared.state.lock();
-        let state = &mut *guard;
-        let place = match state.entries.get(&key) {
-            Some(entry) if entry.phase == Phase::Committed => entry.place.clone(),
-            _ => return Err((Refused::Missing, target)),
+        let mut bytes = 0;
+        target.lend(&mut |part| bytes += part.len() as u64);
+        let carved = match Carved::new(target, carve) {
+            Ok(carved) => carved,
+            Err(target) => return Err((Refused::OutOfMemory, target)),
         };
-        if parts.bytes() != place.bytes {
-            return Err((Refused::Length, target));
-        }
-        // The second event is of a record that turns out to be damaged.
-        let room = state.promise(2).is_ok() && state.reads.try_reserve(1).is_ok();
-        let ticket = state.tickets + 1;
-        let (left, landed) = (AtomicUsize::new(place.pieces()), Landed::default());
-        let job = ReadJob { key, ticket, place, parts, left, landed: Mutex::new(landed) };
-        let Some(job) = room.then(|| TryArc::new(job).ok()).flatten() else {
-            return Err((Refused::OutOfMemory, target));
-        };
-        job.landed.lock().target = Some(target);
-        state.tickets = ticket;
-        state.promised += 2;
-        if let Some(entry) = state.entries.get_mut(&key) {
-            entry.readers += 1;
-        }
-        state.reads.push_back(Queued { job, next: 0 });
-        let is_listening = std::mem::take(&mut state.reads_listen);
-        drop(guard);
-        match &self.shared.wakers {
-            [Some(ring), _] if is_listening => ring.wake(),
-            _ => _ = self.shared.has_reads.notify_all(),
-        }
-        Ok(ticket)
+        let mut carved = Some(carved);
+        self.shared.begin_read(key, bytes, &mut carved).map_err(|why| {
+            let target = carved.as_ref().and_then(Carved::give_back);
+            (why, target.expect("nobody has a piece of it"))
+        })
     }
 
     fn remove(&self, key: Key) {

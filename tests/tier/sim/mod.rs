@@ -26,6 +26,8 @@ pub enum Fault {
     SlowWrites,
     /// EROFS.
     ReadOnly,
+    /// EFAULT of what reads: the disk does not write to such memory.
+    NoPlace,
 }
 
 /// Which calls.
@@ -60,6 +62,8 @@ struct World {
     is_locked: bool,
     is_gone: bool,
     calls: u64,
+    /// Where what was read went, and how many bytes.
+    reads: Vec<(usize, usize)>,
     fault: Option<(When, Fault)>,
     /// The power goes with that call.
     crash: Option<u64>,
@@ -75,6 +79,7 @@ fn error(number: i32) -> io::Error {
 }
 
 const EIO: i32 = 5;
+const EFAULT: i32 = 14;
 const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
 
@@ -91,6 +96,7 @@ impl SimDisk {
             is_locked: false,
             is_gone: false,
             calls: 0,
+            reads: Vec::new(),
             fault: None,
             crash: None,
             stop: Stop::Nothing,
@@ -107,6 +113,11 @@ impl SimDisk {
         let mut world = self.world();
         world.calls = 0;
         world.fault = fault;
+    }
+
+    /// Where went what was read since the last call, and how many bytes.
+    pub fn take_reads(&self) -> Vec<(usize, usize)> {
+        std::mem::take(&mut self.world().reads)
     }
 
     pub fn crash_at(&self, call: u64) {
@@ -272,9 +283,11 @@ impl DiskFile for SimFile {
     }
 
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
-        let (world, fault) = self.disk.call(false)?;
-        if fault == Some(Fault::Torn) {
-            return Err(error(EIO));
+        let (mut world, fault) = self.disk.call(false)?;
+        match fault {
+            Some(Fault::Torn) => return Err(error(EIO)),
+            Some(Fault::NoPlace) => return Err(error(EFAULT)),
+            _ => world.reads.push((into.as_ptr().addr(), into.len())),
         }
         let now = &world.files[self.file].now;
         let from = &now[now.len().min(at as usize)..];
