@@ -12,7 +12,7 @@ use std::time::Instant;
 /// Pages that become the cache's with one lock.
 const LANDED: usize = 64;
 /// Copies that are begun with one lock.
-const JOBS: usize = 64;
+pub(super) const JOBS: usize = 64;
 
 /// Where a copy goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@ use super::config::PagePolicy;
 use super::host::Need;
 use super::map::Level;
 use super::pages::Page;
-use super::poll::{CopyJob, Direction, Fetched};
+use super::poll::{CopyJob, Direction, Fetched, JOBS};
 use super::table::{Job, Stored, Table};
 use super::work::{PageTiers, checksum};
 use crate::error::Error;
@@ -47,6 +47,30 @@ impl Stores {
         {
             self.uses.push_back(page);
         }
+    }
+}
+
+impl Table {
+    /// Takes the next pages that are to be stored out of the queue, so many at most. What is in it
+    /// and is known already goes: nobody waits for the state meanwhile.
+    fn next_to_store(&mut self, room: usize) -> ([u32; JOBS], usize) {
+        let (mut due, mut count) = ([0; JOBS], 0);
+        for _ in 0..self.stores.queue.len().min(4 * room) {
+            if count == room {
+                break;
+            }
+            let Some(page) = self.stores.queue.pop_front() else { break };
+            let Some(what) = self.pages.get(page) else { continue };
+            let is_due = what.is_queued
+                && self.pages.parent_digest(&what).is_some()
+                && self.find(what.name()).is_none();
+            if is_due {
+                (due[count], count) = (page, count + 1);
+            } else {
+                self.pages.set_queued(page, false);
+            }
+        }
+        (due, count)
     }
 }
 
@@ -142,14 +166,14 @@ impl PageTiers {
     ) -> Result<usize, Error> {
         let Some(applied) = table.applied else { return Ok(0) };
         table.jobs.try_reserve(room)?;
+        let (due, count) = table.next_to_store(room);
+        if count == 0 {
+            return Ok(0);
+        }
         let mut state = self.shared.write();
         let clear = state.latest_clear();
         let mut given = 0;
-        for _ in 0..table.stores.queue.len().min(4 * room) {
-            if given == room {
-                break;
-            }
-            let Some(page) = table.stores.queue.pop_front() else { break };
+        for &page in &due[..count] {
             let Some(what) = table.pages.get(page) else { continue };
             let name = what.name();
             let parent = table.pages.parent_digest(&what);
