@@ -15,19 +15,10 @@ use crate::journal::Reason;
 use crate::memory::try_collect;
 use crate::paging::{PageTable, RowOwner};
 
-/// The highest numbers in the ids of a cache that is gone.
-#[derive(Debug, Clone, Copy)]
-struct UsedIds {
-    tag: u8,
-    last_generation: u32,
-    last_sequence: u64,
-}
-
-impl UsedIds {
-    /// Another cache may have the tag now, with higher numbers.
-    fn give_back(self) {
-        Tags::of_process().put_back(self.tag, self.last_generation, self.last_sequence);
-    }
+/// Another cache may have the tag from now on, with higher numbers than this one gave. O(slots).
+fn give_ids_back(tag: u8, cache: &PrefixCache, sequences: &[Sequence]) {
+    let last_sequence = sequences.iter().map(|place| place.number).max().unwrap_or(0);
+    Tags::of_process().put_back(tag, cache.index.last_generation(), last_sequence);
 }
 
 /// What a cache brings with it, made without the lock.
@@ -56,7 +47,7 @@ pub(super) struct Leaving {
     /// Heap memory of those.
     sequence_bytes: usize,
     retained: Registry,
-    used: UsedIds,
+    tag: u8,
     /// The next row to look at, and then the next page of a pool.
     slot: u32,
     pool: usize,
@@ -143,6 +134,7 @@ impl Shared {
         }
         let gone = turn.end_leaving();
         drop(turn);
+        give_ids_back(gone.tag, &gone.cache, &gone.sequences);
         drop(gone);
     }
 }
@@ -187,27 +179,16 @@ impl State {
         })
     }
 
-    /// The ids that the cache has used, if there is one.
-    fn used_ids(&self) -> Option<UsedIds> {
-        self.cache.as_ref().map(|cache| UsedIds {
-            tag: self.tag,
-            last_generation: cache.index.last_generation(),
-            last_sequence: self.sequences.iter().map(|place| place.number).max().unwrap_or(0),
-        })
-    }
-
     /// The ids of a cache that goes with its page table may not come back either.
     pub(super) fn give_ids_back(&self) {
-        if let Some(used) = self.used_ids() {
-            used.give_back();
+        if let Some(cache) = &self.cache {
+            give_ids_back(self.tag, cache, &self.sequences);
         }
     }
 
     /// Takes the cache off, if there is one. Its rows and pages are still to be put back.
     fn detach(&mut self) -> bool {
-        let (Some(used), Some(cache)) = (self.used_ids(), self.cache.take()) else {
-            return false;
-        };
+        let Some(cache) = self.cache.take() else { return false };
         (self.live, self.has_let_go) = (0, false);
         self.caches_gone += 1;
         self.leaving = Some(Leaving {
@@ -215,7 +196,7 @@ impl State {
             sequences: std::mem::take(&mut self.sequences),
             sequence_bytes: std::mem::take(&mut self.sequence_bytes),
             retained: std::mem::take(&mut self.retained),
-            used,
+            tag: self.tag,
             slot: 0,
             pool: 0,
             page: 1,
@@ -285,7 +266,6 @@ impl State {
         if let Some(journal) = gone.cache.journal.take() {
             self.keep_records(journal.into_ring());
         }
-        gone.used.give_back();
         gone
     }
 }
