@@ -20,7 +20,7 @@ def blocks() -> list[str]:
 
 
 def test_every_block_runs(tmp_path: Path) -> None:
-    story, engine, growing, grouped, hot_path, hybrid, tiers = blocks()
+    story, engine, placed, growing, grouped, hot_path, hybrid, tiers = blocks()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(story, {})
@@ -33,6 +33,23 @@ def test_every_block_runs(tmp_path: Path) -> None:
     }
     exec(engine, names)
     assert names["count"] == 50
+
+    groups = [radixkv.Group.full()]
+    with (
+        radixkv.PageTable(pools=[100], groups=groups, external=True) as table,
+        radixkv.Cache(table, whole_pages=True) as cache,
+    ):
+        # The n-th page of the request is the engine's n + 1.
+        names = {
+            "radixkv": radixkv, "cache": cache, "tokens": ids(777), "row": 1, "first": 0, "end": 48,
+            "rows": np.arange(2048, dtype=np.int32).reshape(2, 1024) % 1024 + 16,
+        }
+        exec(placed, names)
+        done = names["done"]
+        assert isinstance(done, radixkv.InsertResult)
+        assert done.page_count == 48 and done.duplicate_page_count == 0
+        assert np.array(names["pages"]).tolist() == [49]
+        assert cache.probe(ids(777)) == 768
 
     with radixkv.PageTable(100) as table, radixkv.Cache(table) as cache:
         space = radixkv.namespace_of("tenant a")
