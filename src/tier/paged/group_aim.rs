@@ -75,13 +75,11 @@ impl PageTiers {
     /// Looks for the farthest end that can be had now, and lists what it takes.
     fn plan_again(&self, number: u64) {
         while self.drop_some(number) {}
-        let mut is_done = false;
-        while !is_done {
-            let Some((id, end)) = self.planned_end(number) else { return };
-            // A sequence that ended is seen by the step after this one.
-            let device = id.map(|id| self.device_sets(id, end).unwrap_or_default());
-            let Some(aim) = self.look_along(number, device.as_ref()) else { return };
-            is_done = self.bring(number, aim);
+        let Some((id, end)) = self.planned_end(number) else { return };
+        // A sequence that ended is seen by the step after this one.
+        let device = id.map(|id| self.device_sets(id, end).unwrap_or_default());
+        if let Some(aim) = self.look_along(number, device.as_ref()) {
+            self.bring(number, aim);
         }
     }
 
@@ -160,15 +158,16 @@ impl PageTiers {
         }
     }
 
-    /// Lists what an end takes, for which the rows of the sequence get longer if need be. False
-    /// when it is not the one to bring pages for any more.
-    pub(super) fn bring(&self, number: u64, aim: Aim) -> bool {
+    /// Lists what an end takes, for which the rows of the sequence get longer if need be. Where the
+    /// deadline was over meanwhile, another end is to be looked for.
+    pub(super) fn bring(&self, number: u64, aim: Aim) {
         let (id, row, first) = {
             let table = &mut *self.table();
-            let Some(load) = table.loads.open.get_mut(&number) else { return true };
+            let Some(load) = table.loads.open.get_mut(&number) else { return };
             let plan = load.plan.as_mut().expect("it has one");
             if plan.is_expired != aim.is_expired {
-                return false;
+                (plan.is_planning, plan.is_stale) = (false, true);
+                return;
             }
             plan.aim_at(aim.pages);
             plan.aim = plan.aim.max(aim.pages);
@@ -183,7 +182,7 @@ impl PageTiers {
             while self.list_some(number, aim, &mut cursor) {}
         }
         let table = &mut *self.table();
-        let Some(load) = table.loads.open.get_mut(&number) else { return true };
+        let Some(load) = table.loads.open.get_mut(&number) else { return };
         let plan = load.plan.as_mut().expect("it has one");
         plan.is_planning = false;
         if has_room {
@@ -191,13 +190,12 @@ impl PageTiers {
             let more = wanted.saturating_sub(load.wanted);
             load.wanted = load.wanted.max(wanted);
             table.counters.wanted_pages += if id.is_some() { more as u64 } else { 0 };
-            return true;
+            return;
         }
         if plan.target > plan.row && plan.row > plan.first {
             (plan.most, plan.is_stale) = (plan.most.min(plan.row), true);
         }
         plan.aim_at(plan.first);
-        true
     }
 
     /// Lists some more pages that the target needs and that are not there. Whether there may be
