@@ -52,6 +52,17 @@ pub fn settle_allocator() {
     std::hint::black_box(&large);
 }
 
+/// A request that is no reason for glibc to give memory back to the system.
+const MUCH: usize = 60 << 10;
+
+/// Has the allocator take more from the system than the next small block needs. glibc lets what a
+/// thread has grow page by page, with a call each, and the page faults of all threads wait for it.
+pub fn grow_allocator() {
+    let mut much = Vec::<u8>::new();
+    drop(much.try_reserve_exact(MUCH));
+    std::hint::black_box(&much);
+}
+
 /// Growth that can be refused; nothing changes then.
 pub trait TryGrow<T> {
     /// `push`.

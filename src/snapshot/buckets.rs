@@ -6,6 +6,7 @@
 //! Source: Litwin, Linear Hashing, 1980.
 use super::NONE;
 use super::nodes::Nodes;
+use crate::grace::prefetch;
 use crate::memory::{OutOfMemory, TryGrow, try_filled};
 
 /// Buckets of a chunk.
@@ -80,6 +81,14 @@ impl Buckets {
     #[inline]
     fn first(&self, place: usize) -> u32 {
         self.chunks.get(place / CHUNK).map_or(NONE, |chunk| chunk[place % CHUNK])
+    }
+
+    /// Has a bucket fetched, which somebody will look for a node in.
+    pub(super) fn fetch(&self, hash: u64) {
+        let place = self.place(hash);
+        if let Some(chunk) = self.chunks.get(place / CHUNK) {
+            prefetch(&chunk[place % CHUNK]);
+        }
     }
 
     fn first_mut(&mut self, place: usize) -> &mut u32 {

@@ -63,6 +63,8 @@ pub struct SnapshotCache<V> {
     segment: usize,
     /// Tokens that are compared before others are let in.
     pub(super) stretch: usize,
+    /// Nobody else has it yet.
+    is_filled: bool,
     /// What is stored: changes to it exclude everybody, lookups go on side by side.
     pub(super) store: RwLock<Tree<V>>,
     pub(super) ledger: RwLock<Ledger<V>>,
@@ -84,6 +86,7 @@ impl<V> SnapshotCache<V> {
             limits,
             segment,
             stretch: stretch(segment),
+            is_filled: false,
             store: RwLock::new(Tree::new(bounds.nodes, segment)),
             ledger: RwLock::new(Ledger::new(limits, pins, bounds.counters)),
         })
@@ -91,11 +94,13 @@ impl<V> SnapshotCache<V> {
 
     /// Makes room to find so many entries, before there are any.
     pub(super) fn expect(&mut self, entries: usize) -> Result<(), OutOfMemory> {
+        self.is_filled = true;
         self.store.get_mut().buckets.expect(entries)
     }
 
     /// They are there, or will not come.
     pub(super) fn expect_no_more(&mut self) {
+        self.is_filled = false;
         self.store.get_mut().buckets.expect_no_more();
     }
 
@@ -140,7 +145,9 @@ impl<V> SnapshotCache<V> {
             tree.walk_on(search, tokens, most, |_, _, _| {})
         };
         // What is made below may be large, and who looks something up waits for it.
-        settle_allocator();
+        if !self.is_filled {
+            settle_allocator();
+        }
         let (mut tree, end) = self.search_to_change(namespace, &walk);
         let plan = tree.plan(end, tokens, copy)?;
         let snapshot =

@@ -119,6 +119,20 @@ impl<V> SnapshotCache<V> {
     }
 }
 
+impl<V> SnapshotCache<V> {
+    /// Has memory fetched that [`Self::spot_of`] waits for, if it is asked soon: the place of what
+    /// comes after the first node. Longer ways are what many have in common.
+    pub(super) fn fetch_ahead(&self, namespace: &Namespace, tokens: &[u32]) {
+        let tree = self.store.read();
+        let Some(root) = tree.roots.find(namespace) else { return };
+        let Some(&first) = tokens.first() else { return };
+        let Some(child) = tree.child(root, first) else { return };
+        if let Some(&next) = tokens.get(tree.nodes[child].label.len()) {
+            tree.buckets.fetch(tree.child_hash(child, next));
+        }
+    }
+}
+
 impl<V> Tree<V> {
     /// A search for tokens that lead to a spot, or lead there up to where they end.
     #[inline]

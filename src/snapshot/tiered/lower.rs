@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Snapshots without room that are tried again.
 const RETRIES: usize = 256;
+/// Records of which memory is fetched while those before them become entries.
+const AHEAD: usize = 8;
 /// Writes of which those that were removed meanwhile are looked for.
 const SWEEP: usize = 64;
 
@@ -79,6 +81,16 @@ impl Drop for Place {
             self.link.store.remove(key(self.number));
         }
     }
+}
+
+/// A record that is about to become an entry.
+struct Noted {
+    key: Key,
+    bytes: u64,
+    /// Bytes of the note as it was written.
+    encoded: usize,
+    /// None when it makes no sense.
+    note: Option<Note>,
 }
 
 /// A write that goes on.
@@ -181,42 +193,58 @@ impl Lower {
         mark.is_put.store(true, Relaxed);
         mark.is_committed.store(true, Relaxed);
         let mark = Arc::new(mark)?;
-        let mut spare = Vec::new();
+        let (mut ahead, mut spare) = (VecDeque::new(), Vec::new());
+        ahead.try_reserve_exact(AHEAD).map_err(OutOfMemory::from)?;
+        spare.try_reserve_exact(AHEAD).map_err(OutOfMemory::from)?;
         for record in records {
-            let table = self.table.get_mut();
-            table.next = number(&record.key).saturating_add(1).max(table.next);
-            if !self.find_again(&record, &mark, &mut spare)? {
-                self.link.store.remove(record.key);
-                count(&mut self.table.get_mut().counters.unusable, 1);
+            ahead.push_back(self.read(record, spare.pop().unwrap_or_default())?);
+            if ahead.len() == AHEAD
+                && let Some(next) = ahead.pop_front()
+            {
+                spare.extend(self.find_again(next, &mark)?);
             }
+        }
+        for last in ahead {
+            self.find_again(last, &mark)?;
         }
         Ok(())
     }
 
-    /// Makes an entry of a record again; false if none can be made, or there is a later one.
-    /// `spare` is memory for its tokens.
-    fn find_again(
-        &self,
-        record: &Record,
-        mark: &Arc<Mark>,
-        spare: &mut Vec<u32>,
-    ) -> Result<bool, Error> {
-        let Some(note) = Note::decode(&record.note, std::mem::take(spare))? else {
-            return Ok(false);
-        };
-        let number = number(&record.key);
-        let Note { namespace, tokens, .. } = &note;
-        let is_later = |place: &Place| place.number > number;
-        if record.key != key(number) || number == 0 || note.bytes() != record.bytes {
-            return Ok(false);
+    /// What a record says; memory is fetched that it will be found in. `spare` is memory for its
+    /// tokens.
+    fn read(&mut self, record: Record, spare: Vec<u32>) -> Result<Noted, Error> {
+        let Record { key, bytes, note } = record;
+        let (number, encoded) = (number(&key), note.len());
+        let table = self.table.get_mut();
+        table.next = number.saturating_add(1).max(table.next);
+        let note = Note::decode(&note, spare)?;
+        if let Some(Note { namespace, tokens, .. }) = &note {
+            self.index.fetch_ahead(namespace, tokens);
         }
-        let (spot, is_entry) = self.index.spot_of(namespace, tokens);
-        if is_entry && self.index.exactly(namespace, tokens, is_later) == Some(true) {
-            return Ok(false);
+        Ok(Noted { key, bytes, encoded, note })
+    }
+
+    /// Makes an entry of a record again. If none can be made, or there is a later one, it goes.
+    /// Returns the memory of its tokens.
+    fn find_again(&mut self, found: Noted, mark: &Arc<Mark>) -> Result<Option<Vec<u32>>, Error> {
+        let Noted { key: key_of, bytes, encoded, note } = found;
+        let number = number(&key_of);
+        let is_right = |note: &&Note| key_of == key(number) && number != 0 && note.bytes() == bytes;
+        let mut is_found = false;
+        if let Some(note) = note.as_ref().filter(is_right) {
+            let Note { namespace, tokens, .. } = note;
+            let is_later = |place: &Place| place.number > number;
+            let (spot, is_entry) = self.index.spot_of(namespace, tokens);
+            if !is_entry || self.index.exactly(namespace, tokens, is_later) != Some(true) {
+                let added = self.add(note, number, mark.clone(), encoded, true, spot)?;
+                is_found = added.is_some();
+            }
         }
-        let added = self.add(&note, number, mark.clone(), record.note.len(), true, spot)?;
-        *spare = note.tokens;
-        Ok(added.is_some())
+        if !is_found {
+            self.link.store.remove(key_of);
+            count(&mut self.table.get_mut().counters.unusable, 1);
+        }
+        Ok(note.map(|note| note.tokens))
     }
 
     /// Puts a record into the index, and says where. Others may have to go for it, and do so at

@@ -8,7 +8,7 @@ pub(crate) use place::{PIECE, Place, piece_sum};
 use super::Key;
 use super::disk::{Disk, Open};
 use super::processors::{processors, side_by_side};
-use crate::memory::{Arc, OutOfMemory, TryGrow};
+use crate::memory::{Arc, OutOfMemory, TryGrow, grow_allocator};
 use backend::Backend;
 use redb::TableDefinition;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata};
@@ -20,6 +20,9 @@ const NAME: &str = "records.redb";
 const NEW: &str = "records.new";
 /// Of pages of the file, in memory.
 const CACHE_BYTES: usize = 32 << 20;
+
+/// Rows whose small blocks of memory are taken from the system together.
+const BLOCKS: usize = 64;
 
 const PLACES: TableDefinition<&Key, &[u8]> = TableDefinition::new("places");
 /// When a record was used last, as a count of uses. Apart, so that using one rewrites little.
@@ -176,7 +179,10 @@ impl Records {
         let range = (Bound::Included(&from), end);
         let mut uses = uses.range::<&Key>(range)?.peekable();
         let (mut rows, mut damaged) = (Vec::new(), Vec::new());
-        for row in places.range::<&Key>(range)? {
+        for (number, row) in places.range::<&Key>(range)?.enumerate() {
+            if number % BLOCKS == 0 {
+                grow_allocator();
+            }
             let (key, value) = row?;
             let key = *key.value();
             // Both tables are in the order of the keys.

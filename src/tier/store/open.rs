@@ -10,9 +10,10 @@ use super::sorted::Sorted;
 use super::state::State;
 use super::write::Writing;
 use super::{DiskConfig, DiskStore, Io, Shared, format};
-use crate::memory::TryGrow;
+use crate::memory::{OutOfMemory, TryGrow};
 use crate::ring::Ring;
 use crate::tier::disk::{Disk, Files};
+use crate::tier::processors::{processors, side_by_side};
 use crate::tier::records::{Changes, Kept, PIECE, Records};
 use crate::tier::space::{Extent, Space, UNIT, in_order};
 use crate::tier::{Key, Record, StoreStats};
@@ -51,16 +52,19 @@ fn open(disk: Box<dyn Disk>, config: DiskConfig) -> Result<(DiskStore, Vec<Recor
     let records = Records::open(&*disk)?;
     let mut gone = Vec::new();
     let mut rows = records.load(&mut gone)?;
-    // What a damaged file says is in any order.
-    if !rows.is_sorted_by(|one, other| one.key < other.key) {
+    let mut seen = Seen::of(&rows)?;
+    if !seen.is_in_order {
+        // What a damaged file says.
         rows.sort_unstable_by_key(|row| row.key);
         rows.dedup_by_key(|row| row.key);
+        seen = Seen::of(&rows)?;
     }
     let mut damaged = gone.len() as u64;
     let data = Data::open(&*disk, config.bytes / UNIT * UNIT)?;
-    let (wrong, taken) = take_out_wrong(&mut rows, &mut gone, data.length() / UNIT)?;
+    let (wrong, taken) = take_out_wrong(&mut rows, &mut gone, &mut seen, data.length() / UNIT)?;
     damaged += wrong;
-    take_out_old(&mut rows, &mut gone, config.bytes)?;
+    take_out_old(&mut rows, &mut gone, (seen.cost, config.bytes))?;
+    drop(seen);
     let removed = gone;
     let gone = removed.len();
     if gone > 0 {
@@ -79,29 +83,67 @@ fn open(disk: Box<dyn Disk>, config: DiskConfig) -> Result<(DiskStore, Vec<Recor
     start(disk, lock, config, records, data, state).map(|store| (store, found))
 }
 
+/// What rows come to.
+#[derive(Default)]
+struct Seen {
+    /// With the number of the row.
+    extents: Vec<(Extent, u32)>,
+    cost: u64,
+    /// Keys are, each another one.
+    is_in_order: bool,
+}
+
+impl Seen {
+    fn of(rows: &[Kept]) -> Result<Self, Cause> {
+        let size = rows.len().div_ceil(processors(rows.len())).max(1);
+        let parts = side_by_side(rows.chunks(size).enumerate(), |(part, rows)| {
+            let is_in_order = rows.is_sorted_by(|one, other| one.key < other.key);
+            let cost = rows.iter().map(cost_of).sum();
+            extents_of(rows, (part * size) as u32).map(|extents| Self {
+                extents,
+                cost,
+                is_in_order,
+            })
+        })?;
+        let mut bounds = rows.chunks(size).zip(rows.chunks(size).skip(1));
+        let is_in_order = bounds.all(|(one, other)| one[one.len() - 1].key < other[0].key);
+        let mut seen = Self { is_in_order, ..Self::default() };
+        for part in parts {
+            let Self { mut extents, cost, is_in_order } = part?;
+            seen.extents.try_reserve(extents.len()).map_err(|_| Cause::OutOfMemory)?;
+            seen.extents.append(&mut extents);
+            seen.cost += cost;
+            seen.is_in_order &= is_in_order;
+        }
+        Ok(seen)
+    }
+}
+
 /// Rows that name what is not there, or what another one names as well. Returns how many, and the
 /// extents of all that there were, in order.
 fn take_out_wrong(
     rows: &mut Vec<Kept>,
     gone: &mut Vec<Key>,
+    seen: &mut Seen,
     units: u64,
 ) -> Result<(u64, Vec<Extent>), Cause> {
-    let mut extents = extents_of(rows)?;
-    let mut wrong = in_order(&mut extents, units)?;
+    let mut wrong = in_order(&mut seen.extents, units)?;
     wrong.sort_unstable();
     wrong.dedup();
+    seen.cost -= wrong.iter().map(|&number| cost_of(&rows[number as usize])).sum::<u64>();
     take_out(rows, gone, &wrong)?;
     let mut taken = Vec::new();
-    taken.try_extend(extents.iter().map(|&(extent, _)| extent))?;
+    taken.try_extend(seen.extents.iter().map(|&(extent, _)| extent))?;
     Ok((wrong.len() as u64, taken))
 }
 
-pub(super) fn extents_of(rows: &[Kept]) -> Result<Vec<(Extent, u32)>, Cause> {
+/// Extents of rows, of which the first has that number.
+pub(super) fn extents_of(rows: &[Kept], first: u32) -> Result<Vec<(Extent, u32)>, OutOfMemory> {
     let count = rows.iter().map(|row| row.place.extents.len()).sum();
     let mut extents = Vec::new();
-    extents.try_reserve_exact(count).map_err(|_| Cause::OutOfMemory)?;
-    for (number, row) in rows.iter().enumerate() {
-        extents.extend(row.place.extents.iter().map(|&extent| (extent, number as u32)));
+    extents.try_reserve_exact(count)?;
+    for (number, row) in (first..).zip(rows) {
+        extents.extend(row.place.extents.iter().map(|&extent| (extent, number)));
     }
     Ok(extents)
 }
@@ -122,13 +164,16 @@ fn take_out(rows: &mut Vec<Kept>, gone: &mut Vec<Key>, numbers: &[u32]) -> Resul
 }
 
 /// Rows that a smaller bound has no room for, least recently used first.
-fn take_out_old(rows: &mut Vec<Kept>, gone: &mut Vec<Key>, bytes: u64) -> Result<(), Cause> {
-    let mut cost: u64 = rows.iter().map(cost_of).sum();
+fn take_out_old(
+    rows: &mut Vec<Kept>,
+    gone: &mut Vec<Key>,
+    (mut cost, bytes): (u64, u64),
+) -> Result<(), Cause> {
     if cost <= bytes {
         return Ok(());
     }
     let mut numbers = Vec::new();
-    for number in by_use(rows)? {
+    for (_, number) in uses_of(rows, 0)? {
         if cost <= bytes {
             break;
         }
@@ -139,39 +184,88 @@ fn take_out_old(rows: &mut Vec<Kept>, gone: &mut Vec<Key>, bytes: u64) -> Result
     take_out(rows, gone, &numbers)
 }
 
-/// Numbers of rows, in the order of their use.
-fn by_use(rows: &[Kept]) -> Result<impl ExactSizeIterator<Item = u32> + use<>, Cause> {
+/// When rows were used, in that order, with their numbers from a first one on.
+fn uses_of(rows: &[Kept], first: u32) -> Result<Vec<(u64, u32)>, OutOfMemory> {
     let mut uses = Vec::new();
-    uses.try_extend(rows.iter().enumerate().map(|(number, row)| (row.used, number as u32)))?;
+    uses.try_reserve_exact(rows.len())?;
+    uses.extend((first..).zip(rows).map(|(number, row)| (row.used, number)));
     uses.sort_unstable();
-    Ok(uses.into_iter().map(|(_, number)| number))
+    Ok(uses)
+}
+
+/// What is made of rows.
+#[derive(Default)]
+struct Made {
+    cost: u64,
+    uses: Vec<(u64, u32)>,
+    found: Vec<Record>,
+    entries: Sorted,
+}
+
+impl Made {
+    fn of(rows: Vec<Kept>, first: u32) -> Result<Self, OutOfMemory> {
+        let mut made = Self { uses: uses_of(&rows, first)?, ..Self::default() };
+        made.found.try_reserve_exact(rows.len())?;
+        made.entries = Sorted::new(rows.into_iter().map(|row| {
+            let cost = cost_of(&row);
+            let Kept { key, place, note, used } = row;
+            made.cost += cost;
+            made.found.push(Record { key, bytes: place.bytes, note });
+            (key, Entry::found(place, cost, used))
+        }))?;
+        Ok(made)
+    }
+
+    fn append(&mut self, mut other: Self) -> Result<(), OutOfMemory> {
+        self.uses.try_reserve(other.uses.len())?;
+        self.found.try_reserve(other.found.len())?;
+        self.uses.append(&mut other.uses);
+        self.found.append(&mut other.found);
+        self.cost += other.cost;
+        self.entries.append(other.entries)
+    }
+
+    /// Records, least recently used first.
+    fn by_use(&mut self) -> Result<Vec<Record>, OutOfMemory> {
+        let Self { uses, found, .. } = self;
+        uses.sort_unstable();
+        // Mostly they were written in that order.
+        let right = (0..).zip(&*uses).take_while(|(place, (_, number))| place == number).count();
+        let mut rest = Vec::new();
+        rest.try_reserve_exact(found.len() - right)?;
+        rest.extend(uses[right..].iter().map(|&(_, number)| {
+            let Record { key, bytes, note } = &mut found[number as usize];
+            Record { key: *key, bytes: *bytes, note: std::mem::take(note) }
+        }));
+        found.truncate(right);
+        found.append(&mut rest);
+        Ok(std::mem::take(found))
+    }
 }
 
 /// What is known of rows, which are in the order of their keys, and what the caller is told.
-fn state_of(rows: Vec<Kept>, space: Space, damaged: u64) -> Result<(State, Vec<Record>), Cause> {
-    let (cost, count) = (rows.iter().map(cost_of).sum(), rows.len());
-    let clock = rows.iter().map(|row| row.used).max().unwrap_or(0);
-    let order = match rows.is_sorted_by_key(|row| row.used) {
-        true => None,
-        false => Some(by_use(&rows)?),
-    };
-    let mut found = Vec::new();
-    found.try_reserve_exact(count).map_err(|_| Cause::OutOfMemory)?;
-    let entries = rows.into_iter().map(|row| {
-        let cost = cost_of(&row);
-        let Kept { key, place, note, used } = row;
-        found.push(Record { key, bytes: place.bytes, note });
-        (key, Entry::found(place, cost, used))
-    });
-    let entries = Entries::new(Sorted::new(entries)?)?;
-    if let Some(order) = order {
-        let mut sorted = Vec::new();
-        sorted.try_extend(order.map(|number| {
-            let Record { key, bytes, note } = &mut found[number as usize];
-            Record { key: *key, bytes: *bytes, note: std::mem::take(note) }
-        }))?;
-        found = sorted;
+fn state_of(
+    mut rows: Vec<Kept>,
+    space: Space,
+    damaged: u64,
+) -> Result<(State, Vec<Record>), Cause> {
+    let (count, processors) = (rows.len(), processors(rows.len()));
+    let mut parts = Vec::new();
+    for part in (1..processors).rev() {
+        let from = count / processors * part;
+        let mut rest = Vec::new();
+        rest.try_reserve_exact(rows.len() - from).map_err(OutOfMemory::from)?;
+        rest.extend(rows.drain(from..));
+        parts.try_push((rest, from as u32))?;
     }
+    parts.try_push((rows, 0))?;
+    let mut made = Made::default();
+    for part in side_by_side(parts.into_iter().rev(), |(rows, first)| Made::of(rows, first))? {
+        made.append(part?)?;
+    }
+    let found = made.by_use()?;
+    let clock = made.uses.last().map_or(0, |last| last.0);
+    let (cost, entries) = (made.cost, Entries::new(made.entries)?);
     let state = State {
         entries,
         space,

@@ -14,7 +14,7 @@ pub(super) fn relocate(
     data: &Data,
     units: u64,
 ) -> Result<Space, Cause> {
-    let mut extents = super::open::extents_of(rows)?;
+    let mut extents = super::open::extents_of(rows, 0)?;
     in_order(&mut extents, u64::MAX)?;
     let mut taken = Vec::new();
     taken.try_extend(extents.iter().map(|(extent, _)| inside(*extent, units)))?;

@@ -42,6 +42,13 @@ impl Sorted {
         Ok(Self(blocks))
     }
 
+    /// Adds others, of which all keys come after these.
+    pub fn append(&mut self, mut others: Self) -> Result<(), OutOfMemory> {
+        self.0.try_reserve(others.0.len())?;
+        self.0.append(&mut others.0);
+        Ok(())
+    }
+
     /// Block and row of a key.
     fn find(&self, key: &Key) -> Option<(usize, usize)> {
         let block = self.0.partition_point(|block| block.first <= *key).checked_sub(1)?;
