@@ -56,9 +56,12 @@ impl<V> SnapshotCache<V> {
         if spot.node == NONE || length > known || !tree.nodes.is_still(spot.node, spot.gone) {
             return false;
         }
+        let node = &tree.nodes[spot.node];
         // An entry of the known ones is used now.
-        (length < known || tree.nodes[spot.node].entry.is_none())
-            && tokens.get(length).is_some_and(|&next| tree.child(spot.node, next).is_none())
+        (length < known || node.entry.is_none())
+            && tokens
+                .get(length)
+                .is_some_and(|&next| node.first_child == NONE || !tree.has_child(spot.node, next))
     }
 
     /// The longest stored prefix, or with `trims` what has most tokens in common, if those are more

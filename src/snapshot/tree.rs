@@ -122,6 +122,16 @@ impl<V> Tree<V> {
         }
     }
 
+    /// Whether there is one; in the fewest steps for a node with many children that has none.
+    #[inline]
+    pub(super) fn has_child(&self, parent: u32, first: u32) -> bool {
+        let begins = |at: u32| {
+            let node = &self.nodes[at];
+            node.parent == parent && node.label.first() == Some(first)
+        };
+        self.buckets.find(&self.nodes, self.child_hash(parent, first), begins).is_some()
+    }
+
     /// The longest prefix of `tokens` that has an entry.
     pub(super) fn find(&self, namespace: &Namespace, tokens: &[u32]) -> Option<Found> {
         let mut search = Search::at(self.roots.find(namespace)?);

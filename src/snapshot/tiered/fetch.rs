@@ -212,9 +212,6 @@ impl Lower {
         trims: bool,
         spot: &mut Spot,
     ) -> usize {
-        if self.index.ends_at(*spot, tokens.0, tokens.1) {
-            return 0;
-        }
         self.below(namespace, tokens, trims, spot, |_| ()).map_or(0, |(common, ())| common)
     }
 

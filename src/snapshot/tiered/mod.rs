@@ -254,7 +254,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             self.write_if_there(lower, &due);
         }
         let known = hit.as_ref().map_or(0, |hit| hit.common);
-        if known == tokens.len() || !has_more {
+        if known == tokens.len() || !has_more || lower.index.ends_at(was, tokens, known) {
             return Ok(Found { hit, fetchable: 0 });
         }
         let mut spot = was;
