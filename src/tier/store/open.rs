@@ -88,6 +88,7 @@ fn open(disk: Box<dyn Disk>, config: DiskConfig) -> Result<(DiskStore, Vec<Recor
 struct Seen {
     /// With the number of the row.
     extents: Vec<(Extent, u32)>,
+    /// What they cost, wrapped around.
     cost: u64,
     /// Keys are, each another one.
     is_in_order: bool,
@@ -98,7 +99,7 @@ impl Seen {
         let size = rows.len().div_ceil(processors(rows.len())).max(1);
         let parts = side_by_side(rows.chunks(size).enumerate(), |(part, rows)| {
             let is_in_order = rows.is_sorted_by(|one, other| one.key < other.key);
-            let cost = rows.iter().map(cost_of).sum();
+            let cost = sum_of(rows.iter());
             extents_of(rows, (part * size) as u32).map(|extents| Self {
                 extents,
                 cost,
@@ -112,7 +113,7 @@ impl Seen {
             let Self { mut extents, cost, is_in_order } = part?;
             seen.extents.try_reserve(extents.len()).map_err(|_| Cause::OutOfMemory)?;
             seen.extents.append(&mut extents);
-            seen.cost += cost;
+            seen.cost = seen.cost.wrapping_add(cost);
             seen.is_in_order &= is_in_order;
         }
         Ok(seen)
@@ -130,7 +131,8 @@ fn take_out_wrong(
     let mut wrong = in_order(&mut seen.extents, units)?;
     wrong.sort_unstable();
     wrong.dedup();
-    seen.cost -= wrong.iter().map(|&number| cost_of(&rows[number as usize])).sum::<u64>();
+    let cost = sum_of(wrong.iter().map(|&number| &rows[number as usize]));
+    seen.cost = seen.cost.wrapping_sub(cost);
     take_out(rows, gone, &wrong)?;
     let mut taken = Vec::new();
     taken.try_extend(seen.extents.iter().map(|&(extent, _)| extent))?;
@@ -150,6 +152,12 @@ pub(super) fn extents_of(rows: &[Kept], first: u32) -> Result<Vec<(Extent, u32)>
 
 fn cost_of(row: &Kept) -> u64 {
     DiskStore::cost_of(row.place.bytes, row.note.len())
+}
+
+/// What rows cost. Of wrong ones that may be anything, and is taken off again: without them the sum
+/// is right, whatever it wrapped around.
+fn sum_of<'a>(rows: impl Iterator<Item = &'a Kept>) -> u64 {
+    rows.map(cost_of).fold(0, u64::wrapping_add)
 }
 
 /// Rows of these numbers, which are in order.
