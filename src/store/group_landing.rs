@@ -26,13 +26,6 @@ pub(crate) struct Landing<'a> {
     pub(crate) brought: &'a dyn Fn(usize, usize) -> bool,
 }
 
-impl Landing<'_> {
-    /// Whether the cache's page of a group may be at a place, which is none of the first ones.
-    fn may_be_theirs(&self, group: usize, place: usize) -> bool {
-        place < self.own_from && !(self.brought)(group, place)
-    }
-}
-
 /// What a call uses of a FULL group.
 struct Chained {
     /// The place behind the last page of the chain, which a gap ends; None without one.
@@ -136,7 +129,7 @@ impl State {
             if (landing.brought)(group, place) {
                 continue;
             }
-            let spine = path.page(place).filter(|_| landing.may_be_theirs(group, place));
+            let spine = path.page(place).filter(|_| place < landing.own_from);
             let page = HungPage { group, page: spine.map_or(0, |spine| hung.page(group, spine)) };
             if page.page == 0 {
                 return Ok(false);
