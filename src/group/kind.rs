@@ -43,6 +43,20 @@ impl Needs {
         self.sinks.contains(&page) || self.last.contains(&page)
     }
 
+    /// The same but for places that are known already.
+    pub fn without(&self, known: &Self) -> [Range<usize>; 4] {
+        let split = |all: &Range<usize>, known: &Range<usize>| match known.is_empty() {
+            true => [all.clone(), all.end..all.end],
+            false => [
+                all.start..all.end.min(known.start),
+                all.start.max(known.end)..all.end,
+            ],
+        };
+        let ([first, second], [third, fourth]) =
+            (split(&self.sinks, &known.sinks), split(&self.last, &known.last));
+        [first, second, third, fourth]
+    }
+
     /// Their places, in order.
     pub fn places(&self) -> impl Iterator<Item = usize> + use<> {
         self.sinks.clone().chain(self.last.clone())

@@ -25,7 +25,7 @@ mod saved;
 
 pub use hung::{Class, Hung, HungPage};
 pub use kind::{GroupConfig, GroupKind, Groups, Needs, check_count};
-pub use reach::{Reached, Spine, reach};
+pub use reach::{Reached, Search, Seen, Spine, reach};
 pub(crate) use saved::CHECKPOINT_LIMIT_MAX;
 pub use saved::SavedStates;
 

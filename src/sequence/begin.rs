@@ -214,8 +214,9 @@ impl State {
         }
         if has_groups {
             new.groups.depths = reuse.found.depths();
-            let ahead = descent.and_then(Descent::groups_ahead);
-            self.map_groups(slot, (matched.node, matched.partial), (reuse.positions, ahead));
+            let end = (matched.node, matched.partial);
+            let holds = descent.and_then(Descent::row_holds);
+            self.map_groups(slot, end, (reuse.positions, &reuse.found), holds);
         }
         Ok(own)
     }
@@ -309,7 +310,7 @@ impl Turn<'_> {
         let started = self.start_below(&mut query, &descent, (positions, room));
         let used_at = self.now().filter(|_| started.is_ok());
         let filled = started.and_then(|(begun, own)| {
-            let known = (descent.pages(), descent.groups_ahead());
+            let known = (descent.pages(), descent.row_holds());
             let filled = self.fill(&begun, known, &query.keys().keys[own..]);
             filled.inspect_err(|_| self.abandon(&begun)).map(|()| begun)
         });

@@ -2,18 +2,18 @@
 use super::begin::Begun;
 use crate::error::Error;
 use crate::ids::SequenceId;
-use crate::store::{Turn, no_cache};
+use crate::store::{RowHolds, Turn, no_cache};
 
 /// Tokens that are copied before others are let in, for each page number.
 const TOKENS: usize = 2;
 
 impl Turn<'_> {
     /// Writes the pages that a new sequence shares to its row, of which the first are known, and
-    /// its tail. There is room for both. What groups have of it is in use by a hold.
+    /// its tail. There is room for both. What groups have of it is in use by holds.
     pub(super) fn fill(
         &mut self,
         begun: &Begun,
-        (known, ahead): (&[u32], Option<u32>),
+        (known, holds): (&[u32], Option<RowHolds>),
         tail: &[u32],
     ) -> Result<(), Error> {
         let Begun { id, shared, .. } = *begun;
@@ -28,7 +28,7 @@ impl Turn<'_> {
         let base = self.sequences[slot as usize].base;
         self.map_path(slot, base, known.len()..shared);
         self.sequences[slot as usize].shared = shared;
-        let rows = (shared, ahead);
+        let rows = (shared, holds);
         while self.has_groups() && self.state().fill_group_rows(slot, rows, portion) {
             self.let_in_while_made(id)?;
         }

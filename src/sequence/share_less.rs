@@ -2,7 +2,7 @@
 //! than it could.
 use super::fetch::query;
 use crate::error::Error;
-use crate::group::{Spine, reach};
+use crate::group::{Seen, Spine, reach};
 use crate::ids::SequenceId;
 use crate::paging::RowOwner;
 use crate::store::{ByPool, Claim, EarlyByPool, State, Turn, no_cache};
@@ -42,7 +42,7 @@ impl ShareLess {
         let known = self.keep(state)? * page_size;
         let hung = state.hung().ok_or_else(no_cache)?;
         let groups = state.table.groups();
-        let reached = reach(groups, hung, (known, page_size, 0), fit, || RowSpine(row));
+        let reached = reach(groups, hung, (known, page_size, Seen::default()), fit, || RowSpine(row));
         Ok(reached.positions / page_size)
     }
 }

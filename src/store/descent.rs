@@ -3,7 +3,8 @@
 //! The descent holds the node where the last portion ended (`long_path.rs`) and notes the pages on
 //! the way; so what is left for the end, which is one step, is short. The ascent marks the nodes
 //! above as used.
-use super::group_ahead::{Chains, GroupsAhead};
+use super::group_ahead::{Chains, GroupsAhead, RowHolds};
+use super::group_windows::Ahead;
 use super::long_path::path_portion;
 use super::long_query::is_long_to_read;
 use super::{LongQuery, PrefixCache, Turn};
@@ -40,10 +41,8 @@ pub struct Descent {
     gone: u64,
     /// A node above the one that is held, not many above where a lookup is to end.
     near: Option<Node>,
-    /// What it has of FULL groups.
+    /// What it has of groups.
     pub(super) groups: Option<GroupsAhead>,
-    /// Of those so many pages from the beginning were seen.
-    seen: usize,
 }
 
 impl Descent {
@@ -56,7 +55,6 @@ impl Descent {
         gone: 0,
         near: None,
         groups: None,
-        seen: 0,
     };
 
     /// The same where one may come, in a cache before which so many others are gone.
@@ -80,14 +78,9 @@ impl Descent {
         self.walk = None;
     }
 
-    /// The same, after FULL groups were seen to have so many pages from the beginning on.
-    pub(super) fn look_ahead(&mut self, seen: usize) {
-        (self.walk, self.seen) = (None, seen);
-    }
-
-    /// So many they were seen to have.
-    pub(super) fn seen(&self) -> usize {
-        self.seen
+    /// What it knows of groups, and uses.
+    pub(super) fn ahead(&self, cache: &PrefixCache) -> Ahead {
+        self.groups.map_or_else(Ahead::default, |groups| groups.ahead(cache))
     }
 
     /// The same pages, for who needs them when all is done.
@@ -95,9 +88,9 @@ impl Descent {
         std::mem::take(&mut self.pages)
     }
 
-    /// The hold by which it uses FULL groups.
-    pub(crate) fn groups_ahead(&self) -> Option<u32> {
-        self.groups.as_ref().and_then(GroupsAhead::hold)
+    /// The holds by which it uses groups, for rows.
+    pub(crate) fn row_holds(&self) -> Option<RowHolds> {
+        self.groups.as_ref().and_then(GroupsAhead::row_holds)
     }
 
     /// The pages from the beginning to the end of the node that is held, unless they were written
@@ -139,7 +132,7 @@ impl PrefixCache {
         // Every node has a page.
         let many = positions / self.page_size() > nodes && self.index.node_count() > nodes;
         many || positions > keys
-            || self.has_long_chains(positions, slice)
+            || self.has_long_needs(positions, slice)
             || is_long_to_read(tokens, keys, slice)
     }
 
@@ -310,7 +303,7 @@ impl Turn<'_> {
         let (positions, cache) = (positions_at_most(tokens), self.state.cache.as_ref());
         positions <= self.stretch().keys
             && !self.digests_many(tokens)
-            && !cache.is_some_and(|cache| cache.has_long_chains(positions, self.shared.slice))
+            && !cache.is_some_and(|cache| cache.has_long_needs(positions, self.shared.slice))
     }
 
     /// The whole way down the path of a text that is looked up by its keys. None when others should

@@ -1,16 +1,17 @@
 //! Long prefixes of FULL groups: what hangs along a path is looked at, and used, in portions,
-//! before the step that takes what was found.
+//! before the step that takes what was found. So are long windows at its end (`group_windows.rs`).
 //!
 //! Whoever uses a page of a FULL group uses all before it (`group/chain.rs`). So a call takes more
 //! and more of the path that it holds, and the step that takes the whole for a sequence or a lock
 //! adds one use to the last page; what the call itself uses goes after that, in portions too.
 use super::group_cache::GroupCache;
 use super::group_holds::{Hold, Use, full};
+use super::group_windows::Ahead;
 use super::{Descent, LongQuery, PrefixCache, State, Turn};
 use crate::error::Error;
-use crate::group::{GroupKind, HungPage};
+use crate::group::{GroupKind, HungPage, Seen};
 use crate::ids::NodeId;
-use crate::index::Node;
+use crate::index::{Node, Walk};
 use crate::memory::OutOfMemory;
 
 /// Pages of FULL groups that are taken at once, for each page of a slice: 1024, which take some 15
@@ -24,21 +25,53 @@ pub(crate) struct GroupsAhead {
     foothold: u32,
     /// The uses along it.
     hold: Option<u32>,
+    /// Those at its end, of groups that slide.
+    windows: Option<u32>,
+    /// What was seen.
+    seen: Seen,
+}
+
+/// The holds of a call that begins a sequence.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowHolds {
+    /// In FULL groups.
+    pub(super) chains: u32,
+    /// In those that slide.
+    pub(super) windows: u32,
 }
 
 impl GroupsAhead {
+    /// Nothing is used yet.
+    fn at(foothold: u32) -> Self {
+        Self { foothold, hold: None, windows: None, seen: Seen::default() }
+    }
+
     /// These are held.
     pub(super) fn new(foothold: u32, hold: u32) -> Self {
-        Self { foothold, hold: Some(hold) }
+        Self { hold: Some(hold), ..Self::at(foothold) }
     }
 
     /// The hold that has the uses.
     pub(super) fn hold(&self) -> Option<u32> {
         self.hold
     }
+
+    /// The holds for rows.
+    pub(crate) fn row_holds(&self) -> Option<RowHolds> {
+        let (chains, windows) = self.hold.zip(self.windows)?;
+        Some(RowHolds { chains, windows })
+    }
+
+    /// What is known, unless the path was cleared meanwhile.
+    pub(super) fn ahead(&self, cache: &PrefixCache) -> Ahead {
+        if cache.index.is_detached(cache.footholds[self.foothold].node) {
+            return Ahead::default();
+        }
+        Ahead { seen: self.seen, windows: self.windows }
+    }
 }
 
-/// What a call does with the pages of FULL groups before its step.
+/// What a call does with the pages of groups before its step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Chains {
     /// It uses them, for whoever takes what is found.
@@ -49,27 +82,39 @@ pub(crate) enum Chains {
     Look,
 }
 
-/// The pages of the spine on a path, in two parts.
+/// The pages of the spine on a path, in two parts, and the one after the whole ones.
 #[derive(Debug, Clone, Copy)]
-struct SpinePages<'a> {
+pub(super) struct SpinePages<'a> {
     known: &'a [u32],
     rest: &'a [u32],
+    after: Option<u32>,
 }
 
-impl SpinePages<'_> {
-    fn page(&self, place: usize) -> u32 {
+impl<'a> SpinePages<'a> {
+    fn new(known: &'a [u32], rest: &'a [u32]) -> Self {
+        Self { known, rest, after: None }
+    }
+
+    /// How many whole ones there are.
+    pub(super) fn whole(&self) -> usize {
+        self.known.len() + self.rest.len()
+    }
+
+    pub(super) fn at(&self, place: usize) -> u32 {
+        let behind = |place: usize| self.rest.get(place).copied().or(self.after);
         match self.known.get(place) {
             Some(&page) => page,
-            None => self.rest[place - self.known.len()],
+            None => behind(place - self.known.len()).expect("the path goes so far"),
         }
     }
 }
 
 impl PrefixCache {
-    /// Whether FULL groups may have more pages of so many positions than others should wait for.
-    pub(super) fn has_long_chains(&self, positions: usize, slice: usize) -> bool {
+    /// Whether groups may need more pages for so many positions than others should wait for.
+    pub(super) fn has_long_needs(&self, positions: usize, slice: usize) -> bool {
         let full = |groups: &GroupCache| groups.full().next().is_some();
-        self.has_long_rows(positions, slice) && self.groups.as_deref().is_some_and(full)
+        self.has_long_rows(positions, slice)
+            && (self.groups.as_deref().is_some_and(full) || self.has_long_windows(slice))
     }
 
     /// The same of rows that are to be written, with their holes.
@@ -93,7 +138,7 @@ impl PrefixCache {
         };
         let mut count = 0;
         for place in from..to {
-            let page = HungPage { group, page: hung.page(group, spine.page(place)) };
+            let page = HungPage { group, page: hung.page(group, spine.at(place)) };
             if page.page == 0 {
                 break;
             }
@@ -114,8 +159,8 @@ impl PrefixCache {
 }
 
 impl Turn<'_> {
-    /// Looks at what FULL groups have of the path of a query, and uses it, if that is long. Where
-    /// the descent ends what it holds, that ends too.
+    /// Looks at what groups have of the path of a query, and uses it, if that is long. Where the
+    /// descent ends what it holds, that ends too.
     pub(super) fn go_ahead_in_groups(
         &mut self,
         query: &LongQuery<'_>,
@@ -125,7 +170,7 @@ impl Turn<'_> {
         let (keys, slice) = (query.keys().keys, self.shared.slice);
         let is_long = |cache: &PrefixCache, positions| match chains {
             Chains::Map => cache.has_long_rows(positions, slice),
-            Chains::Use | Chains::Look => cache.has_long_chains(positions, slice),
+            Chains::Use | Chains::Look => cache.has_long_needs(positions, slice),
         };
         let cache = self.parts()?.0;
         if !is_long(cache, keys.len()) {
@@ -138,37 +183,53 @@ impl Turn<'_> {
         }
         // Without memory it all happens in the step.
         let Some(foothold) = cache.hold(walk.node) else { return Ok(()) };
-        descent.groups = Some(GroupsAhead { foothold, hold: None });
+        let mut ahead = GroupsAhead::at(foothold);
+        descent.groups = Some(ahead);
+        let found = self.parts()?.0.find_walked(query, walk);
         let rest = self.known_beyond(descent, Some(walk))?;
-        let hold = match chains {
-            Chains::Use => Some(self.parts()?.0.open_chains(0)?),
-            Chains::Map => {
-                let cache = self.parts()?.0;
-                Some(cache.open_chains(keys.len() / cache.page_size())?)
-            }
-            Chains::Look => None,
-        };
-        descent.groups = Some(GroupsAhead { foothold, hold });
-        let count = self.take_chains(hold, (descent.pages(), &rest), walk.pages)?;
-        let stays = chains == Chains::Look && !self.cache()?.index.is_detached(walk.node);
-        descent.look_ahead(if stays { count } else { 0 });
+        let (pages, uses) = (keys.len() / self.table.page_size() + 1, chains != Chains::Look);
+        if uses {
+            ahead.hold = Some(self.parts()?.0.open_chains()?);
+            descent.groups = Some(ahead);
+            ahead.windows = self.open_windows(pages, chains == Chains::Map)?;
+            descent.groups = Some(ahead);
+        }
+        let known = &descent.pages()[..descent.pages().len().min(walk.pages)];
+        let mut spine = SpinePages::new(known, &rest);
+        let count = self.take_chains(ahead.hold, spine, walk.pages)?;
+        // Of what a sequence begins with a token at least is not reused.
+        let last = query.keys().positions - usize::from(chains == Chains::Map);
+        let mut end = found.min(last);
+        if count < walk.pages {
+            end = end.min(count * self.table.page_size());
+        }
+        spine.after = walk.partial.map(|partial| partial.page);
+        if !uses || ahead.windows.is_some() {
+            ahead.seen = self.go_ahead_in_windows(query, spine, (end, count), ahead.windows)?;
+        }
+        if uses {
+            // What is in use is seen at its end.
+            ahead.seen.chains = 0;
+        }
+        descent.groups = Some(ahead);
+        descent.forget_walk();
         Ok(())
     }
 
-    /// Uses the pages of FULL groups on a path, whose pages are given in two parts, or looks at
-    /// them, in portions; returns how many all groups have from the beginning on.
+    /// Uses the pages of FULL groups on a path, or looks at them, in portions; returns how many all
+    /// groups have from the beginning on.
     fn take_chains(
         &mut self,
         hold: Option<u32>,
-        (known, rest): (&[u32], &[u32]),
+        spine: SpinePages<'_>,
         mut count: usize,
     ) -> Result<usize, Error> {
-        let (spine, portion) = (SpinePages { known, rest }, PAGES * self.shared.slice);
+        let portion = PAGES * self.shared.slice;
         for group in full(*self.table.groups()) {
             let mut place = 0;
             while place < count {
                 let cache = self.parts()?.0;
-                if let Some(last) = cache.chained(group, spine.page(count - 1)) {
+                if let Some(last) = cache.chained(group, spine.at(count - 1)) {
                     cache.use_last(hold, last, count - 1);
                     break;
                 }
@@ -186,8 +247,8 @@ impl Turn<'_> {
 
     /// Ends what a call used of FULL groups, in portions, and lets go of the end of their path.
     pub(crate) fn end_groups_ahead(&mut self, ahead: GroupsAhead, gone: u64) {
-        let GroupsAhead { foothold, hold } = ahead;
-        if let Some(at) = hold {
+        let GroupsAhead { foothold, hold, windows, .. } = ahead;
+        for at in [windows, hold].into_iter().flatten() {
             self.end_hold_in_portions(at, gone);
         }
         if gone == self.caches_gone
@@ -198,19 +259,19 @@ impl Turn<'_> {
         }
     }
 
-    /// Uses what FULL groups have on the path to a node, whose lock is to follow.
-    pub(super) fn chains_to(&mut self, id: NodeId) -> Result<Option<GroupsAhead>, Error> {
+    /// Uses what groups have on the path to a node, whose lock is to follow.
+    pub(super) fn groups_to(&mut self, id: NodeId) -> Result<Option<GroupsAhead>, Error> {
         let slice = self.shared.slice;
         let cache = self.parts()?.0;
         let node = cache.index.resolve(id)?;
         let count = cache.index.end_page(node);
-        if !cache.has_long_chains(count * cache.page_size(), slice) {
+        if !cache.has_long_needs(count * cache.page_size(), slice) {
             return Ok(None);
         }
         let Some(foothold) = cache.hold(node) else { return Ok(None) };
         let gone = self.caches_gone;
-        let mut ahead = GroupsAhead { foothold, hold: None };
-        let done = self.use_chains_to(node, count, &mut ahead);
+        let mut ahead = GroupsAhead::at(foothold);
+        let done = self.use_groups_to(node, count, &mut ahead);
         if let Err(error) = done {
             self.end_groups_ahead(ahead, gone);
             return Err(error);
@@ -218,7 +279,7 @@ impl Turn<'_> {
         Ok(Some(ahead))
     }
 
-    fn use_chains_to(
+    fn use_groups_to(
         &mut self,
         node: Node,
         count: usize,
@@ -231,25 +292,39 @@ impl Turn<'_> {
                 spine[start..start + pages.len()].copy_from_slice(pages);
             });
         }
-        ahead.hold = Some(self.parts()?.0.open_chains(0)?);
-        self.take_chains(ahead.hold, (&spine, &[]), count).map(|_| ())
+        ahead.hold = Some(self.parts()?.0.open_chains()?);
+        ahead.windows = self.open_windows(count, false)?;
+        let spine = SpinePages::new(&spine, &[]);
+        self.take_chains(ahead.hold, spine, count)?;
+        if let Some(at) = ahead.windows {
+            ahead.seen = self.windows_to(at, spine)?;
+        }
+        Ok(())
     }
 
     /// The same on the path that a descent holds, to its end.
-    pub(super) fn chains_of(&mut self, descent: &mut Descent) -> Result<(), Error> {
+    pub(super) fn groups_of(&mut self, descent: &mut Descent) -> Result<(), Error> {
         let (count, slice) = (descent.end(), self.shared.slice);
         let cache = self.parts()?.0;
-        if !cache.has_long_chains(count * cache.page_size(), slice) {
+        if !cache.has_long_needs(count * cache.page_size(), slice) {
             return Ok(());
         }
         let Some(node) = descent.held() else { return Ok(()) };
         let Some(foothold) = cache.hold(node) else { return Ok(()) };
-        descent.groups = Some(GroupsAhead { foothold, hold: None });
+        let mut ahead = GroupsAhead::at(foothold);
+        descent.groups = Some(ahead);
         // Nothing may fail now that pages are published: without memory it happens in one step.
-        let Ok(hold) = self.parts()?.0.open_chains(0) else { return Ok(()) };
-        let hold = Some(hold);
-        descent.groups = Some(GroupsAhead { foothold, hold });
-        self.take_chains(hold, (descent.pages(), &[]), count).map(|_| ())
+        let Ok(hold) = self.parts()?.0.open_chains() else { return Ok(()) };
+        ahead.hold = Some(hold);
+        ahead.windows = self.open_windows(count, false).unwrap_or(None);
+        descent.groups = Some(ahead);
+        let spine = SpinePages::new(descent.pages(), &[]);
+        self.take_chains(ahead.hold, spine, count)?;
+        if let Some(at) = ahead.windows {
+            ahead.seen = self.windows_to(at, spine)?;
+            descent.groups = Some(ahead);
+        }
+        Ok(())
     }
 }
 
@@ -260,7 +335,7 @@ impl State {
     pub(crate) fn fill_group_rows(
         &mut self,
         slot: u32,
-        (count, ahead): (usize, Option<u32>),
+        (count, holds): (usize, Option<RowHolds>),
         portion: usize,
     ) -> bool {
         let configs = *self.table.groups();
@@ -272,7 +347,7 @@ impl State {
         for (group, config) in configs.hung().filter(|(_, of)| of.kind != GroupKind::State) {
             let (row, hung) = (&mut rows[group], &mut groups.hung);
             let (from, end) = (row.len(), count.min(row.len() + portion));
-            if from == end || config.kind.slides() && ahead.is_none() {
+            if from == end || config.kind.slides() && holds.is_none() {
                 continue;
             }
             if config.kind == GroupKind::Full {
@@ -285,32 +360,33 @@ impl State {
                 return true;
             }
             row.resize(end, 0);
-            if let (true, Some(at)) = (end == count, ahead) {
-                groups.holds[at].uses.retain(|&Use { page, place }| {
-                    let is_other = page.group != group;
-                    if !is_other {
-                        row[place] = page.page;
-                    }
-                    is_other
-                });
-            }
             return true;
         }
-        false
+        let Some(RowHolds { windows, .. }) = holds else { return false };
+        let uses = &mut groups.holds[windows].uses;
+        let left = uses.len().saturating_sub(portion);
+        for Use { page, place } in uses.drain(left..) {
+            rows[page.group][place] = page.page;
+        }
+        left > 0
     }
 }
 
 impl PrefixCache {
-    /// Makes room for the uses of a call in FULL groups, and for those that the step adds: there,
-    /// and in the groups that slide, of so many pages at most.
-    fn open_chains(&mut self, pages: usize) -> Result<u32, Error> {
+    /// How many positions of a query can be reused in group 0, whose keys lead there.
+    fn find_walked(&self, query: &LongQuery<'_>, walk: Walk) -> usize {
+        let found = self.find_spine(query.namespace(), query.keys(), |index, root, keys| {
+            if keys.keys.len() == query.keys().keys.len() { walk } else { index.walk(root, keys) }
+        });
+        found.positions()
+    }
+
+    /// Makes room for the uses of a call in FULL groups, and for those that the step adds there.
+    fn open_chains(&mut self) -> Result<u32, Error> {
         let no_room = |_: OutOfMemory| Error::memory("what a call uses of groups");
-        let page_size = self.page_size();
         let groups = self.groups.as_deref_mut().expect("there are several groups");
         let mut uses = Vec::new();
-        let sliding = groups.groups.hung().filter(|(_, config)| config.kind.slides());
-        let windows = sliding.map(|(_, config)| config.kind.most(page_size).min(pages));
-        let count = 2 * groups.full().count() + windows.sum::<usize>();
+        let count = 2 * groups.full().count();
         uses.try_reserve_exact(count).map_err(|error| no_room(error.into()))?;
         groups.holds.try_reserve(1).map_err(no_room)?;
         Ok(self.insert_hold(Hold { node: Node(0), uses, keeps: false }))

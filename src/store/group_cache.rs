@@ -4,10 +4,12 @@ use super::PrefixCache;
 use super::group_holds::{Hold, Use};
 use super::group_rows::GroupRows;
 use super::group_stats::GroupCounters;
+use super::group_windows::Ahead;
 use super::lookup::Found;
 use crate::error::{Error, text};
 use crate::group::{
-    Class, GROUP_LIMIT, GroupKind, Groups, Hung, HungPage, Reached, SavedStates, Spine, reach,
+    Class, GROUP_LIMIT, GroupKind, Groups, Hung, HungPage, Reached, SavedStates, Seen, Spine,
+    reach,
 };
 use crate::index::{Namespace, Node, Partial, PrefixIndex, Walk};
 use crate::memory::{Slab, TryGrow, try_zeros};
@@ -288,7 +290,7 @@ impl PrefixCache {
             let walk = found.walk.as_ref().expect("something was found");
             Path::of_walk(self.index.as_ref(), walk).with_known(known)
         };
-        let bounds = (found.positions(), self.page_size(), found.seen);
+        let bounds = (found.positions(), self.page_size(), found.ahead.seen);
         reach(&groups.groups, &groups.hung, bounds, fit, path)
     }
 
@@ -341,7 +343,7 @@ impl PrefixCache {
     pub(super) fn find_for_groups(
         &self,
         namespace: &Namespace,
-        (query, known, seen): (Query<'_>, &[u32], usize),
+        (query, known, ahead): (Query<'_>, &[u32], Ahead),
         walk_keys: impl Fn(&dyn PrefixIndex, Node, Keys<'_>) -> Walk,
     ) -> Found {
         let groups = self.groups.as_deref().expect("there are several groups");
@@ -349,17 +351,17 @@ impl PrefixCache {
         // compiled into the call then.
         let walk = |index: &dyn PrefixIndex, root, keys: Keys<'_>| walk_keys(index, root, keys);
         let mut found = self.find_spine(namespace, query, walk);
-        found.seen = seen;
+        found.ahead = ahead;
         self.limit_to_groups(groups, (found, known), query).0
     }
 
-    /// Marks what a match needs of the groups as used now.
+    /// Marks what a match needs of the groups as used now, but what a call marked ahead.
     #[inline(never)]
     pub(super) fn touch_groups(
         &mut self,
         node: Option<Node>,
         partial: Option<Partial>,
-        positions: usize,
+        (positions, seen): (usize, Seen),
     ) {
         let (page_size, now) = (self.page_size(), self.index.now());
         let Some(groups) = self.groups.as_deref_mut() else { return };
@@ -368,7 +370,8 @@ impl PrefixCache {
         for (group, config) in groups.hung() {
             let needs = config.kind.needs(positions, page_size);
             let needs = needs.expect("a match ends where every group can");
-            for places in [needs.last, needs.sinks] {
+            let unseen = needs.without(&seen.of(config.kind, page_size));
+            for places in unseen.into_iter().rev().filter(|places| !places.is_empty()) {
                 let mut path = Path::of_match(index, node, partial, positions / page_size);
                 for place in places.rev() {
                     let page = HungPage { group, page: hung.page(group, path.page(place)) };

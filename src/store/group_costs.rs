@@ -21,7 +21,7 @@ impl PrefixCache {
             descent.walk(self, (root, keys.keys), digests)
         };
         let mut found = self.find_spine(namespace, query, walk);
-        found.seen = descent.seen();
+        found.ahead = descent.ahead(self);
         match &self.groups {
             None => (found, Reached { positions: found.positions(), lost: Default::default() }),
             Some(groups) => self.limit_to_groups(groups, (found, descent.pages()), query),

@@ -1,8 +1,9 @@
 //! What locks protect in the groups beside the spine: the pages that their prefix needs.
 use super::PrefixCache;
 use super::group_cache::{GroupCache, Path};
+use super::group_windows::Ahead;
 use crate::error::Error;
-use crate::group::{GroupConfig, GroupKind, Groups, HungPage, Spine};
+use crate::group::{GroupConfig, GroupKind, Groups, HungPage, Seen, Spine};
 use crate::ids::LockId;
 use crate::index::{Node, Partial};
 use crate::memory::OutOfMemory;
@@ -14,6 +15,13 @@ pub(super) struct Use {
     pub(super) page: HungPage,
     /// Its place in the prefix.
     pub(super) place: usize,
+}
+
+/// In which order a lock has its uses: first come those of groups that slide, which may be many, and
+/// are taken over from a call as they are.
+pub(super) fn order(groups: &Groups, used: &Use) -> (bool, usize, usize) {
+    let HungPage { group, .. } = used.page;
+    (!groups.list()[group].kind.slides(), group, used.place)
 }
 
 /// What a lock protects.
@@ -51,9 +59,15 @@ impl Hold {
         }
     }
 
-    /// The same in the order of the groups. Returns the page that it used.
-    pub(super) fn put_last(&mut self, page: HungPage, place: usize) -> Option<HungPage> {
-        let at = self.uses.partition_point(|used| used.page.group < page.group);
+    /// The same in order. Returns the page that it used.
+    pub(super) fn put_last(
+        &mut self,
+        groups: &Groups,
+        page: HungPage,
+        place: usize,
+    ) -> Option<HungPage> {
+        let first = order(groups, &Use { page, place: 0 });
+        let at = self.uses.partition_point(|used| order(groups, used) < first);
         match self.uses.get_mut(at).filter(|used| used.page.group == page.group) {
             Some(used) => Some(std::mem::replace(used, Use { page, place }).page),
             None => {
@@ -65,8 +79,8 @@ impl Hold {
     }
 
     /// Takes over more uses. Both are in order, and there is room.
-    pub(super) fn merge(&mut self, more: &mut Vec<Use>) {
-        let order = |used: &Use| (used.page.group, used.place);
+    pub(super) fn merge(&mut self, groups: &Groups, more: &mut Vec<Use>) {
+        let order = |used: &Use| order(groups, used);
         let mut left = self.uses.len();
         self.uses.extend_from_slice(more);
         let mut to = self.uses.len();
@@ -82,18 +96,22 @@ impl Hold {
 }
 
 impl GroupCache {
-    /// The pages of all groups but FULL ones that a prefix needs, as far as they are there; those
-    /// of each group from its end up.
+    /// The pages of all groups but FULL ones that a prefix needs, as far as they are there, without
+    /// those that were seen; those of each group from its end up, first of groups that slide.
     pub(super) fn needed<'a>(
         &self,
         (positions, page_size): (usize, usize),
+        seen: Seen,
         path: impl Fn() -> Path<'a>,
         mut visit: impl FnMut(Use),
     ) {
-        let sparse = self.groups.hung().filter(|(_, config)| config.kind != GroupKind::Full);
-        for (group, config) in sparse {
+        let of = |kinds: fn(GroupKind) -> bool| {
+            self.groups.hung().filter(move |(_, config)| kinds(config.kind))
+        };
+        for (group, config) in of(GroupKind::slides).chain(of(|kind| kind == GroupKind::State)) {
             let Some(needs) = config.kind.needs(positions, page_size) else { continue };
-            for places in [needs.last, needs.sinks] {
+            let unseen = needs.without(&seen.of(config.kind, page_size));
+            for places in unseen.into_iter().rev().filter(|places| !places.is_empty()) {
                 let mut path = path();
                 for place in places.rev() {
                     let page = self.hung.page(group, path.page(place));
@@ -128,11 +146,12 @@ pub(super) fn full(groups: Groups) -> impl Iterator<Item = usize> {
 impl PrefixCache {
     /// Makes room for what one lock more protects, on a prefix of so many positions.
     #[inline(never)]
-    pub(super) fn reserve_hold(&mut self, positions: usize) -> Result<(), Error> {
+    pub(super) fn reserve_hold(&mut self, positions: usize, ahead: Ahead) -> Result<(), Error> {
         let page_size = self.page_size();
         let groups = self.groups.as_deref_mut().expect("there are several groups");
         let no_room = |_: OutOfMemory| Error::memory("what a lock protects");
-        let count = groups.needed_count(positions, page_size);
+        let has_room = ahead.is_for(positions);
+        let count = if has_room { 0 } else { groups.needed_count(positions, page_size) };
         groups.room.try_reserve_exact(count).map_err(|error| no_room(error.into()))?;
         groups.holds.try_reserve(1).map_err(no_room)
     }
@@ -145,29 +164,34 @@ impl PrefixCache {
         node: Node,
         end: Option<Node>,
         partial: Option<Partial>,
-        positions: usize,
+        (positions, ahead): (usize, Ahead),
     ) -> u32 {
         let groups = self.groups.as_deref_mut().expect("there are several groups");
         let room = std::mem::take(&mut groups.room);
-        let uses = self.begin_uses(room, (end, partial), positions);
+        let uses = self.begin_uses(room, (end, partial), (positions, ahead));
         self.insert_hold(Hold { node, uses, keeps: false })
     }
 
-    /// Begins to use those pages; there is room for them.
+    /// Begins to use those pages; there is room for them. What a call uses ahead is taken over.
     fn begin_uses(
         &mut self,
-        mut uses: Vec<Use>,
+        room: Vec<Use>,
         (end, partial): (Option<Node>, Option<Partial>),
-        positions: usize,
+        (positions, ahead): (usize, Ahead),
     ) -> Vec<Use> {
         let bounds = (positions, self.page_size());
         let groups = self.groups.as_deref_mut().expect("there are several groups");
+        let taken = groups.take_windows(ahead, positions);
+        let seen = if taken.is_some() { ahead.seen } else { Seen::default() };
+        let mut uses = taken.unwrap_or(room);
+        let first = uses.len();
         let path = || Path::of_match(self.index.as_ref(), end, partial, positions / bounds.1);
-        groups.needed(bounds, path, |used| uses.push(used));
+        groups.needed(bounds, seen, path, |used| uses.push(used));
         // They come from the end up, by group.
-        uses.chunk_by_mut(|a, b| a.page.group == b.page.group).for_each(<[Use]>::reverse);
-        let in_order = uses.len();
-        uses.iter().for_each(|used| groups.hung.begin_use(used.page));
+        let more = &mut uses[first..];
+        more.chunk_by_mut(|a, b| a.page.group == b.page.group).for_each(<[Use]>::reverse);
+        more.iter().for_each(|used| groups.hung.begin_use(used.page));
+        let in_order = if first > 0 { first } else { uses.len() };
         for group in groups.full() {
             let pages = positions.div_ceil(bounds.1);
             let there = groups.hung.unbroken(group, &mut path(), (pages, 0));
@@ -176,8 +200,11 @@ impl PrefixCache {
                 uses.push(Use { page, place });
             }
         }
-        if uses.len() > in_order {
-            uses.sort_unstable_by_key(|used| (used.page.group, used.place));
+        // What comes to those in order is little.
+        for at in in_order..uses.len() {
+            let key = order(&groups.groups, &uses[at]);
+            let to = uses[..at].partition_point(|used| order(&groups.groups, used) < key);
+            uses[to..=at].rotate_right(1);
         }
         uses
     }
@@ -191,9 +218,9 @@ impl PrefixCache {
 
     /// The same of a node's prefix.
     #[inline(never)]
-    pub(super) fn begin_hold_to(&mut self, node: Node) -> u32 {
+    pub(super) fn begin_hold_to(&mut self, node: Node, ahead: Ahead) -> u32 {
         let positions = self.index.end_page(node) * self.page_size();
-        self.begin_hold(node, Some(node), None, positions)
+        self.begin_hold(node, Some(node), None, (positions, ahead))
     }
 
     /// Ends it; returns the node that the index has locked.
@@ -264,12 +291,12 @@ impl PrefixCache {
     }
 
     /// Lets such a lock protect what the prefix of its node needs, if it still is one.
-    pub(super) fn fill_hold(&mut self, lock: LockId, room: Vec<Use>) {
+    pub(super) fn fill_hold(&mut self, lock: LockId, room: Vec<Use>, ahead: Ahead) {
         let Some(on) = self.locks.get(lock) else { return };
         let groups = self.groups.as_deref().expect("there are several groups");
         let node = groups.holds[on].node;
         let positions = self.index.end_page(node) * self.page_size();
-        let uses = self.begin_uses(room, (Some(node), None), positions);
+        let uses = self.begin_uses(room, (Some(node), None), (positions, ahead));
         let groups = self.groups.as_deref_mut().expect("there are several groups");
         groups.hold_bytes += uses.capacity() * size_of::<Use>();
         groups.holds[on].uses = uses;

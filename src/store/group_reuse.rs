@@ -1,11 +1,12 @@
 //! How much of what was found a new sequence reuses, when it has pages in several pools to get, and
 //! how its rows begin then.
+use super::group_ahead::RowHolds;
 use super::group_cache::{GroupCache, Path};
 use super::group_rows::{ByPool, GroupCopy, GroupRows};
 use super::lookup::{Found, Reuse};
 use super::{PrefixCache, State};
 use crate::error::Error;
-use crate::group::{GroupKind, HungPage, Spine};
+use crate::group::{GroupKind, HungPage, Seen, Spine};
 use crate::index::{Node, Partial};
 use crate::token::Query;
 
@@ -29,7 +30,7 @@ impl PrefixCache {
         if let Some(walk) = found.walk.as_ref().filter(|_| positions > 0) {
             let path = || Path::of_walk(self.index.as_ref(), walk);
             let page_size = self.page_size();
-            groups.needed((positions, page_size), path, |used| {
+            groups.needed((positions, page_size), found.ahead.used(), path, |used| {
                 let is_free = groups.hung.users(used.page) == 0;
                 protected[groups.hung.pool_of(used.page.group)] += usize::from(is_free);
             });
@@ -106,17 +107,24 @@ impl State {
     }
 
     /// Maps what a new sequence reuses, for which room was made: pages of the cache, in use from
-    /// now on. What it has to copy is in use too. Where a call has a hold, rows stay empty: it uses
+    /// now on. What it has to copy is in use too. Where a call has holds, rows stay empty: it uses
     /// their pages until `fill` writes them.
     pub(crate) fn map_groups(
         &mut self,
         slot: u32,
         (node, partial): (Option<Node>, Option<Partial>),
-        (positions, ahead): (usize, Option<u32>),
+        (positions, &Found { ahead, .. }): (usize, &Found),
+        row_holds: Option<RowHolds>,
     ) {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let cache = self.cache.as_mut().expect("a sequence has a cache");
+        let now = cache.index.now();
         let GroupCache { hung, holds, .. } = cache.groups.as_deref_mut().expect("as above");
+        let seen = if ahead.is_for(positions) { ahead.seen } else { Seen::default() };
+        if let Some(RowHolds { windows, .. }) = row_holds.filter(|_| !ahead.is_for(positions)) {
+            // They are those of another end.
+            holds[windows].uses.drain(..).for_each(|used| hung.end_use(used.page, None, now));
+        }
         let GroupRows { rows, copies, saved, .. } = &mut self.sequences[slot as usize].groups;
         let whole = positions / page_size;
         *saved = if groups.end_with_pages() { whole as u32 } else { 0 };
@@ -135,16 +143,17 @@ impl State {
             let last = whole.checked_sub(1).filter(|_| is_full);
             let used = last.map(|last| (hung.begin_chain(group, &mut path(), last), last));
             let mut needs = needs;
-            let held = ahead.filter(|_| !is_state);
+            let held = row_holds.filter(|_| !is_state);
             if held.is_some() {
                 row_places = 0;
             }
-            if let Some((at, (page, place))) = held.zip(used) {
-                holds[at].add(page, place);
+            if let Some((RowHolds { chains, .. }, (page, place))) = held.zip(used) {
+                holds[chains].add(page, place);
                 needs.last.start = whole;
             }
             row.resize(row_places, 0);
-            for places in [needs.last, needs.sinks] {
+            let unseen = needs.without(&seen.of(config.kind, page_size));
+            for places in unseen.into_iter().rev().filter(|places| !places.is_empty()) {
                 let mut path = path();
                 for place in places.rev() {
                     let page = hung.page(group, path.page(place));
@@ -156,8 +165,8 @@ impl State {
                         let copy =
                             GroupCopy { group, source: page, target: 0, positions, saves: None };
                         copies.push(copy);
-                    } else if let Some(at) = held {
-                        holds[at].add(HungPage { group, page }, place);
+                    } else if let Some(RowHolds { windows, .. }) = held {
+                        holds[windows].add(HungPage { group, page }, place);
                     } else {
                         row[place] = page;
                     }

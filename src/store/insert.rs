@@ -1,5 +1,6 @@
 //! Publishing pages that a caller holds.
 use super::group_insert::{ComingPages, GroupRow, HangResult};
+use super::group_windows::Ahead;
 use super::{Descent, PrefixCache};
 use crate::error::Error;
 use crate::error::text;
@@ -112,7 +113,7 @@ impl PrefixCache {
         let pages = query.keys.len() / self.page_size();
         match request.moved.filter(|_| request.lock) {
             Some(lock) => self.reserve_moved(lock, pages.saturating_sub(request.from_page))?,
-            None if request.lock => self.reserve_lock(pages * self.page_size())?,
+            None if request.lock => self.reserve_lock(pages * self.page_size(), Ahead::default())?,
             None => {}
         }
         let from = match start {
@@ -129,7 +130,7 @@ impl PrefixCache {
         let mut done = self.insert_query(table, request, query, known)?;
         let locked = done.node.filter(|_| request.lock);
         done.lock = match request.moved {
-            None => locked.map(|node| self.lock_node(node)),
+            None => locked.map(|node| self.lock_node(node, Ahead::default())),
             Some(lock) => locked.map(|_| {
                 self.hold_places(lock, request.from_page..done.pages, &[]);
                 self.hold_chains(lock);
@@ -250,7 +251,7 @@ impl PrefixCache {
         descent: &Descent,
     ) -> Result<(Option<Walk>, PageSet), Error> {
         if request.lock && request.moved.is_none() {
-            self.reserve_lock(0)?;
+            self.reserve_lock(0, Ahead::default())?;
         }
         let mut given = PageSet::below(table.pool.total() + 1)?;
         query.check_text(0)?;

@@ -1,9 +1,11 @@
 //! Locks of callers: each has an id of its own, and protects what it was taken on, whatever
 //! becomes of the nodes.
-use super::group_holds::Use;
+use super::group_holds::{Use, order};
+use super::group_windows::Ahead;
 use super::lookup::Matched;
 use super::{PrefixCache, State};
 use crate::error::Error;
+use crate::group::HungPage;
 use crate::ids::LockId;
 use crate::index::{Node, Portion};
 
@@ -12,40 +14,45 @@ pub(super) const LET_GO: usize = 256;
 
 impl PrefixCache {
     /// Makes room for one lock more, on a prefix of so many positions.
-    pub fn reserve_lock(&mut self, positions: usize) -> Result<(), Error> {
+    pub(super) fn reserve_lock(&mut self, positions: usize, ahead: Ahead) -> Result<(), Error> {
         self.locks.try_reserve()?;
-        if self.groups.is_some() { self.reserve_hold(positions) } else { Ok(()) }
+        if self.groups.is_some() { self.reserve_hold(positions, ahead) } else { Ok(()) }
     }
 
     /// Protects a node and all above it, and what a match that ends there needs of the groups. Room
     /// was made.
     #[inline]
-    pub fn lock_match(&mut self, node: Node, matched: &Matched, positions: usize) -> LockId {
+    pub(super) fn lock_match(
+        &mut self,
+        node: Node,
+        matched: &Matched,
+        (positions, ahead): (usize, Ahead),
+    ) -> LockId {
         self.index.lock(node);
         // A locked node keeps its number, also when it is split.
         let on = match self.groups {
             None => node.0,
-            Some(_) => self.begin_hold(node, matched.node, matched.partial, positions),
+            Some(_) => self.begin_hold(node, matched.node, matched.partial, (positions, ahead)),
         };
         self.locks.take(on)
     }
 
     /// The same of a node's prefix.
     #[inline(always)] // short, but for groups
-    pub fn lock_node(&mut self, node: Node) -> LockId {
+    pub(super) fn lock_node(&mut self, node: Node, ahead: Ahead) -> LockId {
         self.index.lock(node);
-        let on = if self.groups.is_some() { self.begin_hold_to(node) } else { node.0 };
+        let on = if self.groups.is_some() { self.begin_hold_to(node, ahead) } else { node.0 };
         self.locks.take(on)
     }
 
     /// The same where no room was made.
     #[inline]
-    pub fn lock(&mut self, node: Node) -> Result<LockId, Error> {
+    pub(super) fn lock(&mut self, node: Node, ahead: Ahead) -> Result<LockId, Error> {
         self.locks.try_reserve()?;
         if self.groups.is_some() {
-            self.reserve_hold(self.index.end_page(node) * self.page_size())?;
+            self.reserve_hold(self.index.end_page(node) * self.page_size(), ahead)?;
         }
-        Ok(self.lock_node(node))
+        Ok(self.lock_node(node, ahead))
     }
 
     /// Moves a lock to a node below the one that it is on; of several groups, one that protects no
@@ -70,8 +77,10 @@ impl PrefixCache {
     pub(super) fn used_by_lock(&self, lock: LockId, group: usize) -> Result<&[Use], Error> {
         let on = self.locks.get(lock).ok_or(Error::StaleLock(lock.0))?;
         let Some(groups) = &self.groups else { return Ok(&[]) };
-        let uses = &groups.holds[on].uses;
-        let first = uses.partition_point(|used| used.page.group < group);
+        let (uses, of) = (&groups.holds[on].uses, &groups.groups);
+        let page = HungPage { group, page: 0 };
+        let key = order(of, &Use { page, place: 0 });
+        let first = uses.partition_point(|used| order(of, used) < key);
         let count = uses[first..].partition_point(|used| used.page.group == group);
         Ok(&uses[first..first + count])
     }

@@ -176,9 +176,11 @@ impl Turn<'_> {
         }
         if let Some((lock, room)) = done.lock.zip(late) {
             if held {
-                self.chains_of(descent)?;
+                self.groups_of(descent)?;
             }
-            self.parts()?.0.fill_hold(lock, room);
+            let cache = self.parts()?.0;
+            let ahead = descent.ahead(cache);
+            cache.fill_hold(lock, room, ahead);
         }
         self.hold_moved(request, (descent, done.pages))?;
         Ok(done)

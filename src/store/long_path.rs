@@ -3,6 +3,8 @@
 //! Meanwhile a lock is on the node where the last portion ended, a *foothold*: as if somebody had
 //! looked up so much, and locked it. A descent takes footholds deeper and deeper down; a lock that
 //! ends goes up portion by portion.
+use super::group_ahead::GroupsAhead;
+use super::group_windows::Ahead;
 use super::locks::LET_GO;
 use super::{PrefixCache, Turn};
 use crate::error::Error;
@@ -136,7 +138,7 @@ impl Turn<'_> {
         let node = cache.index.resolve(id)?;
         // Every node has a page.
         if cache.index.end_page(node) <= nodes {
-            return cache.lock(node);
+            return cache.lock(node, Ahead::default());
         }
         self.lock_long(id)
     }
@@ -144,19 +146,24 @@ impl Turn<'_> {
     #[cold]
     fn lock_long(&mut self, id: NodeId) -> Result<LockId, Error> {
         let gone = self.caches_gone;
-        let ahead = self.chains_to(id)?;
+        let ahead = self.groups_to(id)?;
         let locked = self.cache().and_then(|cache| cache.index.resolve(id));
-        let locked = locked.and_then(|node| self.lock_deep(id, node));
+        let locked = locked.and_then(|node| self.lock_deep((id, node), ahead));
         if let Some(ahead) = ahead {
             self.end_groups_ahead(ahead, gone);
         }
         locked
     }
 
-    fn lock_deep(&mut self, id: NodeId, node: Node) -> Result<LockId, Error> {
+    fn lock_deep(
+        &mut self,
+        (id, node): (NodeId, Node),
+        ahead: Option<GroupsAhead>,
+    ) -> Result<LockId, Error> {
         let held = self.hold_ahead(node)?;
         let cache = self.parts()?.0;
-        let locked = cache.index.resolve(id).and_then(|node| cache.lock(node));
+        let ahead = ahead.map_or_else(Ahead::default, |ahead| ahead.ahead(cache));
+        let locked = cache.index.resolve(id).and_then(|node| cache.lock(node, ahead));
         if let Some(at) = held {
             let node = self.parts()?.0.footholds.remove(at).node;
             self.let_go(node);

@@ -1,5 +1,6 @@
 //! Lookups: how far a prefix is cached, and where it may be cut.
 use super::group_cache::Depths;
+use super::group_windows::Ahead;
 use super::{Descent, LongQuery, PrefixCache, State};
 use crate::error::Error;
 use crate::ids::LockId;
@@ -18,8 +19,8 @@ pub struct Found {
     depths: Depths,
     /// A node on the way that is held: who does marks it as used, and those above.
     held: Option<Node>,
-    /// Of FULL groups so many of the first pages were seen to be there.
-    pub(super) seen: usize,
+    /// What a call knows of groups, and uses.
+    pub(super) ahead: Ahead,
 }
 
 /// A match that was taken: its nodes end where it ends.
@@ -47,8 +48,8 @@ impl Matched {
 impl Found {
     fn nothing(page_size: usize, asked_positions: usize) -> Self {
         let depths = Depths::default();
-        let (walk, held, seen) = (None, None, 0);
-        Self { walk, tokens: 0, positions: 0, page_size, asked_positions, depths, held, seen }
+        let (walk, held, ahead) = (None, None, Ahead::default());
+        Self { walk, tokens: 0, positions: 0, page_size, asked_positions, depths, held, ahead }
     }
 
     /// Whole pages.
@@ -186,7 +187,7 @@ impl PrefixCache {
         known: Option<Walk>,
     ) -> Result<Found, Error> {
         with_known_query(tokens, &self.images, |query| {
-            let asked = (query, &[][..], 0);
+            let asked = (query, &[][..], Ahead::default());
             Ok(self.find_by(namespace, asked, |index, root, keys| {
                 let known = known.filter(|_| keys.keys.len() == query.keys.len());
                 known.unwrap_or_else(|| index.walk(root, keys))
@@ -196,7 +197,8 @@ impl PrefixCache {
 
     /// How far a query is cached.
     pub fn find_query(&self, namespace: &Namespace, query: Query<'_>) -> Found {
-        self.find_by(namespace, (query, &[], 0), |index, root, keys| index.walk(root, keys))
+        let asked = (query, &[][..], Ahead::default());
+        self.find_by(namespace, asked, |index, root, keys| index.walk(root, keys))
     }
 
     /// The same where a descent came before.
@@ -211,7 +213,7 @@ impl PrefixCache {
         (query, digests): (Query<'_>, &[PageDigest]),
         descent: &Descent,
     ) -> Found {
-        let asked = (query, descent.pages(), descent.seen());
+        let asked = (query, descent.pages(), descent.ahead(self));
         let found = self.find_by(namespace, asked, |_, root, keys| {
             descent.walk(self, (root, keys.keys), digests)
         });
@@ -228,12 +230,12 @@ impl PrefixCache {
     fn find_by(
         &self,
         namespace: &Namespace,
-        (query, known, seen): (Query<'_>, &[u32], usize),
+        (query, known, ahead): (Query<'_>, &[u32], Ahead),
         walk_keys: impl Fn(&dyn PrefixIndex, Node, Keys<'_>) -> Walk,
     ) -> Found {
         match self.groups {
             None => self.find_spine(namespace, query, walk_keys),
-            Some(_) => self.find_for_groups(namespace, (query, known, seen), walk_keys),
+            Some(_) => self.find_for_groups(namespace, (query, known, ahead), walk_keys),
         }
     }
 
@@ -319,7 +321,7 @@ impl PrefixCache {
             positions: found.positions % self.sharing.page_size,
         });
         if self.groups.is_some() {
-            self.touch_groups(node, partial, found.positions);
+            self.touch_groups(node, partial, (found.positions, found.ahead.used()));
         }
         Ok(Matched { node, pages, tokens: found.tokens, positions: found.positions, partial })
     }
@@ -441,7 +443,7 @@ impl State {
         }
         let positions = walk.pages * cache.page_size();
         if lock {
-            cache.reserve_lock(positions)?;
+            cache.reserve_lock(positions, Ahead::default())?;
         }
         if walk.pages == 0 {
             cache.count_lookup(keys, 0, 0);
@@ -449,7 +451,7 @@ impl State {
         }
         let Some(id) = cache.index.touch_end(walk) else { return Ok(None) };
         cache.count_lookup(keys, positions, 0);
-        Ok(Some((id.0, lock.then(|| cache.lock_node(walk.node)))))
+        Ok(Some((id.0, lock.then(|| cache.lock_node(walk.node, Ahead::default())))))
     }
 
     /// Takes a match, and perhaps locks it.
@@ -461,7 +463,7 @@ impl State {
     ) -> Result<(Matched, Option<LockId>), Error> {
         let (cache, _) = self.parts()?;
         if lock {
-            cache.reserve_lock(found.positions)?;
+            cache.reserve_lock(found.positions, found.ahead)?;
         }
         let with = if lock { WithPartial::Locked } else { WithPartial::Named };
         let matched = cache.take(&found, with)?;
@@ -469,7 +471,8 @@ impl State {
         cache.count_lookup(found.asked_positions, found.positions, partial);
         cache.count_limit(found.depths(), found.positions);
         let locked = matched.deepest().filter(|_| lock);
-        let locked = locked.map(|node| cache.lock_match(node, &matched, found.positions));
+        let at = (found.positions, found.ahead);
+        let locked = locked.map(|node| cache.lock_match(node, &matched, at));
         Ok((matched, locked))
     }
 

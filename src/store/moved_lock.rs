@@ -2,7 +2,7 @@
 //! step, and `slide_lock` lets go of what windows have passed. What comes and what goes is touched,
 //! the rest of what the lock protects is not.
 use super::group_cache::{GroupCache, Path};
-use super::group_holds::Use;
+use super::group_holds::{Use, order};
 use super::insert::InsertRequest;
 use super::{Descent, PrefixCache, Turn};
 use crate::error::Error;
@@ -65,7 +65,10 @@ impl PrefixCache {
         let Some(groups) = self.groups.as_deref_mut() else { return };
         let GroupCache { groups, hung, holds, room, hold_bytes, .. } = groups;
         let node = holds[on].node;
-        for (group, _) in groups.hung().filter(|(_, config)| config.kind != GroupKind::Full) {
+        let of = |kinds: fn(GroupKind) -> bool| {
+            groups.hung().filter(move |(_, config)| kinds(config.kind))
+        };
+        for (group, _) in of(GroupKind::slides).chain(of(|kind| kind == GroupKind::State)) {
             let first = room.len();
             let mut path = Path::new(index, Some(node), None).with_known(known);
             for place in places.clone().rev() {
@@ -81,7 +84,7 @@ impl PrefixCache {
         let hold = &mut holds[on];
         let before = hold.bytes();
         if hold.uses.try_reserve(room.len()).is_ok() {
-            hold.merge(room);
+            hold.merge(groups, room);
         }
         *hold_bytes += hold.bytes() - before;
         room.drain(..).for_each(|used| hung.end_use(used.page, None, now));
@@ -93,14 +96,14 @@ impl PrefixCache {
         let index = self.index.as_ref();
         let Some(groups) = self.groups.as_deref_mut() else { return };
         let full = groups.full();
-        let GroupCache { hung, holds, .. } = groups;
+        let GroupCache { groups, hung, holds, .. } = groups;
         let node = holds[on].node;
         let path = || Path::new(index, Some(node), None);
         for group in full {
             let there = hung.unbroken(group, &mut path(), (index.end_page(node), 0));
             let Some(place) = there.checked_sub(1) else { continue };
             let page = hung.begin_chain(group, &mut path(), place);
-            if let Some(before) = holds[on].put_last(page, place) {
+            if let Some(before) = holds[on].put_last(groups, page, place) {
                 hung.end_use(before, None, now);
             }
         }
@@ -126,7 +129,8 @@ impl PrefixCache {
                 }
             };
             let before = |place: usize| {
-                uses.partition_point(|used| (used.page.group, used.place) < (group, place))
+                let key = order(groups, &Use { page: HungPage { group, page: 0 }, place });
+                uses.partition_point(|used| order(groups, used) < key)
             };
             let first = before(passed.start);
             let end = before(passed.end).max(first).min(first + left);
@@ -164,7 +168,7 @@ impl Turn<'_> {
             place = to;
             self.let_in()?;
         }
-        self.chains_of(descent)?;
+        self.groups_of(descent)?;
         self.parts()?.0.hold_chains(lock);
         Ok(())
     }

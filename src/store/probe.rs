@@ -56,7 +56,7 @@ impl PrefixCache {
     ) -> Result<Option<Found>, Error> {
         let positions = positions_at_most(tokens);
         if is_long_to_read(tokens, stretch(slice).keys, slice)
-            || self.has_long_chains(positions, slice)
+            || self.has_long_needs(positions, slice)
         {
             return Ok(None);
         }

@@ -1,0 +1,216 @@
+//! Long windows: what an end needs of groups that slide is looked for, and used, in portions,
+//! before the step that takes what was found.
+//!
+//! The search for that end goes in portions, and then each page that it needs is used, in a hold.
+//! So the step need not look at them: it gives the hold's uses to a lock, or leaves them to the
+//! rows that are written afterwards. Where a page was taken away before it could be used, the
+//! search begins anew. An end other than the one that was looked for is taken in the step, page by
+//! page.
+use super::group_ahead::SpinePages;
+use super::group_cache::GroupCache;
+use super::group_holds::{Hold, Use};
+use super::{LongQuery, PrefixCache, Turn};
+use crate::error::Error;
+use crate::group::{Class, HungPage, Search, Seen, Spine};
+use crate::index::Node;
+use crate::memory::OutOfMemory;
+use std::ops::Range;
+
+/// Pages of a window from which on it is long, for each page of a slice: 1536.
+const LONG: usize = 3;
+/// Pages that are looked at in a portion, for each page of a slice: 2048, some 5 microseconds.
+const LOOKED_AT: usize = 4;
+/// Times that a search begins anew.
+const TRIES: usize = 4;
+
+/// What a call knows of groups, and uses, ahead of its step.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Ahead {
+    pub(super) seen: Seen,
+    /// The hold that uses what was seen of windows.
+    pub(super) windows: Option<u32>,
+}
+
+impl Ahead {
+    /// What is in use already of what an end at so many positions needs.
+    pub(super) fn used(&self) -> Seen {
+        if self.windows.is_some() { self.seen } else { Seen::default() }
+    }
+
+    /// Whether a hold uses all that such an end needs of windows.
+    pub(super) fn is_for(&self, positions: usize) -> bool {
+        self.windows.is_some() && self.seen.windows == positions
+    }
+}
+
+impl Spine for SpinePages<'_> {
+    fn page(&mut self, place: usize) -> u32 {
+        self.at(place)
+    }
+}
+
+impl GroupCache {
+    /// Takes the uses of the hold that has what an end at so many positions needs of windows.
+    pub(super) fn take_windows(&mut self, ahead: Ahead, positions: usize) -> Option<Vec<Use>> {
+        let at = ahead.windows.filter(|_| ahead.is_for(positions))?;
+        self.hold_bytes -= self.holds[at].bytes();
+        Some(std::mem::take(&mut self.holds[at].uses))
+    }
+}
+
+impl PrefixCache {
+    /// Whether a group has windows that may be longer than others should wait for.
+    pub(super) fn has_long_windows(&self, slice: usize) -> bool {
+        let (page_size, most) = (self.page_size(), LONG.saturating_mul(slice));
+        self.groups.as_deref().is_some_and(|groups| {
+            let mut sliding = groups.groups.hung().filter(|(_, config)| config.kind.slides());
+            sliding.any(|(_, config)| config.kind.most(page_size) > most)
+        })
+    }
+
+    /// Makes room for what a prefix of so many pages at most needs of windows, and for what a lock
+    /// uses beside that.
+    fn open_windows(&mut self, pages: usize) -> Result<u32, Error> {
+        let no_room = |_: OutOfMemory| Error::memory("what a call uses of groups");
+        let page_size = self.page_size();
+        let groups = self.groups.as_deref_mut().expect("there are several groups");
+        let most = groups.groups.hung().map(|(_, config)| match config.kind.slides() {
+            true => config.kind.most(page_size).min(pages),
+            false => 1,
+        });
+        let (count, mut uses) = (most.sum(), Vec::new());
+        uses.try_reserve_exact(count).map_err(|error| no_room(error.into()))?;
+        groups.holds.try_reserve(1).map_err(no_room)?;
+        Ok(self.insert_hold(Hold { node: Node(0), uses, keeps: false }))
+    }
+
+    /// Lets a hold use the pages of a group at some places, up to the first that is missing.
+    /// Whether none is.
+    fn use_window(
+        &mut self,
+        at: u32,
+        (group, spine): (usize, SpinePages<'_>),
+        places: Range<usize>,
+    ) -> bool {
+        let now = self.index.now();
+        let GroupCache { hung, holds, .. } =
+            self.groups.as_deref_mut().expect("there are several groups");
+        for place in places {
+            let page = HungPage { group, page: hung.page(group, spine.at(place)) };
+            if page.page == 0 {
+                return false;
+            }
+            hung.begin_use(page);
+            // The end of something, from now on.
+            hung.touch(page, Class::Tail, now);
+            holds[at].add(page, place);
+        }
+        true
+    }
+}
+
+impl Turn<'_> {
+    /// Looks for the end of a query that all groups can reuse, of so many positions at most, and
+    /// uses what it needs of windows, or only looks at that. These are the pages of group 0.
+    pub(super) fn go_ahead_in_windows(
+        &mut self,
+        query: &LongQuery<'_>,
+        spine: SpinePages<'_>,
+        (known, chains): (usize, usize),
+        hold: Option<u32>,
+    ) -> Result<Seen, Error> {
+        let (seen, keys) = (Seen { chains, ..Seen::default() }, query.keys());
+        let known = self.cache()?.reusable(keys.boundary(known), keys);
+        for _ in 0..TRIES {
+            let windows = self.search_windows(query, spine, (known, seen))?;
+            let found = Seen { windows, end: windows / self.table.page_size(), ..seen };
+            let Some(at) = hold else { return Ok(found) };
+            if self.use_windows(at, spine, found, true)? {
+                return Ok(found);
+            }
+            self.empty_hold(at)?;
+        }
+        Ok(seen)
+    }
+
+    fn search_windows(
+        &mut self,
+        query: &LongQuery<'_>,
+        spine: SpinePages<'_>,
+        (known, seen): (usize, Seen),
+    ) -> Result<usize, Error> {
+        let keys = query.keys();
+        let mut search = Search::new(known, self.table.page_size(), seen);
+        loop {
+            let most = LOOKED_AT.saturating_mul(self.shared.slice);
+            let cache = self.cache()?;
+            let groups = cache.groups.as_deref().expect("there are several groups");
+            let fit = |positions| cache.reusable(keys.boundary(positions), keys);
+            if search.go_on(&groups.groups, &groups.hung, (fit, || spine), most) {
+                return Ok(search.positions());
+            }
+            self.let_in()?;
+        }
+    }
+
+    /// Uses what an end needs of windows, in portions, but for a page in which it is. False when
+    /// some of that is missing, unless holes are no matter.
+    fn use_windows(
+        &mut self,
+        at: u32,
+        spine: SpinePages<'_>,
+        end: Seen,
+        is_whole: bool,
+    ) -> Result<bool, Error> {
+        let (groups, page_size) = (*self.table.groups(), self.table.page_size());
+        for (group, config) in groups.hung().filter(|(_, config)| config.kind.slides()) {
+            let needs = end.of(config.kind, page_size);
+            for places in [needs.sinks, needs.last] {
+                let mut start = places.start;
+                while start < places.end {
+                    let to = places.end.min(start.saturating_add(self.shared.slice));
+                    let cache = self.parts()?.0;
+                    if is_whole {
+                        if !cache.use_window(at, (group, spine), start..to) {
+                            return Ok(false);
+                        }
+                    } else {
+                        (start..to).for_each(|place| {
+                            cache.use_window(at, (group, spine), place..place + 1);
+                        });
+                    }
+                    start = to;
+                    self.let_in()?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Ends what a hold uses, in portions.
+    fn empty_hold(&mut self, at: u32) -> Result<(), Error> {
+        let slice = self.shared.slice;
+        while self.parts()?.0.end_some_uses(at, slice) {
+            self.let_in()?;
+        }
+        Ok(())
+    }
+
+    /// Makes room for what is used of windows, if some are long, or rows are to be written.
+    pub(super) fn open_windows(&mut self, pages: usize, maps: bool) -> Result<Option<u32>, Error> {
+        let slice = self.shared.slice;
+        let cache = self.parts()?.0;
+        if !maps && !cache.has_long_windows(slice) {
+            return Ok(None);
+        }
+        cache.open_windows(pages).map(Some)
+    }
+
+    /// Uses what windows have for the end of a path of whole pages, whose lock is to follow.
+    pub(super) fn windows_to(&mut self, at: u32, spine: SpinePages<'_>) -> Result<Seen, Error> {
+        let (end, page_size) = (spine.whole(), self.table.page_size());
+        let seen = Seen { windows: end * page_size, end, ..Seen::default() };
+        self.use_windows(at, spine, seen, false)?;
+        Ok(seen)
+    }
+}
