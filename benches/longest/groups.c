@@ -8,14 +8,17 @@
 #include <string.h>
 
 enum { SPINE, WINDOW, STATE, FULL, GROUP_COUNT };
-enum { SEED = 1808, WINDOW_SIZE = 1024, REPEATS = 20, SHORT = 512, SHORT_COUNT = 512 };
+enum { SEED = 1808, REPEATS = 20, SHORT = 512, SHORT_COUNT = 512 };
+
+/* Positions of a window; a prompt has more. */
+static uint32_t window_size;
 
 static struct house open(uint32_t page_size, uint32_t page_count, uint32_t state_count)
 {
     struct house house = {.page_size = page_size};
     const rkv_group_config groups[GROUP_COUNT] = {
         {.kind = RKV_GROUP_FULL, .pool = SPINE},
-        {.kind = RKV_GROUP_WINDOW, .pool = WINDOW, .window = WINDOW_SIZE},
+        {.kind = RKV_GROUP_WINDOW, .pool = WINDOW, .window = window_size},
         {.kind = RKV_GROUP_STATE, .pool = STATE},
         {.kind = RKV_GROUP_FULL, .pool = FULL}};
     const rkv_pool_config pools[GROUP_COUNT] = {
@@ -176,15 +179,44 @@ static void short_prompt(const struct house *house, const rkv_tokens *tokens)
     TIME(rkv_sequence_donate, house->cache, state.sequence, &left);
 }
 
+/* Children take over what a window has of their parent. */
+static void children(const struct house *house, rkv_sequence_id parent, const rkv_tokens *more)
+{
+    rkv_sequence_continue_args args = {
+        .struct_size = sizeof args, .parent = parent, .tokens = more, .flags = RKV_CONTINUE_RUNNING};
+    rkv_sequence_info state = {.struct_size = sizeof state};
+    TIME(rkv_sequence_continue, house->cache, &args, &state);
+    TIME(rkv_sequence_release, house->cache, state.sequence);
+    rkv_sequence_fork_args fork = {
+        .struct_size = sizeof fork, .parent = parent, .child_count = 1};
+    rkv_sequence_fork_child child;
+    TIME(rkv_sequence_fork, house->cache, &fork, &child, sizeof child);
+    TIME(rkv_sequence_release, house->cache, child.sequence);
+}
+
 /* Kept when it ends, and dropped then: all that nobody else uses of a FULL group. */
 static void keep(const struct house *house, const rkv_tokens *tokens)
 {
     bool retained;
     rkv_sequence_info state = begin(house, NULL, tokens);
     publish_to(house, state.sequence, state.position_count);
+    rkv_tokens more = text(tokens->ids, 16);
+    children(house, state.sequence, &more);
     TIME(rkv_sequence_retain, house->cache, state.sequence, &retained);
     REQUIRE(retained);
+    children(house, state.sequence, &more);
     TIME(rkv_sequence_drop, house->cache, state.sequence);
+}
+
+/* A lock on a node of its own, taken where an insert ended. */
+static void lock(const struct house *house, const rkv_tokens *tokens)
+{
+    rkv_cache_match_result hit = {.struct_size = sizeof hit};
+    rkv_lock_id on_node;
+    TIME(rkv_cache_match, house->cache, NULL, tokens, RKV_MATCH_LOCK, NULL, 0, &hit);
+    TIME(rkv_cache_lock, house->cache, hit.node, &on_node);
+    TIME(rkv_cache_unlock, house->cache, hit.lock);
+    TIME(rkv_cache_unlock, house->cache, on_node);
 }
 
 /* Pages of every group that the caller computed, published in one call: of the window the last. */
@@ -193,7 +225,7 @@ static void insert(const struct house *house, const rkv_tokens *tokens)
     uint32_t count = (uint32_t)(tokens->count / house->page_size);
     uint32_t *pages[GROUP_COUNT];
     rkv_group_row rows[GROUP_COUNT - 1];
-    const uint32_t kept[GROUP_COUNT] = {count, WINDOW_SIZE / house->page_size + 1, 1, count};
+    const uint32_t kept[GROUP_COUNT] = {count, window_size / house->page_size + 1, 1, count};
     for (uint32_t group = 0; group < GROUP_COUNT; group++) {
         pages[group] = allocate(count, sizeof **pages);
         TIME(rkv_page_table_allocate_pool_pages, house->table, group, kept[group],
@@ -218,26 +250,24 @@ static void insert(const struct house *house, const rkv_tokens *tokens)
 static void slide(const struct house *house, const rkv_tokens *tokens)
 {
     rkv_sequence_info state = begin(house, NULL, tokens);
-    for (uint64_t end = WINDOW_SIZE; end < state.position_count / 2; end += WINDOW_SIZE) {
+    for (uint64_t end = window_size; end < state.position_count / 2; end += window_size) {
         TIME(rkv_sequence_slide, house->cache, state.sequence, end);
     }
     TIME(rkv_sequence_slide, house->cache, state.sequence, state.position_count);
     TIME(rkv_sequence_release, house->cache, state.sequence);
 }
 
-void world_groups(uint32_t page_size, uint32_t index)
+static void use_groups(uint32_t page_size)
 {
     uint32_t length = sizes.positions, page_count = length / page_size;
     uint32_t *ids = allocate(length, sizeof *ids);
-    (void)index;
-    situation(page_size == 1 ? "131,072 positions in four groups, page 1"
-                             : "131,072 positions in four groups, page 16");
     struct house house = open(page_size, 5 * page_count, 2048);
     tokens_fill(SEED, 0, ids, length);
     rkv_tokens tokens = text(ids, length);
     chunked(&house, &tokens, length / 64);
     for (unsigned i = 0; i < REPEATS; i++) {
         look_up(&house, &tokens);
+        lock(&house, &tokens);
     }
     for (uint32_t i = 0; i < REPEATS; i++) {
         rkv_sequence_info state = begin(&house, NULL, &tokens);
@@ -274,4 +304,22 @@ void world_groups(uint32_t page_size, uint32_t index)
     situation_many(false);
     house_close(&house);
     free(ids);
+}
+
+void world_groups(uint32_t page_size, uint32_t index)
+{
+    (void)index;
+    window_size = 1024;
+    situation(page_size == 1 ? "131,072 positions in four groups, page 1"
+                             : "131,072 positions in four groups, page 16");
+    use_groups(page_size);
+}
+
+void world_long_windows(uint32_t page_size, uint32_t index)
+{
+    (void)index;
+    window_size = sizes.positions / 2;
+    situation(page_size == 1 ? "windows of 65,536 positions, page 1"
+                             : "windows of 65,536 positions, page 16");
+    use_groups(page_size);
 }

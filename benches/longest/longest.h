@@ -124,6 +124,7 @@ void world_batches(uint32_t page_size, uint32_t index);
 void world_chunks(uint32_t page_size, uint32_t index);
 void world_clear(uint32_t page_size, uint32_t index);
 void world_groups(uint32_t page_size, uint32_t index);
+void world_long_windows(uint32_t page_size, uint32_t index);
 void world_group_tiers(uint32_t page_size, uint32_t index);
 void world_tiers(uint32_t page_size, uint32_t index);
 void world_snapshot_tiers(uint32_t page_size, uint32_t index);

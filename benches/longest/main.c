@@ -48,6 +48,8 @@ static const struct {
     {"clear", world_clear, 16, RKV_INDEX_BLOCK_HASH},
     {"groups", world_groups, 16, RKV_INDEX_RADIX},
     {"groups", world_groups, 1, RKV_INDEX_RADIX},
+    {"long-windows", world_long_windows, 16, RKV_INDEX_RADIX},
+    {"long-windows", world_long_windows, 1, RKV_INDEX_RADIX},
     {"slots", world_slots, 16, RKV_INDEX_RADIX},
     {"retained", world_retained, 16, RKV_INDEX_RADIX},
     {"pages", world_pages, 16, RKV_INDEX_RADIX},
