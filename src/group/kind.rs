@@ -47,10 +47,7 @@ impl Needs {
     pub fn without(&self, known: &Self) -> [Range<usize>; 4] {
         let split = |all: &Range<usize>, known: &Range<usize>| match known.is_empty() {
             true => [all.clone(), all.end..all.end],
-            false => [
-                all.start..all.end.min(known.start),
-                all.start.max(known.end)..all.end,
-            ],
+            false => [all.start..all.end.min(known.start), all.start.max(known.end)..all.end],
         };
         let ([first, second], [third, fourth]) =
             (split(&self.sinks, &known.sinks), split(&self.last, &known.last));

@@ -127,7 +127,8 @@ impl Search {
                         let view = views[group].get_or_insert_with(&spine);
                         let needs = config.kind.needs(reached.positions, page_size);
                         let known = (seen.of(config.kind, page_size), &mut verified[group]);
-                        let hole = last_hole(hung, (group, needs), (view, &spine), known, &mut left);
+                        let hole =
+                            last_hole(hung, (group, needs), (view, &spine), known, &mut left);
                         let Ok(hole) = hole else { return false };
                         hole.map(|hole| {
                             let hole = hole.unwrap_or(reached.positions / page_size);

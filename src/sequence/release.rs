@@ -1,7 +1,7 @@
 //! The end of a sequence: it is released, or retained for others to go on from.
 use crate::error::Error;
 use crate::ids::SequenceId;
-use crate::store::{EarlyByPool, Sequence, Shared, State, Turn};
+use crate::store::{EarlyByPool, KeptWindows, Sequence, Shared, State, Turn};
 
 impl State {
     /// Unlocks once, puts private pages back and gives the slot back.
@@ -14,7 +14,12 @@ impl State {
     /// Ends a sequence like `release`, but keeps what was published of it, its tokens, and the page
     /// that was computed in part. The first to finish are to give way to it. Returns what is still
     /// to be given back; None when it alone is more than the limit allows: it was released then.
-    fn retain(&mut self, id: SequenceId, slice: usize) -> Result<Option<EarlyByPool>, Error> {
+    fn retain(
+        &mut self,
+        id: SequenceId,
+        kept: Option<KeptWindows>,
+        slice: usize,
+    ) -> Result<Option<EarlyByPool>, Error> {
         let sequence = self.sequence(id)?;
         sequence.check_loaded()?;
         if !sequence.groups.copies().is_empty() {
@@ -43,6 +48,7 @@ impl State {
         self.retained.try_reserve().map_err(no_room)?;
 
         let slot = id.slot();
+        let kept = kept.filter(|&kept| self.are_kept(slot, kept));
         self.end_copy(slot);
         let reserved = self.set_reserved_aside(slot, computed.div_ceil(page_size), slice);
         if self.has_groups() {
@@ -53,7 +59,7 @@ impl State {
         let tail = tail.unwrap_or_else(|| std::mem::take(&mut ended.tail));
         let sequence = Sequence { tail, computed, ..ended };
         let cache = self.cache.as_mut().expect("a sequence has a cache");
-        self.retained.add(sequence, partial, (cache, &self.table));
+        self.retained.add(sequence, (partial, kept), (cache, &self.table));
         Ok(Some(reserved))
     }
 }
@@ -67,11 +73,14 @@ impl Turn<'_> {
         };
         let (gone, mut chains) = (self.caches_gone, None);
         let kept = match self.has_groups() {
-            true => self.keep_chains_ahead(id, &mut chains),
-            false => Ok(()),
+            true => {
+                let kept = self.keep_chains_ahead(id, &mut chains);
+                kept.and_then(|()| self.keep_windows_ahead(id, &mut chains))
+            }
+            false => Ok(None),
         };
         let slice = self.shared.slice;
-        let retained = kept.and_then(|()| self.state().retain(id, slice));
+        let retained = kept.and_then(|kept| self.state().retain(id, kept, slice));
         if let Some(held) = held.filter(|_| gone == self.caches_gone) {
             self.end_keeping(held);
         }

@@ -42,7 +42,8 @@ impl ShareLess {
         let known = self.keep(state)? * page_size;
         let hung = state.hung().ok_or_else(no_cache)?;
         let groups = state.table.groups();
-        let reached = reach(groups, hung, (known, page_size, Seen::default()), fit, || RowSpine(row));
+        let reached =
+            reach(groups, hung, (known, page_size, Seen::default()), fit, || RowSpine(row));
         Ok(reached.positions / page_size)
     }
 }

@@ -189,7 +189,7 @@ impl State {
             rows.filter(in_pool).for_each(|page| is_kept[page.page as usize] = 1);
             if let Some(groups) = self.cache.as_ref().and_then(|cache| cache.groups.as_deref()) {
                 // What is about to be kept, or was until now.
-                let kept = groups.kept_by_calls().filter(in_pool);
+                let kept = groups.kept_by_calls(&self.table).filter(in_pool);
                 kept.for_each(|page| is_kept[page.page as usize] = 1);
             }
             let kept = is_kept.iter().sum::<u32>() as usize;

@@ -367,6 +367,42 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// Takes many pages of a pool for the caller, who has room for them, all or none.
+    pub(super) fn take_loose_in_slices(
+        &mut self,
+        pool: usize,
+        count: usize,
+        pages: &mut Vec<u32>,
+    ) -> Result<(), Error> {
+        let (mut lists, mut missing) = (EarlyByPool::default(), ByPool::default());
+        missing[pool] = count;
+        let taken = loop {
+            let lacks = lists.lacks(self, missing);
+            if lacks[pool] == 0 {
+                break Ok(());
+            }
+            let some = self.check_pool_room(pool, lacks[pool], 0);
+            if let Err(error) = some.and_then(|()| self.take_some_early(&mut lists, &lacks)) {
+                break Err(error);
+            }
+        };
+        if taken.is_ok() {
+            let (list, slice) = (lists.0[pool].expect("all of them are there"), self.shared.slice);
+            for done in (0..count).step_by(slice) {
+                let State { early, table, .. } = self.state();
+                let EarlyPages { pages: taken, placed, .. } = &mut early[list];
+                *placed = count.min(done + slice);
+                table.pool_at_mut(pool).hand_over(&taken[done..*placed], None);
+                pages.extend_from_slice(&taken[done..*placed]);
+                self.let_waiting_in();
+            }
+            let EarlyPages { pages, placed, .. } = &mut self.state().early[list];
+            (*placed, _) = (0, pages.clear());
+        }
+        self.give_all_back(lists);
+        taken
+    }
+
     /// Puts back what is left of lists, and ends them.
     pub(crate) fn give_all_back(&mut self, lists: EarlyByPool) {
         lists.0.into_iter().flatten().for_each(|list| self.give_back(list));

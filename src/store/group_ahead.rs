@@ -51,6 +51,11 @@ impl GroupsAhead {
         Self { hold: Some(hold), ..Self::at(foothold) }
     }
 
+    /// This is held beside that.
+    pub(super) fn add_windows(&mut self, hold: u32) {
+        self.windows = Some(hold);
+    }
+
     /// The hold that has the uses.
     pub(super) fn hold(&self) -> Option<u32> {
         self.hold

@@ -8,8 +8,7 @@ use super::group_windows::Ahead;
 use super::lookup::Found;
 use crate::error::{Error, text};
 use crate::group::{
-    Class, GROUP_LIMIT, GroupKind, Groups, Hung, HungPage, Reached, SavedStates, Seen, Spine,
-    reach,
+    Class, GROUP_LIMIT, GroupKind, Groups, Hung, HungPage, Reached, SavedStates, Seen, Spine, reach,
 };
 use crate::index::{Namespace, Node, Partial, PrefixIndex, Walk};
 use crate::memory::{Slab, TryGrow, try_zeros};
@@ -19,7 +18,18 @@ use std::ops::Range;
 
 /// Pages of a group of which a call says of what class they are now. Of a window that has more,
 /// those farther back stay what they are, and go by their age.
-const CLASSED: usize = 1 << 13;
+const CLASSED: usize = 1 << 12;
+/// Nodes, or states, that are passed in the time that one of those takes.
+const PASSED: usize = 4;
+
+/// Whether the pages that a prefix needed before those that a call is about are of the tail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
+    /// They may be of either class.
+    Unknown,
+    /// A prefix ended there: they are, and what is still needed of them stays so.
+    Ended,
+}
 
 /// How far the tokens are known, beside how far they can be reused.
 ///
@@ -111,11 +121,13 @@ impl GroupCache {
                 .for_each(|page| users.add(self, table, page));
         };
         live.for_each(&mut count);
-        self.leaving.iter().for_each(&mut count);
-        for rows in retained {
+        self.leaving.iter().filter(|rows| !rows.kept).for_each(&mut count);
+        let mut keep = |rows: &GroupRows| {
             rows.uses(table, false).for_each(|page| users.add(self, table, page));
             rows.uses(table, false).for_each(|page| keepers.add(self, table, page));
-        }
+        };
+        retained.for_each(&mut keep);
+        self.leaving.iter().filter(|rows| rows.kept).for_each(keep);
         let hung = || (0..table.pool_count()).flat_map(|pool| self.hung.of_pool(pool));
         for (page, _) in hung() {
             let Some(before) = self.hung.before(page) else { continue };
@@ -388,12 +400,17 @@ impl PrefixCache {
     /// at a node: those that it needs, or a fork or a checkpoint on the way, are of the tail.
     /// `to` is where those end that are looked at.
     pub(super) fn classify(&mut self, end: Node, from: usize, to: usize) {
-        self.classify_below(end, self.index.end_page(end), from..to);
+        self.classify_below((end, self.index.end_page(end)), from..to, Before::Unknown);
     }
 
     /// The same of a prefix that ends with so many pages, from a node on the way up that all which
     /// is looked at is above.
-    pub(super) fn classify_below(&mut self, node: Node, last: usize, places: Range<usize>) {
+    pub(super) fn classify_below(
+        &mut self,
+        (node, last): (Node, usize),
+        places: Range<usize>,
+        before: Before,
+    ) {
         let (page_size, now) = (self.page_size(), self.index.now());
         let Some(groups) = self.groups.as_deref_mut() else { return };
         let (index, GroupCache { groups, hung, .. }) = (self.index.as_ref(), groups);
@@ -405,30 +422,53 @@ impl PrefixCache {
                 let needs = config.kind.needs(end * page_size, page_size);
                 needs.expect("sliding groups end anywhere")
             };
-            let (before, sinks) = (needs(from).last.start, needs(last).sinks.end);
+            let (first, sinks) = (needs(from).last.start, needs(last).sinks.end);
+            let mut settled = if before == Before::Ended { from } else { 0 };
             let mut path = Path::new(index, Some(node), None);
             // An end farther away needs nothing of what comes before `to`.
             let seen = last.min(to + config.kind.span(page_size));
-            let first = before.max(seen.saturating_sub(CLASSED));
+            let mut left = PASSED * CLASSED;
             let mut needed = if seen == last { needs(last).last.start } else { usize::MAX };
             // Of one node after the other, from the end up, as nothing forks inside one.
             let mut end = seen;
-            while end > first {
+            while end > first && left > 0 {
                 let node = path.node(end - 1);
                 if path.ends_with(end - 1) && index.child_count(node) > 1 {
                     needed = needs(end).last.start;
+                    if end == from {
+                        // It forks there since now.
+                        settled = 0;
+                    }
                 }
                 let start = match has_states {
-                    false => path.first.max(first),
+                    false => path.first.max(first).max(end.saturating_sub(left.div_ceil(PASSED))),
                     true => end - 1,
                 };
-                let spine = &path.pages[start - path.first..end - path.first];
+                let spine = |places: Range<usize>| {
+                    &path.pages[places.start - path.first..places.end - path.first]
+                };
                 let mut saved = groups.hung().filter(states);
-                if has_states && saved.any(|(group, _)| hung.page(group, spine[0]) != 0) {
+                let at = spine(start..start + 1)[0];
+                if has_states && saved.any(|(group, _)| hung.page(group, at) != 0) {
                     needed = needs(end).last.start;
                 }
-                let spine = &spine[..spine.len().min(to.saturating_sub(start))];
-                hung.classify((group, spine), start, (sinks, needed), now);
+                // What is needed before a place that was an end was needed there.
+                let kept = needed.max(start)..settled.min(end);
+                let end_below = end.min(to);
+                let parts = match kept.is_empty() {
+                    true => [start..end_below, end..end],
+                    false => [start..kept.start, kept.end..end_below],
+                };
+                left = left.saturating_sub(1);
+                for places in parts.into_iter().filter(|places| !places.is_empty()) {
+                    left = left.saturating_sub(PASSED * places.len());
+                    hung.classify(
+                        (group, spine(places.clone())),
+                        places.start,
+                        (sinks, needed),
+                        now,
+                    );
+                }
                 end = start;
             }
         }

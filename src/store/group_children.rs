@@ -1,7 +1,6 @@
 //! What sequences take over from each other in the groups beside the spine: children of a fork,
 //! those that go on from another, and what is kept of one that is retained.
 use super::State;
-use super::group_holds::full;
 use super::group_rows::{ByPool, GroupCopy, GroupRows};
 use crate::error::Error;
 use crate::group::{GroupKind, HungPage};
@@ -69,7 +68,9 @@ impl State {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let mut child = std::mem::take(&mut self.sequences[slot as usize].groups);
         let whole = positions / page_size;
-        let parents_saved = self.rows_of(parent).expect("it was looked up").saved;
+        let GroupRows { saved: parents_saved, ended, .. } =
+            *self.rows_of(parent).expect("it was looked up");
+        child.ended = ended;
         child.saved = if positions > 0 { parents_saved } else { 0 };
         for (group, config) in groups.hung() {
             let parents = self.rows_of(parent).expect("it was looked up").row(group);
@@ -127,16 +128,10 @@ impl State {
         self.drop_draft_states(slot);
         let Self { sequences, table, .. } = self;
         let rows = &sequences[slot as usize].groups;
-        for page in rows.sparse(table, true) {
+        let private = rows.private_from(table, sequences[slot as usize].shared);
+        for page in rows.behind(private) {
             let pool = table.pool_at_mut(groups.list()[page.group].pool as usize);
-            if !pool.is_cached(page.page) {
-                pool.set_retained(page.page);
-            }
-        }
-        for group in full(groups) {
-            let first = rows.cached(group, table).len();
-            let pool = table.pool_at_mut(groups.list()[group].pool as usize);
-            rows.row(group)[first..].iter().for_each(|&page| pool.set_retained(page));
+            pool.set_retained(page.page);
         }
     }
 }

@@ -223,16 +223,6 @@ impl PrefixCache {
         self.begin_hold(node, Some(node), None, (positions, ahead))
     }
 
-    /// Ends it; returns the node that the index has locked.
-    #[inline(never)]
-    pub(super) fn end_hold(&mut self, at: u32) -> Node {
-        let now = self.index.now();
-        let Hold { node, uses, .. } = self.take_hold(at);
-        let groups = self.groups.as_deref_mut().expect("there are several groups");
-        uses.iter().for_each(|used| groups.hung.end_use(used.page, None, now));
-        node
-    }
-
     /// Takes it out, with the uses that are left.
     pub(super) fn take_hold(&mut self, at: u32) -> Hold {
         let groups = self.groups.as_deref_mut().expect("there are several groups");

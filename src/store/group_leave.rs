@@ -2,6 +2,7 @@
 //! no more, what was its own goes back to the pools; of long rows in portions.
 use super::early::EarlyByPool;
 use super::group_rows::{GroupRows, end_source};
+use super::long_path::Foothold;
 use super::{PrefixCache, State, Turn};
 use crate::group::{GroupKind, HungPage};
 use crate::index::Node;
@@ -54,7 +55,8 @@ impl PrefixCache {
     fn end_some_rows(&mut self, table: &mut PageTable, at: u32, count: usize) -> bool {
         let now = self.index.now();
         let groups = self.groups.as_deref_mut().expect("there are several groups");
-        let (rows, hung) = (&mut groups.leaving[at].rows, &mut groups.hung);
+        let GroupRows { rows, kept, .. } = &mut groups.leaving[at];
+        let (kept, hung) = (*kept, &mut groups.hung);
         let mut left = HOLES.saturating_mul(count);
         for (group, row) in rows.iter_mut().enumerate() {
             let is_full = table.groups().list()[group].kind == GroupKind::Full;
@@ -66,7 +68,10 @@ impl PrefixCache {
                     pool.put_back(page.page);
                 } else if page.page != 0 {
                     // The one before it in a chain is the next of the row.
-                    let before = hung.end_one_use(page, None, now);
+                    let before = match kept {
+                        true => hung.end_one_keep(page, now),
+                        false => hung.end_one_use(page, None, now),
+                    };
                     if is_full && before.is_none() {
                         row.clear();
                     }
@@ -117,34 +122,38 @@ impl Turn<'_> {
     /// Gives those rows up, and then the lock that their sequence had on a node.
     pub(crate) fn end_rows_aside(&mut self, rows: RowsAside, node: Option<Node>) {
         let RowsAside { cached, own } = rows;
-        self.end_cached_rows(cached, node);
+        if let Some(rows) = self.end_cached_rows(cached, node.map(Foothold::from)) {
+            if let Some(node) = node {
+                self.let_go(node);
+            }
+            // To give memory back takes the system longer than others should wait for.
+            self.unlocked(|| drop(rows));
+        }
         self.give_all_back(own);
     }
 
-    fn end_cached_rows(&mut self, at: u32, node: Option<Node>) {
+    /// Gives up what the cache has of rows that leave, while their node is held, and returns the
+    /// empty rows. None when the cache went meanwhile.
+    pub(super) fn end_cached_rows(&mut self, at: u32, node: Option<Foothold>) -> Option<GroupRows> {
         let (slice, gone) = (self.shared.slice, self.caches_gone);
         let mut held = None;
         loop {
-            let Ok((cache, table)) = self.parts() else { return };
+            let (cache, table) = self.parts().ok()?;
             if !cache.end_some_rows(table, at, slice) {
                 let groups = cache.groups.as_deref_mut().expect("there are several groups");
                 let rows = groups.leaving.remove(at);
                 if let Some(held) = held {
                     cache.footholds.remove(held);
                 }
-                if let Some(node) = node {
-                    self.let_go(node);
-                }
-                // To give memory back takes the system longer than others should wait for.
-                return self.unlocked(|| drop(rows));
+                return Some(rows);
             }
             if let (None, Some(node)) = (held, node) {
                 // There is room.
-                held = Some(cache.footholds.insert(node.into()));
+                held = Some(cache.footholds.insert(node));
             }
             self.let_waiting_in();
             if gone != self.caches_gone {
-                return;
+                return None;
             }
         }
     }

@@ -125,8 +125,10 @@ impl State {
             // They are those of another end.
             holds[windows].uses.drain(..).for_each(|used| hung.end_use(used.page, None, now));
         }
-        let GroupRows { rows, copies, saved, .. } = &mut self.sequences[slot as usize].groups;
+        let GroupRows { rows, copies, saved, ended, .. } =
+            &mut self.sequences[slot as usize].groups;
         let whole = positions / page_size;
+        *ended = whole as u32;
         *saved = if groups.end_with_pages() { whole as u32 } else { 0 };
         for (group, config) in groups.hung() {
             let needs = config.kind.needs(positions, page_size);

@@ -5,7 +5,7 @@
 //! a STATE group has one place, for the state that the next step changes. What the cache has of a
 //! row is in use; the rest is private.
 use super::State;
-use super::group_cache::Depths;
+use super::group_cache::{Before, Depths};
 use super::group_holds::full;
 use crate::error::Error;
 use crate::group::{GROUP_LIMIT, GroupKind, Hung, HungPage};
@@ -46,6 +46,10 @@ pub(crate) struct GroupRows {
     pub(super) changes: u64,
     /// One more than the last place after which it knows its states to be saved; 0 for none.
     pub(super) saved: u32,
+    /// Where it knows that a prefix ended, whose pages are of the tail.
+    pub(super) ended: u32,
+    /// Of one that leaves: a retained sequence had them, and what is left is kept so.
+    pub(super) kept: bool,
     /// Where tokens were taken back: how many positions the state is after, until they are
     /// published.
     pub(crate) accepted: usize,
@@ -148,11 +152,15 @@ impl GroupRows {
         table: &'a PageTable,
         at_rest: bool,
     ) -> impl Iterator<Item = HungPage> + 'a {
-        let last = self.full_groups(table).filter_map(|group| {
+        self.sparse(table, at_rest).chain(self.ends(table))
+    }
+
+    /// Of each FULL group the last page that is the cache's.
+    pub(super) fn ends<'a>(&'a self, table: &'a PageTable) -> impl Iterator<Item = HungPage> + 'a {
+        self.full_groups(table).filter_map(|group| {
             let page = *self.cached(group, table).last()?;
             Some(HungPage { group, page })
-        });
-        self.sparse(table, at_rest).chain(last)
+        })
     }
 
     /// The pages that are not the cache's.
@@ -169,6 +177,33 @@ impl GroupRows {
             row.iter().map(move |&page| HungPage { group, page })
         });
         self.sparse(table, at_rest).filter(is_private).chain(behind)
+    }
+
+    /// Of a sequence at rest that shares so many pages, the place in each row from which on pages
+    /// are not the cache's.
+    pub(super) fn private_from(&self, table: &PageTable, shared: usize) -> [usize; GROUP_LIMIT] {
+        let mut places = [0; GROUP_LIMIT];
+        for (group, row) in self.rows.iter().enumerate().skip(1) {
+            places[group] = match table.groups().list()[group].kind {
+                GroupKind::Full => self.cached(group, table).len(),
+                GroupKind::State => 0,
+                _ => shared.min(row.len()),
+            };
+        }
+        places
+    }
+
+    /// The pages in each row from a place on, and those of open checkpoints.
+    pub(super) fn behind(
+        &self,
+        places: [usize; GROUP_LIMIT],
+    ) -> impl Iterator<Item = HungPage> + '_ {
+        let rows = self.rows.iter().enumerate();
+        let pages = rows.flat_map(move |(group, row)| {
+            let pages = row[places[group]..].iter().filter(|&&page| page != 0);
+            pages.map(move |&page| HungPage { group, page })
+        });
+        pages.chain(self.saved())
     }
 
     /// The FULL groups of which there are rows: without memory for all there may be some.
@@ -306,7 +341,10 @@ impl State {
         self.hang_places(slot, from..to);
         let base = self.sequences[slot as usize].base.expect("it was published");
         let cache = self.cache.as_mut().expect("a sequence has a cache");
-        cache.classify(base, from, to);
+        let ended = &mut self.sequences[slot as usize].groups.ended;
+        let before = if *ended as usize == from { Before::Ended } else { Before::Unknown };
+        *ended = to as u32;
+        cache.classify_below((base, cache.index.end_page(base)), from..to, before);
     }
 
     /// The same but for saying of what class they are.

@@ -113,7 +113,9 @@ impl PrefixCache {
         let pages = query.keys.len() / self.page_size();
         match request.moved.filter(|_| request.lock) {
             Some(lock) => self.reserve_moved(lock, pages.saturating_sub(request.from_page))?,
-            None if request.lock => self.reserve_lock(pages * self.page_size(), Ahead::default())?,
+            None if request.lock => {
+                self.reserve_lock(pages * self.page_size(), Ahead::default())?
+            }
             None => {}
         }
         let from = match start {

@@ -126,8 +126,9 @@ impl Turn<'_> {
                 return Ok(());
             }
         }
-        let node = self.parts()?.0.end_hold(on);
-        self.let_go(node);
+        let hold = self.parts()?.0.take_hold(on);
+        self.let_go(hold.node);
+        self.drop_hold(hold);
         Ok(())
     }
 

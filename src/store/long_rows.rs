@@ -3,6 +3,7 @@
 //!
 //! What hangs at the places of such a row is in use until the call ends: who gave a page would take
 //! it for one that stays his, had the cache given it up meanwhile.
+use super::group_cache::Before;
 use super::group_holds::{Hold, Use};
 use super::group_insert::{ComingPages, HangResult};
 use super::group_limit::SavedAt;
@@ -331,7 +332,7 @@ impl Turn<'_> {
                     cache.index.unlock(before);
                 }
             }
-            cache.classify_below(node, last, from..to);
+            cache.classify_below((node, last), from..to, Before::Unknown);
             to = from;
             self.let_in()?;
         }

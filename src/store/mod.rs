@@ -66,6 +66,7 @@ pub(crate) use early::{Claim, EarlyByPool};
 pub(crate) use group_ahead::{Chains, RowHolds};
 pub use group_cache::Depths;
 pub use group_insert::{GroupRow, HangResult};
+pub(crate) use group_keep::KeptWindows;
 pub(crate) use group_landing::Landing;
 pub(crate) use group_reuse::GroupRoom;
 pub(crate) use group_rows::ByPool;

@@ -270,6 +270,10 @@ impl Shared {
         turn.check_pool_room(at, count, 0)?;
         let mut pages = Vec::new();
         pages.try_reserve_exact(count).map_err(|_| Error::memory("a list of pages"))?;
+        if count > self.slice {
+            turn.take_loose_in_slices(at, count, &mut pages)?;
+            return Ok(pages);
+        }
         loop {
             let missing = count.saturating_sub(turn.table.pool_at(at).free());
             if missing == 0 {

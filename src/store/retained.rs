@@ -4,11 +4,12 @@
 //! An entry is the sequence as it was, with its lock, the keys after its node and the page that it
 //! computed in part; the slot is gone, and with it the row, of which the index knows the rest. So
 //! its pages can't be evicted, and a child is made from it as from a live parent.
-use super::group_keep::{Dropped, are_long_chains};
+use super::group_keep::{Dropped, KeptWindows};
 use super::group_rows::{ByPool, GroupRows};
 use super::sequence::{Sequence, no_sequence};
 use super::{CacheConfig, PrefixCache, State, Turn};
 use crate::error::Error;
+use crate::group::HungPage;
 use crate::ids::SequenceId;
 use crate::memory::{OrderedMap, OutOfMemory, try_collect};
 use crate::paging::PageTable;
@@ -70,23 +71,29 @@ impl Registry {
         hung.map_or(0, |hung| hung.retained(pool) + self.private_in_groups[pool])
     }
 
-    /// Counts what an entry keeps in the groups beside the first, or ends that.
+    /// Counts what an entry keeps in the groups beside the first, or ends that; not what a call
+    /// has kept of windows.
     fn count_in_groups(
         &mut self,
         sequence: &Sequence,
         (cache, table): (&mut PrefixCache, &PageTable),
-        begins: bool,
+        (begins, are_kept): (bool, bool),
     ) {
         let Some(groups) = cache.groups.as_deref_mut() else { return };
-        for page in sequence.groups.private(table, true) {
-            let private = &mut self.private_in_groups[groups.hung.pool_of(page.group)];
+        let (hung, rows) = (&mut groups.hung, &sequence.groups);
+        for page in rows.behind(rows.private_from(table, sequence.shared)) {
+            let private = &mut self.private_in_groups[hung.pool_of(page.group)];
             if begins { *private += 1 } else { *private -= 1 }
         }
-        for page in sequence.groups.uses(table, true) {
-            if table.pool_at(groups.hung.pool_of(page.group)).is_cached(page.page) {
-                if begins { groups.hung.retain(page) } else { groups.hung.retain_no_more(page) }
+        let mut count = |page: HungPage| {
+            if table.pool_at(hung.pool_of(page.group)).is_cached(page.page) {
+                if begins { hung.retain(page) } else { hung.retain_no_more(page) }
             }
+        };
+        if !are_kept {
+            rows.sparse(table, true).for_each(&mut count);
         }
+        rows.ends(table).for_each(count);
     }
 
     /// The number of the one that finished last.
@@ -127,18 +134,22 @@ impl Registry {
         self.order.try_reserve(1)
     }
 
-    /// Adds a sequence, for which room was made, with the page that it computed in part.
+    /// Adds a sequence, for which room was made, with the page that it computed in part. A call may
+    /// have kept its windows.
     pub(crate) fn add(
         &mut self,
         sequence: Sequence,
-        partial: Option<u32>,
+        (partial, kept): (Option<u32>, Option<KeptWindows>),
         (cache, table): (&mut PrefixCache, &PageTable),
     ) {
         if let Some(base) = sequence.base {
             cache.index.retain(base);
         }
         self.private_count += partial.is_some() as usize;
-        self.count_in_groups(&sequence, (cache, table), true);
+        self.count_in_groups(&sequence, (cache, table), (true, kept.is_some()));
+        if let Some(kept) = kept {
+            cache.leave_kept(kept);
+        }
         let id = sequence.id.expect("it was a sequence");
         self.sequence_bytes += sequence.bytes();
         self.finished += 1;
@@ -151,23 +162,23 @@ impl Registry {
         self.len() > self.sequence_limit || self.pages(cache) > self.page_limit
     }
 
-    /// Takes an entry out. Its base is kept still, and so is what it keeps of FULL groups where
-    /// that is longer than others should wait for: returned beside it, and no more in its rows.
+    /// Takes an entry out. Its base is kept still, and so is what it keeps of groups where that is
+    /// longer than others should wait for: rows that leave, returned beside it.
     fn remove(
         &mut self,
         id: SequenceId,
-        (cache, table): (&mut PrefixCache, &PageTable),
+        (cache, table): (&mut PrefixCache, &mut PageTable),
         slice: usize,
     ) -> Option<(Retained, Option<u32>)> {
         let mut entry = self.entries.remove(&id)?;
         self.sequence_bytes -= entry.sequence.bytes();
         self.order.remove(&entry.finished);
         self.private_count -= entry.partial.is_some() as usize;
-        let rows = &mut entry.sequence.groups;
-        let is_long = are_long_chains(rows, table, slice);
-        let chains = is_long.then(|| cache.take_kept(rows, table)).flatten();
-        self.count_in_groups(&entry.sequence, (cache, table), false);
-        Some((entry, chains))
+        let Sequence { groups: rows, shared, .. } = &mut entry.sequence;
+        let private = |pool: usize| self.private_in_groups[pool] -= 1;
+        let rows = cache.set_kept_aside((rows, *shared), (table, slice), private);
+        self.count_in_groups(&entry.sequence, (cache, table), (false, false));
+        Some((entry, rows))
     }
 }
 
@@ -177,7 +188,7 @@ impl State {
         let Self { retained, cache, table, .. } = self;
         let cache = cache.as_mut().ok_or_else(super::no_cache)?;
         let removed = retained.remove(id, (cache, table), slice);
-        let (Retained { sequence, partial, .. }, chains) =
+        let (Retained { sequence, partial, .. }, rows) =
             removed.ok_or_else(|| no_sequence(table, id))?;
         cache.images.release(&sequence.images);
         if let Some(page) = partial {
@@ -186,7 +197,7 @@ impl State {
         // Nothing of it is to be copied any more: no slot has a part in it.
         self.end_groups(&sequence.groups, u32::MAX, true);
         let (locked, kept) = (sequence.lock, sequence.base);
-        Ok((sequence, Dropped { locked, kept, chains }))
+        Ok((sequence, Dropped { locked, kept, rows }))
     }
 
     /// Of the next few sequences in the order in which they finished, after one and up to another,
@@ -232,7 +243,7 @@ impl Turn<'_> {
     pub fn drop_retained(&mut self, id: SequenceId) -> Result<(), Error> {
         let slice = self.shared.slice;
         let (sequence, dropped) = self.end_retained(id, slice)?;
-        if dropped.chains.is_some() {
+        if dropped.rows.is_some() {
             // To give memory back takes the system longer than others should wait for.
             let gone = self.caches_gone;
             self.end_dropped(dropped);
