@@ -5,8 +5,8 @@ use crate::index::{Namespace, Node};
 use crate::memory::try_to_vec;
 use crate::paging::{PageCopy, RowOwner};
 use crate::store::{
-    Chains, Claim, Descent, Found, GroupRoom, Hold, LongQuery, PrefixCache, SequenceInfo, Shared,
-    State, Turn, no_cache, page_at,
+    Chains, Claim, Descent, Found, GroupRoom, Hold, LongQuery, ParentRows, PrefixCache,
+    SequenceInfo, Shared, State, Turn, no_cache, page_at,
 };
 use crate::token::{Query, TokenList, position_count, with_query};
 use std::ops::Range;
@@ -59,6 +59,8 @@ pub(super) struct Begun {
     /// Pages that the row gets now.
     pub(super) row_pages: usize,
     pub(super) origin: Origin,
+    /// What the rows of a child in several groups are still to be written from.
+    pub(super) rows: Option<ParentRows>,
 }
 
 /// From where a sequence has what it need not compute, for the statistics.
@@ -156,7 +158,7 @@ impl State {
         let id = self.occupy(slot);
         let row_pages = room.row_pages(most, positions, reused, self.table.page_size());
         let shared = self.sequences[slot as usize].shared;
-        Begun { id, shared, row_pages, origin: Origin::Lookup }
+        Begun { id, shared, row_pages, origin: Origin::Lookup, rows: None }
     }
 
     /// Finds and locks what is reused, and puts the sequence into a slot that is still free. What

@@ -26,7 +26,9 @@ impl Turn<'_> {
             self.let_in_while_made(id)?;
         }
         let base = self.sequences[slot as usize].base;
-        self.map_path(slot, base, known.len()..shared);
+        // All of them, where a step has mapped them.
+        let mapped = self.table.row(slot)?.len();
+        self.map_path(slot, base, mapped..shared);
         self.sequences[slot as usize].shared = shared;
         let rows = (shared, holds);
         while self.has_groups() && self.state().fill_group_rows(slot, rows, portion) {

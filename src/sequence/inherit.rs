@@ -12,8 +12,8 @@ use crate::index::Namespace;
 use crate::memory::{OutOfMemory, TryGrow};
 use crate::paging::PageCopy;
 use crate::store::{
-    HeldQuery, Hold, Longer, Retained, Sequence, SequenceInfo, Shared, State, Turn, Versioned,
-    page_at,
+    HeldQuery, Hold, Longer, ParentRows, Retained, Sequence, SequenceInfo, Shared, State, Turn,
+    Versioned, page_at,
 };
 use crate::token::{HeldKeys, ImageSpan, Query, TokenList, position_count};
 
@@ -147,7 +147,7 @@ impl State {
         parent: SequenceId,
         share: Share,
         (suffix, suffix_images): (Query<'_>, &[u32]),
-        (is_known, tail): (bool, Option<Longer>),
+        (is_known, tail, rows): (bool, Option<Longer>, Option<ParentRows>),
     ) -> Result<Begun, Error> {
         let no_room = |_: OutOfMemory| Error::memory("a child");
         let page_size = self.table.page_size();
@@ -168,6 +168,7 @@ impl State {
         let image_spans =
             concat(&from.image_spans, suffix.images.iter().map(shift)).map_err(no_room)?;
         let tail = tail.filter(|tail| tail.fits(ParentTail(parent), self));
+        let rows = rows.filter(|rows| self.fit_parent(parent, (rows, share.positions)));
         if tail.is_none() {
             self.reserve_tail(slot, from.tail().len() + suffix.keys.len()).map_err(no_room)?;
         }
@@ -221,7 +222,8 @@ impl State {
         self.sequences[slot as usize] = child;
         let id = self.occupy(slot);
         if self.has_groups() {
-            self.inherit_groups(parent, slot, share.positions);
+            let holds = rows.as_ref().and_then(ParentRows::holds);
+            self.inherit_groups(parent, (slot, share.positions), holds);
         }
         match self.retained.get(parent) {
             _ if is_known => self.sequences[slot as usize].shared = 0,
@@ -234,7 +236,7 @@ impl State {
         }
         let Share { positions: reused, row_pages, room, .. } = share;
         let row_pages = room.row_pages(row_pages, positions, reused, page_size);
-        Ok(Begun { id, shared, row_pages, origin: Origin::Parent })
+        Ok(Begun { id, shared, row_pages, origin: Origin::Parent, rows })
     }
 
     /// What a continuation takes over. None when there is no such parent, but all tokens to begin
@@ -333,16 +335,36 @@ impl Turn<'_> {
     ) -> Result<Option<Begun>, Error> {
         suffix.keys().check_text(0)?;
         let tail = self.tail_of_child(how.parent, suffix.keys().keys)?;
-        if tail.is_some() || !HeldKeys::lie_there(how.suffix) {
-            // Others were let in.
-            let Some(now) = self.share_for_continuation(how)? else { return Ok(None) };
-            share = now;
+        let (let_in, rows) = self.use_parent_rows(how.parent, share.positions)?;
+        let begun = self.with_parent_rows(rows, |turn| {
+            if tail.is_some() || let_in || !HeldKeys::lie_there(how.suffix) {
+                // Others were let in.
+                let Some(now) = turn.share_for_continuation(how)? else { return Ok(None) };
+                share = now;
+            }
+            let images = turn.images_of(suffix)?;
+            let child = (suffix.keys(), &images[..]);
+            turn.start_child(how.parent, share, child, (is_known, tail, rows)).map(Some)
+        })?;
+        if begun.is_some() {
+            self.take_images(suffix);
         }
-        let images = self.images_of(suffix)?;
-        let child = (suffix.keys(), &images[..]);
-        let begun = self.start_child(how.parent, share, child, (is_known, tail))?;
-        self.take_images(suffix);
-        Ok(Some(begun))
+        Ok(begun)
+    }
+
+    /// Starts a child, for which rows of its parent are in use; ends that unless the child takes it
+    /// over.
+    fn with_parent_rows(
+        &mut self,
+        rows: Option<ParentRows>,
+        start: impl FnOnce(&mut Self) -> Result<Option<Begun>, Error>,
+    ) -> Result<Option<Begun>, Error> {
+        let started = start(self);
+        let is_taken = matches!(&started, Ok(Some(Begun { rows: Some(_), .. })));
+        if let Some(rows) = rows.filter(|_| !is_taken) {
+            self.end_parent_rows(rows);
+        }
+        started
     }
 
     /// A copy of a parent's tail and what comes after it, if to write it takes longer than others
@@ -405,24 +427,30 @@ impl Turn<'_> {
         let tokens = self.tokens_of_parent(parent)?;
         // None: the parent has changed.
         let started = (0..count).try_for_each(|at| -> Result<(), Option<Error>> {
-            let mut tail = None;
+            let (mut tail, mut let_in, mut rows) = (None, false, None);
             if lets_in {
                 tail = self.tail_of_child(parent, &[]).map_err(Some)?;
-                if tail.is_some() || (at > 0 && self.let_waiting_in()) {
-                    let now = self.share_for_fork(parent, reserve).map_err(Some)?;
-                    let is_like = self.tokens_of_parent(parent).map_err(Some)? == tokens;
+                (let_in, rows) = self.use_parent_rows(parent, share.positions).map_err(Some)?;
+                let_in |= tail.is_some() || (at > 0 && self.let_waiting_in());
+            }
+            let child = self.with_parent_rows(rows, |turn| {
+                if let_in {
+                    let now = turn.share_for_fork(parent, reserve)?;
+                    let is_like = turn.tokens_of_parent(parent)? == tokens;
                     if !is_like || now.positions != share.positions {
-                        return Err(None);
+                        return Ok(None);
                     }
                 }
-            }
-            let how = (!known.is_empty(), tail);
-            let child = self.start_child(parent, share, (nothing, &[]), how);
-            children.push(child.map_err(Some)?);
+                let how = (!known.is_empty(), tail, rows);
+                turn.start_child(parent, share, (nothing, &[]), how).map(Some)
+            });
+            children.push(child.map_err(Some)?.ok_or(None)?);
             Ok(())
         });
         if let Err(why) = started {
-            children.drain(..).for_each(|child| self.abandon(&child));
+            children.iter().for_each(|child| self.abandon(child));
+            self.end_rows_of(children);
+            children.clear();
             return why.map_or(Ok(None), Err);
         }
         if let Some(child) = children.first() {
@@ -435,8 +463,9 @@ impl Turn<'_> {
     /// that they lack, for all or for none.
     fn complete(&mut self, children: &[Begun], known: &[u32]) -> Result<(), Error> {
         let done = children.iter().try_for_each(|child| {
-            if !known.is_empty() {
-                self.fill(child, (known, None), &[])?;
+            if !known.is_empty() || child.rows.is_some() {
+                let holds = child.rows.as_ref().and_then(ParentRows::holds);
+                self.fill(child, (known, holds), &[])?;
             }
             self.carry_out(child.row())?;
             match self.has_groups() {
@@ -448,7 +477,13 @@ impl Turn<'_> {
             Ok(()) => children.iter().for_each(|child| self.finish(child)),
             Err(_) => children.iter().for_each(|child| self.abandon(child)),
         }
+        self.end_rows_of(children);
         done
+    }
+
+    fn end_rows_of(&mut self, children: &[Begun]) {
+        let rows = children.iter().filter_map(|child| child.rows);
+        rows.for_each(|rows| self.end_parent_rows(rows));
     }
 }
 

@@ -115,6 +115,11 @@ impl<'a> SpinePages<'a> {
 }
 
 impl PrefixCache {
+    /// Holds the path to a node, along which rows are used. Nothing, without memory.
+    pub(super) fn hold_for_rows(&mut self, node: Node) -> Option<GroupsAhead> {
+        self.hold(node).map(GroupsAhead::at)
+    }
+
     /// Whether groups may need more pages for so many positions than others should wait for.
     pub(super) fn has_long_needs(&self, positions: usize, slice: usize) -> bool {
         let full = |groups: &GroupCache| groups.full().next().is_some();
@@ -250,7 +255,18 @@ impl Turn<'_> {
         Ok(count)
     }
 
-    /// Ends what a call used of FULL groups, in portions, and lets go of the end of their path.
+    /// Makes room for what is used for rows of so many pages.
+    pub(super) fn open_row_holds(
+        &mut self,
+        ahead: &mut GroupsAhead,
+        pages: usize,
+    ) -> Result<(), Error> {
+        ahead.hold = Some(self.parts()?.0.open_chains()?);
+        ahead.windows = self.open_windows(pages, true)?;
+        Ok(())
+    }
+
+    /// Ends what a call used of groups, in portions, and lets go of the end of their path.
     pub(crate) fn end_groups_ahead(&mut self, ahead: GroupsAhead, gone: u64) {
         let GroupsAhead { foothold, hold, windows, .. } = ahead;
         for at in [windows, hold].into_iter().flatten() {

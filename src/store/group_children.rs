@@ -1,17 +1,50 @@
 //! What sequences take over from each other in the groups beside the spine: children of a fork,
 //! those that go on from another, and what is kept of one that is retained.
-use super::State;
+use super::group_ahead::{GroupsAhead, RowHolds};
+use super::group_cache::GroupCache;
+use super::group_keep::are_long;
 use super::group_rows::{ByPool, GroupCopy, GroupRows};
+use super::{State, Turn};
 use crate::error::Error;
 use crate::group::{GroupKind, HungPage};
 use crate::ids::SequenceId;
+use crate::index::Node;
+use std::ops::Range;
+
+/// What a call uses of the rows of a parent, ahead of the step that makes a child.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ParentRows {
+    ahead: GroupsAhead,
+    /// Caches that were gone before the parent's.
+    gone: u64,
+    /// The rows are the same as long as this is, and what is used is for this end.
+    changes: u64,
+    positions: usize,
+}
+
+impl ParentRows {
+    /// The holds that have it.
+    pub(crate) fn holds(&self) -> Option<RowHolds> {
+        self.ahead.row_holds()
+    }
+}
 
 impl State {
+    /// Whether that is what a child goes on from after so many positions.
+    pub(crate) fn fit_parent(
+        &self,
+        parent: SequenceId,
+        (rows, positions): (&ParentRows, usize),
+    ) -> bool {
+        let changes = self.rows_of(parent).map(GroupRows::changes);
+        changes == Some(rows.changes) && positions == rows.positions
+    }
+
     fn rows_of(&self, id: SequenceId) -> Option<&GroupRows> {
-        let place = &self.sequences[id.slot() as usize];
-        match place.id == Some(id) {
-            true => Some(&place.groups),
-            false => self.retained.get(id).map(|entry| &entry.sequence.groups),
+        let live = self.sequences.get(id.slot() as usize).filter(|place| place.id == Some(id));
+        match live {
+            Some(place) => Some(&place.groups),
+            None => self.retained.get(id).map(|entry| &entry.sequence.groups),
         }
     }
 
@@ -30,7 +63,10 @@ impl State {
             GroupKind::State => state_at == Some(positions),
             kind => kind.needs(positions, page_size).is_some_and(|needs| {
                 let row = rows.row(group);
-                needs.places().all(|place| row.get(place).is_some_and(|&page| page != 0))
+                // What lies between the first one and the end is there with those.
+                let places = [needs.sinks, needs.last].into_iter().filter(|it| !it.is_empty());
+                let mut ends = places.flat_map(|places| [places.start, places.end - 1]);
+                ends.all(|place| row.get(place).is_some_and(|&page| page != 0))
             }),
         })
     }
@@ -63,8 +99,14 @@ impl State {
     }
 
     /// Maps what a child takes over, for which room was made: the pages of the cache that its
-    /// parent has, in use from now on. What the parent alone has is borrowed, to be copied.
-    pub(crate) fn inherit_groups(&mut self, parent: SequenceId, slot: u32, positions: usize) {
+    /// parent has, in use from now on. What the parent alone has is borrowed, to be copied. Where a
+    /// call has holds, rows stay empty until `fill` writes them.
+    pub(crate) fn inherit_groups(
+        &mut self,
+        parent: SequenceId,
+        (slot, positions): (u32, usize),
+        holds: Option<RowHolds>,
+    ) {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let mut child = std::mem::take(&mut self.sequences[slot as usize].groups);
         let whole = positions / page_size;
@@ -78,7 +120,12 @@ impl State {
             assert!(row.is_empty(), "a free slot has no rows");
             let is_state = config.kind == GroupKind::State;
             let mut source = is_state.then(|| parents.first().copied()).flatten();
-            if !is_state {
+            let mut used = None;
+            if !is_state && holds.is_some() {
+                source = parents.get(whole).copied();
+                let last = whole.checked_sub(1).filter(|_| config.kind == GroupKind::Full);
+                used = last.map(|last| (HungPage { group, page: parents[last] }, last));
+            } else if !is_state {
                 row.resize(whole, 0);
                 let needs = config.kind.needs(positions, page_size);
                 for place in needs.expect("it was seen that all is there").places() {
@@ -89,14 +136,20 @@ impl State {
                 }
             }
             let cache = self.cache.as_mut().expect("a sequence has a cache");
-            let hung = &mut cache.groups.as_mut().expect("there are several groups").hung;
+            let GroupCache { hung, holds: of_calls, .. } =
+                cache.groups.as_deref_mut().expect("there are several groups");
+            if let Some((RowHolds { chains, .. }, (page, place))) = holds.zip(used) {
+                hung.begin_use(page);
+                of_calls[chains].add(page, place);
+            }
             let row = child.rows[group].iter();
             // Of a FULL group the last one: the parent uses those before it in a chain.
             let least = if config.kind == GroupKind::Full { whole.saturating_sub(1) } else { 0 };
             for &page in row.skip(least).filter(|&&page| page != 0) {
                 hung.begin_use(HungPage { group, page });
             }
-            if let Some(source) = source.filter(|_| positions > 0) {
+            let is_copied = is_state || !positions.is_multiple_of(page_size);
+            if let Some(source) = source.filter(|_| positions > 0 && is_copied) {
                 let pool = self.table.pool_at_mut(config.pool as usize);
                 match pool.is_cached(source) {
                     true => hung.begin_use(HungPage { group, page: source }),
@@ -120,6 +173,40 @@ impl State {
         })
     }
 
+    /// The node at the end of what a parent shares.
+    fn base_of(&self, parent: SequenceId) -> Option<Node> {
+        match self.sequence(parent) {
+            Ok(sequence) => sequence.base,
+            Err(_) => self.retained.get(parent)?.sequence.base,
+        }
+    }
+
+    /// Lets a hold use what a parent has of the cache at some places of a row. False when it has
+    /// not all.
+    fn use_row(
+        &mut self,
+        parent: SequenceId,
+        (group, places): (usize, Range<usize>),
+        hold: u32,
+    ) -> bool {
+        for place in places {
+            let Some(&page) = self.rows_of(parent).and_then(|rows| rows.row(group).get(place))
+            else {
+                return false;
+            };
+            let Self { cache, table, .. } = self;
+            let cache = cache.as_mut().expect("a sequence has a cache");
+            let groups = cache.groups.as_deref_mut().expect("there are several groups");
+            if !table.pool_at(groups.hung.pool_of(group)).is_cached(page) {
+                return false;
+            }
+            let page = HungPage { group, page };
+            groups.hung.begin_use(page);
+            groups.holds[hold].add(page, place);
+        }
+        true
+    }
+
     /// Leaves of the rows of a sequence that is retained what others need who go on from it.
     pub(crate) fn keep_groups(&mut self, slot: u32, computed: usize) {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
@@ -133,5 +220,63 @@ impl State {
             let pool = table.pool_at_mut(groups.list()[page.group].pool as usize);
             pool.set_retained(page.page);
         }
+    }
+}
+
+impl Turn<'_> {
+    /// Uses what a child needs of the rows of its parent, which goes on after so many positions, in
+    /// portions, if they are long; `end_parent_rows` ends that. True when others were let in.
+    pub(crate) fn use_parent_rows(
+        &mut self,
+        parent: SequenceId,
+        positions: usize,
+    ) -> Result<(bool, Option<ParentRows>), Error> {
+        let slice = self.shared.slice;
+        let rows = self.rows_of(parent).filter(|rows| are_long(rows, slice));
+        let (Some(rows), Some(base)) = (rows, self.base_of(parent)) else {
+            return Ok((false, None));
+        };
+        let (changes, gone) = (rows.changes(), self.caches_gone);
+        // Without memory it all happens in the step.
+        let Some(ahead) = self.parts()?.0.hold_for_rows(base) else { return Ok((false, None)) };
+        let mut rows = ParentRows { ahead, gone, changes, positions };
+        match self.use_rows(parent, &mut rows) {
+            Ok(true) => Ok((true, Some(rows))),
+            other => {
+                self.end_parent_rows(rows);
+                other.map(|_| (true, None))
+            }
+        }
+    }
+
+    fn use_rows(&mut self, parent: SequenceId, rows: &mut ParentRows) -> Result<bool, Error> {
+        let (groups, page_size) = (*self.table.groups(), self.table.page_size());
+        let whole = rows.positions / page_size;
+        self.open_row_holds(&mut rows.ahead, whole)?;
+        let Some(RowHolds { windows, .. }) = rows.ahead.row_holds() else { return Ok(false) };
+        for (group, config) in groups.hung().filter(|(_, config)| config.kind.slides()) {
+            let needs = config.kind.needs(rows.positions, page_size);
+            let needs = needs.expect("sliding groups end anywhere");
+            for places in [needs.sinks, needs.last] {
+                let mut start = places.start;
+                while start < places.end.min(whole) {
+                    let to = places.end.min(whole).min(start + self.shared.slice);
+                    let is_same = |parents: &GroupRows| parents.changes() == rows.changes;
+                    if !self.rows_of(parent).is_some_and(is_same)
+                        || !self.state().use_row(parent, (group, start..to), windows)
+                    {
+                        return Ok(false);
+                    }
+                    start = to;
+                    self.let_in()?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Ends what was used of the rows of a parent.
+    pub(crate) fn end_parent_rows(&mut self, rows: ParentRows) {
+        self.end_groups_ahead(rows.ahead, rows.gone);
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct KeptWindows {
 }
 
 /// Whether rows use so many pages that others should not wait for all.
-fn are_long(rows: &GroupRows, slice: usize) -> bool {
+pub(super) fn are_long(rows: &GroupRows, slice: usize) -> bool {
     rows.rows.iter().any(|row| row.len() > PAGES.saturating_mul(slice))
 }
 

@@ -65,6 +65,7 @@ pub use descent::Descent;
 pub(crate) use early::{Claim, EarlyByPool};
 pub(crate) use group_ahead::{Chains, RowHolds};
 pub use group_cache::Depths;
+pub(crate) use group_children::ParentRows;
 pub use group_insert::{GroupRow, HangResult};
 pub(crate) use group_keep::KeptWindows;
 pub(crate) use group_landing::Landing;
