@@ -20,7 +20,7 @@ use std::ops::Range;
 /// those farther back stay what they are, and go by their age.
 const CLASSED: usize = 1 << 12;
 /// Nodes, or states, that are passed in the time that one of those takes.
-const PASSED: usize = 4;
+const PASSED: usize = 2;
 
 /// Whether the pages that a prefix needed before those that a call is about are of the tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -415,8 +415,10 @@ impl PrefixCache {
         let Some(groups) = self.groups.as_deref_mut() else { return };
         let (index, GroupCache { groups, hung, .. }) = (self.index.as_ref(), groups);
         let Range { start: from, end: to } = places;
-        let states = |group: &(usize, _)| groups.list()[group.0].kind == GroupKind::State;
-        let has_states = groups.hung().any(|group| states(&group));
+        let states = || groups.hung().filter(|(_, config)| config.kind == GroupKind::State);
+        let has_states = states().next().is_some();
+        let is_saved =
+            |hung: &Hung, spine: u32| states().any(|(group, _)| hung.page(group, spine) != 0);
         for (group, config) in groups.hung().filter(|(_, config)| config.kind.slides()) {
             let needs = |end: usize| {
                 let needs = config.kind.needs(end * page_size, page_size);
@@ -440,17 +442,20 @@ impl PrefixCache {
                         settled = 0;
                     }
                 }
-                let start = match has_states {
-                    false => path.first.max(first).max(end.saturating_sub(left.div_ceil(PASSED))),
-                    true => end - 1,
-                };
                 let spine = |places: Range<usize>| {
                     &path.pages[places.start - path.first..places.end - path.first]
                 };
-                let mut saved = groups.hung().filter(states);
-                let at = spine(start..start + 1)[0];
-                if has_states && saved.any(|(group, _)| hung.page(group, at) != 0) {
-                    needed = needs(end).last.start;
+                let mut start =
+                    path.first.max(first).max(end.saturating_sub(left.div_ceil(PASSED)));
+                if has_states {
+                    if is_saved(hung, spine(end - 1..end)[0]) {
+                        needed = needs(end).last.start;
+                    }
+                    // To behind the next place with a state, where a prefix ends.
+                    let above = spine(start..end - 1).iter();
+                    let saved = above.rev().position(|&spine| is_saved(hung, spine));
+                    start = saved.map_or(start, |passed| end - 1 - passed);
+                    left = left.saturating_sub(end - start);
                 }
                 // What is needed before a place that was an end was needed there.
                 let kept = needed.max(start)..settled.min(end);

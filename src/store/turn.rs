@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 /// Pauses in which a thread that waits to change something sees that the lock is free.
 const TURN_PAUSES: u32 = 16 * WRITER_PAUSES;
 
-/// Pages of groups beside the first that are published at once, in all of them together, for each
-/// page of a slice: each hangs somewhere then, is in use, and has a class, some 30 ns.
+/// Pages of groups beside the first that are published at once, in all of them together: a slice
+/// and this part of one. Each hangs somewhere then, is in use, and has a class, some 30 ns.
 const HUNG: usize = 2;
 
 /// The lock, and the state that it guards.
@@ -78,7 +78,7 @@ impl Turn<'_> {
         let portion = self.cache()?.index.publish_portion(slice);
         Ok(match hung {
             0 => portion,
-            _ => portion.min(HUNG.saturating_mul(slice).div_ceil(hung)),
+            _ => portion.min((slice + slice / HUNG).div_ceil(hung)),
         })
     }
 
