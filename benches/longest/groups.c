@@ -183,7 +183,8 @@ static void short_prompt(const struct house *house, const rkv_tokens *tokens)
 static void children(const struct house *house, rkv_sequence_id parent, const rkv_tokens *more)
 {
     rkv_sequence_continue_args args = {
-        .struct_size = sizeof args, .parent = parent, .tokens = more, .flags = RKV_CONTINUE_RUNNING};
+        .struct_size = sizeof args, .parent = parent, .tokens = more,
+        .flags = RKV_CONTINUE_RUNNING};
     rkv_sequence_info state = {.struct_size = sizeof state};
     TIME(rkv_sequence_continue, house->cache, &args, &state);
     TIME(rkv_sequence_release, house->cache, state.sequence);

@@ -37,17 +37,45 @@ impl Reached {
 }
 
 /// What was seen of a path before, and is there still.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Seen {
-    /// Of FULL groups so many of the first pages.
-    pub chains: usize,
+    /// Of each FULL group so many of the first pages, behind which one was missing; u32::MAX where
+    /// nobody has looked.
+    pub chains: [u32; GROUP_LIMIT],
     /// Of those that slide what a prefix of so many positions needs; 0 for nothing.
     pub windows: usize,
     /// Of that the pages before this place alone.
     pub end: usize,
 }
 
+impl Default for Seen {
+    fn default() -> Self {
+        Self { chains: [u32::MAX; GROUP_LIMIT], windows: 0, end: 0 }
+    }
+}
+
 impl Seen {
+    /// How many pages a FULL group has at the beginning of a path, of `count` at most, with none
+    /// missing.
+    fn unbroken<S: Spine>(
+        &self,
+        hung: &Hung,
+        group: usize,
+        (count, spine): (usize, impl Fn() -> S),
+    ) -> usize {
+        let seen = match self.chains[group] {
+            u32::MAX => 0,
+            seen => (seen as usize).min(count),
+        };
+        if self.chains[group] != u32::MAX
+            && seen < count
+            && hung.page(group, spine().page(seen)) == 0
+        {
+            return seen;
+        }
+        hung.unbroken(group, &mut spine(), (count, seen))
+    }
+
     /// The places that were seen of a group that slides.
     pub fn of(self, kind: GroupKind, page_size: usize) -> Needs {
         let has_some = self.windows > 0 && kind.slides();
@@ -120,7 +148,7 @@ impl Search {
                 while reached.positions > 0 {
                     let pages = reached.positions.div_ceil(page_size);
                     let hole = if config.kind == GroupKind::Full {
-                        let count = || hung.unbroken(group, &mut spine(), (pages, seen.chains));
+                        let count = || seen.unbroken(hung, group, (pages, &spine));
                         let there = *unbroken[group].get_or_insert_with(count);
                         Some(there).filter(|&there| there < pages)
                     } else {

@@ -36,9 +36,9 @@ pub struct Continuation<'a> {
 
 /// What a child takes from its parent.
 #[derive(Debug, Clone, Copy)]
-struct Share {
+pub(super) struct Share {
     /// Positions: a token boundary.
-    positions: usize,
+    pub(super) positions: usize,
     tokens: usize,
     /// Pages that a row of all positions has, and for which of them there are some at once.
     row_pages: usize,
@@ -68,7 +68,7 @@ impl State {
     }
 
     /// The same, but for retained ones of what was cleared: they are about to be dropped.
-    fn heritable(&self, id: SequenceId) -> Result<&Sequence, Error> {
+    pub(super) fn heritable(&self, id: SequenceId) -> Result<&Sequence, Error> {
         let parent = self.parent(id)?;
         let is_gone = self.retained.get(id).is_some() && self.is_cleared(parent);
         // Its state is not there yet.
@@ -91,7 +91,7 @@ impl State {
     }
 
     /// What a child of `more` positions beyond the parent's takes over, of at most `limit`.
-    fn share(
+    pub(super) fn share(
         &self,
         parent: &Sequence,
         limit: usize,
@@ -128,7 +128,7 @@ impl State {
     }
 
     /// Refuses children that would not fit.
-    fn check_children(&self, share: Share, count: usize) -> Result<(), Error> {
+    pub(super) fn check_children(&self, share: Share, count: usize) -> Result<(), Error> {
         self.table.check_slots(count)?;
         let own = share.row_pages - share.positions / self.table.page_size();
         if !self.has_groups() {
@@ -142,7 +142,7 @@ impl State {
 
     /// Does everything for one child but taking private pages, and writing the shared ones to its
     /// row if those are known. `tail` is that of the parent and the suffix, where it is long.
-    fn start_child(
+    pub(super) fn start_child(
         &mut self,
         parent: SequenceId,
         share: Share,
@@ -257,19 +257,6 @@ impl State {
         self.check_children(share, 1)?;
         Ok(Some(share))
     }
-
-    /// What each child of a fork takes over.
-    fn share_for_fork(&self, parent: SequenceId, reserve: usize) -> Result<Share, Error> {
-        let from = self.heritable(parent)?;
-        let room = (0, Room::from(reserve));
-        self.share(from, from.positions, room, "args.reserve_position_count")
-    }
-
-    /// What is the same as long as the parent has the same tokens.
-    fn tokens_of_parent(&self, parent: SequenceId) -> Result<(usize, u64, usize), Error> {
-        let from = self.heritable(parent)?;
-        Ok((from.base_pages, from.tail.version(), from.tail().len()))
-    }
 }
 
 impl Shared {
@@ -285,30 +272,6 @@ impl Shared {
             }
             None => turn.begin(how.namespace, how.all.expect("it was looked at"), how.room),
         }
-    }
-
-    /// Begins sequences with the same tokens as another one, all or none.
-    pub fn fork(
-        &self,
-        parent: SequenceId,
-        count: usize,
-        reserve: usize,
-    ) -> Result<Vec<SequenceInfo>, Error> {
-        let (mut children, mut made) = (Vec::new(), Vec::new());
-        let mut turn = self.turn();
-        let how = (count, reserve);
-        let known = match turn.start_fork(parent, how, true, (&mut children, &mut made))? {
-            Some(known) => known,
-            None => {
-                let known = turn.start_fork(parent, how, false, (&mut children, &mut made))?;
-                known.unwrap_or_default()
-            }
-        };
-        turn.complete(&children, &known)?;
-        for child in &children {
-            made.push(turn.sequence_info(child.id)?);
-        }
-        Ok(made)
     }
 }
 
@@ -354,7 +317,7 @@ impl Turn<'_> {
 
     /// Starts a child, for which rows of its parent are in use; ends that unless the child takes it
     /// over.
-    fn with_parent_rows(
+    pub(super) fn with_parent_rows(
         &mut self,
         rows: Option<ParentRows>,
         start: impl FnOnce(&mut Self) -> Result<Option<Begun>, Error>,
@@ -369,7 +332,7 @@ impl Turn<'_> {
 
     /// A copy of a parent's tail and what comes after it, if to write it takes longer than others
     /// should wait for.
-    fn tail_of_child(
+    pub(super) fn tail_of_child(
         &mut self,
         parent: SequenceId,
         suffix: &[u32],
@@ -386,7 +349,7 @@ impl Turn<'_> {
     }
 
     /// The pages on the path of a parent, if to read them takes long.
-    fn pages_of(&mut self, parent: SequenceId) -> Result<Vec<u32>, Error> {
+    pub(super) fn pages_of(&mut self, parent: SequenceId) -> Result<Vec<u32>, Error> {
         let base = match self.retained.get(parent) {
             Some(entry) => entry.sequence.base,
             // A row is quicker to read.
@@ -399,69 +362,16 @@ impl Turn<'_> {
     }
 
     /// The path that a child has from its parent was used now.
-    fn touch_path_of(&mut self, child: &Begun) {
+    pub(super) fn touch_path_of(&mut self, child: &Begun) {
         if let Some(base) = self.sequences[child.id.slot() as usize].base {
             // Without a cache there is no child any more, as `complete` will see.
             let _ = self.touch(base);
         }
     }
 
-    /// Starts the children, and makes room for what is said of them; returns the pages that they
-    /// share, if those are still to be written to their rows. Each has a long row, perhaps, so who
-    /// waits gets in between two of them. None, and no child, when the parent has changed by then:
-    /// the children are to be alike.
-    fn start_fork(
-        &mut self,
-        parent: SequenceId,
-        (count, reserve): (usize, usize),
-        lets_in: bool,
-        (children, made): (&mut Vec<Begun>, &mut Vec<SequenceInfo>),
-    ) -> Result<Option<Vec<u32>>, Error> {
-        let known = self.pages_of(parent)?;
-        let share = self.share_for_fork(parent, reserve)?;
-        self.check_children(share, count)?;
-        let no_room = |_| Error::memory("the children");
-        children.try_reserve_exact(count).map_err(no_room)?;
-        made.try_reserve_exact(count).map_err(no_room)?;
-        let nothing = Query { keys: &[], positions: 0, images: &[], unchecked: false };
-        let tokens = self.tokens_of_parent(parent)?;
-        // None: the parent has changed.
-        let started = (0..count).try_for_each(|at| -> Result<(), Option<Error>> {
-            let (mut tail, mut let_in, mut rows) = (None, false, None);
-            if lets_in {
-                tail = self.tail_of_child(parent, &[]).map_err(Some)?;
-                (let_in, rows) = self.use_parent_rows(parent, share.positions).map_err(Some)?;
-                let_in |= tail.is_some() || (at > 0 && self.let_waiting_in());
-            }
-            let child = self.with_parent_rows(rows, |turn| {
-                if let_in {
-                    let now = turn.share_for_fork(parent, reserve)?;
-                    let is_like = turn.tokens_of_parent(parent)? == tokens;
-                    if !is_like || now.positions != share.positions {
-                        return Ok(None);
-                    }
-                }
-                let how = (!known.is_empty(), tail, rows);
-                turn.start_child(parent, share, (nothing, &[]), how).map(Some)
-            });
-            children.push(child.map_err(Some)?.ok_or(None)?);
-            Ok(())
-        });
-        if let Err(why) = started {
-            children.iter().for_each(|child| self.abandon(child));
-            self.end_rows_of(children);
-            children.clear();
-            return why.map_or(Ok(None), Err);
-        }
-        if let Some(child) = children.first() {
-            self.touch_path_of(child);
-        }
-        Ok(Some(known))
-    }
-
     /// Writes the pages that children share to their rows if those are known, and takes the pages
     /// that they lack, for all or for none.
-    fn complete(&mut self, children: &[Begun], known: &[u32]) -> Result<(), Error> {
+    pub(super) fn complete(&mut self, children: &[Begun], known: &[u32]) -> Result<(), Error> {
         let done = children.iter().try_for_each(|child| {
             if !known.is_empty() || child.rows.is_some() {
                 let holds = child.rows.as_ref().and_then(ParentRows::holds);
@@ -481,7 +391,7 @@ impl Turn<'_> {
         done
     }
 
-    fn end_rows_of(&mut self, children: &[Begun]) {
+    pub(super) fn end_rows_of(&mut self, children: &[Begun]) {
         let rows = children.iter().filter_map(|child| child.rows);
         rows.for_each(|rows| self.end_parent_rows(rows));
     }

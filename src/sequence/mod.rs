@@ -17,6 +17,7 @@ mod compute;
 mod fetch;
 mod fetch_groups;
 mod fill;
+mod fork;
 mod groups;
 mod inherit;
 mod publish;

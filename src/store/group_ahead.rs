@@ -9,7 +9,7 @@ use super::group_holds::{Hold, Use, full};
 use super::group_windows::Ahead;
 use super::{Descent, LongQuery, PrefixCache, State, Turn};
 use crate::error::Error;
-use crate::group::{GroupKind, HungPage, Seen};
+use crate::group::{GROUP_LIMIT, GroupKind, HungPage, Seen};
 use crate::ids::NodeId;
 use crate::index::{Node, Walk};
 use crate::memory::OutOfMemory;
@@ -206,7 +206,8 @@ impl Turn<'_> {
         }
         let known = &descent.pages()[..descent.pages().len().min(walk.pages)];
         let mut spine = SpinePages::new(known, &rest);
-        let count = self.take_chains(ahead.hold, spine, walk.pages)?;
+        let (count, chains_seen) = self.take_chains(ahead.hold, spine, walk.pages)?;
+        ahead.seen.chains = chains_seen;
         // Of what a sequence begins with a token at least is not reused.
         let last = query.keys().positions - usize::from(chains == Chains::Map);
         let mut end = found.min(last);
@@ -215,11 +216,8 @@ impl Turn<'_> {
         }
         spine.after = walk.partial.map(|partial| partial.page);
         if !uses || ahead.windows.is_some() {
-            ahead.seen = self.go_ahead_in_windows(query, spine, (end, count), ahead.windows)?;
-        }
-        if uses {
-            // What is in use is seen at its end.
-            ahead.seen.chains = 0;
+            ahead.seen =
+                self.go_ahead_in_windows(query, spine, (end, ahead.seen), ahead.windows)?;
         }
         descent.groups = Some(ahead);
         descent.forget_walk();
@@ -227,14 +225,14 @@ impl Turn<'_> {
     }
 
     /// Uses the pages of FULL groups on a path, or looks at them, in portions; returns how many all
-    /// groups have from the beginning on.
+    /// groups have from the beginning on, and each has of as many as those before it.
     fn take_chains(
         &mut self,
         hold: Option<u32>,
         spine: SpinePages<'_>,
         mut count: usize,
-    ) -> Result<usize, Error> {
-        let portion = PAGES * self.shared.slice;
+    ) -> Result<(usize, [u32; GROUP_LIMIT]), Error> {
+        let (portion, mut seen) = (PAGES * self.shared.slice, Seen::default().chains);
         for group in full(*self.table.groups()) {
             let mut place = 0;
             while place < count {
@@ -251,8 +249,9 @@ impl Turn<'_> {
                 }
                 self.let_in()?;
             }
+            seen[group] = count as u32;
         }
-        Ok(count)
+        Ok((count, seen))
     }
 
     /// Makes room for what is used for rows of so many pages.

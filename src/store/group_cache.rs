@@ -16,11 +16,10 @@ use crate::paging::PageTable;
 use crate::token::{Keys, Query};
 use std::ops::Range;
 
-/// Pages of a group of which a call says of what class they are now. Of a window that has more,
-/// those farther back stay what they are, and go by their age.
+/// Pages of a group of which a call says of what class they are now, or looks whether states are
+/// there, and nodes that it passes. Of a window that has more, those farther back stay what they
+/// are, and go by their age.
 const CLASSED: usize = 1 << 12;
-/// Nodes, or states, that are passed in the time that one of those takes.
-const PASSED: usize = 2;
 
 /// Whether the pages that a prefix needed before those that a call is about are of the tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -429,7 +428,7 @@ impl PrefixCache {
             let mut path = Path::new(index, Some(node), None);
             // An end farther away needs nothing of what comes before `to`.
             let seen = last.min(to + config.kind.span(page_size));
-            let mut left = PASSED * CLASSED;
+            let mut left = CLASSED;
             let mut needed = if seen == last { needs(last).last.start } else { usize::MAX };
             // Of one node after the other, from the end up, as nothing forks inside one.
             let mut end = seen;
@@ -445,8 +444,7 @@ impl PrefixCache {
                 let spine = |places: Range<usize>| {
                     &path.pages[places.start - path.first..places.end - path.first]
                 };
-                let mut start =
-                    path.first.max(first).max(end.saturating_sub(left.div_ceil(PASSED)));
+                let mut start = path.first.max(first).max(end.saturating_sub(left));
                 if has_states {
                     if is_saved(hung, spine(end - 1..end)[0]) {
                         needed = needs(end).last.start;
@@ -466,7 +464,7 @@ impl PrefixCache {
                 };
                 left = left.saturating_sub(1);
                 for places in parts.into_iter().filter(|places| !places.is_empty()) {
-                    left = left.saturating_sub(PASSED * places.len());
+                    left = left.saturating_sub(places.len());
                     hung.classify(
                         (group, spine(places.clone())),
                         places.start,

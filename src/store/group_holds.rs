@@ -17,8 +17,8 @@ pub(super) struct Use {
     pub(super) place: usize,
 }
 
-/// In which order a lock has its uses: first come those of groups that slide, which may be many, and
-/// are taken over from a call as they are.
+/// In which order a lock has its uses: first come those of groups that slide, which may be many,
+/// and are taken over from a call as they are.
 pub(super) fn order(groups: &Groups, used: &Use) -> (bool, usize, usize) {
     let HungPage { group, .. } = used.page;
     (!groups.list()[group].kind.slides(), group, used.place)

@@ -290,8 +290,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Gives the memory of an empty hold back; much of it takes the system longer than others should
-    /// wait for.
+    /// Gives the memory of an empty hold back; much of it takes the system longer than others
+    /// should wait for.
     pub(super) fn drop_hold(&mut self, hold: Hold) {
         if hold.uses.capacity() > PAGES.saturating_mul(self.shared.slice) {
             self.unlocked(|| drop(hold));

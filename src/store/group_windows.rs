@@ -116,10 +116,10 @@ impl Turn<'_> {
         &mut self,
         query: &LongQuery<'_>,
         spine: SpinePages<'_>,
-        (known, chains): (usize, usize),
+        (known, seen): (usize, Seen),
         hold: Option<u32>,
     ) -> Result<Seen, Error> {
-        let (seen, keys) = (Seen { chains, ..Seen::default() }, query.keys());
+        let keys = query.keys();
         let known = self.cache()?.reusable(keys.boundary(known), keys);
         for _ in 0..TRIES {
             let windows = self.search_windows(query, spine, (known, seen))?;

@@ -47,7 +47,12 @@ impl PrefixCache {
 
     /// The same where no room was made.
     #[inline]
-    pub(super) fn lock(&mut self, node: Node, ahead: Ahead) -> Result<LockId, Error> {
+    pub fn lock(&mut self, node: Node) -> Result<LockId, Error> {
+        self.lock_ahead(node, Ahead::default())
+    }
+
+    /// The same for a call that uses some of that already.
+    pub(super) fn lock_ahead(&mut self, node: Node, ahead: Ahead) -> Result<LockId, Error> {
         self.locks.try_reserve()?;
         if self.groups.is_some() {
             self.reserve_hold(self.index.end_page(node) * self.page_size(), ahead)?;

@@ -139,7 +139,7 @@ impl Turn<'_> {
         let node = cache.index.resolve(id)?;
         // Every node has a page.
         if cache.index.end_page(node) <= nodes {
-            return cache.lock(node, Ahead::default());
+            return cache.lock(node);
         }
         self.lock_long(id)
     }
@@ -164,7 +164,7 @@ impl Turn<'_> {
         let held = self.hold_ahead(node)?;
         let cache = self.parts()?.0;
         let ahead = ahead.map_or_else(Ahead::default, |ahead| ahead.ahead(cache));
-        let locked = cache.index.resolve(id).and_then(|node| cache.lock(node, ahead));
+        let locked = cache.index.resolve(id).and_then(|node| cache.lock_ahead(node, ahead));
         if let Some(at) = held {
             let node = self.parts()?.0.footholds.remove(at).node;
             self.let_go(node);

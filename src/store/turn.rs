@@ -78,7 +78,7 @@ impl Turn<'_> {
         let portion = self.cache()?.index.publish_portion(slice);
         Ok(match hung {
             0 => portion,
-            _ => portion.min((slice + slice / HUNG).div_ceil(hung)),
+            _ => portion.min((slice + slice.div_ceil(HUNG)).div_ceil(hung)),
         })
     }
 
