@@ -7,7 +7,12 @@ mod group_yields;
 mod groups;
 #[path = "../snapshot_tiers/memory_store.rs"]
 mod memory_store;
+#[path = "../tier/folder.rs"]
+mod folder;
+#[path = "../tier/jumps.rs"]
+mod jumps;
 mod moments;
+mod over_disk;
 mod prefetch;
 mod random;
 mod remote;
@@ -17,6 +22,7 @@ mod runs;
 #[path = "../tier/sim/mod.rs"]
 mod sim;
 mod threads;
+mod troubles;
 mod world;
 
 use memory_store::MemoryStore;

@@ -1,17 +1,16 @@
 //! What the engine's calls wait for: nothing.
+use crate::over_disk::{LONG, attach_simulated, copy_some, go_on};
 use crate::sim::{Fault, SimDisk, Stop, When};
 use crate::world::{PAGE_BYTES, PAGE_SIZE, Setup, World};
 use crate::{PLAIN, prompt};
 use radixkv::ids::SequenceId;
 use radixkv::store::Scope;
-use radixkv::tier::paged::{Deadline, HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
-use radixkv::tier::{DiskConfig, DiskStore};
+use radixkv::tier::DiskConfig;
+use radixkv::tier::paged::Deadline;
 use radixkv::token::TokenList;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// What nothing may take.
-const LONG: Duration = Duration::from_secs(60);
 /// Pages of a prompt, and host memory for all of the test.
 const PAGES: usize = 8;
 const HOST_PAGES: usize = 5 * PAGES;
@@ -24,41 +23,9 @@ fn on(disk: &SimDisk) -> World {
 /// The same, with so long from a write to its commit.
 fn on_with(disk: &SimDisk, commit_interval: Duration) -> World {
     let mut world = World::new(Setup::new(64, 1, None));
-    world.shared.detach_lower();
-    let (disk_wake, wake) = PageTiers::disk_wake();
-    let config = DiskConfig {
-        wake: Some(wake),
-        workers: 2,
-        commit_interval,
-        ..DiskConfig::new("", 1 << 20, [7; 32])
-    };
-    let (store, records) = DiskStore::open_on(Box::new(disk.clone()), config).unwrap();
-    let config = TierConfig {
-        pools: vec![TierPool {
-            page_bytes: PAGE_BYTES,
-            host: HostMemory::Own((HOST_PAGES * PAGE_BYTES) as u64),
-        }],
-        disk: Some((Box::new(store), records)),
-        remote: None,
-        policy: PagePolicy::Through,
-        agrees: false,
-        wake: None,
-    };
-    world.tiers = PageTiers::attach(&world.shared, config, disk_wake).unwrap();
+    let config = DiskConfig { commit_interval, ..DiskConfig::new("", 1 << 20, [7; 32]) };
+    attach_simulated(&mut world, HOST_PAGES, disk, config).unwrap();
     world
-}
-
-/// Carries out copies until something has come true.
-fn go_on(world: &mut World, what: &str, is_true: impl Fn(&World) -> bool) {
-    let start = Instant::now();
-    while !is_true(world) {
-        assert!(start.elapsed() < LONG, "{what}: {:?}", world.tiers.stats());
-        world.poll(64);
-        while !world.copies.is_empty() {
-            world.step_copy(0, true);
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    }
 }
 
 /// Computes a prompt; its pages are stored in host memory.
@@ -81,10 +48,7 @@ fn copy(world: &mut World, family: u32) -> usize {
     let (start, mut copied) = (Instant::now(), 0);
     while copied < PAGES {
         assert!(start.elapsed() < LONG, "copied: {:?}", world.tiers.stats());
-        copied += world.poll(64);
-        while !world.copies.is_empty() {
-            world.step_copy(0, true);
-        }
+        copied += copy_some(world);
     }
     copied
 }

@@ -1,5 +1,7 @@
 //! An engine goes on over a disk that has each kind of bad luck: what it finds is right, no call
 //! waits, the counters say what happened, and nothing is left.
+use crate::folder::Folder;
+use crate::jumps;
 use crate::sim::{Fault, SimDisk, Stop, When};
 use fastrand::Rng;
 use radixkv::snapshot::tiered::{
@@ -12,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const BYTES: usize = 10_000;
+const JUMPS: &str = "RKV_SNAPSHOT_JUMPS";
 const LONG: Duration = Duration::from_secs(60);
 /// What a call may take: the machine may be busy, and what waits for a slow disk takes a second.
 const QUICK: Duration = Duration::from_millis(900);
@@ -355,7 +358,19 @@ fn t05_what_was_cleared_does_not_come_back_after_a_flush() {
     engine.end();
 }
 
-/// T14: a directory of another model, and one that another cache has.
+/// The clock of the wall goes back and forth by years at each look: nothing here asks it.
+#[test]
+fn t06_an_engine_under_a_clock_that_jumps() {
+    if std::env::var(JUMPS).is_ok() {
+        jumps::check();
+        let (disk, engine) = well(10);
+        return recovers(&disk, engine, 10);
+    }
+    let folder = Folder::new();
+    jumps::run(folder.path(), "troubles::t06_an_engine_under_a_clock_that_jumps", JUMPS, 0);
+}
+
+/// T14: a directory that another cache has.
 #[test]
 fn t06_an_engine_that_does_not_get_the_directory() {
     let (disk, engine) = well(8);

@@ -1,5 +1,7 @@
 //! The store on disk: what was put is found again, whatever happens to process and disk.
 mod crash;
+mod folder;
+mod jumps;
 mod runs;
 mod sim;
 mod story;

@@ -1,10 +1,9 @@
-//! Records made of seeds, directories that go away again, and waiting for events.
+//! Records made of seeds, and waiting for events.
+pub use crate::folder::Folder;
 use radixkv::tier::{
     DiskConfig, DiskStore, Dropped, Event, Key, LoadError, LowerStore, Refused, Source, Target,
 };
 use std::any::Any;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// What nothing may take.
@@ -12,25 +11,9 @@ pub const LONG: Duration = Duration::from_secs(60);
 pub const FINGERPRINT: [u8; 32] = [0xf1; 32];
 pub const MIB: u64 = 1 << 20;
 
-/// A directory of a test.
-pub struct Folder(PathBuf);
-
 impl Folder {
-    pub fn new() -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("tier-{}-{number}", std::process::id());
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let _ = std::fs::remove_dir_all(&path);
-        Self(path)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
     pub fn config(&self, bytes: u64) -> DiskConfig {
-        let mut config = DiskConfig::new(&self.0, bytes, FINGERPRINT);
+        let mut config = DiskConfig::new(self.path(), bytes, FINGERPRINT);
         config.workers = 3;
         config.commit_interval = Duration::from_millis(10);
         config
@@ -38,12 +21,6 @@ impl Folder {
 
     pub fn open(&self, bytes: u64) -> DiskStore {
         DiskStore::open(self.config(bytes)).unwrap().0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

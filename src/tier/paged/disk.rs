@@ -273,9 +273,10 @@ impl PageTiers {
             // It was cleared meanwhile.
             (None, _) => Landing::Gone,
             (Some(at), bad) if !bad.is_some_and(|sum| is_as_written(table, at, sum)) => {
-                table.counters.disk_failed += u64::from(bad.is_none());
-                let is_damaged = bad.is_some() || result == Err(LoadError::Damaged);
-                table.counters.damaged[Level::Disk as usize] += u64::from(is_damaged);
+                // The store has counted what it found damaged itself.
+                let is_failed = matches!(result, Err(why) if why != LoadError::Damaged);
+                table.counters.disk_failed += u64::from(is_failed);
+                table.counters.damaged[Level::Disk as usize] += u64::from(bad.is_some());
                 self.remove_disk(table, at, number);
                 Landing::Gone
             }

@@ -107,7 +107,7 @@ pub struct Counters {
     pub not_offered: u64,
     /// Fetches that the remote store kept waiting for too long.
     pub remote_late: u64,
-    /// Pages dropped because their bytes had changed.
+    /// Pages dropped because their bytes had changed, which the disk's store did not see.
     pub damaged: [u64; 2],
     /// Pages dropped because they were cleared.
     pub cleared: u64,
@@ -115,7 +115,7 @@ pub struct Counters {
     pub disk_full: u64,
     /// Pages that the disk's queue had no room for at the time.
     pub disk_busy: u64,
-    /// Writes and reads of the disk that failed.
+    /// Writes and reads of the disk that failed; bytes that had changed are counted elsewhere.
     pub disk_failed: u64,
     /// Records on the disk that could not be used when it was attached.
     pub unusable: u64,
