@@ -101,6 +101,11 @@ impl<V> Nodes<V> {
         self.gone = others.gone + 1;
     }
 
+    /// The same: so many went. To be called before there is a node.
+    pub(super) fn begin_at(&mut self, gone: u64) {
+        self.gone = gone;
+    }
+
     /// How many nodes have gone, or got another number.
     pub(super) fn gone(&self) -> u64 {
         self.gone

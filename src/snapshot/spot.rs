@@ -8,6 +8,8 @@ use super::nodes::Nodes;
 use super::search::Search;
 use super::tree::{Found, Tree};
 use super::{NONE, Namespace};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// A node that tokens lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +33,11 @@ impl Spot {
         }
     }
 
+    /// Two numbers for one that is not nowhere, of which the second counts what had gone by then.
+    fn numbers(self) -> (u64, u64) {
+        ((self.node as u64) << 32 | self.tokens as u64, self.gone)
+    }
+
     /// A search that begins there, or above where that is beyond so many tokens.
     fn search<V>(self, nodes: &Nodes<V>, most: usize) -> Option<Search> {
         if self.node == NONE || !nodes.is_still(self.node, self.gone) {
@@ -46,6 +53,46 @@ impl Spot {
     }
 }
 
+/// A spot that any thread may note, and read without waiting.
+#[derive(Debug)]
+pub(super) struct NotedSpot {
+    place: AtomicU64,
+    /// Never less than that of the place: what has not gone since is there.
+    gone: AtomicU64,
+    is_busy: AtomicBool,
+}
+
+impl Default for NotedSpot {
+    fn default() -> Self {
+        let (place, gone) = Spot::NONE.numbers();
+        let (place, gone) = (AtomicU64::new(place), AtomicU64::new(gone));
+        Self { place, gone, is_busy: AtomicBool::new(false) }
+    }
+}
+
+impl NotedSpot {
+    #[inline]
+    pub(super) fn get(&self) -> Spot {
+        // A place that is noted meanwhile was there later than this.
+        let gone = self.gone.load(Acquire);
+        let place = self.place.load(Relaxed);
+        Spot { node: (place >> 32) as u32, tokens: place as u32, gone }
+    }
+
+    /// Unless somebody else is at it, or what is known is newer.
+    pub(super) fn set(&self, spot: Spot) {
+        if self.is_busy.swap(true, Acquire) {
+            return;
+        }
+        let (place, gone) = spot.numbers();
+        if gone >= self.gone.load(Relaxed) {
+            self.place.store(place, Release);
+            self.gone.store(gone, Release);
+        }
+        self.is_busy.store(false, Release);
+    }
+}
+
 impl<V> SnapshotCache<V> {
     /// Whether `spot`, where the `known` ones of some tokens lead to, still is the end of what
     /// there is of them, so that there is nothing longer. It may be that, and the answer no.
@@ -56,6 +103,7 @@ impl<V> SnapshotCache<V> {
         if spot.node == NONE || length > known || !tree.nodes.is_still(spot.node, spot.gone) {
             return false;
         }
+        debug_assert!(tree.leads_to(spot.node, &tokens[..length]));
         let node = &tree.nodes[spot.node];
         // An entry of the known ones is used now.
         (length < known || node.entry.is_none())
@@ -110,6 +158,12 @@ impl<V> SnapshotCache<V> {
 }
 
 impl<V> SnapshotCache<V> {
+    /// Spots of other caches, where so many nodes had gone at most, lead nowhere in this one, which
+    /// has no node yet.
+    pub(super) fn begin_at(&mut self, gone: u64) {
+        self.store.get_mut().nodes.begin_at(gone);
+    }
+
     /// Where tokens lead to, and whether there is an entry of exactly these.
     pub(super) fn spot_of(&self, namespace: &Namespace, tokens: &[u32]) -> (Spot, bool) {
         let tree = self.store.read();
@@ -154,5 +208,53 @@ impl<V> Tree<V> {
             (node, tokens) = (self.nodes[node].parent, before);
         }
         tokens.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    fn spot(node: u32, gone: u64) -> Spot {
+        Spot { node, tokens: node, gone }
+    }
+
+    #[test]
+    fn what_is_newer_stays() {
+        let noted = NotedSpot::default();
+        assert_eq!(noted.get(), Spot::NONE);
+        noted.set(spot(7, 5));
+        noted.set(spot(3, 4));
+        assert_eq!(noted.get(), spot(7, 5));
+        noted.set(spot(8, 5));
+        assert_eq!(noted.get(), spot(8, 5));
+    }
+
+    /// A reader never has a place with a number of a later one: what went in between would be
+    /// taken to be there.
+    #[test]
+    fn a_place_is_never_older_than_its_number() {
+        let (noted, last) = (NotedSpot::default(), if cfg!(miri) { 100 } else { 300_000 });
+        let (numbers, end) = (AtomicU64::new(1), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let writers = [(); 2].map(|()| {
+                scope.spawn(|| {
+                    while numbers.load(Relaxed) < last {
+                        let gone = numbers.fetch_add(1, Relaxed);
+                        noted.set(spot(gone as u32, gone));
+                    }
+                })
+            });
+            scope.spawn(|| {
+                while !end.load(Relaxed) {
+                    let Spot { node, tokens, gone } = noted.get();
+                    assert!(node >= gone as u32 && (node == tokens || gone == 0), "{node} {gone}");
+                }
+            });
+            writers.map(|writer| writer.join().unwrap());
+            end.store(true, Relaxed);
+        });
+        assert!(noted.get().gone > 0);
     }
 }

@@ -21,6 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 const RETRIES: usize = 256;
 /// Records of which memory is fetched while those before them become entries.
 const AHEAD: usize = 8;
+/// In how many nodes that have gone an index counts on from those before it: so a spot of another
+/// one is of nodes that have gone.
+const ATTACHMENT_BITS: u32 = 40;
 /// Writes of which those that were removed meanwhile are looked for.
 const SWEEP: usize = 64;
 
@@ -135,8 +138,6 @@ fn number(key: &Key) -> u64 {
 pub(super) struct Lower {
     pub(super) link: Arc<Link>,
     pub(super) index: SnapshotCache<Place>,
-    /// The number of this index among those that the cache had.
-    pub(super) attachment: u32,
     pub(super) policy: TierPolicy,
     /// Whether there is a directory.
     has_disk: bool,
@@ -146,7 +147,8 @@ pub(super) struct Lower {
 }
 
 impl Lower {
-    /// Finds again what a store has.
+    /// Finds again what a store has. `attachment` is the number of this index among those that the
+    /// cache had.
     pub(super) fn new(
         store: Option<Box<dyn LowerStore>>,
         records: Vec<Record>,
@@ -175,9 +177,10 @@ impl Lower {
             must_remove: false,
             counters: TierCounters::default(),
         };
-        let index = SnapshotCache::new(limits)?;
+        let mut index = SnapshotCache::new(limits)?;
+        index.begin_at(u64::from(attachment) << ATTACHMENT_BITS);
         let table = RwLock::new(table);
-        let mut lower = Self { link, index, attachment, policy, has_disk, lowest, table };
+        let mut lower = Self { link, index, policy, has_disk, lowest, table };
         let filled = lower.fill(records);
         lower.index.expect_no_more();
         if filled.is_err() {
@@ -348,10 +351,10 @@ impl Lower {
         let source = try_box(Writing(state.clone())).map_err(no_memory)?;
         let mark = Arc::new(Mark::default()).map_err(no_memory)?;
         // What goes for it makes room before the store is asked.
-        let spot = state.spot(self.attachment);
+        let spot = state.spot();
         let spot = self.add(note, number, mark.clone(), encoded.len(), false, spot);
         let spot = spot.map_err(|_| Refused::OutOfMemory)?.ok_or(Refused::Length)?;
-        state.set_spot(self.attachment, spot);
+        state.set_spot(spot);
         self.link.store.put(key(number), encoded, source)?;
         mark.is_put.store(true, Relaxed);
         state.record.store(number, Relaxed);

@@ -211,7 +211,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 state => {
                     let spot = lower.remove_noting(namespace, tokens);
                     if let Some(state) = state {
-                        state.set_spot(lower.attachment, spot);
+                        state.set_spot(spot);
                     }
                 }
             }
@@ -238,20 +238,20 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         };
         self.look_below(lower, &mut freed.0);
         let has_more = lower.has_more();
-        let (mut due, mut was) = (None, Spot::NONE);
+        let (mut is_due, mut was) = (false, Spot::NONE);
         let hit = self.in_memory(namespace, tokens, trims, |value| {
             if let Some(state) = value.storable() {
                 let uses = state.uses.load(Relaxed).saturating_add(1);
                 state.uses.store(uses, Relaxed);
-                due = (lower.policy == TierPolicy::AfterUses(uses)).then(|| state.clone());
+                is_due = lower.policy == TierPolicy::AfterUses(uses);
                 if has_more {
-                    was = state.spot(lower.attachment);
+                    was = state.spot();
                 }
             }
             view(value.state())
         })?;
-        if let Some(due) = due {
-            self.write_if_there(lower, &due);
+        if is_due && let Some(Hit { pin, .. }) = hit {
+            self.write_if_there(lower, pin)?;
         }
         let known = hit.as_ref().map_or(0, |hit| hit.common);
         if known == tokens.len() || !has_more || lower.index.ends_at(was, tokens, known) {
@@ -264,7 +264,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         {
             self.memory.pinned(pin, |value| {
                 if let Some(state) = value.storable() {
-                    state.set_spot(lower.attachment, spot);
+                    state.set_spot(spot);
                 }
             })?;
         }
@@ -284,8 +284,10 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         }
     }
 
-    /// Writes a state, if it is still what memory has for its tokens.
-    fn write_if_there(&self, lower: &Lower, state: &Arc<Storable<P>>) {
+    /// Writes the state that a pin keeps, if it is still what memory has for its tokens.
+    fn write_if_there(&self, lower: &Lower, pin: PinId) -> Result<(), Error> {
+        let state = self.memory.pinned(pin, |value| value.storable().cloned())?;
+        let Some(state) = &state else { return Ok(()) };
         let mut table = lower.table.write();
         let Note { namespace, tokens, .. } = &*state.note;
         let is_it = |value: &Value<P>| value.storable().is_some_and(|now| Arc::is_same(now, state));
@@ -294,6 +296,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         {
             lower.write(&mut table, state);
         }
+        Ok(())
     }
 
     /// Ends a pin.

@@ -1,8 +1,7 @@
 //! What memory has for a token list: a caller's state, or a copy of one that was read.
 use super::note::Note;
-use crate::lock::RwLock;
 use crate::memory::{Arc, OutOfMemory, TryGrow, try_zeros};
-use crate::snapshot::spot::Spot;
+use crate::snapshot::spot::{NotedSpot, Spot};
 use crate::tier::disk::ALIGNMENT;
 use crate::tier::{Source, Target};
 use std::any::Any;
@@ -58,9 +57,8 @@ pub(super) struct Storable<P> {
     pub(super) uses: AtomicU32,
     /// A store that caches share was given it, or gave it.
     pub(super) is_offered: AtomicBool,
-    /// Where its tokens lead to in the index of what is below, and in which of those that the cache
-    /// had.
-    spot: RwLock<(u32, Spot)>,
+    /// Where its tokens lead to in the index of what is below.
+    spot: NotedSpot,
 }
 
 #[derive(Debug)]
@@ -74,7 +72,7 @@ impl<P> Storable<P> {
     pub(super) fn new(note: Note) -> Result<Arc<Self>, OutOfMemory> {
         let note = Arc::new(note)?;
         let (record, uses) = (AtomicU64::new(0), AtomicU32::new(0));
-        let (is_offered, spot) = (AtomicBool::new(false), RwLock::new((0, Spot::NONE)));
+        let (is_offered, spot) = (AtomicBool::new(false), NotedSpot::default());
         Arc::new(Self { note, data: OnceLock::new(), record, uses, is_offered, spot })
     }
 
@@ -86,7 +84,7 @@ impl<P> Storable<P> {
     ) -> Result<Arc<Self>, OutOfMemory> {
         let (record, uses) = (AtomicU64::new(record), AtomicU32::new(0));
         let data = OnceLock::from(Data::Loaded(loaded));
-        let (is_offered, spot) = (AtomicBool::new(false), RwLock::new((0, Spot::NONE)));
+        let (is_offered, spot) = (AtomicBool::new(false), NotedSpot::default());
         Arc::new(Self { note: note.clone(), data, record, uses, is_offered, spot })
     }
 
@@ -96,16 +94,13 @@ impl<P> Storable<P> {
         assert!(is_first, "a state is given once");
     }
 
-    /// Where a lookup below may begin, in an attachment; nowhere when somebody else is at it.
-    pub(super) fn spot(&self, attachment: u32) -> Spot {
-        let spot = self.spot.try_read().filter(|spot| spot.0 == attachment);
-        spot.map_or(Spot::NONE, |spot| spot.1)
+    /// Where a lookup below may begin.
+    pub(super) fn spot(&self) -> Spot {
+        self.spot.get()
     }
 
-    pub(super) fn set_spot(&self, attachment: u32, spot: Spot) {
-        if let Some(mut old) = self.spot.try_write() {
-            *old = (attachment, spot);
-        }
+    pub(super) fn set_spot(&self, spot: Spot) {
+        self.spot.set(spot);
     }
 
     fn data(&self) -> &Data<P> {
