@@ -252,7 +252,7 @@ mod tests {
                     assert!(node >= gone as u32 && (node == tokens || gone == 0), "{node} {gone}");
                 }
             });
-            writers.map(|writer| writer.join().unwrap());
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
             end.store(true, Relaxed);
         });
         assert!(noted.get().gone > 0);

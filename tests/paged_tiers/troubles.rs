@@ -130,18 +130,21 @@ impl Engine {
         }
     }
 
-    /// Until all is stored, and the disk has what it will have.
+    /// Until all is stored, and the disk has what it will have: that is what the tiers say it has.
     fn settle(&mut self) {
-        let is_idle = |stats: &PageTierStats| stats.waiting == 0 && stats.open_copies == 0;
+        let start = Instant::now();
         loop {
             // What the journal says, as the tiers' thread does; then what the disk is given. Of one
             // that refuses, the flush says so.
             self.world.work();
             self.world.tiers.flush(LONG);
             let given = copy_some(&mut self.world);
-            if given == 0 && is_idle(&self.stats()) {
+            let stats = self.stats();
+            let is_idle = stats.waiting == 0 && stats.open_copies == 0;
+            if given == 0 && is_idle && stats.disk.pages as u64 == stats.store.records {
                 return;
             }
+            assert!(start.elapsed() < LONG, "it does not come to an end: {stats:?}");
         }
     }
 
