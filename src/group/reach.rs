@@ -81,7 +81,11 @@ impl Seen {
         let has_some = self.windows > 0 && kind.slides();
         let needs = has_some.then(|| kind.needs(self.windows, page_size)).flatten();
         let Needs { sinks, last } = needs.unwrap_or(Needs { sinks: 0..0, last: 0..0 });
-        let cut = |places: Range<usize>| places.start.min(self.end)..places.end.min(self.end);
+        // Nothing is nowhere: a search goes from what was seen to what lies before that.
+        let cut = |Range { start, end }: Range<usize>| match end.min(self.end) {
+            end if start < end => start..end,
+            _ => 0..0,
+        };
         Needs { sinks: cut(sinks), last: cut(last) }
     }
 }
