@@ -321,6 +321,12 @@ class RadixkvCache(BasePrefixCache):
         stats = self._cache.stats()
         return (stats.cached_page_count - stats.reclaimable_page_count) * self.page_size
 
+    def full_evictable_size(self) -> int:
+        return self.evictable_size()
+
+    def full_protected_size(self) -> int:
+        return self.protected_size()
+
     def total_size(self) -> int:
         return self._cache.stats().cached_page_count * self.page_size
 

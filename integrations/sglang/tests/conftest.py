@@ -146,6 +146,7 @@ class Scheduler:
         assert free + cached + len(owned) * size == self.size
         if isinstance(cache, RadixkvCache):
             cache.sanity_check()
+            assert cached == cache.full_evictable_size() + cache.full_protected_size()
             pages = {index // size for index in cache.all_values_flatten().tolist()}
             assert len(pages) * size == cached == cache.total_size()
             assert not pages & owned and not pages & set(self.allocator.free_pages.tolist())

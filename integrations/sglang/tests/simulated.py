@@ -4,7 +4,9 @@ from array import array
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from radixkv_sglang.cache import RadixkvCache
 from radixkv_sglang.prefix import CachedPrefix
 from sglang.srt.mem_cache.base_prefix_cache import InsertParams, InsertResult
@@ -46,6 +48,7 @@ class SimulatedCache(RadixkvCache):
         root.key = RadixKey(array("q"))
         self.root_node = root
         self._page_of: dict[tuple[int, ...], int] = {}
+        self._unused = list(range(self._page_count() - 1, 0, -1))
         self._indices_of: dict[int, tuple[int, ...]] = {}
 
     def insert(self, params: InsertParams) -> InsertResult:
@@ -64,7 +67,16 @@ class SimulatedCache(RadixkvCache):
         made_up = [index for page in real.tolist() for index in self._indices_of[page]]
         return torch.tensor(made_up, dtype=torch.int64)
 
+    def _free(self, pages: NDArray[np.integer]) -> None:
+        """What was made up goes back, by the call that SGLang's caches make."""
+        for page in pages.tolist():
+            made_up = self._indices_of.pop(page)
+            self._unused.append(self._page_of.pop(made_up))
+            indices = torch.tensor(made_up, dtype=torch.int64)
+            self.token_to_kv_pool_allocator.free_segment(indices, start_pos=0)
+
     def _number(self, indices: tuple[int, ...]) -> int:
-        page = self._page_of.setdefault(indices, len(self._page_of) + 1)
-        self._indices_of[page] = indices
-        return page
+        if indices not in self._page_of:
+            self._page_of[indices] = page = self._unused.pop()
+            self._indices_of[page] = indices
+        return self._page_of[indices]
