@@ -4,14 +4,15 @@
 #   integrations/sglang/run.sh [--quick] [--sglang CHECKOUT]
 #
 # --quick              few requests: to see that it works, not to measure
-# --sglang CHECKOUT    SGLang's source, whose tests of its radix cache are run against this one too;
-#                      its wheel has none. A path to its test_radix_cache_unit.py will do.
+# --sglang CHECKOUT    SGLang's source, whose tests of its caches are run against this one too; its
+#                      wheel has none. A folder with one of their files, or both, will do.
 #
 # Builds the wheel of radixkv, installs it with SGLang into target/engines/sglang (5 GB, minutes
 # when it is new), runs the tests of the adapter, then the same requests in SGLang's default cache,
 # in the same with its core in Python, and in radixkv, with pages of 1 and of 16 tokens: of a Llama,
 # and of a Mellum, which has sliding windows. Prints whether tokens and hits are equal and what a
-# request costs in the cache's calls; fails when an answer differs or a request found less.
+# request costs in the cache's calls. Fails when an answer differs, when a request found less where
+# nothing is evicted, and when all of them together found less in a tight pool.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -59,11 +60,14 @@ for model in llama mellum; do # of the second, most layers have sliding windows
     into=$folder/$model
     [ -d "$into/model" ] || quietly "$run" "$here/tests/models.py" "$model" "$into/model"
     for page_size in 1 16; do
-        for kind in default python radixkv; do
-            name=$into/$kind-$page_size
-            rm -f "$name.json" "$name.log"
-            MEASURED_LOG=$name.log quietly "$run" "$here/tests/serve.py" "$into/model" \
-                "$name.json" --backend "measured-$kind" --page-size "$page_size" "${quick[@]}"
+        for name in default python radixkv default-room radixkv-room; do
+            room=()
+            [ "${name#*-}" != room ] || room=(--room)
+            results=$into/$name-$page_size
+            rm -f "$results.json" "$results.log"
+            MEASURED_LOG=$results.log quietly "$run" "$here/tests/serve.py" "$into/model" \
+                "$results.json" --backend "measured-${name%-room}" --page-size "$page_size" \
+                "${quick[@]}" "${room[@]}"
         done
     done
     printf '\n# %s\n' "$model"

@@ -1,11 +1,11 @@
 """P04, P06: one engine that answers the requests of the comparison; what it said goes to a file.
 
-    serve.py MODEL RESULTS --backend measured-radixkv --page-size 1 [--quick]
+    serve.py MODEL RESULTS --backend measured-radixkv --page-size 1 [--quick] [--room]
 
 First one request at a time: conversations over shared system prompts, some with extra keys or
 salts. Then many at once in a pool with too little room for them, some of which are aborted on the
 way; every so many steps SGLang is made to retract one. In both, prompts are longer than a chunk of
-prefill.
+prefill. With --room only the first, in a pool where nothing has to be evicted.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from typing import Any
 
 VOCABULARY = 512
 POOL = 6144
+ROOM = 65536
 CHUNK = 256
 
 
@@ -102,6 +103,7 @@ def main() -> None:
     reader.add_argument("--backend", required=True)
     reader.add_argument("--page-size", type=int, required=True)
     reader.add_argument("--quick", action="store_true")
+    reader.add_argument("--room", action="store_true")
     args = reader.parse_args()
 
     # Read in SGLang's scheduler, which is another process. A request that runs alone is left.
@@ -116,7 +118,7 @@ def main() -> None:
         disable_overlap_schedule=True,
         disable_cuda_graph=True,
         mem_fraction_static=0.2,
-        max_total_tokens=POOL,
+        max_total_tokens=ROOM if args.room else POOL,
         chunked_prefill_size=CHUNK,
         max_running_requests=48,
         page_size=args.page_size,
@@ -128,7 +130,8 @@ def main() -> None:
     started = time.monotonic()
     small = (12, 3, 24) if args.quick else (60, 5, 120)
     engine.loop.run_until_complete(client.one_at_a_time(*small[:2]))
-    engine.loop.run_until_complete(client.many_at_once(small[2]))
+    if not args.room:
+        engine.loop.run_until_complete(client.many_at_once(small[2]))
     print(f"{args.backend}: {len(client.answers)} requests, {time.monotonic() - started:.0f} s")
     args.results.write_text(json.dumps(client.answers))
     engine.shutdown()
