@@ -103,8 +103,9 @@
 //!   lines stay in the caches of other processors only while nobody writes to them.
 //!
 //! A module uses only those below it. Only [`capi`], [`runner`], [`cpu`] and [`gpu`] have `unsafe`
-//! code, and two modules at the bottom: `grace`, which keeps memory alive for threads that probe
-//! without a lock, and a lock for race detectors that is built for tests alone.
+//! code, and three modules at the bottom: `grace`, which keeps memory alive for threads that probe
+//! without a lock, `sha256`, for the sake of a processor's instructions, and a lock for race
+//! detectors that is built for tests alone.
 //!
 //! A cache is changed, and nearly always read, under the lock. Only probes do without: the index
 //! publishes what they need (`index::Probe`), and they take the lock when that doesn't suffice.
@@ -129,6 +130,7 @@ pub mod plan;
 pub mod ring;
 pub mod runner;
 pub mod sequence;
+mod sha256;
 pub mod snapshot;
 pub mod store;
 mod sync;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The folders and files directly under `src/`, from the bottom up. A file may use its own and
 /// those of earlier lines; names on one line don't know each other, except on the first.
 const LAYERS: &[&[&str]] = &[
-    &["ids", "error", "memory", "sync", "grace", "lock", "handles", "ring"],
+    &["ids", "error", "memory", "sync", "grace", "lock", "handles", "ring", "sha256"],
     &["token"],
     &["group"],
     &["tree"],

@@ -139,7 +139,7 @@ impl Blocks {
     /// The digest of a page of pool 0, after another one's.
     pub fn make_digest(&self, place: u32, parent: PageDigest) -> Result<PageDigest, Error> {
         let pieces = PartPieces::new(self.tokens(place), self.parts(place));
-        let made = DigestChain::new(self.hasher.clone(), parent, pieces).next_page();
+        let made = DigestChain::new(self.hasher, parent, pieces).next_page();
         made.ok_or_else(|| Error::Corrupt("a record of the journal has no whole page".into()))
     }
 

@@ -84,14 +84,9 @@ impl State {
         let keys = Keys { keys, images: &self.cache()?.images };
         let pieces = KeyPieces::new(keys, open);
         let mut chain = DigestChain::new(PageHasher::new(page_size), parent, pieces);
-        let mut count = 0;
-        while let Some(digest) = into.get_mut(count) {
-            match chain.next_page() {
-                Some(made) => *digest = made,
-                None => break,
-            }
-            count += 1;
-        }
+        let most = into.len();
+        let mut room = into.iter_mut();
+        let count = chain.next_pages(most, |digest| *room.next().expect("so many") = digest);
         Ok(Digested { count, open: chain.pieces.open() })
     }
 

@@ -9,6 +9,9 @@ use super::page_digest::{PageDigest, PageHasher, PageItem};
 use crate::error::Error;
 use crate::error::text;
 
+/// Pages of text that are hashed in a row: that they are text is looked at before.
+const TOGETHER: usize = 64;
+
 /// Positions in a row that stand for one thing.
 pub enum Piece<'a> {
     /// Text ids.
@@ -45,25 +48,69 @@ impl<P: Pieces> DigestChain<P> {
 
     /// The digest of the next page; None when no whole page is left, or at what is no token.
     pub fn next_page(&mut self) -> Option<PageDigest> {
+        let mut made = None;
+        self.next_pages(1, |digest| made = Some(digest));
+        made
+    }
+
+    /// Gives `visit` the digests of the next pages, so many at most; fewer when no whole page is
+    /// left, or at what is no token. Returns how many.
+    #[inline]
+    pub fn next_pages(&mut self, most: usize, mut visit: impl FnMut(PageDigest)) -> usize {
+        let mut made = 0;
+        while made < most {
+            let pages = match self.text_pages(most - made, &mut visit) {
+                0 => match self.mixed_page() {
+                    Some(digest) => {
+                        visit(digest);
+                        1
+                    }
+                    None => break,
+                },
+                pages => pages,
+            };
+            made += pages;
+        }
+        made
+    }
+
+    /// Pages of nothing but text, up to the first with something else.
+    #[inline]
+    fn text_pages(&mut self, most: usize, visit: impl FnMut(PageDigest)) -> usize {
         let page_size = self.hasher.page_size();
         let begin = self.pieces.clone();
-        self.last = match self.pieces.next(page_size)? {
-            Piece::Text(ids) if ids.len() == page_size => {
-                self.media = false;
-                self.hasher.text(&self.last, ids)
-            }
-            first => {
-                let mut items = matches!(first, Piece::Item(..)) as usize;
-                let mut left = page_size - first.positions();
-                while left > 0 {
-                    let piece = self.pieces.next(left)?;
-                    items += matches!(piece, Piece::Item(..)) as usize;
-                    left -= piece.positions();
-                }
-                self.media = items > 0;
-                self.hash_mixed(begin, items)
-            }
+        let Some(Piece::Text(ids)) = self.pieces.next(most.min(TOGETHER) * page_size) else {
+            self.pieces = begin;
+            return 0;
         };
+        let pages = ids.len() / page_size;
+        let (whole, rest) = ids.split_at(pages * page_size);
+        let whole_len = whole.len();
+        if pages > 0 {
+            self.media = false;
+            self.last = self.hasher.texts(self.last, whole, visit);
+        }
+        if !rest.is_empty() {
+            self.pieces = begin;
+            if pages > 0 {
+                self.pieces.next(whole_len);
+            }
+        }
+        pages
+    }
+
+    /// A page that has other than text.
+    fn mixed_page(&mut self) -> Option<PageDigest> {
+        let page_size = self.hasher.page_size();
+        let begin = self.pieces.clone();
+        let (mut items, mut left) = (0, page_size);
+        while left > 0 {
+            let piece = self.pieces.next(left)?;
+            items += matches!(piece, Piece::Item(..)) as usize;
+            left -= piece.positions();
+        }
+        self.media = items > 0;
+        self.last = self.hash_mixed(begin, items);
         Some(self.last)
     }
 
@@ -308,14 +355,12 @@ pub fn page_digests(
     page_size: usize,
     first_page: usize,
     parent: PageDigest,
-    mut visit: impl FnMut(PageDigest),
+    visit: impl FnMut(PageDigest),
 ) -> Result<(), Error> {
     let pages = page_digest_count(tokens, page_size, first_page)?;
-    let mut list = ListDigests::new(tokens, page_size, first_page, Some(pages))?;
-    let mut last = parent;
-    for _ in 0..pages {
-        last = list.next_after(last).expect("the page is there");
-        visit(last);
-    }
+    let ListDigests(mut chain) = ListDigests::new(tokens, page_size, first_page, Some(pages))?;
+    chain.last = parent;
+    let made = chain.next_pages(pages, visit);
+    assert_eq!(made, pages, "the pages are there");
     Ok(())
 }

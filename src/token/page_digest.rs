@@ -1,9 +1,11 @@
 //! The digest of a page and of everything before it: SHA-256 over the digest of the page before
 //! and the page's own tokens. `docs/block_hash.md` describes every bit of what is hashed.
 //!
-//! A page of text, unless it is large, is hashed in blocks that are laid out and padded once: per
-//! page, only the digest before it and the ids are written, and the compression function runs over
-//! them. What has images or bins is hashed piece by piece, without memory for a page of it.
+//! Pages of text are hashed in a row where the processor has instructions for that. Elsewhere a
+//! page, unless it is large, is hashed in blocks that are laid out and padded once: per page, only
+//! the digest before it and the ids are written, and the compression function runs over them. What
+//! has images or bins is hashed piece by piece, without memory for a page of it.
+use crate::sha256::{INITIAL, Layout};
 use sha2::digest::generic_array::GenericArray;
 use sha2::digest::typenum::U64;
 use sha2::{Digest, Sha256, compress256};
@@ -39,18 +41,6 @@ const ID: usize = size_of::<u32>();
 const FIRST_IDS: usize = (BLOCK - IDS) / ID;
 /// Their blocks, with the padding of SHA-256: a byte and the length.
 const BLOCK_LIMIT: usize = (IDS + LAID_OUT_MAX * ID + 1 + 8).div_ceil(BLOCK);
-
-/// What SHA-256 begins with.
-const INITIAL: [u32; 8] = [
-    0x6a09_e667,
-    0xbb67_ae85,
-    0x3c6e_f372,
-    0xa54f_f53a,
-    0x510e_527f,
-    0x9b05_688c,
-    0x1f83_d9ab,
-    0x5be0_cd19,
-];
 
 /// A token of a page that is not text, or the part of an image that lies in the page.
 #[derive(Debug, Clone, Copy)]
@@ -90,12 +80,17 @@ impl PageItem {
 }
 
 /// Hashes pages of one size.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct PageHasher {
     page_size: usize,
-    blocks: [Block; BLOCK_LIMIT],
-    /// 0 for pages that are too large.
-    block_count: usize,
+    /// None without instructions for it.
+    quick: Option<Layout>,
+}
+
+/// The blocks of pages that are not large.
+struct Blocks {
+    all: [Block; BLOCK_LIMIT],
+    count: usize,
 }
 
 fn write_ids(into: &mut [u8], ids: &[u32]) {
@@ -104,36 +99,21 @@ fn write_ids(into: &mut [u8], ids: &[u32]) {
     }
 }
 
-impl PageHasher {
-    /// For pages of so many positions.
-    pub fn new(page_size: usize) -> Self {
-        debug_assert!((1..=PAGE_SIZE_MAX).contains(&page_size));
-        let mut blocks = [Block::default(); BLOCK_LIMIT];
-        if page_size > LAID_OUT_MAX {
-            return Self { page_size, blocks, block_count: 0 };
-        }
+impl Blocks {
+    /// Of pages of so many positions.
+    fn new(page_size: usize) -> Self {
+        let mut all = [Block::default(); BLOCK_LIMIT];
         let len = IDS + page_size * ID;
-        let block_count = (len + 1 + 8).div_ceil(BLOCK);
-        blocks[0][..IDS].copy_from_slice(&head(page_size, 0));
-        blocks[len / BLOCK][len % BLOCK] = 0x80;
+        let count = (len + 1 + 8).div_ceil(BLOCK);
+        all[0][..IDS].copy_from_slice(&head(page_size, 0));
+        all[len / BLOCK][len % BLOCK] = 0x80;
         let bits = (len as u64 * 8).to_be_bytes();
-        blocks[block_count - 1][BLOCK - 8..].copy_from_slice(&bits);
-        Self { page_size, blocks, block_count }
+        all[count - 1][BLOCK - 8..].copy_from_slice(&bits);
+        Self { all, count }
     }
 
-    pub(super) fn page_size(&self) -> usize {
-        self.page_size
-    }
-
-    /// The digest of a page of text.
-    pub(super) fn text(&mut self, parent: &PageDigest, ids: &[u32]) -> PageDigest {
-        debug_assert_eq!(ids.len(), self.page_size);
-        if self.block_count == 0 {
-            let mut page = self.page(parent, 0);
-            page.ids(ids);
-            return page.digest();
-        }
-        let blocks = &mut self.blocks[..self.block_count];
+    fn digest(&mut self, parent: &PageDigest, ids: &[u32]) -> PageDigest {
+        let blocks = &mut self.all[..self.count];
         blocks[0][PARENT..IDS].copy_from_slice(&parent.0);
         let (first, rest) = ids.split_at(ids.len().min(FIRST_IDS));
         write_ids(&mut blocks[0][IDS..], first);
@@ -143,6 +123,61 @@ impl PageHasher {
         let mut state = INITIAL;
         compress256(&mut state, blocks);
         PageDigest(bytemuck::cast(state.map(u32::to_be)))
+    }
+}
+
+impl PageHasher {
+    /// For pages of so many positions.
+    pub fn new(page_size: usize) -> Self {
+        debug_assert!((1..=PAGE_SIZE_MAX).contains(&page_size));
+        let head = head(page_size, 0);
+        let first = *head.first_chunk().expect("it is longer");
+        Self { page_size, quick: Layout::new(first, page_size) }
+    }
+
+    pub(super) fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    /// Gives `visit` the digests of pages of text, one after another; `parent` is that of the page
+    /// before. Returns the last one.
+    #[inline]
+    pub(super) fn texts(
+        &self,
+        parent: PageDigest,
+        ids: &[u32],
+        mut visit: impl FnMut(PageDigest),
+    ) -> PageDigest {
+        let mut last = parent;
+        match &self.quick {
+            Some(quick) => quick.pages(&parent.0, ids, |digest| {
+                last = PageDigest(digest);
+                visit(last);
+            }),
+            None => self.texts_anywhere(&mut last, ids, &mut visit),
+        }
+        last
+    }
+
+    /// The same without those instructions.
+    fn texts_anywhere(
+        &self,
+        last: &mut PageDigest,
+        ids: &[u32],
+        visit: &mut dyn FnMut(PageDigest),
+    ) {
+        let mut blocks = (self.page_size <= LAID_OUT_MAX).then(|| Blocks::new(self.page_size));
+        for ids in ids.chunks_exact(self.page_size) {
+            *last = match &mut blocks {
+                Some(blocks) => blocks.digest(last, ids),
+                None => {
+                    let mut page = self.page(last, 0);
+                    page.ids(ids);
+                    page.digest()
+                }
+            };
+            visit(*last);
+        }
     }
 
     /// Begins the digest of any page: then come its ids, and then its items.
@@ -192,4 +227,25 @@ fn head(page_size: usize, item_count: usize) -> [u8; IDS] {
     head[8..12].copy_from_slice(&(page_size as u32).to_le_bytes());
     head[12..PARENT].copy_from_slice(&(item_count as u32).to_le_bytes());
     head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A processor without the instructions makes the same digests as one with them.
+    #[test]
+    fn h01_digests_do_not_depend_on_the_processor() {
+        for page_size in [1, 2, 3, 4, 5, 16, 17, 63, 64, 255, 256, 257, 1024] {
+            let hasher = PageHasher::new(page_size);
+            let ids: Vec<u32> = (0..4 * page_size as u32).map(|at| at * 7919).collect();
+            let [mut quick, mut anywhere] = [Vec::new(), Vec::new()];
+            let parent = PageDigest([5; 32]);
+            let last = hasher.texts(parent, &ids, |digest| quick.push(digest));
+            let mut at_last = parent;
+            hasher.texts_anywhere(&mut at_last, &ids, &mut |digest| anywhere.push(digest));
+            assert_eq!((&quick, last), (&anywhere, at_last), "pages of {page_size}");
+            assert_eq!((quick.len(), quick.last()), (4, Some(&last)));
+        }
+    }
 }

@@ -1,9 +1,8 @@
 //! Digests of the first pages of a list, made before a lookup needs them.
-use super::keys::all_text;
+use super::keys::{self, all_text};
 use super::page_digest::{PageDigest, PageHasher};
 use super::scratch::Scratches;
 use std::ops::Deref;
-use std::slice::ChunksExact;
 
 /// Digests in a scratch that is kept, at most: a mebibyte of them.
 const DIGESTS_KEPT: usize = 1 << 15;
@@ -43,7 +42,7 @@ fn keep(digests: Vec<PageDigest>) {
 pub struct TextDigester<'a> {
     hasher: PageHasher,
     parent: PageDigest,
-    left: ChunksExact<'a, u32>,
+    left: &'a [u32],
     made: TextDigests,
 }
 
@@ -52,23 +51,26 @@ impl<'a> TextDigester<'a> {
     pub fn new(page_size: usize, parent: PageDigest, ids: &'a [u32]) -> Self {
         let mut made = TextDigests(SCRATCHES.take());
         made.0.clear();
-        let left = ids.chunks_exact(page_size);
-        Self { hasher: PageHasher::new(page_size), parent, left, made }
+        Self { hasher: PageHasher::new(page_size), parent, left: ids, made }
     }
 
     /// Makes the next ones, so many at most. Whether there are more, and memory for them.
     pub fn make(&mut self, count: usize) -> bool {
-        if self.made.0.try_reserve(count.min(self.left.len())).is_err() {
+        if self.made.0.try_reserve(count.min(self.left.len() / self.hasher.page_size())).is_err() {
             return false;
         }
-        for ids in self.left.by_ref().take(count) {
-            if !all_text(ids) {
-                return false;
-            }
-            self.parent = self.hasher.text(&self.parent, ids);
-            self.made.0.push(self.parent);
-        }
-        self.left.len() > 0
+        let page_size = self.hasher.page_size();
+        let count = count.min(self.left.len() / page_size);
+        let (ids, left) = self.left.split_at(count * page_size);
+        let is_text = all_text(ids);
+        let text = match is_text {
+            true => ids.len(),
+            false => ids.iter().take_while(|&&id| keys::is_text(id)).count(),
+        };
+        let Self { hasher, parent, made, .. } = self;
+        *parent = hasher.texts(*parent, &ids[..text], |digest| made.0.push(digest));
+        self.left = left;
+        is_text && left.len() >= page_size
     }
 
     /// Those that were made.

@@ -85,7 +85,7 @@ impl BlockHashIndex {
     fn chain<'a>(&self, from: u32, keys: Keys<'a>) -> DigestChain<KeyPieces<'a>> {
         let node = &self.tree.nodes[from];
         let pieces = KeyPieces::new(keys, node.open_image());
-        DigestChain::new(self.hasher.clone(), node.digest, pieces)
+        DigestChain::new(self.hasher, node.digest, pieces)
     }
 }
 
@@ -269,9 +269,9 @@ impl PrefixIndex for BlockHashIndex {
         }
         let rest = Keys { keys: &keys.keys[known * self.page_size..], ..keys };
         let mut chain = self.chain(from, rest);
-        let last = (known..pages).map(|_| chain.next_page()).last();
-        let end = self.tree.nodes[node.0].digest;
-        last.map_or(from == node.0, |digest| digest == Some(end))
+        let mut last = self.tree.nodes[from].digest;
+        let made = chain.next_pages(pages - known, |digest| last = digest);
+        made == pages - known && last == self.tree.nodes[node.0].digest
     }
 
     fn visit_path_from(&self, node: Node, first: usize, segment: &mut dyn FnMut(usize, &[u32])) {

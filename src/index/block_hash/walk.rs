@@ -17,8 +17,8 @@ impl BlockHashIndex {
         let mut chain = self.chain(from, keys);
         // Nothing below a leaf can be known: that page needs no digest.
         while self.tree.nodes[at].has_children() {
-            let digests = std::iter::from_fn(|| chain.next_page()).take(size);
-            let digests: SmallVec<[_; BATCH]> = digests.collect();
+            let mut digests = SmallVec::<[_; BATCH]>::new();
+            chain.next_pages(size, |digest| digests.push(digest));
             let places: SmallVec<[_; BATCH]> =
                 digests.iter().map(|digest| self.place(digest)).collect();
             let found = digests.iter().zip(&places);
