@@ -352,8 +352,8 @@ impl ChildTable {
         for _ in 0..N {
             self.step()?;
         }
-        if (self.current.taken + N) * 4 > self.current.len() * 3 {
-            self.reopen(N)?;
+        if (self.current.taken + N) * 5 > self.current.len() * 4 {
+            self.reopen()?;
         }
         let mut places = [Place::default(); N];
         for (count, hash) in hashes.into_iter().enumerate() {
@@ -398,15 +398,15 @@ impl ChildTable {
         let _ = self.step();
     }
 
-    /// Opens a table that the entries, `more` among them, fill to at most three eighths, and not so
-    /// small that it could fill up before the old one is moved: it takes at least 3/16 of the old
-    /// one's slots in inserts.
-    fn reopen(&mut self, more: usize) -> Result<(), OutOfMemory> {
+    /// Opens a table that the entries fill to at most two fifths, so twice as large as a full one,
+    /// and not so small that it could fill up before the old one is moved: it takes at least a
+    /// fifth of the old one's slots in inserts.
+    fn reopen(&mut self) -> Result<(), OutOfMemory> {
         debug_assert!(self.old.is_none(), "STEP is too small");
         while self.old.is_some() {
             self.step()?;
         }
-        let slots = ((self.len + more) * 8 / 3).next_power_of_two();
+        let slots = (self.len * 5 / 2).next_power_of_two();
         let slots = slots.max(self.current.len() / 2).max(SMALLEST);
         let mut old = std::mem::replace(&mut self.current, Slots::new(slots)?);
         self.view.moves.begin();
@@ -475,7 +475,8 @@ mod tests {
         }
     }
 
-    /// Lengths stay with their entries while the table grows, and follow when those are replaced.
+    /// Lengths stay with their entries while the table grows, which doubles when it is four fifths
+    /// full, and follow when those are replaced.
     #[test]
     fn lengths_move_with_their_entries() {
         let mut table = ChildTable::new().unwrap();
@@ -483,7 +484,9 @@ mod tests {
         for node in 0..5000_u32 {
             let [place] = table.places([node.wrapping_mul(0x9e37_79b1)]).unwrap();
             table.put(place, node, length(node));
+            assert!(table.len() * 5 <= table.slots() * 4);
         }
+        assert_eq!(table.slots(), 1 << 13);
         for node in 0..5000_u32 {
             let hash = node.wrapping_mul(0x9e37_79b1);
             let Hint { node: found, length: told } = table.hint(hash).unwrap();

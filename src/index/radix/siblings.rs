@@ -66,7 +66,7 @@ pub(super) enum Room {
     There,
     /// A run that is larger than the one at the place.
     Run(Run),
-    /// The second half of a run that is cut, and links to all of them.
+    /// The second part of a run that is cut, and links to all of them.
     Cut(Run, Links),
     /// The same, where the run is the only one yet.
     Many(Box<Many>, Run, Links),
@@ -88,7 +88,8 @@ impl Many {
     }
 
     /// Moves half of a run into an empty one, for which there is room; returns where a place in it
-    /// is now.
+    /// is now. Behind the last entry nothing is moved: children that come in their order, one after
+    /// another, leave full runs behind.
     fn cut(
         &mut self,
         (run, at): Place,
@@ -96,13 +97,15 @@ impl Many {
         links: Links,
         garbage: &mut Garbage,
     ) -> Place {
-        let stay = self.runs[run].len as usize / 2;
+        let len = self.runs[run].len as usize;
+        let is_behind = at == len;
+        let stay = if is_behind { len } else { len / 2 };
         self.runs[run].as_mut().cut(stay, &mut half);
         self.run_bytes += half.entries.bytes();
         self.runs.insert(run + 1, half);
         self.links = links;
         self.link(0, garbage);
-        if at > stay { (run + 1, at - stay) } else { (run, at) }
+        if at > stay || is_behind { (run + 1, at - stay) } else { (run, at) }
     }
 
     /// Moves the entries of a run into an empty one.
@@ -412,5 +415,19 @@ mod tests {
             }
         }
         assert!(most > 128 && most < 600, "{most} runs");
+    }
+    /// Children that come in their order leave full runs behind, wherever they begin.
+    #[test]
+    fn children_in_order_fill_their_runs() {
+        let (mut siblings, mut garbage) = (Siblings::default(), Garbage::default());
+        for key in 0..20_000 {
+            let place = siblings.place(key, |_| false);
+            let room = siblings.room(place).unwrap();
+            siblings.insert(place, Sibling { first_key: key, node: key }, room, &mut garbage);
+        }
+        assert!(siblings.iter().map(|child| child.first_key).eq(0..20_000));
+        let bytes = siblings.bytes() / siblings.len();
+        assert!(bytes <= 10, "{bytes} bytes a child");
+        assert_eq!(siblings.bytes(), counted(&siblings));
     }
 }
