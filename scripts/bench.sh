@@ -16,6 +16,8 @@
 #   scripts/bench.sh digest --docs          the same into the documentation
 #   scripts/bench.sh snapshot               the snapshot cache, as a table
 #   scripts/bench.sh snapshot --docs        the same into the documentation
+#   scripts/bench.sh snapshot --entries 100000 --reserve 1024
+#                                           one size beside 1000, with MiB reserved beforehand
 #   scripts/bench.sh snapshot --count       its instructions per call
 #   scripts/bench.sh snapshot --count --directory
 #                                           the same over a directory that gets what leaves memory

@@ -46,6 +46,31 @@ size_t list_of(enum shape shape, uint32_t entry, uint32_t *ids)
     }
 }
 
+struct part part_of(enum shape shape, uint32_t node, uint32_t entry_count, uint32_t *ids)
+{
+    size_t system = shape == CHATS ? CHAT_SYSTEM : shape == SHARED_PROMPT ? PROMPT_SYSTEM : 0;
+    if (node == entry_count) {
+        list_of(shape, 0, ids);
+        return (struct part){.from = 0, .count = system};
+    }
+    bool goes_on = shape == CHATS && node % TURNS > 0;
+    size_t from = goes_on ? list_of(shape, node - 1, ids) : system;
+    return (struct part){.from = from, .count = list_of(shape, node, ids) - from};
+}
+
+unsigned way_of(enum shape shape, uint32_t entry, uint32_t entry_count, uint32_t *nodes)
+{
+    unsigned depth = 0;
+    if (shape != NOTHING_SHARED) {
+        nodes[depth++] = entry_count;
+    }
+    uint32_t first = shape == CHATS ? entry / TURNS * TURNS : entry;
+    while (first <= entry) {
+        nodes[depth++] = first++;
+    }
+    return depth;
+}
+
 void scan_open(struct scan *scan, enum shape shape, uint32_t entry_count)
 {
     static uint32_t ids[PROMPT_LIMIT];

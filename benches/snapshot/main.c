@@ -15,6 +15,8 @@ enum { MATCHES = 16000, CHURN = 16000 };
 
 static const uint32_t COUNTS[] = {1, 8, 64, 1000, 10000, 100000};
 enum { COUNT_COUNT = sizeof COUNTS / sizeof *COUNTS };
+/* Of these numbers of entries only this one is measured, and 1000, which it is compared with. */
+static uint32_t only_count;
 
 struct bench {
     enum shape shape;
@@ -24,6 +26,8 @@ struct bench {
     size_t expected[BATCH];
     struct rng rng;
     struct scan scan;
+    struct floor *floor;
+    struct floor_way ways[BATCH];
 };
 
 static rkv_tokens tokens_of(const struct bench *bench, size_t i)
@@ -62,6 +66,13 @@ static void scan(void *context, size_t i)
     REQUIRE(count == bench->expected[i]);
 }
 
+static void find_floor(void *context, size_t i)
+{
+    struct bench *bench = context;
+    size_t count = floor_match(bench->floor, &bench->ways[i], bench->prompts.ids[i]);
+    REQUIRE(count == bench->expected[i]);
+}
+
 static void insert(void *context, size_t i)
 {
     static char state;
@@ -86,6 +97,9 @@ static void prepare(struct bench *bench, size_t i, uint32_t entry, size_t more)
         ids[bench->expected[i] + at] = FRESH_MISS + (uint32_t)at;
     }
     bench->prompts.count[i] = bench->expected[i] + more;
+    if (entry < bench->entry_count) {
+        floor_way(bench->floor, entry, &bench->ways[i]);
+    }
 }
 
 /* A directory to which nothing is written but what leaves memory: what the owner's own thread pays
@@ -157,12 +171,13 @@ static void churn(struct bench *bench, struct meter *meter)
     }
 }
 
-enum operation { MATCH, PROBE, INSERT, SCAN, LATER, OPERATIONS };
+enum operation { MATCH, PROBE, INSERT, SCAN, FLOOR, LATER, OPERATIONS };
 static const char *const OPERATION[OPERATIONS] = {
     [MATCH] = "match and release",
     [PROBE] = "probe",
     [INSERT] = "insert that evicts",
     [SCAN] = "linear scan",
+    [FLOOR] = "floor of match and release",
     [LATER] = "match and release, others evicted",
 };
 
@@ -185,6 +200,7 @@ static void measure(enum shape shape, uint32_t entry_count, struct row rows[OPER
     }
     prompts_init(&bench.prompts, BATCH, PROMPT_LIMIT);
     scan_open(&bench.scan, shape, entry_count);
+    bench.floor = floor_open(shape, entry_count);
     unsigned runs = run_count(8);
     for (unsigned number = 0; number < runs; number++) {
         for (int i = 0; i < OPERATIONS; i++) {
@@ -194,6 +210,9 @@ static void measure(enum shape shape, uint32_t entry_count, struct row rows[OPER
         size_t matches = options.count ? 8 * BATCH : MATCHES;
         lookups(&bench, &meters[MATCH], match_and_release, matches);
         lookups(&bench, &meters[PROBE], probe, matches);
+        if (!options.count) {
+            lookups(&bench, &meters[FLOOR], find_floor, matches);
+        }
         if (number < 4 && !options.count) {
             lookups(&bench, &meters[SCAN], scan, scan_calls(entry_count));
         }
@@ -219,6 +238,7 @@ static void measure(enum shape shape, uint32_t entry_count, struct row rows[OPER
         meter_free(&meters[i]);
     }
     scan_close(&bench.scan);
+    floor_close(bench.floor);
     prompts_free(&bench.prompts);
 }
 
@@ -228,8 +248,13 @@ static const char *number(char *text, size_t size, double value)
     return text;
 }
 
+/* What both take at 1000 entries; 0 before those were measured. */
+struct small {
+    double match, floor;
+};
+
 static void print_line(enum shape shape, uint32_t entry_count,
-                       const struct row rows[OPERATIONS], double at_1000,
+                       const struct row rows[OPERATIONS], const struct small *small,
                        uint64_t index_bytes)
 {
     const struct row *match = &rows[MATCH];
@@ -241,10 +266,13 @@ static void print_line(enum shape shape, uint32_t entry_count,
         char text[24];
         printf(" %s |", number(text, sizeof text, values[i]));
     }
-    if (at_1000 > 0) {
-        printf(" %.2f |", match->quiet / at_1000);
+    char text[24];
+    printf(" %s |", number(text, sizeof text, rows[FLOOR].quiet));
+    if (small->match > 0) {
+        double floor = small->match + rows[FLOOR].quiet - small->floor;
+        printf(" %.2f | %.2f |", match->quiet / small->match, floor / small->match);
     } else {
-        printf(" |");
+        printf(" | |");
     }
     printf(" %.2f |\n", (double)index_bytes / 1e6);
     fflush(stdout);
@@ -267,16 +295,22 @@ static void measure_all(void)
     printf("Library of commit %s; %s, %ld cores; an empty timed interval takes %.0f ns.\n\n",
            options.commit, cpu_model(), sysconf(_SC_NPROCESSORS_ONLN), clock_cost());
     printf("| lists | entries | match + release | quiet | p50 | p99 | probe | insert that evicts "
-           "| p99 | linear scan | scan / match | match, to 1000 entries | index, MB |\n"
-           "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n");
+           "| p99 | linear scan | scan / match | floor | match, to 1000 entries | limit "
+           "| index, MB |\n"
+           "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n");
     for (enum shape shape = 0; shape < SHAPES; shape++) {
-        double at_1000 = 0;
+        struct small small = {0, 0};
         for (size_t i = 0; i < COUNT_COUNT; i++) {
+            if (only_count != 0 && COUNTS[i] != only_count && COUNTS[i] != 1000) {
+                continue;
+            }
             struct row rows[OPERATIONS];
             uint64_t index_bytes = 0;
             measure(shape, COUNTS[i], rows, &index_bytes);
-            at_1000 = COUNTS[i] == 1000 ? rows[MATCH].quiet : at_1000;
-            print_line(shape, COUNTS[i], rows, at_1000, index_bytes);
+            if (COUNTS[i] == 1000) {
+                small = (struct small){rows[MATCH].quiet, rows[FLOOR].quiet};
+            }
+            print_line(shape, COUNTS[i], rows, &small, index_bytes);
         }
     }
 }
@@ -287,6 +321,11 @@ int main(int argument_count, char **arguments)
     for (int i = 1; i < argument_count; i++) {
         if (strcmp(arguments[i], "--runs") == 0 && i + 1 < argument_count) {
             options.run_count = (unsigned)strtoul(arguments[++i], NULL, 10);
+        } else if (strcmp(arguments[i], "--entries") == 0 && i + 1 < argument_count) {
+            only_count = (uint32_t)strtoul(arguments[++i], NULL, 10);
+        } else if (strcmp(arguments[i], "--reserve") == 0 && i + 1 < argument_count) {
+            options.reserve_mib = strtoull(arguments[++i], NULL, 10);
+            CHECK(rkv_reserve_index_memory(options.reserve_mib << 20, RKV_HUGE_PAGES_TRY));
         } else if (strcmp(arguments[i], "--count") == 0) {
             options.count = true;
         } else if (strcmp(arguments[i], "--storable") == 0) {
@@ -297,8 +336,8 @@ int main(int argument_count, char **arguments)
             run_trees();
             return 0;
         } else {
-            fprintf(stderr, "usage: snapshot-bench [--runs N] [--count] [--trees] [--storable] "
-                            "[--directory D]\n");
+            fprintf(stderr, "usage: snapshot-bench [--runs N] [--entries N] [--reserve MIB] "
+                            "[--count] [--trees] [--storable] [--directory D]\n");
             return 2;
         }
     }
