@@ -198,6 +198,19 @@ RKV_DEVICE float exp2_fast(float x) {
 }
 RKV_DEVICE float log2_fast(float x) { return __log2f(x); }
 RKV_DEVICE float reciprocal_fast(float x) { return __fdividef(1.0f, x); }
+// Two numbers without a sign as e4m3, the first one below, where an instruction does it: as
+// narrow_to_e4m3() does.
+#if __CUDA_ARCH__ >= 890
+constexpr bool kNarrowsE4M3 = true;
+RKV_DEVICE uint32_t narrow_sizes(float low, float high) {
+    uint16_t r;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(high), "f"(low));
+    return r;
+}
+#else
+constexpr bool kNarrowsE4M3 = false;
+RKV_DEVICE uint32_t narrow_sizes(float, float) { return 0; }
+#endif
 RKV_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 RKV_DEVICE float bits_to_float(uint32_t bits) { return __uint_as_float(bits); }
 RKV_DEVICE uint32_t float_to_bits(float value) { return __float_as_uint(value); }

@@ -68,22 +68,47 @@ RKV_DEVICE Vector16 widen_eight(const Vector16 &narrow, int half) {
              widen_e4m3<T>(permute_bytes<0x3424>(b, 0))}};
 }
 
-// The nearest e4m3 number, ties to even; what is too large, infinities included, becomes 448.
-RKV_DEVICE uint32_t narrow_to_e4m3(float value) {
-    const uint32_t bits = float_to_bits(value);
-    const uint32_t sign = (bits >> 24) & 0x80u, magnitude = bits & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) {
-        return sign | 0x7fu;
+// The nearest e4m3 number, ties to even; what is too large, infinity included, becomes 448. Of a
+// number without a sign.
+RKV_DEVICE uint32_t narrow_to_e4m3(float size) {
+    const uint32_t bits = float_to_bits(size);
+    if (bits > 0x7f800000u) {
+        return 0x7fu;
     }
-    const float size = bits_to_float(magnitude);
     if (size >= 448.0f) {
-        return sign | 0x7eu;
+        return 0x7eu;
     }
     if (size < 0.015625f) {
         // 2^14 has 2^-9 as its last place, so the sum rounds as a subnormal does.
-        return sign | ((float_to_bits(size + 16384.0f) - float_to_bits(16384.0f)) & 0xffu);
+        return (float_to_bits(size + 16384.0f) - float_to_bits(16384.0f)) & 0xffu;
     }
-    return sign | (((magnitude + 0x7ffffu + ((magnitude >> 20) & 1u)) >> 20) - (120u << 3));
+    return ((bits + 0x7ffffu + ((bits >> 20) & 1u)) >> 20) - (120u << 3);
+}
+
+// What many numbers are divided by. A quotient is a product with two numbers whose sum is
+// 1 / scale but for less than 2^-44 of it. The first one is below 1 / scale, so that both have one
+// sign and infinity stays what it is. Rounded to f32 the product is on the same side of each middle
+// of two e4m3 numbers as the quotient is, or on it if that is: a 16-bit number over such a middle
+// is further from where f32 would round otherwise. For scales from 2^-100 to 2^100.
+struct Scale {
+    float first, rest;
+
+    explicit RKV_DEVICE Scale(float scale) {
+        first = bits_to_float(float_to_bits(1.0f / scale) - 1);
+        rest = fmaf(-scale, first, 1.0f) * first;
+    }
+
+    RKV_DEVICE float divide(float size) const { return fmaf(size, first, size * rest); }
+};
+
+// Two 16-bit numbers, divided, as e4m3.
+template <class Q>
+RKV_DEVICE uint32_t narrow_pair(uint32_t pair, const Scale &scale) {
+    const uint32_t sizes = pair & 0x7fff7fffu;
+    const float low = scale.divide(Q::low(sizes)), high = scale.divide(Q::high(sizes));
+    const uint32_t narrow = kNarrowsE4M3 ? narrow_sizes(low, high)
+                                         : narrow_to_e4m3(low) | narrow_to_e4m3(high) << 8;
+    return narrow | (permute_bytes<0x4431>(pair, 0) & 0x8080u);
 }
 
 } // namespace rkv

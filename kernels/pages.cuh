@@ -14,12 +14,11 @@ RKV_DEVICE void store_eight(void *pages, int64_t at, const Vector16 &eight, floa
         store_global(reinterpret_cast<Vector16 *>(to), eight);
         return;
     }
+    const Scale divisor(scale);
     uint32_t words[2] = {0, 0};
     RKV_UNROLL
     for (int i = 0; i < 4; i++) {
-        const uint32_t low = narrow_to_e4m3(Q::low(eight.x[i]) / scale);
-        const uint32_t high = narrow_to_e4m3(Q::high(eight.x[i]) / scale);
-        words[i / 2] |= (low | high << 8) << (i % 2 * 16);
+        words[i / 2] |= narrow_pair<Q>(eight.x[i], divisor) << (i % 2 * 16);
     }
     store_global2(reinterpret_cast<uint32_t *>(to), words[0], words[1]);
 }

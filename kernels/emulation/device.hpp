@@ -180,6 +180,8 @@ inline void load_matrix4_transposed(uint32_t (&r)[4], uint32_t from) {
 inline float exp2_fast(float x) { return exp2f(x); }
 inline float log2_fast(float x) { return log2f(x); }
 inline float reciprocal_fast(float x) { return 1.0f / x; }
+constexpr bool kNarrowsE4M3 = false;
+inline uint32_t narrow_sizes(float, float) { return 0; }
 inline uint32_t multiply_high(uint32_t a, uint32_t b) {
     return static_cast<uint32_t>(static_cast<uint64_t>(a) * b >> 32);
 }

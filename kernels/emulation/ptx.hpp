@@ -3,6 +3,8 @@
 #pragma once
 #include "kernels/hopper.cuh"
 
+#include <algorithm>
+
 namespace rkv::ptx {
 
 template <class T>
@@ -89,6 +91,19 @@ inline uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
                                          Bf16::low(c)),
                       static_cast<float>(static_cast<double>(Bf16::high(a)) * Bf16::high(b) +
                                          Bf16::high(c)));
+}
+
+// The nearest e4m3 number, ties to even, none beyond 448: a multiple of the last place that the
+// format has there.
+inline uint16_t narrow_e4m3(float x) {
+    if (x != x) {
+        return 0x7f;
+    }
+    const float size = std::min(std::fabs(x), 448.0f);
+    const int exponent = size < 0x1p-6f ? -6 : std::ilogb(size);
+    const int places = static_cast<int>(std::nearbyint(std::ldexp(size, 3 - exponent)));
+    const int sign = std::signbit(x) ? 0x80 : 0;
+    return static_cast<uint16_t>(sign | (8 * (exponent + 6) + places));
 }
 
 inline bool is_ordered(float a, float b) { return a == a && b == b; }

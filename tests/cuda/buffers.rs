@@ -57,6 +57,11 @@ impl Buffers {
         self.lse.write(0, &poison(4 * self.room * self.shapes[0].heads));
     }
 
+    /// Other keys and values, as many bytes of each.
+    pub fn replace_kv(&self, bytes: &[u8]) {
+        self.inputs[1..].iter().for_each(|memory| memory.write(0, bytes));
+    }
+
     /// A call that reads and writes them.
     pub fn call<'a>(&self, world: &World, step: StepOfPlan<'a>) -> AppendPrefill<'a> {
         let tensor = |at: usize| Tensor {

@@ -123,9 +123,7 @@ fn as_ptx(source: &Path, dims: Dims, folder: &Path) -> PathBuf {
         .output()
         .unwrap_or_else(|error| panic!("RKV_CUDA_KERNELS=ptx needs nvcc, {nvcc:?}: {error}"));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut text =
-        "#include \"kernels/emulation/ptx.hpp\"\n#include <algorithm>\nusing namespace rkv;\n"
-            .to_owned();
+    let mut text = "#include \"kernels/emulation/ptx.hpp\"\nusing namespace rkv;\n".to_owned();
     let table = kernel_table();
     for kernel in ptx::translate(&String::from_utf8(output.stdout).unwrap()) {
         let ptx::Kernel { name, threads, argument_bytes, source } = kernel;

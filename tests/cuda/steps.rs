@@ -1,7 +1,10 @@
 //! Steps of many kinds: chunks, decodes, drafts, splits, shared prefixes, masks, layouts.
+use super::buffers::Buffers;
 use super::emulator::Conduct;
-use super::world::{Setup, World};
-use radixkv::attention::{Dtype, KvLayout, PageCopy, Region};
+use super::numbers::decode;
+use super::world::{Kind, Setup, World};
+use radixkv::attention::{Dtype, KvLayout, PageCopy, Region, e4m3_from_f32};
+use radixkv::gpu::StepOfPlan;
 
 /// Every order of threads and every landing of copies that the emulator knows.
 pub fn conducts() -> impl Iterator<Item = Conduct> {
@@ -162,6 +165,47 @@ fn k22_fp8_kv_with_scales() {
         world.fill(0, 90);
         world.step(&[(0, 40), (1, 30)]);
         world.step(&[(0, 1), (1, 2)]);
+    }
+}
+
+/// Every number there is, NaN, infinities and both zeros too, by scales whose quotients lie in the
+/// middle of two numbers of the format, or next to it: the bytes that a division leads to.
+// K22
+#[test]
+fn k22_fp8_has_the_bits_of_a_division() {
+    for (dtype, scales) in [
+        (Dtype::Bf16, [0.75, 1.0 / 3.0]),
+        (Dtype::Bf16, [1.0, f32::from_bits(0x3d2e_147b)]),
+        (Dtype::F16, [f32::from_bits(0x3f40_0001), 0.0131]),
+        (Dtype::F16, [f32::from_bits(0x3f3f_ffff), 96.0]),
+    ] {
+        let mut setup = Setup::new(64, 16).heads(2, 2).dtypes(dtype, Dtype::Fp8E4m3);
+        (setup.params.k_scale, setup.params.v_scale) = scales.into();
+        let mut world = World::new(setup, 1);
+        let chunks = [(0, 65536 / 128)];
+        let (batch, slots) = world.rows(&chunks);
+        let buffers = Buffers::new(&world, batch.query_count());
+        buffers.load(&world, &chunks);
+        let all: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_ne_bytes).collect();
+        buffers.replace_kv(&all);
+        let step = StepOfPlan { number: world.next_number(), batch: &batch, slots: &slots };
+        let (call, stream) = (buffers.call(&world, step), world.stream());
+        // SAFETY: device memory of these shapes, which lives until it is read.
+        unsafe { world.backend.append_prefill(&call, &mut world.plan, stream) }.unwrap();
+        world.stream.synchronize();
+        for (kind, scale) in [Kind::K, Kind::V].into_iter().zip(scales) {
+            let memory = world.memory(kind).read();
+            for (row, numbers) in all.chunks_exact(2 * 64).enumerate() {
+                let (position, head) = (row / 2, row % 2);
+                let place = (world.sequences[0].pages[position / 16], position as u32 % 16);
+                let expected: Vec<u8> = numbers
+                    .chunks_exact(2)
+                    .map(|number| e4m3_from_f32(decode(number, dtype) / scale))
+                    .collect();
+                let found = &memory[world.place_of_head(kind, place, head)];
+                assert_eq!(found, expected, "{dtype:?} / {scale}: from {:?}", &numbers[..2]);
+            }
+        }
     }
 }
 

@@ -96,6 +96,10 @@ impl Body {
                 let format = if has("bf16x2") { "Bf16" } else { "F16" };
                 self.set(&o[0], "b32", &format!("{format}::pack({}, {})", v(2), v(1)))
             }
+            "cvt" if has("e4m3x2") => {
+                let narrow = |at: usize| format!("ptx::narrow_e4m3({})", v(at));
+                self.set(&o[0], "b16", &format!("{} << 8 | {}", narrow(1), narrow(2)))
+            }
             "cvt" => self.set(&o[0], words[1], &v(1)),
             "prmt" => {
                 set(format!("ptx::permute({}, {}, {})", v(1), v(2), self.value(&o[3], "u32")))
