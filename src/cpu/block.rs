@@ -172,31 +172,33 @@ impl Job<'_> {
                 let [stride, v_stride] = [head_dim, v_head_dim].map(converted_stride);
                 let converted = BLOCK * stride.max(v_stride);
                 let kv = kv.start(converted + BLOCK * head_dim);
-                if dots {
+                let many = S::ACROSS && spans.len() > DIRECT_ROWS;
+                if many && !dots && !E::CONVERTS && !is_padded(geometry) {
+                    let turned = kv.add(converted);
+                    simd.run(Turn::new(k, keys.clone(), head_dim, turned));
+                    step.weigh_turned::<S, false>(simd, turned, ahead_k);
+                } else if dots {
                     for key in keys.clone() {
                         let to = kv.add(key * stride);
                         simd.run(AsBf16::<E, false>::new(k.row(key), to, head_dim));
                     }
+                    let k = Strided::<Bf16>::new(kv, stride);
+                    if many {
+                        let turned = kv.add(converted);
+                        simd.run(Turn::new(k, keys.clone(), head_dim / 2, turned));
+                        step.weigh_turned::<S, true>(simd, turned, ahead_k);
+                    } else {
+                        step.weigh::<S, _, true>(simd, k, ahead_k);
+                    }
                 } else {
                     gather(simd, k, keys.clone(), kv, geometry.head_dim, stride);
-                }
-                let many = S::ACROSS && spans.len() > DIRECT_ROWS;
-                match (many, dots) {
-                    (true, true) => {
+                    let k = Strided::<F32>::new(kv, stride);
+                    if many {
                         let turned = kv.add(converted);
-                        simd.run(Turn::new(kv, stride, head_dim / 2, turned));
-                        step.weigh_turned::<S, true>(simd, turned, ahead_k);
-                    }
-                    (true, false) => {
-                        let turned = kv.add(converted);
-                        simd.run(Turn::new(kv, stride, head_dim, turned));
+                        simd.run(Turn::new(k, keys.clone(), head_dim, turned));
                         step.weigh_turned::<S, false>(simd, turned, ahead_k);
-                    }
-                    (false, true) => {
-                        step.weigh::<S, _, true>(simd, Strided::<Bf16>::new(kv, stride), ahead_k);
-                    }
-                    (false, false) => {
-                        step.weigh::<S, _, false>(simd, Strided::<F32>::new(kv, stride), ahead_k);
+                    } else {
+                        step.weigh::<S, _, false>(simd, k, ahead_k);
                     }
                 }
                 gather(simd, v, keys.clone(), kv, geometry.v_head_dim, v_stride);

@@ -4,8 +4,9 @@ use super::simd::{Simd, Vectorized, exp2_one};
 use crate::memory::{OutOfMemory, TryGrow};
 use std::ops::Range;
 
-/// For each row of a tile: the largest logit, to base 2; the sum of the weights relative to it;
-/// the sum of weights times values. A row that has seen nothing has -inf, 0 and zeros.
+/// For each row of a tile: a logit to base 2, little below the largest one or that; the sum of the
+/// weights relative to it; the sum of weights times values. A row that has seen nothing has -inf, 0
+/// and zeros.
 #[derive(Clone, Copy)]
 pub(super) struct State {
     pub most: *mut f32,

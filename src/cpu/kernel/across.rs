@@ -1,11 +1,12 @@
 //! Scores of many rows: the keys lie side by side in vectors, so that no lanes are to be added up,
 //! which takes as long as the products where heads are small. It pays to turn keys for it where
 //! rows are many.
-use super::keys::Ahead;
+use super::keys::{Ahead, KeyRows};
 use super::scores::Queries;
 use super::{BLOCK, Span};
 use crate::cpu::simd::{Simd, Vectorized};
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// Lanes of the vectors that it is for: [`Simd::ACROSS`].
 const LANES: usize = 16;
@@ -14,39 +15,48 @@ const LANES: usize = 16;
 const ROWS: usize = 4;
 const VECTORS: usize = 2;
 
-/// Turns a block's keys: rows of `count` numbers, or of as many pairs of bf16, become columns.
-pub(in crate::cpu) struct Turn {
-    from: *const f32,
-    stride: usize,
+/// Turns a block's keys: rows of `count` numbers, or of as many pairs of bf16, become columns, of
+/// which those that a lane adds up lie one behind the other.
+pub(in crate::cpu) struct Turn<K> {
+    from: K,
+    keys: Range<usize>,
     count: usize,
     to: *mut f32,
 }
 
-impl Turn {
+impl<K: KeyRows> Turn<K> {
+    /// Those of the block's that there are; where others would be nobody looks.
+    ///
     /// # Safety
-    /// `from` is readable for BLOCK rows of `count` numbers, a multiple of LANES, `stride` apart,
-    /// and `to` writable for as many.
+    /// The rows of `keys` are readable for `count` numbers, a multiple of LANES, and `to` is
+    /// writable for BLOCK rows of as many.
     pub(in crate::cpu) unsafe fn new(
-        from: *const f32,
-        stride: usize,
+        from: K,
+        keys: Range<usize>,
         count: usize,
         to: *mut f32,
     ) -> Self {
-        Self { from, stride, count, to }
+        Self { from, keys, count, to }
     }
 }
 
-impl Vectorized for Turn {
+impl<K: KeyRows> Vectorized for Turn<K> {
     type Result = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        for key in (0..BLOCK).step_by(LANES) {
-            for at in (0..self.count).step_by(LANES) {
-                // SAFETY: new()'s contract.
-                unsafe {
-                    let from = self.from.add(key * self.stride + at);
-                    simd.turn(from, self.stride, self.to.add(at * BLOCK + key), BLOCK);
+        let Self { from, keys, count, to } = self;
+        let steps = count / LANES;
+        for first in (keys.start & !(LANES - 1)..keys.end).step_by(LANES) {
+            // SAFETY: new()'s contract.
+            unsafe {
+                let mut rows = [std::ptr::null::<f32>(); LANES];
+                for (key, row) in (first..).zip(&mut rows) {
+                    *row = from.row(key.clamp(keys.start, keys.end - 1)).cast();
+                }
+                for step in 0..steps {
+                    let rows = rows.map(|row| row.add(step * LANES));
+                    simd.turn(rows, to.add(step * BLOCK + first), steps * BLOCK);
                 }
             }
         }
@@ -120,16 +130,18 @@ impl<const DOTS: bool, const R: usize, const C: usize> Scores<DOTS, R, C> {
     /// As for [`scores_across`].
     #[inline(always)]
     unsafe fn lane<S: Simd>(&self, simd: S, lane: usize) -> [[S::Vector; C]; R] {
-        let Tile { queries, keys, first } = &self.0;
+        let Tile { queries, keys, first } = self.0;
         let mut sums = [[simd.splat(0.0); C]; R];
         let count = if DOTS { queries.head_dim / 2 } else { queries.head_dim };
-        let mut at = lane;
-        while at < count {
+        let steps = count / LANES;
+        let keys = keys.wrapping_add(lane * steps * BLOCK + first);
+        for step in 0..steps {
+            let at = step * LANES + lane;
             // SAFETY: the caller's contract.
             unsafe {
                 let mut k = [simd.splat(0.0); C];
                 for (column, k) in k.iter_mut().enumerate() {
-                    *k = simd.load(keys.add(at * BLOCK + first + column * LANES));
+                    *k = simd.load(keys.add(step * BLOCK + column * LANES));
                 }
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let q = simd.splat(*queries.q.add(row * queries.head_dim + at));
@@ -141,7 +153,6 @@ impl<const DOTS: bool, const R: usize, const C: usize> Scores<DOTS, R, C> {
                     }
                 }
             }
-            at += LANES;
         }
         sums
     }

@@ -150,9 +150,15 @@ impl<'a, 'b, K: KeyRows, const DOTS: bool, const R: usize, const C: usize>
                 }
             }
             let sums = sums.as_flattened();
+            let to = |at: usize| scores.add(at / C * BLOCK + key + at % C);
+            if let (Some(all), 2) = (sums.first_chunk::<16>(), C) {
+                for (at, pair) in simd.sums_of_16(all).as_chunks::<2>().0.iter().enumerate() {
+                    to(2 * at).cast::<[f32; 2]>().write_unaligned(*pair);
+                }
+                return;
+            }
             for at in (0..R * C).step_by(4) {
                 let four = simd.sums([sums[at], sums[at + 1], sums[at + 2], sums[at + 3]]);
-                let to = |at: usize| scores.add(at / C * BLOCK + key + at % C);
                 match C {
                     2 => {
                         to(at).cast::<[f32; 2]>().write_unaligned([four[0], four[1]]);

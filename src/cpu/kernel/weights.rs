@@ -1,4 +1,5 @@
-//! Weights: scores become powers of two, relative to the largest logit that the row has seen.
+//! Weights: scores become powers of two, relative to about the largest logit that the row has
+//! seen.
 use super::{BLOCK, Span};
 use crate::cpu::simd::{Simd, Vectorized, exp2, exp2_one, tanh};
 use crate::cpu::state::State;
@@ -33,6 +34,10 @@ impl Logit {
         }
     }
 }
+
+/// How much larger than what a row's logits are relative to a logit may be: weights come to 256 at
+/// most, and what has been added up need not be scaled each time that one is a little larger.
+const SLACK: f32 = 8.0;
 
 /// Rows whose weights are computed side by side: what one of them waits for another one fills.
 pub(in crate::cpu) const SIDE_BY_SIDE: usize = 4;
@@ -82,7 +87,8 @@ impl<'a, const R: usize> Weights<'a, R> {
         }
     }
 
-    /// Notes the largest logit of a row, and returns what its logits are relative to.
+    /// Notes the largest logit of a row, unless it is little larger than what its logits are
+    /// relative to, and returns what they are.
     ///
     /// # Safety
     /// As for [`Weights::new`].
@@ -92,8 +98,9 @@ impl<'a, const R: usize> Weights<'a, R> {
         unsafe {
             let most = self.state.most.add(row);
             let before = *most;
-            let largest = before.max(logit);
-            if largest != before {
+            let mut largest = before;
+            if logit > before + SLACK {
+                largest = logit;
                 *most = largest;
                 if before != f32::NEG_INFINITY {
                     let less = exp2_one(simd, before - largest);

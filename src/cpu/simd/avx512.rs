@@ -29,6 +29,21 @@ macro_rules! with {
     };
 }
 
+/// In each quarter the sums of four vectors' quarters.
+///
+/// # Safety
+/// The processor has the instructions.
+#[inline(always)]
+unsafe fn sums_in_quarters([a, b, c, d]: [__m512; 4]) -> __m512 {
+    with! {
+        // a0+a2 b0+b2 a1+a3 b1+b3, and the same of c and d.
+        let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+        let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+        let even = _mm512_shuffle_ps::<0b01_00_01_00>(ab, cd);
+        _mm512_add_ps(even, _mm512_shuffle_ps::<0b11_10_11_10>(ab, cd))
+    }
+}
+
 impl<const BF16: bool> Simd for Avx512<BF16> {
     type Vector = __m512;
     const LANES: usize = 16;
@@ -114,19 +129,34 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     }
 
     #[inline(always)]
-    fn sums(self, [a, b, c, d]: [__m512; 4]) -> [f32; 4] {
+    fn sums(self, four: [__m512; 4]) -> [f32; 4] {
         with! {
-            // Of each quarter: a0+a2 b0+b2 a1+a3 b1+b3, and the same of c and d.
-            let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-            let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-            let even = _mm512_shuffle_ps::<0b01_00_01_00>(ab, cd);
-            let odd = _mm512_shuffle_ps::<0b11_10_11_10>(ab, cd);
-            let sums = _mm512_add_ps(even, odd);
+            let sums = sums_in_quarters(four);
             let low = _mm512_castps512_ps256(sums);
             let sums = _mm256_add_ps(low, _mm512_extractf32x8_ps::<1>(sums));
             let sums = _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps::<1>(sums));
             let mut array = [0.0; 4];
             _mm_storeu_ps(array.as_mut_ptr(), sums);
+            array
+        }
+    }
+
+    #[inline(always)]
+    fn sums_of_16(self, all: &[__m512; 16]) -> [f32; 16] {
+        with! {
+            let mut halves = [_mm512_setzero_ps(); 2];
+            for (half, eight) in halves.iter_mut().zip(all.as_chunks::<8>().0) {
+                let [a, b] = [[eight[0], eight[1], eight[2], eight[3]],
+                    [eight[4], eight[5], eight[6], eight[7]]];
+                let (a, b) = (sums_in_quarters(a), sums_in_quarters(b));
+                let low = _mm512_shuffle_f32x4::<0b01_00_01_00>(a, b);
+                *half = _mm512_add_ps(low, _mm512_shuffle_f32x4::<0b11_10_11_10>(a, b));
+            }
+            let [a, b] = halves;
+            let even = _mm512_shuffle_f32x4::<0b10_00_10_00>(a, b);
+            let sums = _mm512_add_ps(even, _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b));
+            let mut array = [0.0; 16];
+            _mm512_storeu_ps(array.as_mut_ptr(), sums);
             array
         }
     }
@@ -228,13 +258,13 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     const ACROSS: bool = true;
 
     /// # Safety
-    /// 16 rows of 16 numbers, so far apart, are readable, and as many writable.
+    /// 16 numbers of each row are readable, and as many rows, so far apart, writable.
     #[inline(always)]
-    unsafe fn turn(self, from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
+    unsafe fn turn(self, from: [*const f32; 16], to: *mut f32, to_stride: usize) {
         with! {
             let mut rows = [_mm512_setzero_ps(); 16];
-            for (at, row) in rows.iter_mut().enumerate() {
-                *row = _mm512_loadu_ps(from.add(at * stride));
+            for (row, from) in rows.iter_mut().zip(from) {
+                *row = _mm512_loadu_ps(from);
             }
             // Of each quarter a column of four rows, then the quarters of a column side by side.
             let mut columns = [_mm512_setzero_ps(); 16];

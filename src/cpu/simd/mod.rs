@@ -66,6 +66,15 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     fn sum(self, a: Self::Vector) -> f32;
     /// The sums of four vectors' lanes.
     fn sums(self, a: [Self::Vector; 4]) -> [f32; 4];
+    /// The same of sixteen.
+    #[inline(always)]
+    fn sums_of_16(self, a: &[Self::Vector; 16]) -> [f32; 16] {
+        let mut sums = [0.0; 16];
+        for (sums, four) in sums.as_chunks_mut().0.iter_mut().zip(a.as_chunks().0) {
+            *sums = self.sums(*four);
+        }
+        sums
+    }
     /// The largest lane, if none is NaN.
     fn largest(self, a: Self::Vector) -> f32;
 
@@ -135,8 +144,8 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     /// Rows of LANES numbers become columns. Where ACROSS says so alone.
     ///
     /// # Safety
-    /// LANES rows of LANES numbers, so far apart, are readable, and as many writable.
-    unsafe fn turn(self, _from: *const f32, _stride: usize, _to: *mut f32, _to_stride: usize) {
+    /// LANES numbers of each row are readable, and as many rows, so far apart, writable.
+    unsafe fn turn(self, _from: [*const f32; 16], _to: *mut f32, _to_stride: usize) {
         unreachable!("nobody asks for it")
     }
 
