@@ -6,7 +6,10 @@
 #   scripts/gpu.sh pack [peers]    build, and put what is needed into target/gpu, and that into
 #                                  target/gpu.tar.xz: needs cargo, nvcc. RADIXKV_CUDA_ARCHS=90a
 #                                  makes it small. With a folder of peers: what
-#                                  peers/bench.py needs to run others beside it
+#                                  gpu_peers.py needs to run others beside it
+#   scripts/gpu.sh peers [folder]  make that folder (target/gpu-peers): FlashAttention-3 out of
+#                                  vLLM's wheel (250 MB from PyPI). FlashInfer is run, too, if
+#                                  folder/site has it with the modules that it compiles
 #   scripts/gpu.sh run [folder [stage...]]
 #                                  run what was packed: needs a GPU and its driver, no network,
 #                                  no compiler; results go to folder (target/gpu/results)
@@ -23,6 +26,8 @@
 #              the size of Llama 3.2 1B. It needs cuBLAS, of the CUDA toolkit or from PyPI
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# Its FlashAttention-3 loads with any recent torch: that of older ones with their own alone.
+vllm_version=0.32.0
 pack=${RADIXKV_GPU_PACK:-${CARGO_TARGET_DIR:-target}/gpu}
 
 pack() { # [peers]
@@ -33,7 +38,7 @@ pack() { # [peers]
     mkdir -p "$pack"
     cp "$test" "$pack/tests"
     cp "$bench" "$pack/bench"
-    cp scripts/gpu_torch.py "$pack/"
+    cp scripts/gpu_torch.py scripts/gpu_peers.py "$pack/"
     if [ $# -gt 0 ]; then cp -r "$1" "$pack/peers"; fi
     pack_engine
     # It travels: what only a debugger would read stays here.
@@ -42,6 +47,24 @@ pack() { # [peers]
     tar -C "$(dirname "$pack")" --exclude=results --exclude=model -c "$(basename "$pack")" |
         xz -T0 -6 >"$pack.tar.xz"
     du -sh "$pack" "$pack.tar.xz"
+}
+
+peers() { # [folder]
+    local to=${1:-${CARGO_TARGET_DIR:-target}/gpu-peers} wheels
+    mkdir -p "$to"
+    wheels=$(mktemp -d "$to/wheels.XXXXXX")
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+        -d "$wheels" "vllm==$vllm_version"
+    python3 - "$wheels" "$to/fa3.so" <<'PYTHON'
+import pathlib, sys, zipfile
+folder, to = map(pathlib.Path, sys.argv[1:])
+(wheel,) = folder.glob("*.whl")
+with zipfile.ZipFile(wheel) as archive:
+    (name,) = (name for name in archive.namelist() if "_vllm_fa3_C" in name)
+    to.write_bytes(archive.read(name))
+PYTHON
+    rm -r "$wheels"
+    du -sh "$to"
 }
 
 pack_engine() { # its programs, and the libraries that another machine may not have
@@ -146,11 +169,11 @@ graphs 150 cuda::graph cuda::shared_plan
 others 150 cuda::driver:: cuda::runner:: cuda::moves:: cuda::contexts:: cuda::matrix::every
 JOBS
     : >"$results/shapes.tsv"
-    for shape in P3 D2 A3 D1 P1 A5 A6 C1 A1 A8 D3 P5 P6 W1 M1 H1; do
+    for shape in P3 D2 A3 D1 P1 A5 A6 C1 A1 A8 D3 P5 P6 W1 M1 H1 L1; do
         timeout -k 3 40 "$pack/bench" "$shape" 2>&1 | head_once | tee -a "$results/shapes.tsv" ||
             failed=1
+        keep
     done
-    keep
     return $failed
 }
 
@@ -158,8 +181,9 @@ stage_second() {
     local failed=0
     if python3 -c 'import torch' 2>/dev/null; then
         job torch 60 python3 "$pack/gpu_torch.py" && cp "$results/torch.log" "$results/torch.tsv"
-        if [ -f "$pack/peers/bench.py" ]; then
-            job peers 130 python3 "$pack/peers/bench.py" || failed=1
+        if [ -d "$pack/peers" ]; then
+            job peers 130 python3 "$pack/gpu_peers.py" "$pack/peers" || failed=1
+            grep -a $'\t' "$results/peers.log" >"$results/peers.tsv" || true
         fi
     else
         echo "SKIP torch and peers: torch is not installed, so there is nothing to compare with"
@@ -223,7 +247,8 @@ docs() {
 case ${1:-all} in
 pack) shift; pack "$@" ;;
 run) shift; run "$@" ;;
+peers) shift; peers "$@" ;;
 docs) docs "${2:?the folder with the results}" ;;
 all) pack && run && docs "$pack/results" ;;
-*) sed -n '2,24p' "$0"; exit 2 ;;
+*) sed -n '2,27p' "$0"; exit 2 ;;
 esac

@@ -27,6 +27,11 @@ def main(folder, page):
             matmul = float(row[2])
         else:
             torch[row[0], row[1]] = row[2] if len(row[2]) < 12 else "–"
+    others = {}
+    for row in lines(folder / "peers.tsv"):
+        if len(row) == 5:
+            others[row[0], row[1], row[2]] = row[3] if len(row[3]) < 12 else "–"
+    libraries = list(dict.fromkeys(library for _, _, library in others))
     copy = float(facts["copy"])
     text = [
         f"Library of commit {(folder / 'commit').read_text().strip()}; "
@@ -40,13 +45,16 @@ def main(folder, page):
     text += [
         "",
         "| id | page | KV | kernel | µs | spread | TFLOP/s | TB/s | × roofline | host µs "
-        "| SDPA flash | SDPA cuDNN |",
-        "|---|--:|---|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| SDPA flash | SDPA cuDNN |" + "".join(f" {library} |" for library in libraries),
+        "|---|--:|---|---|" + "--:|" * (8 + len(libraries)),
     ]
     for name, size, kv, kernel, us, spread, flops, rate, host, bound in shapes:
         ceiling, reached = (copy, float(rate)) if bound == "memory" else (matmul, float(flops))
         times = f"{ceiling / reached:.2f}" if ceiling and reached else "–"
         peers = [torch.get((name, peer), "–") for peer in ("flash", "cudnn")]
+        # Those of the same pages, in bf16.
+        size_of = size if kv == "bf16" else None
+        peers += [others.get((name, size_of, library), "–") for library in libraries]
         text.append(
             f"| {name} | {size} | {kv} | {kernel} | {us} | {spread} % | {flops} | {rate} "
             f"| {times} | {host} | "

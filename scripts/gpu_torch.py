@@ -93,4 +93,5 @@ def main():
                 print(f"{name}\t{label}\tnot supported: {reason}", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -17,13 +17,13 @@ const ROTATED_BYTES: usize = 256 << 20;
 const GRAPH_ROWS: usize = 256;
 
 /// q, new K and V, pages of K and V, results.
-struct Inputs {
-    q: Memory,
+pub struct Inputs {
+    pub q: Memory,
     k: Memory,
     v: Memory,
-    k_pages: Memory,
-    v_pages: Memory,
-    out: Memory,
+    pub k_pages: Memory,
+    pub v_pages: Memory,
+    pub out: Memory,
 }
 
 /// In microseconds.
@@ -38,14 +38,14 @@ pub struct Time {
 
 pub struct Calls<'a> {
     backend: &'a CudaBackend,
-    shape: &'a Shape,
+    pub shape: &'a Shape,
     batch: Batch,
     slots: Vec<u32>,
     page_count: usize,
-    strides: KvStrides,
-    v_strides: KvStrides,
-    kv_dtype: Dtype,
-    inputs: Vec<Inputs>,
+    pub strides: KvStrides,
+    pub v_strides: KvStrides,
+    pub kv_dtype: Dtype,
+    pub inputs: Vec<Inputs>,
 }
 
 impl<'a> Calls<'a> {
@@ -120,6 +120,17 @@ impl<'a> Calls<'a> {
             page_count: self.page_count,
             is_captured: false,
         }
+    }
+
+    /// Attends once, from the first inputs.
+    pub fn attend(&self) {
+        let mut plan = self.backend.new_plan().unwrap();
+        // SAFETY: memory of these shapes; the default stream.
+        unsafe {
+            let stream = Stream::new(std::ptr::null_mut());
+            self.backend.append_prefill(&self.call(&self.inputs[0], false), &mut plan, stream)
+        }
+        .unwrap();
     }
 
     /// Of attention; with `writes` of writing K and V, too.

@@ -1,6 +1,7 @@
 //! Memory full of random numbers, time between events, and graphs.
 use cudarc::driver::sys;
 use radixkv::attention::Dtype;
+use std::ops::Range;
 use std::ptr;
 
 fn check(result: sys::CUresult) {
@@ -20,8 +21,13 @@ pub fn enter() -> String {
     }
 }
 
+/// Bytes of random numbers. No power of two: what lies 4 GiB apart is not the same, so that an
+/// offset of 32 bits that overflows reads something else.
+const PIECE_BYTES: usize = (4 << 20) - 48;
+
 pub struct Memory {
     address: u64,
+    bytes: usize,
 }
 
 impl Memory {
@@ -30,7 +36,7 @@ impl Memory {
     pub fn random(elements: usize, dtype: Dtype) -> Self {
         let bytes = (elements * dtype.bytes()).max(16);
         let mut random = fastrand::Rng::with_seed(elements as u64);
-        let piece: Vec<u8> = (0..bytes.min(4 << 20) / 2)
+        let piece: Vec<u8> = (0..bytes.min(PIECE_BYTES) / 2)
             .flat_map(|_| {
                 let bits = (random.f32() * 2.0 - 1.0).to_bits();
                 match dtype {
@@ -49,7 +55,30 @@ impl Memory {
                 check(sys::cuMemcpyHtoD_v2(address + at as u64, piece.as_ptr().cast(), count));
             }
         }
-        Self { address }
+        Self { address, bytes }
+    }
+
+    /// Overwrites all of it with NaN.
+    pub fn poison(&self) {
+        // SAFETY: as many bytes as there are.
+        check(unsafe { sys::cuMemsetD8_v2(self.address, 0xff, self.bytes) });
+    }
+
+    /// Waits for everything, and reads.
+    pub fn bytes(&self, range: Range<usize>) -> Vec<u8> {
+        assert!(range.end <= self.bytes);
+        let mut bytes = vec![0; range.len()];
+        let from = self.address + range.start as u64;
+        // SAFETY: inside; a buffer as long.
+        unsafe {
+            check(sys::cuStreamSynchronize(ptr::null_mut()));
+            check(sys::cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), from, bytes.len()));
+        }
+        bytes
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes
     }
 
     pub fn address(&self) -> *mut u8 {

@@ -6,7 +6,10 @@
 //! A line: id, page size, format, kernel for tiles of many rows, median µs of a call, spread of the
 //! runs in %, TFLOP/s, TB/s, µs that the host takes to put a call on the stream, and what the shape
 //! is bound by. On Hopper there are two kernels; what is bound by memory is timed as a graph, too.
+//! What is timed is checked before: a line that begins with `check` says how far it is from
+//! attention in f64, and the program fails when that is too far, or when two runs differ.
 mod calls;
+mod check;
 mod device;
 mod shapes;
 
@@ -14,30 +17,37 @@ use calls::Calls;
 use radixkv::attention::{Dtype, Geometry};
 use radixkv::error::Error;
 use radixkv::gpu::{CudaBackend, CudaConfig, Images};
-use shapes::{SHAPES, Shape};
+use shapes::{SHAPES, Shape, TRIAL};
+use std::process::ExitCode;
 
-fn main() {
+fn main() -> ExitCode {
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     // Those of RADIXKV_KERNELS, so that two builds of them are compared side by side.
     let images = match Images::available() {
         Ok(images) if !images.is_empty() => images,
-        Ok(_) => return eprintln!("SKIP benches/cuda: built without nvcc"),
-        Err(error) => return eprintln!("benches/cuda: {error}"),
+        Ok(_) => {
+            eprintln!("SKIP benches/cuda: built without nvcc");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("benches/cuda: {error}");
+            return ExitCode::FAILURE;
+        }
     };
     let config = CudaConfig { device: 0, images, sm90: Some(false) };
     if let Err(error) = probe(&config) {
         eprintln!("SKIP benches/cuda: {error}");
-        return;
+        return ExitCode::SUCCESS;
     }
     let device = device::enter();
     println!("device\t{device}");
     println!("copy\t{:.3}", device::copy_bandwidth());
     println!("id\tpage\tformat\tkernel\tmedian_us\tspread_pct\ttflops\ttbps\thost_us\tbound");
-    for shape in SHAPES {
-        if !wanted.is_empty() && !wanted.iter().any(|id| id == shape.id) {
-            continue;
-        }
+    let mut is_right = true;
+    let is_named = |shape: &Shape| wanted.iter().any(|id| id == shape.id);
+    let trial = std::iter::once(&TRIAL).filter(|shape| is_named(shape));
+    for shape in SHAPES.iter().filter(|shape| wanted.is_empty() || is_named(shape)).chain(trial) {
         for page_size in [1, 16, 64, 128] {
             for kv_dtype in [Dtype::Bf16, Dtype::Fp8E4m3] {
                 // Page sizes and formats in full for one prefill, one append and one decode.
@@ -47,12 +57,13 @@ fn main() {
                     for sm90 in [false, true] {
                         let config = CudaConfig { sm90: Some(sm90), ..config };
                         let in_graph = is_usual && !sm90 && shape.bound == "memory";
-                        measure(&config, shape, page_size, kv_dtype, in_graph);
+                        is_right &= measure(&config, shape, page_size, kv_dtype, in_graph);
                     }
                 }
             }
         }
     }
+    if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn probe(config: &CudaConfig) -> Result<(), Error> {
@@ -61,20 +72,34 @@ fn probe(config: &CudaConfig) -> Result<(), Error> {
     CudaBackend::supports(config, &geometry, false, Dtype::Bf16, Dtype::Bf16)
 }
 
-fn measure(config: &CudaConfig, shape: &Shape, page_size: usize, kv_dtype: Dtype, in_graph: bool) {
+/// Returns whether results were right.
+fn measure(
+    config: &CudaConfig,
+    shape: &Shape,
+    page_size: usize,
+    kv_dtype: Dtype,
+    in_graph: bool,
+) -> bool {
     let (geometry, latent) = (shape.geometry(page_size), shape.heads.latent);
     let backend =
         CudaBackend::new(config, geometry, latent, (Dtype::Bf16, kv_dtype), false).unwrap();
     if config.sm90 == Some(true) && (shape.is_write || !backend.uses_sm90()) {
-        return;
+        return true;
     }
     let mut calls = Calls::new(&backend, shape, &geometry, kv_dtype);
+    let kernel = if backend.uses_sm90() { "sm90" } else { "mma" };
+    let format = if kv_dtype == Dtype::Bf16 { "bf16" } else { "e4m3" };
+    let checked = check::check(&calls);
+    let found = match &checked {
+        Ok(error) => format!("{error:.1e}"),
+        Err(wrong) => format!("WRONG: {wrong}"),
+    };
+    println!("check\t{}\t{page_size}\t{format}\t{kernel}\t{found}", shape.id);
     let (flops, bytes) = (shape.flops(calls.batch()), shape.bytes(calls.batch(), kv_dtype.bytes()));
     let line = |kernel: &str, median: f64, spread: f64, host: f64| {
         println!(
-            "{}\t{page_size}\t{}\t{kernel}\t{median:.1}\t{:.1}\t{:.1}\t{:.3}\t{host:.1}\t{}",
+            "{}\t{page_size}\t{format}\t{kernel}\t{median:.1}\t{:.1}\t{:.1}\t{:.3}\t{host:.1}\t{}",
             shape.id,
-            if kv_dtype == Dtype::Bf16 { "bf16" } else { "e4m3" },
             spread * 100.0,
             flops / median / 1e6,
             bytes / median / 1e6,
@@ -85,10 +110,9 @@ fn measure(config: &CudaConfig, shape: &Shape, page_size: usize, kv_dtype: Dtype
     if shape.is_write {
         time.device = calls.time(true).device - time.device;
     }
-    let kernel = if backend.uses_sm90() { "sm90" } else { "mma" };
     line(kernel, time.device, time.spread, time.host);
     if !in_graph || shape.is_write {
-        return;
+        return checked.is_ok();
     }
     let time = calls.time_graphs(true);
     line("mma, graph", time.device, time.spread, time.host);
@@ -96,4 +120,5 @@ fn measure(config: &CudaConfig, shape: &Shape, page_size: usize, kv_dtype: Dtype
         let time = calls.time_graphs(false);
         line("mma, graph, nothing shared", time.device, time.spread, time.host);
     }
+    checked.is_ok()
 }

@@ -49,12 +49,17 @@ pub const SHAPES: &[Shape] = &[
     shape("D2", 64, [1, 4096, 0], [32, 8, 128], "memory"),
     shape("D3", 64, [1, 8192, 0], [64, 8, 128], "memory"),
     shape("C1", 64, [1, 8192 + 256, 8192], [32, 8, 128], "memory"),
+    // More than 4 GiB of keys, and of values.
+    shape("L1", 64, [1, 36864, 0], [32, 8, 128], "memory"),
     shape("H1", 4, [2048, 2048, 0], [16, 4, 512], "compute"),
     Shape { heads: LATENT, ..shape("M1", 64, [1, 4096, 0], [128, 1, 576], "compute") },
     Shape { heads: LATENT, ..shape("M2", 64, [1, 4096, 0], [16, 1, 576], "memory") },
     Shape { heads: UNFOLDED, ..shape("M3", 4, [4096, 4096, 0], [16, 16, 192], "compute") },
     Shape { is_write: true, ..shape("W1", 4, [2048, 2048, 0], [32, 8, 128], "memory") },
 ];
+
+/// Small, to try this program out: `cargo bench --bench cuda -- T1`.
+pub const TRIAL: Shape = shape("T1", 2, [3, 40, 0], [4, 2, 64], "memory");
 
 impl Shape {
     pub fn geometry(&self, page_size: usize) -> Geometry {

@@ -105,6 +105,11 @@ int cuDeviceGet(int *dev, int ordinal) {
     *dev = ordinal;
     return ordinal == 0 ? 0 : kInvalidValue;
 }
+int cuDeviceGetName(char *name, int length, int) {
+    ENTER;
+    snprintf(name, static_cast<size_t>(length), "emulated");
+    return 0;
+}
 int cuDeviceGetAttribute(int *value, int attribute, int) {
     ENTER;
     const Device &dev = device();
@@ -286,6 +291,14 @@ int cuMemcpyDtoH_v2(void *to, const void *from, size_t bytes) {
     ENTER_UNLESS_CAPTURING;
     return device().memory.holds(from, bytes) ? copy_now(to, from, bytes) : kInvalidValue;
 }
+int cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
+    ENTER;
+    if (!device().memory.holds(to, bytes) || !device().memory.holds(from, bytes)) {
+        return kInvalidValue;
+    }
+    device().put(stream, {[=] { memcpy(to, from, bytes); }});
+    return 0;
+}
 int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
     ENTER;
     // From memory that is not pinned the driver would copy at once: radixkv never does that.
@@ -331,6 +344,17 @@ int cuEventRecord(void *handle, void *stream) {
     Event *event = static_cast<Event *>(handle);
     const uint64_t number = ++event->recorded;
     device().put(stream, {[=] { event->reached = std::max(event->reached, number); }});
+    return 0;
+}
+int cuEventSynchronize(void *) {
+    ENTER_UNLESS_CAPTURING;
+    device().drain_all();
+    return device().error;
+}
+// There is no clock: a millisecond.
+int cuEventElapsedTime(float *milliseconds, void *, void *) {
+    ENTER;
+    *milliseconds = 1.0f;
     return 0;
 }
 int cuEventQuery(void *handle) {

@@ -168,17 +168,19 @@ fn k22_fp8_kv_with_scales() {
     }
 }
 
-/// Every number there is, NaN, infinities and both zeros too, by scales whose quotients lie in the
-/// middle of two numbers of the format, or next to it: the bytes that a division leads to.
+/// Every number there is, NaN, infinities and both zeros too: the bytes that a division leads to.
+/// By these scales a product with 1 / scale has other ones, for quotients lie in the middle of two
+/// numbers of the format.
 // K22
 #[test]
 fn k22_fp8_has_the_bits_of_a_division() {
     for (dtype, scales) in [
-        (Dtype::Bf16, [0.75, 1.0 / 3.0]),
-        (Dtype::Bf16, [1.0, f32::from_bits(0x3d2e_147b)]),
-        (Dtype::F16, [f32::from_bits(0x3f40_0001), 0.0131]),
-        (Dtype::F16, [f32::from_bits(0x3f3f_ffff), 96.0]),
+        (Dtype::Bf16, [0x3e2d_097c, 0x4139_9999]),
+        (Dtype::Bf16, [0x3c7d_a130, 0x3bc1_2f69]),
+        (Dtype::F16, [0x3ce9_1eb7, 0x3f8a_5a5a]),
+        (Dtype::F16, [0x41a6_d2d2, 0x4101_72c2]),
     ] {
+        let scales = scales.map(f32::from_bits);
         let mut setup = Setup::new(64, 16).heads(2, 2).dtypes(dtype, Dtype::Fp8E4m3);
         (setup.params.k_scale, setup.params.v_scale) = scales.into();
         let mut world = World::new(setup, 1);
