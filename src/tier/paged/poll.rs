@@ -11,6 +11,8 @@ use std::time::Instant;
 
 /// Pages that become the cache's with one lock.
 const LANDED: usize = 64;
+/// Copies of which the state hears that they are done before others get in.
+const COMPLETED: usize = 64;
 /// Copies that are begun with one lock.
 pub(super) const JOBS: usize = 64;
 
@@ -161,22 +163,28 @@ impl PageTiers {
                 return Err(Error::argument(text!("jobs[{at}] {id} is no copy that goes on")));
             }
         }
-        let mut turn = self.shared.turn();
-        let state = turn.state();
-        for id in ids {
-            match table.jobs.remove(id).expect("it was seen") {
-                Job::Load { sequence, place, page, slot } => {
-                    state.end_copied(page);
-                    drop(slot);
-                    self.end_copy(table, (sequence, place), is_good);
-                }
-                Job::Store { page, slot, what } => {
-                    state.end_copied(page);
-                    self.end_store(table, page, (slot, what), is_good);
+        for some in ids.chunks(COMPLETED) {
+            let mut turn = self.shared.turn();
+            for id in some {
+                let job = table.jobs.get(id).expect("it was seen");
+                let (Job::Load { page, .. } | Job::Store { page, .. }) = job;
+                turn.state().end_copied(*page);
+            }
+            // What follows needs nothing of the state, and takes longer.
+            drop(turn);
+            for id in some {
+                match table.jobs.remove(id).expect("it was seen") {
+                    Job::Load { sequence, place, slot, .. } => {
+                        drop(slot);
+                        self.end_copy(table, (sequence, place), is_good);
+                    }
+                    Job::Store { page, slot, what } => {
+                        self.end_store(table, page, (slot, what), is_good);
+                    }
                 }
             }
         }
-        self.end_loads(table, &mut turn);
+        self.end_loads(table, &mut self.shared.turn());
         self.signal.notify();
         Ok(())
     }
@@ -215,15 +223,17 @@ impl PageTiers {
                     self.announce_fetched(table, done);
                     self.absorb(table, turn.state());
                 }
-            } else if done >= LANDED && !is_over && !self.agrees {
-                // Not all at once: others wait for the lock.
-                self.land_some(table, state, (number, id), (done, done));
             } else if is_over && self.agrees {
                 self.make_ready(table, state, number);
-            } else if is_over {
-                let done = self.end_load(table, state, number, usize::MAX);
-                self.announce_fetched(table, done);
-                self.absorb(table, state);
+            } else if is_over || done > LANDED && !self.agrees {
+                // Not all at once: others wait for the lock.
+                let left = self.land_all_but_some(table, turn, (number, id), usize::MAX);
+                // If its sequence is still there.
+                if let Some(most) = left.ok().filter(|_| is_over) {
+                    let done = self.end_load(table, turn.state(), number, most);
+                    self.announce_fetched(table, done);
+                    self.absorb(table, turn.state());
+                }
             }
         }
     }
