@@ -210,31 +210,30 @@ impl State {
         let mut left = count;
         while left > 0 && (leaving.slot as usize) < table.slots() {
             let slot = leaving.slot;
-            leaving.slot += 1;
-            left = left.saturating_sub(1 + table.row(slot).map_or(0, <[u32]>::len));
             match table.owner(slot) {
                 Some(RowOwner::Sequence) => {
-                    let sequence = &leaving.sequences[slot as usize];
-                    if let Some(copy) = sequence.copy {
+                    let sequence = &mut leaving.sequences[slot as usize];
+                    if let Some(copy) = sequence.copy.take() {
                         table.pool.end_loan(copy.source, slot);
                     }
-                    for source in sequence.groups.sources() {
-                        let pool = table.groups().list()[source.group].pool as usize;
-                        table.pool_at_mut(pool).end_loan(source.page, slot);
-                    }
-                    for page in sequence.groups.pages() {
-                        let pool = table.groups().list()[page.group].pool as usize;
-                        let pool = table.pool_at_mut(pool);
-                        if !pool.is_cached(page.page) {
-                            pool.put_back(page.page);
-                        }
+                    sequence.groups.put_some_back(table, slot, &mut left);
+                    let len = table.row(slot).map_or(0, <[u32]>::len);
+                    let to = len.saturating_sub(left).max(sequence.shared.min(len));
+                    left = left.saturating_sub(1 + len - to);
+                    table.shorten(slot, to);
+                    if to > sequence.shared || !sequence.groups.is_put_back() {
+                        return true;
                     }
                     table.release_slot(slot, sequence.shared);
                 }
                 // What it has of the cache goes.
-                Some(RowOwner::Caller) => table.drop_cached_from_row(slot),
-                None => {}
+                Some(RowOwner::Caller) => {
+                    left = left.saturating_sub(1 + table.row(slot).map_or(0, <[u32]>::len));
+                    table.drop_cached_from_row(slot);
+                }
+                None => left -= 1,
             }
+            leaving.slot += 1;
         }
         let PrefixCache { journal, groups, .. } = &mut leaving.cache;
         while left > 0 && leaving.pool < table.pool_count() {

@@ -41,6 +41,36 @@ impl State {
     }
 }
 
+impl GroupRows {
+    /// Puts back what a sequence, whose cache has left, has of the pools: so many pages at most.
+    pub(super) fn put_some_back(&mut self, table: &mut PageTable, slot: u32, left: &mut usize) {
+        let groups = *table.groups();
+        let pool_of = |group: usize| groups.list()[group].pool as usize;
+        for copy in self.copies.drain(..) {
+            let pool = table.pool_at_mut(pool_of(copy.group));
+            match copy.saves {
+                None => _ = pool.end_loan(copy.source, slot),
+                Some(_) => pool.put_back(copy.target),
+            }
+        }
+        for (group, row) in self.rows.iter_mut().enumerate() {
+            let pool = table.pool_at_mut(pool_of(group));
+            let some = row.len().saturating_sub(*left);
+            *left -= row.len() - some;
+            for page in row.drain(some..).filter(|&page| page != 0) {
+                if !pool.is_cached(page) {
+                    pool.put_back(page);
+                }
+            }
+        }
+    }
+
+    /// Whether that was all.
+    pub(super) fn is_put_back(&self) -> bool {
+        self.rows.iter().all(Vec::is_empty)
+    }
+}
+
 /// The rows of a sequence that ended.
 #[derive(Debug)]
 pub(crate) struct RowsAside {
