@@ -2,7 +2,7 @@
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::index::{Namespace, Node};
-use crate::memory::try_to_vec;
+use crate::memory::{settle_allocator, try_to_vec};
 use crate::paging::{PageCopy, RowOwner};
 use crate::store::{
     Chains, Claim, Descent, Found, GroupRoom, Hold, LongQuery, ParentRows, PrefixCache,
@@ -301,6 +301,8 @@ impl Turn<'_> {
         }
         let positions = check_prompt(tokens)?;
         self.check_place(positions, room)?;
+        // The row is a large request.
+        self.unlocked(settle_allocator);
         let mut query = self.ask_long(namespace, tokens, Hold::All)?;
         let descent = match self.descend_to_find(&query, positions, Chains::Map) {
             Ok(descent) => descent,
