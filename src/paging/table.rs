@@ -438,12 +438,20 @@ impl PageTable {
         row.version += 1;
     }
 
-    /// Cuts a row before the first page of the index, which is going away.
-    pub fn drop_cached_from_row(&mut self, slot: u32) {
+    /// Cuts a row before the first page of the index, which is going away: looks at so many pages
+    /// from a place on, before which there is none, and takes as many off the end. Returns the
+    /// place to go on from; None when it is done.
+    pub fn cut_some_cached(&mut self, slot: u32, place: usize, count: usize) -> Option<usize> {
         let pages = &self.rows[slot as usize].pages;
-        if let Some(len) = pages.iter().position(|&page| self.pool.is_cached(page)) {
-            self.shorten(slot, len);
-        }
+        let (len, start) = (pages.len(), place.min(pages.len()));
+        let end = len.min(start.saturating_add(count));
+        let cached = pages[start..end].iter().position(|&page| self.pool.is_cached(page));
+        let Some(at) = cached.map(|at| start + at) else {
+            return (end < len).then_some(end);
+        };
+        let to = len.saturating_sub(count).max(at);
+        self.shorten(slot, to);
+        (to > at).then_some(at)
     }
 
     /// KV positions of row positions.

@@ -48,8 +48,9 @@ pub(super) struct Leaving {
     sequence_bytes: usize,
     retained: Registry,
     tag: u8,
-    /// The next row to look at, and then the next page of a pool.
+    /// The next row to look at, from a place on, and then the next page of a pool.
     slot: u32,
+    place: usize,
     pool: usize,
     page: u32,
 }
@@ -198,6 +199,7 @@ impl State {
             retained: std::mem::take(&mut self.retained),
             tag: self.tag,
             slot: 0,
+            place: 0,
             pool: 0,
             page: 1,
         });
@@ -228,8 +230,13 @@ impl State {
                 }
                 // What it has of the cache goes.
                 Some(RowOwner::Caller) => {
-                    left = left.saturating_sub(1 + table.row(slot).map_or(0, <[u32]>::len));
-                    table.drop_cached_from_row(slot);
+                    let len = table.row(slot).map_or(0, <[u32]>::len);
+                    let next = table.cut_some_cached(slot, leaving.place, left);
+                    leaving.place = next.unwrap_or(0);
+                    if next.is_some() {
+                        return true;
+                    }
+                    left = left.saturating_sub(1 + len);
                 }
                 None => left -= 1,
             }

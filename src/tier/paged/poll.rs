@@ -208,6 +208,10 @@ impl PageTiers {
     pub(super) fn end_loads(&self, table: &mut Table, turn: &mut Turn<'_>) {
         let mut after = 0;
         while let Some((number, id)) = table.loads.from(after) {
+            if after > 0 {
+                // Each takes a while.
+                turn.let_waiting_in();
+            }
             after = number + 1;
             let load = table.loads.open.get(&number).expect("it is open");
             let (is_over, done, has_groups) = (load.is_over(), load.done, load.plan.is_some());
