@@ -169,6 +169,9 @@ uint64_t rng_next(struct rng *rng);
 uint32_t rng_below(struct rng *rng, uint32_t bound);
 double rng_unit(struct rng *rng);
 void rng_shuffle(struct rng *rng, uint32_t *values, size_t count);
+
+/* The numbers below a count in random order; to be freed. */
+uint32_t *rng_order(struct rng *rng, uint32_t count);
 /* `count` ids that depend on seed and index alone. */
 void tokens_fill(uint64_t seed, uint64_t index, uint32_t *ids, size_t count);
 

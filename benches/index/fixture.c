@@ -61,6 +61,16 @@ void rng_shuffle(struct rng *rng, uint32_t *values, size_t count)
     }
 }
 
+uint32_t *rng_order(struct rng *rng, uint32_t count)
+{
+    uint32_t *values = allocate(count, sizeof *values);
+    for (uint32_t i = 0; i < count; i++) {
+        values[i] = i;
+    }
+    rng_shuffle(rng, values, count);
+    return values;
+}
+
 void tokens_fill(uint64_t seed, uint64_t index, uint32_t *ids, size_t count)
 {
     struct rng rng = {seed * 0x2545f4914f6cdd1du};

@@ -98,21 +98,11 @@ static uint32_t node_of(const struct tree *tree, unsigned level, uint32_t leaf)
     return tree->first[level] + leaf / tree->divisor[level];
 }
 
-static uint32_t *shuffled(struct rng *rng, uint32_t count)
-{
-    uint32_t *values = allocate(count, sizeof *values);
-    for (uint32_t i = 0; i < count; i++) {
-        values[i] = i;
-    }
-    rng_shuffle(rng, values, count);
-    return values;
-}
-
 static void list_victims(struct tree *tree, struct rng *rng)
 {
     unsigned level = tree->shape.level_count - 1;
     uint32_t leaves = tree->shape.nodes[level];
-    uint32_t *order = shuffled(rng, leaves);
+    uint32_t *order = rng_order(rng, leaves);
     tree->victims = allocate(leaves, sizeof *tree->victims);
     for (uint32_t i = 0; i < leaves; i++) {
         uint32_t number = node_of(tree, level, order[i]);
@@ -152,9 +142,9 @@ static void open(struct tree *tree, const struct floor_shape *shape, uint32_t pa
     tree->nodes = floor_memory(tree->node_bytes);
     tree->words = floor_memory(tree->word_bytes);
     tree->states = floor_memory(tree->state_bytes);
-    tree->place = shuffled(&rng, count);
-    tree->slot_of = shuffled(&rng, slot_count);
-    uint32_t *order = shuffled(&rng, count);
+    tree->place = rng_order(&rng, count);
+    tree->slot_of = rng_order(&rng, slot_count);
+    uint32_t *order = rng_order(&rng, count);
     uint32_t *at = tree->words;
     uint32_t page_count = 0;
     for (uint32_t i = 0; i < count; i++) {

@@ -57,16 +57,6 @@ static void *memory_of(size_t bytes)
     return memory;
 }
 
-static uint32_t *shuffled(struct rng *rng, uint32_t count)
-{
-    uint32_t *values = allocate(count, sizeof *values);
-    for (uint32_t i = 0; i < count; i++) {
-        values[i] = i;
-    }
-    rng_shuffle(rng, values, count);
-    return values;
-}
-
 struct floor *floor_open(enum shape shape, uint32_t entry_count)
 {
     static uint32_t ids[PROMPT_LIMIT];
@@ -89,9 +79,9 @@ struct floor *floor_open(enum shape shape, uint32_t entry_count)
     floor->nodes = memory_of(floor->node_bytes);
     floor->entries = memory_of(floor->entry_bytes);
     floor->tokens = memory_of(floor->token_bytes);
-    floor->place = shuffled(&rng, node_count);
-    floor->slot_of = shuffled(&rng, SPREAD * node_count);
-    uint32_t *order = shuffled(&rng, node_count), *neighbour = shuffled(&rng, node_count);
+    floor->place = rng_order(&rng, node_count);
+    floor->slot_of = rng_order(&rng, SPREAD * node_count);
+    uint32_t *order = rng_order(&rng, node_count), *neighbour = rng_order(&rng, node_count);
     uint32_t *at = floor->tokens;
     for (uint32_t i = 0; i < node_count; i++) {
         struct part part = part_of(shape, order[i], entry_count, ids);
