@@ -6,6 +6,7 @@ use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::ids::{LockId, NodeId, SequenceId};
 use radixkv::index::Namespace;
 use radixkv::paging::{MorePools, PageTableConfig};
+use radixkv::sequence::Room;
 use radixkv::store::{
     CacheConfig, Found, GroupRow, InsertRequest, InsertResult, Shared, State, Turn,
 };
@@ -351,4 +352,40 @@ fn g02_portions_find_the_same_window_far_back() {
         }
     }
     assert!(short > 5, "{short} lookups ended far back");
+}
+
+/// G09: a window that a begin could reuse is in use by the call itself when it looks for room. In a
+/// pool too small for both it begins without, whatever its portions are.
+#[test]
+fn g09_a_begin_without_room_lets_go_of_the_window_it_found() {
+    for slice in [1, 512] {
+        let groups = [GroupConfig::default(), WINDOW.in_pool(1)];
+        let config = PageTableConfig {
+            page_size: PAGE_SIZE as u32,
+            page_count: 100,
+            slot_count: 2,
+            groups: Groups::new(&groups).unwrap(),
+            more_pools: MorePools::new(&[9]).unwrap(),
+            ..PageTableConfig::default()
+        };
+        let shared = Shared::with_slices(config, slice, None).unwrap();
+        shared.attach_cache(CacheConfig::default()).unwrap();
+        let (first, more): (Vec<u32>, Vec<u32>) = ((0..38).collect(), (0..58).collect());
+        let space = Namespace::default();
+        let room = Room { reserve: 0, first: 2 };
+        let id = shared.begin(&space, TokenList::text(&first), room).unwrap().id;
+        for end in (2..=38).step_by(2) {
+            shared.turn().allocate(id, end).unwrap();
+            shared.turn().publish(id, end).unwrap();
+        }
+        shared.turn().release(id).unwrap();
+        let list = TokenList::text(&more);
+        assert_eq!(shared.read().find(&space, list).unwrap().positions(), 38);
+        let begun = shared.begin(&space, list, room).unwrap();
+        assert_eq!(begun.cached_positions, 0, "slices of {slice}");
+        shared.turn().release(begun.id).unwrap();
+        let state = shared.read();
+        state.check().unwrap();
+        state.audit().unwrap();
+    }
 }

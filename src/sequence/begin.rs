@@ -304,14 +304,22 @@ impl Turn<'_> {
         // The row is a large request.
         self.unlocked(settle_allocator);
         let mut query = self.ask_long(namespace, tokens, Hold::All)?;
-        let descent = match self.descend_to_find(&query, positions, Chains::Map) {
+        let mut descent = match self.descend_to_find(&query, positions, Chains::Map) {
             Ok(descent) => descent,
             Err(error) => {
                 self.end_long(query);
                 return Err(error);
             }
         };
-        let started = self.start_below(&mut query, &descent, (positions, room));
+        let mut started = self.start_below(&mut query, &descent, (positions, room));
+        if let Err(Error::OutOfPages(_)) = started {
+            // Those that the call itself uses may be the ones that are missing.
+            match self.leave_windows(&mut descent) {
+                Ok(false) => {}
+                Ok(true) => started = self.start_below(&mut query, &descent, (positions, room)),
+                Err(error) => started = Err(error),
+            }
+        }
         let used_at = self.now().filter(|_| started.is_ok());
         let filled = started.and_then(|(begun, own)| {
             let known = (descent.pages(), descent.row_holds());

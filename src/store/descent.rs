@@ -88,6 +88,11 @@ impl Descent {
         std::mem::take(&mut self.pages)
     }
 
+    /// The windows that it uses, of which it knows nothing any more.
+    pub(super) fn forget_windows(&mut self) -> Option<u32> {
+        self.groups.as_mut().and_then(GroupsAhead::forget_windows)
+    }
+
     /// The holds by which it uses groups, for rows.
     pub(crate) fn row_holds(&self) -> Option<RowHolds> {
         self.groups.as_ref().and_then(GroupsAhead::row_holds)

@@ -67,6 +67,12 @@ impl GroupsAhead {
         Some(RowHolds { chains, windows })
     }
 
+    /// The hold of windows, of which nothing is known any more.
+    pub(super) fn forget_windows(&mut self) -> Option<u32> {
+        (self.seen.windows, self.seen.end) = (0, 0);
+        self.windows
+    }
+
     /// What is known, unless the path was cleared meanwhile.
     pub(super) fn ahead(&self, cache: &PrefixCache) -> Ahead {
         if cache.index.is_detached(cache.footholds[self.foothold].node) {

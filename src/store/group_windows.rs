@@ -9,7 +9,7 @@
 use super::group_ahead::SpinePages;
 use super::group_cache::GroupCache;
 use super::group_holds::{Hold, Use};
-use super::{LongQuery, PrefixCache, Turn};
+use super::{Descent, LongQuery, PrefixCache, Turn};
 use crate::error::Error;
 use crate::group::{Class, HungPage, Search, Seen, Spine};
 use crate::index::Node;
@@ -184,6 +184,19 @@ impl Turn<'_> {
                 }
             }
         }
+        Ok(true)
+    }
+
+    /// Ends what a call uses of windows, in portions, so that those pages can be had. Whether it
+    /// used any.
+    pub(crate) fn leave_windows(&mut self, descent: &mut Descent) -> Result<bool, Error> {
+        let Some(at) = descent.forget_windows() else { return Ok(false) };
+        let groups = self.cache()?.groups.as_deref().expect("there are several groups");
+        if groups.holds[at].uses.is_empty() {
+            return Ok(false);
+        }
+        self.empty_hold(at)?;
+        descent.forget_walk();
         Ok(true)
     }
 
