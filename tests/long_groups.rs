@@ -354,10 +354,10 @@ fn g02_portions_find_the_same_window_far_back() {
     assert!(short > 5, "{short} lookups ended far back");
 }
 
-/// G09: a window that a begin could reuse is in use by the call itself when it looks for room. In a
+/// G10: a window that a begin could reuse is in use by the call itself when it looks for room. In a
 /// pool too small for both it begins without, whatever its portions are.
 #[test]
-fn g09_a_begin_without_room_lets_go_of_the_window_it_found() {
+fn g10_a_begin_without_room_lets_go_of_the_window_it_found() {
     for slice in [1, 512] {
         let groups = [GroupConfig::default(), WINDOW.in_pool(1)];
         let config = PageTableConfig {

@@ -205,10 +205,9 @@ impl Turn<'_> {
         let rest = self.known_beyond(descent, Some(walk))?;
         let (pages, uses) = (keys.len() / self.table.page_size() + 1, chains != Chains::Look);
         if uses {
-            ahead.hold = Some(self.parts()?.0.open_chains()?);
+            let opened = self.open_holds(&mut ahead, pages, chains == Chains::Map);
             descent.groups = Some(ahead);
-            ahead.windows = self.open_windows(pages, chains == Chains::Map)?;
-            descent.groups = Some(ahead);
+            opened?;
         }
         let known = &descent.pages()[..descent.pages().len().min(walk.pages)];
         let mut spine = SpinePages::new(known, &rest);
@@ -260,14 +259,20 @@ impl Turn<'_> {
         Ok((count, seen))
     }
 
-    /// Makes room for what is used for rows of so many pages.
-    pub(super) fn open_row_holds(
+    /// Makes room for what is used of a path of so many pages: of windows too, if some are long, or
+    /// rows are to be written.
+    pub(super) fn open_holds(
         &mut self,
         ahead: &mut GroupsAhead,
         pages: usize,
+        maps: bool,
     ) -> Result<(), Error> {
-        ahead.hold = Some(self.parts()?.0.open_chains()?);
-        ahead.windows = self.open_windows(pages, true)?;
+        let slice = self.shared.slice;
+        let cache = self.parts()?.0;
+        ahead.hold = Some(cache.open_chains()?);
+        if maps || cache.has_long_windows(slice) {
+            ahead.windows = Some(cache.open_windows(pages)?);
+        }
         Ok(())
     }
 
@@ -318,8 +323,7 @@ impl Turn<'_> {
                 spine[start..start + pages.len()].copy_from_slice(pages);
             });
         }
-        ahead.hold = Some(self.parts()?.0.open_chains()?);
-        ahead.windows = self.open_windows(count, false)?;
+        self.open_holds(ahead, count, false)?;
         let spine = SpinePages::new(&spine, &[]);
         self.take_chains(ahead.hold, spine, count)?;
         if let Some(at) = ahead.windows {
@@ -340,10 +344,11 @@ impl Turn<'_> {
         let mut ahead = GroupsAhead::at(foothold);
         descent.groups = Some(ahead);
         // Nothing may fail now that pages are published: without memory it happens in one step.
-        let Ok(hold) = self.parts()?.0.open_chains() else { return Ok(()) };
-        ahead.hold = Some(hold);
-        ahead.windows = self.open_windows(count, false).unwrap_or(None);
+        let opened = self.open_holds(&mut ahead, count, false);
         descent.groups = Some(ahead);
+        if opened.is_err() {
+            return Ok(());
+        }
         let spine = SpinePages::new(descent.pages(), &[]);
         self.take_chains(ahead.hold, spine, count)?;
         if let Some(at) = ahead.windows {

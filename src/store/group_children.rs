@@ -181,17 +181,16 @@ impl State {
         }
     }
 
-    /// Lets a hold use what a parent has of the cache at some places of a row. False when it has
-    /// not all.
-    fn use_row(
+    /// Lets a hold use, and keep if that is what it does, what a sequence has of the cache at some
+    /// places of a row, from the end up to the first that lacks a page. Whether none does.
+    pub(super) fn use_row(
         &mut self,
-        parent: SequenceId,
+        id: SequenceId,
         (group, places): (usize, Range<usize>),
         hold: u32,
     ) -> bool {
-        for place in places {
-            let Some(&page) = self.rows_of(parent).and_then(|rows| rows.row(group).get(place))
-            else {
+        for place in places.rev() {
+            let Some(&page) = self.rows_of(id).and_then(|rows| rows.row(group).get(place)) else {
                 return false;
             };
             let Self { cache, table, .. } = self;
@@ -202,6 +201,9 @@ impl State {
             }
             let page = HungPage { group, page };
             groups.hung.begin_use(page);
+            if groups.holds[hold].keeps {
+                groups.hung.retain(page);
+            }
             groups.holds[hold].add(page, place);
         }
         true
@@ -252,7 +254,7 @@ impl Turn<'_> {
     fn use_rows(&mut self, parent: SequenceId, rows: &mut ParentRows) -> Result<bool, Error> {
         let (groups, page_size) = (*self.table.groups(), self.table.page_size());
         let whole = rows.positions / page_size;
-        self.open_row_holds(&mut rows.ahead, whole)?;
+        self.open_holds(&mut rows.ahead, whole, true)?;
         let Some(RowHolds { windows, .. }) = rows.ahead.row_holds() else { return Ok(false) };
         for (group, config) in groups.hung().filter(|(_, config)| config.kind.slides()) {
             let needs = config.kind.needs(rows.positions, page_size);

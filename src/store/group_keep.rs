@@ -1,9 +1,9 @@
-//! Long chains of FULL groups that retained sequences keep: counted, and counted no more, in
-//! portions.
+//! Long rows of groups that retained sequences keep: counted, and counted no more, in portions.
 //!
-//! A retained sequence keeps all pages before one that it keeps (`group/chain.rs`). Before the step
-//! that retains one, a call keeps more and more of what it uses; what a dropped one kept is the
-//! call's until all is counted no more.
+//! In a FULL group a retained sequence keeps all pages before one that it keeps
+//! (`group/chain.rs`). Before the step that retains one, a call keeps more and more of what it
+//! uses, and the pages of its windows, which are the sequence's then. The rows of a dropped one
+//! leave, as those of one that is released do (`group_leave.rs`).
 use super::group_ahead::GroupsAhead;
 use super::group_cache::GroupCache;
 use super::group_holds::{Hold, Use, full};
@@ -61,18 +61,19 @@ impl GroupCache {
 }
 
 impl PrefixCache {
-    /// Makes room for what is kept in FULL groups.
-    fn open_keeping(&mut self) -> Result<u32, OutOfMemory> {
+    /// Makes room for so many pages that are kept.
+    fn open_keeping(&mut self, pages: usize) -> Result<u32, OutOfMemory> {
         let groups = self.groups.as_deref_mut().expect("there are several groups");
         let mut uses = Vec::new();
-        uses.try_reserve_exact(groups.full().count())?;
+        uses.try_reserve_exact(pages)?;
         groups.holds.try_reserve(1)?;
         Ok(self.insert_hold(Hold { node: Node(0), uses, keeps: true }))
     }
 
-    /// The same on the path to a node, which is held until that is ended.
+    /// The same in FULL groups on the path to a node, which is held until that is ended.
     fn open_keeping_below(&mut self, node: Node) -> Option<GroupsAhead> {
-        let at = self.open_keeping().ok()?;
+        let groups = self.groups.as_deref().expect("there are several groups");
+        let at = self.open_keeping(groups.full().count()).ok()?;
         let Some(foothold) = self.hold(node) else {
             self.take_hold(at);
             return None;
@@ -137,15 +138,6 @@ impl PrefixCache {
         leaving.rows.iter_mut().zip(places).for_each(|(row, place)| row.truncate(place));
         leaving.kept = true;
         Some(groups.leaving.insert(leaving))
-    }
-
-    /// Makes room for what is kept in windows, of so many pages.
-    fn open_kept_windows(&mut self, pages: usize) -> Result<u32, OutOfMemory> {
-        let groups = self.groups.as_deref_mut().expect("there are several groups");
-        let mut uses = Vec::new();
-        uses.try_reserve_exact(pages)?;
-        groups.holds.try_reserve(1)?;
-        Ok(self.insert_hold(Hold { node: Node(0), uses, keeps: true }))
     }
 
     /// What a call has kept is a retained sequence's now: the call only uses it.
@@ -239,7 +231,7 @@ impl Turn<'_> {
             *ahead = cache.open_keeping_below(base);
         }
         let Some(ahead) = ahead else { return Ok(None) };
-        let Ok(hold) = cache.open_kept_windows(count) else { return Ok(None) };
+        let Ok(hold) = cache.open_keeping(count) else { return Ok(None) };
         ahead.add_windows(hold);
         let kept = KeptWindows { hold, changes, shared, computed };
         for (group, _) in sliding() {
@@ -247,22 +239,7 @@ impl Turn<'_> {
                 let mut end = part.end;
                 while end > part.start {
                     let from = end.saturating_sub(slice).max(part.start);
-                    let State { cache, sequences, table, .. } = self.state();
-                    let of = cache.as_mut().expect("a sequence has a cache").groups.as_deref_mut();
-                    let of = of.expect("there are several groups");
-                    let row = &sequences[slot as usize].groups.rows[group];
-                    let pool = table.pool_at(of.hung.pool_of(group));
-                    let mut is_whole = true;
-                    for place in (from..end).rev() {
-                        let page = HungPage { group, page: row[place] };
-                        if !pool.is_cached(page.page) {
-                            is_whole = false;
-                            break;
-                        }
-                        of.hung.begin_use(page);
-                        of.hung.retain(page);
-                        of.holds[hold].add(page, place);
-                    }
+                    let is_whole = self.state().use_row(id, (group, from..end), hold);
                     end = if is_whole { from } else { part.start };
                     self.let_in()?;
                     self.sequence(id)?;

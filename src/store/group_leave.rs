@@ -1,5 +1,6 @@
 //! The end of a sequence in the groups beside the spine: what it used of the cache there is in use
-//! no more, what was its own goes back to the pools; of long rows in portions.
+//! no more, what was its own goes back to the pools; of long rows in portions. So are the rows that
+//! are left when a cache is destroyed.
 use super::early::EarlyByPool;
 use super::group_rows::{GroupRows, end_source};
 use super::long_path::Foothold;

@@ -70,7 +70,7 @@ impl PrefixCache {
 
     /// Makes room for what a prefix of so many pages at most needs of windows, and for what a lock
     /// uses beside that.
-    fn open_windows(&mut self, pages: usize) -> Result<u32, Error> {
+    pub(super) fn open_windows(&mut self, pages: usize) -> Result<u32, Error> {
         let no_room = |_: OutOfMemory| Error::memory("what a call uses of groups");
         let page_size = self.page_size();
         let groups = self.groups.as_deref_mut().expect("there are several groups");
@@ -84,21 +84,23 @@ impl PrefixCache {
         Ok(self.insert_hold(Hold { node: Node(0), uses, keeps: false }))
     }
 
-    /// Lets a hold use the pages of a group at some places, up to the first that is missing.
-    /// Whether none is.
+    /// Lets a hold use the pages of a group at some places, all of them, or those that are there.
+    /// False when it was to be all, and one is missing.
     fn use_window(
         &mut self,
         at: u32,
         (group, spine): (usize, SpinePages<'_>),
-        places: Range<usize>,
+        (places, is_whole): (Range<usize>, bool),
     ) -> bool {
         let now = self.index.now();
         let GroupCache { hung, holds, .. } =
             self.groups.as_deref_mut().expect("there are several groups");
         for place in places {
             let page = HungPage { group, page: hung.page(group, spine.at(place)) };
-            if page.page == 0 {
+            if page.page == 0 && is_whole {
                 return false;
+            } else if page.page == 0 {
+                continue;
             }
             hung.begin_use(page);
             // The end of something, from now on.
@@ -170,14 +172,8 @@ impl Turn<'_> {
                 while start < places.end {
                     let to = places.end.min(start.saturating_add(self.shared.slice));
                     let cache = self.parts()?.0;
-                    if is_whole {
-                        if !cache.use_window(at, (group, spine), start..to) {
-                            return Ok(false);
-                        }
-                    } else {
-                        (start..to).for_each(|place| {
-                            cache.use_window(at, (group, spine), place..place + 1);
-                        });
+                    if !cache.use_window(at, (group, spine), (start..to, is_whole)) {
+                        return Ok(false);
                     }
                     start = to;
                     self.let_in()?;
@@ -207,16 +203,6 @@ impl Turn<'_> {
             self.let_in()?;
         }
         Ok(())
-    }
-
-    /// Makes room for what is used of windows, if some are long, or rows are to be written.
-    pub(super) fn open_windows(&mut self, pages: usize, maps: bool) -> Result<Option<u32>, Error> {
-        let slice = self.shared.slice;
-        let cache = self.parts()?.0;
-        if !maps && !cache.has_long_windows(slice) {
-            return Ok(None);
-        }
-        cache.open_windows(pages).map(Some)
     }
 
     /// Uses what windows have for the end of a path of whole pages, whose lock is to follow.
