@@ -52,6 +52,9 @@ void check_condition(bool holds, const char *condition, const char *file, int li
 #define CHECK(call) check_status((call), #call, __FILE__, __LINE__)
 #define REQUIRE(condition) check_condition((condition), #condition, __FILE__, __LINE__)
 void *allocate(size_t count, size_t size);
+/* Memory on the pages that the indexes have it on. */
+void *floor_memory(size_t bytes);
+void floor_memory_free(void *memory, size_t bytes);
 
 /* ---- clock ------------------------------------------------------------------------------- */
 

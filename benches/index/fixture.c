@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 void check_status(rkv_status status, const char *call, const char *file, int line)
 {
@@ -31,6 +32,21 @@ void *allocate(size_t count, size_t size)
     void *memory = calloc(count > 0 ? count : 1, size);
     REQUIRE(memory != NULL);
     return memory;
+}
+
+void *floor_memory(size_t bytes)
+{
+    void *memory =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(memory != MAP_FAILED);
+    madvise(memory, bytes, options.reserve_mib > 0 ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    memset(memory, 0, bytes);
+    return memory;
+}
+
+void floor_memory_free(void *memory, size_t bytes)
+{
+    munmap(memory, bytes);
 }
 
 uint64_t rng_next(struct rng *rng)

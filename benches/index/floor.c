@@ -23,7 +23,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum { LOOKUPS = 16384, EVICTIONS = 2048, AHEAD = 4, EVICT_TOKENS = 64, LINE_BYTES = 64 };
 
@@ -64,21 +63,6 @@ static inline void fetch(const void *memory)
 {
     __builtin_prefetch(memory);
     __asm__ volatile("" : : "r"(memory));
-}
-
-void *floor_memory(size_t bytes)
-{
-    void *memory =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    REQUIRE(memory != MAP_FAILED);
-    madvise(memory, bytes, options.reserve_mib > 0 ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-    memset(memory, 0, bytes);
-    return memory;
-}
-
-void floor_memory_free(void *memory, size_t bytes)
-{
-    munmap(memory, bytes);
 }
 
 bool floor_wanted(uint32_t page_size)

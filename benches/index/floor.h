@@ -36,9 +36,6 @@ void floor_of_documents(const char *workload, const char *operation, uint32_t do
 void floor_of_churn(const char *workload, const char *operation, uint32_t page_size);
 /* Whether rows of this page size have targets. */
 bool floor_wanted(uint32_t page_size);
-/* Memory on the pages that the indexes have it on. */
-void *floor_memory(size_t bytes);
-void floor_memory_free(void *memory, size_t bytes);
 void floor_name(struct meter *meter, const char *workload, const char *operation);
 
 #endif

@@ -15,7 +15,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* Slots for each node. */
 enum { SPREAD = 2 };
@@ -46,17 +45,6 @@ struct floor {
     uint64_t sum;
 };
 
-static void *memory_of(size_t bytes)
-{
-    void *memory =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    REQUIRE(memory != MAP_FAILED);
-    /* The pages that the library's memory is on. */
-    madvise(memory, bytes, options.reserve_mib > 0 ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-    memset(memory, 0, bytes);
-    return memory;
-}
-
 struct floor *floor_open(enum shape shape, uint32_t entry_count)
 {
     static uint32_t ids[PROMPT_LIMIT];
@@ -75,10 +63,10 @@ struct floor *floor_open(enum shape shape, uint32_t entry_count)
     floor->node_bytes = sizeof *floor->nodes * node_count;
     floor->entry_bytes = sizeof *floor->entries * node_count;
     floor->token_bytes = sizeof *floor->tokens * (total + 1);
-    floor->slots = memory_of(floor->slot_bytes);
-    floor->nodes = memory_of(floor->node_bytes);
-    floor->entries = memory_of(floor->entry_bytes);
-    floor->tokens = memory_of(floor->token_bytes);
+    floor->slots = floor_memory(floor->slot_bytes);
+    floor->nodes = floor_memory(floor->node_bytes);
+    floor->entries = floor_memory(floor->entry_bytes);
+    floor->tokens = floor_memory(floor->token_bytes);
     floor->place = rng_order(&rng, node_count);
     floor->slot_of = rng_order(&rng, SPREAD * node_count);
     uint32_t *order = rng_order(&rng, node_count), *neighbour = rng_order(&rng, node_count);
@@ -104,10 +92,10 @@ struct floor *floor_open(enum shape shape, uint32_t entry_count)
 
 void floor_close(struct floor *floor)
 {
-    munmap(floor->slots, floor->slot_bytes);
-    munmap(floor->nodes, floor->node_bytes);
-    munmap(floor->entries, floor->entry_bytes);
-    munmap(floor->tokens, floor->token_bytes);
+    floor_memory_free(floor->slots, floor->slot_bytes);
+    floor_memory_free(floor->nodes, floor->node_bytes);
+    floor_memory_free(floor->entries, floor->entry_bytes);
+    floor_memory_free(floor->tokens, floor->token_bytes);
     free(floor->place);
     free(floor->slot_of);
     free(floor);
