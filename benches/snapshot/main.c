@@ -242,8 +242,12 @@ static void measure(enum shape shape, uint32_t entry_count, struct row rows[OPER
     prompts_free(&bench.prompts);
 }
 
+/* Nothing for what one run does not show. */
 static const char *number(char *text, size_t size, double value)
 {
+    if (value < 0) {
+        return "";
+    }
     snprintf(text, size, value < 0.9995 ? "%.3f" : value < 99.95 ? "%.2f" : "%.0f", value);
     return text;
 }
