@@ -19,8 +19,8 @@
 # Stages, in the order of what they tell:
 #   first      7 minutes: one test of attn_sm90 for 20 s, so that a hang costs 20 s; all tests, side
 #              by side; then the shapes that say most, with the machine to themselves
-#   second     10 minutes: PyTorch and other libraries beside it, counters of three kernels, and
-#              compute-sanitizer over small tests
+#   second     10 minutes: PyTorch and other libraries beside it (peers), counters of three kernels
+#              (counters), and compute-sanitizer over small tests (sanitizers), which are stages too
 #   record     9 minutes: the whole matrix and all shapes, for the documentation
 #   engine     the reference engine with --device cuda: its test, and prefix caching in a model of
 #              the size of Llama 3.2 1B. It needs cuBLAS, of the CUDA toolkit or from PyPI
@@ -159,8 +159,9 @@ keep() { # all results so far, in an archive that is never half written
 }
 
 stage_first() {
-    local failed=0 shape
-    job smoke 20 "$pack/tests" --test-threads=1 cuda::hopper::k20 || failed=1
+    local failed=0 shape kernels=
+    # A kernel that hangs costs its limit once, not for every shape.
+    job smoke 20 "$pack/tests" --test-threads=1 cuda::hopper::k20 || { failed=1; kernels=mma; }
     side_by_side <<'JOBS' || failed=1
 steps 150 cuda::steps:: cuda::trees:: cuda::groups::
 hopper 150 cuda::hopper::
@@ -170,8 +171,8 @@ others 150 cuda::driver:: cuda::runner:: cuda::moves:: cuda::contexts:: cuda::ma
 JOBS
     : >"$results/shapes.tsv"
     for shape in P3 D2 A3 D1 P1 A5 A6 C1 A1 A8 D3 P5 P6 W1 M1 H1 L1; do
-        timeout -k 3 40 "$pack/bench" "$shape" 2>&1 | head_once | tee -a "$results/shapes.tsv" ||
-            failed=1
+        timeout -k 3 40 "$pack/bench" "$shape" $kernels 2>&1 | head_once |
+            tee -a "$results/shapes.tsv" || failed=1
         keep
     done
     return $failed
@@ -179,36 +180,48 @@ JOBS
 
 stage_second() {
     local failed=0
-    if python3 -c 'import torch' 2>/dev/null; then
-        job torch 60 python3 "$pack/gpu_torch.py" && cp "$results/torch.log" "$results/torch.tsv"
-        if [ -d "$pack/peers" ]; then
-            job peers 130 python3 "$pack/gpu_peers.py" "$pack/peers" || failed=1
-            grep -a $'\t' "$results/peers.log" >"$results/peers.tsv" || true
-        fi
-    else
-        echo "SKIP torch and peers: torch is not installed, so there is nothing to compare with"
-    fi
-    if command -v ncu >/dev/null; then
-        counters p3 P3 sm90
-        counters d2 D2 rows16
-        counters merge D1 merge
-    else
-        echo "SKIP counters: ncu is not installed"
-    fi
-    sanitizers || failed=1
+    stage_peers || failed=1
+    stage_counters
+    stage_sanitizers || failed=1
     return $failed
+}
+
+stage_peers() {
+    local failed=0
+    if ! python3 -c 'import torch' 2>/dev/null; then
+        echo "SKIP torch and peers: torch is not installed, so there is nothing to compare with"
+        return
+    fi
+    job torch 60 python3 "$pack/gpu_torch.py" && cp "$results/torch.log" "$results/torch.tsv"
+    if [ -d "$pack/peers" ]; then
+        job peers 130 python3 "$pack/gpu_peers.py" "$pack/peers" || failed=1
+        grep -a $'\t' "$results/peers.log" >"$results/peers.tsv" || true
+    fi
+    return $failed
+}
+
+stage_counters() {
+    if ! command -v ncu >/dev/null; then
+        echo "SKIP counters: ncu is not installed"
+        return
+    fi
+    counters p1 sm90 P1 sm90
+    counters p1-mma rows128 P1 mma
+    counters d2 rows16 D2
+    counters merge merge D1
+    counters latent rows64 M1
 }
 
 head_once() { # what every table says of the device, only before the first
     if [ -s "$results/shapes.tsv" ]; then grep -vE '^(device|copy|id)[[:space:]]'; else cat; fi
 }
 
-counters() { # name, shape, kernel: of one launch
-    job "counters-$1" 30 ncu --clock-control none --set full -k "regex:$3" --launch-skip 8 \
-        --launch-count 1 --page details "$pack/bench" "$2" || true
+counters() { # name, kernel, what is benched: of one launch
+    job "counters-$1" 20 ncu --clock-control none --set full -k "regex:$2" --launch-skip 8 \
+        --launch-count 1 --kill yes --page details "$pack/bench" "${@:3}" || true
 }
 
-sanitizers() {
+stage_sanitizers() {
     if ! command -v compute-sanitizer >/dev/null; then
         echo "SKIP compute-sanitizer: it is not installed" | tee "$results/sanitizer.txt"
         return

@@ -54,13 +54,15 @@ impl<'a> Calls<'a> {
         shape: &'a Shape,
         geometry: &Geometry,
         kv_dtype: Dtype,
+        in_graph: bool,
     ) -> Self {
         let (batch, page_count) = shape.batch(geometry.page_size);
         let dense = |dim| KvStrides::dense(KvLayout::Nhd, geometry, dim).unwrap();
         let (strides, latent) = (dense(geometry.head_dim), shape.heads.latent);
         let v_strides = if latent { strides } else { dense(geometry.v_head_dim) };
         // A graph has room for more rows.
-        let room = batch.query_count().max(GRAPH_ROWS * shape.queries);
+        let graph_rows = if in_graph { GRAPH_ROWS } else { 0 };
+        let room = batch.query_count().max(graph_rows * shape.queries);
         let q = room * shape.query_heads * geometry.head_dim;
         let out = room * shape.query_heads * geometry.v_head_dim;
         let new = batch.query_count() * shape.kv_heads;

@@ -1,7 +1,7 @@
 //! Attention on a GPU: the target shapes, timed by events, as lines that `scripts/gpu.sh` turns
 //! into the table of docs/PERFORMANCE.md.
 //!
-//!     cargo bench --bench cuda -- [shape...]      e.g. P1 D2; nothing: all
+//!     cargo bench --bench cuda -- [shape...] [mma|sm90]      e.g. P1 D2; nothing: all
 //!
 //! A line: id, page size, format, kernel for tiles of many rows, median µs of a call, spread of the
 //! runs in %, TFLOP/s, TB/s, µs that the host takes to put a call on the stream, and what the shape
@@ -21,8 +21,10 @@ use shapes::{SHAPES, Shape, TRIAL};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let wanted: Vec<String> =
-        std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let (kernels, wanted): (Vec<String>, Vec<String>) = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .partition(|word| word == "mma" || word == "sm90");
     // Those of RADIXKV_KERNELS, so that two builds of them are compared side by side.
     let images = match Images::available() {
         Ok(images) if !images.is_empty() => images,
@@ -54,7 +56,10 @@ fn main() -> ExitCode {
                 let in_full = ["P3", "A3", "D2"].contains(&shape.id);
                 let is_usual = page_size == 16 && kv_dtype == Dtype::Bf16;
                 if in_full || is_usual {
-                    for sm90 in [false, true] {
+                    for (sm90, kernel) in [(false, "mma"), (true, "sm90")] {
+                        if !kernels.is_empty() && kernels.iter().all(|named| named != kernel) {
+                            continue;
+                        }
                         let config = CudaConfig { sm90: Some(sm90), ..config };
                         let in_graph = is_usual && !sm90 && shape.bound == "memory";
                         is_right &= measure(&config, shape, page_size, kv_dtype, in_graph);
@@ -86,7 +91,7 @@ fn measure(
     if config.sm90 == Some(true) && (shape.is_write || !backend.uses_sm90()) {
         return true;
     }
-    let mut calls = Calls::new(&backend, shape, &geometry, kv_dtype);
+    let mut calls = Calls::new(&backend, shape, &geometry, kv_dtype, in_graph);
     let kernel = if backend.uses_sm90() { "sm90" } else { "mma" };
     let format = if kv_dtype == Dtype::Bf16 { "bf16" } else { "e4m3" };
     let checked = check::check(&calls);

@@ -124,11 +124,22 @@ int cuDeviceGetAttribute(int *value, int attribute, int) {
 }
 int cuDevicePrimaryCtxRetain(void **context, int) {
     ENTER;
+    device().retained++;
     *context = &device();
     return 0;
 }
+// The last one takes the context's streams and memory along: whoever frees them later crashes.
 int cuDevicePrimaryCtxRelease_v2(int) {
     ENTER;
+    if (--device().retained == 0) {
+        const size_t streams = device().stream_count();
+        const size_t pieces = device().memory.count() + device().pinned.count();
+        if (streams + pieces > 0) {
+            fprintf(stderr, "the last context goes before %zu streams and %zu pieces of memory\n",
+                    streams, pieces);
+            abort();
+        }
+    }
     return 0;
 }
 

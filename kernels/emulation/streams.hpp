@@ -76,6 +76,7 @@ class Device {
   public:
     std::recursive_mutex mutex;
     Allocations memory, pinned;
+    int retained = 0; // how often somebody holds the context
     bool is_late = true;
     int capability = 8;   // compute capability 8.0
     int shared_bytes = 0; // of a block at most; 0: what such devices have
@@ -96,6 +97,7 @@ class Device {
         streams_.back()->is_blocking = is_blocking;
         return streams_.back();
     }
+    size_t stream_count() const { return streams_.size(); }
     void delete_stream(void *handle) {
         drain(stream(handle));
         for (auto it = streams_.begin(); it != streams_.end(); ++it) {

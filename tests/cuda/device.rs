@@ -6,8 +6,12 @@ fn check(result: sys::CUresult) {
     assert_eq!(result, sys::CUresult::CUDA_SUCCESS);
 }
 
-/// Makes the device's primary context current, as the CUDA runtime does for an engine.
-pub fn enter() {
+/// While it lives, the device's primary context is current, as the CUDA runtime has it for an
+/// engine. Streams and memory have to go before: the last context takes along what is left.
+#[must_use]
+pub struct Entered(sys::CUdevice);
+
+pub fn enter() -> Entered {
     let (mut device, mut context) = (0, ptr::null_mut());
     // SAFETY: the driver was found before.
     unsafe {
@@ -16,15 +20,17 @@ pub fn enter() {
         check(sys::cuDevicePrimaryCtxRetain(&mut context, device));
         check(sys::cuCtxPushCurrent_v2(context));
     }
+    Entered(device)
 }
 
-pub fn leave() {
-    let (mut device, mut context) = (0, ptr::null_mut());
-    // SAFETY: undoes `enter`.
-    unsafe {
-        check(sys::cuCtxPopCurrent_v2(&mut context));
-        check(sys::cuDeviceGet(&mut device, 0));
-        check(sys::cuDevicePrimaryCtxRelease_v2(device));
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut context = ptr::null_mut();
+        // SAFETY: undoes `enter`. A context that died says so: that is no matter any more.
+        unsafe {
+            let _ = sys::cuCtxPopCurrent_v2(&mut context);
+            let _ = sys::cuDevicePrimaryCtxRelease_v2(self.0);
+        }
     }
 }
 

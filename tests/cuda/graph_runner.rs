@@ -86,13 +86,14 @@ impl Captured {
 
 /// Both engines do the same, the one on the device by replaying.
 struct Replaying {
-    pair: Pair,
+    // Goes before the device does.
     captured: Option<Captured>,
+    pair: Pair,
 }
 
 impl Replaying {
     fn new() -> Self {
-        Self { pair: Pair::new(), captured: None }
+        Self { captured: None, pair: Pair::new() }
     }
 
     /// A step of rows that both engines have by these ids.

@@ -92,6 +92,8 @@ struct Engine {
     runners: Vec<Arc<Runner>>,
     stream: Option<EngineStream>,
     _lent: Vec<Lent>,
+    // The last to go.
+    _entered: Option<device::Entered>,
 }
 
 /// A row of a step: its sequence, its tokens up to the last new one, the first new position.
@@ -116,9 +118,7 @@ fn inputs(group: usize, rows: Rows<'_>) -> [Vec<u8>; 3] {
 impl Engine {
     fn new(backend: impl Fn() -> BackendConfig, on_device: bool) -> Self {
         let shared = shared(GroupKind::Window { window: WINDOW, sinks: 0 });
-        if on_device {
-            device::enter();
-        }
+        let entered = on_device.then(device::enter);
         let mut lent: Vec<Lent> = (0..2).map(|group| Lent::new(group, on_device)).collect();
         let made = lent.iter_mut().enumerate().map(|(group, lent)| {
             let (shared, layers) = (shared.clone(), [lent.pointers()]);
@@ -127,7 +127,8 @@ impl Engine {
         });
         let runners = made.collect();
         let stream = on_device.then(EngineStream::new);
-        Self { plan: Plan::new(shared.clone()).unwrap(), shared, runners, stream, _lent: lent }
+        let plan = Plan::new(shared.clone()).unwrap();
+        Self { shared, plan, runners, stream, _lent: lent, _entered: entered }
     }
 
     fn raw_stream(&self) -> *mut std::ffi::c_void {
@@ -209,14 +210,6 @@ fn both(driver: &Driver) -> [Engine; 2] {
     [Engine::new(|| Threads::Own(1).into(), false), on_device]
 }
 
-fn end(mut engines: [Engine; 2]) {
-    engines[1].runners.clear();
-    engines[1].plan = Plan::new(engines[1].shared.clone()).unwrap();
-    engines[1].stream = None;
-    engines[1]._lent.clear();
-    device::leave();
-}
-
 fn check_all(found: &[[Vec<f32>; 2]; 2]) {
     for (host, device) in found[0].iter().zip(&found[1]) {
         check_near(host, device);
@@ -257,7 +250,6 @@ fn g14_a_window_group_on_a_device() {
         engine.shared.read().audit().unwrap();
         begun[at] = others[at].0;
     }
-    end(engines);
 }
 
 // G14
@@ -307,7 +299,6 @@ fn g14_a_graph_of_a_window_group_serves_rows_that_slide() {
         }
     }
     drop((graph, tensors));
-    end(engines);
 }
 
 // G14

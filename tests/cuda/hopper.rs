@@ -14,7 +14,7 @@ pub fn has_hopper() -> bool {
         return true;
     }
     let _driver = Driver::get();
-    device::enter();
+    let _entered = device::enter();
     let (mut device, mut major) = (0, 0);
     let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
     // SAFETY: both write a number.
@@ -23,7 +23,6 @@ pub fn has_hopper() -> bool {
         let asked = sys::cuDeviceGetAttribute(&mut major, attribute, device);
         assert_eq!(asked, sys::CUresult::CUDA_SUCCESS);
     }
-    device::leave();
     if major != 9 {
         // Not through the captured standard error: it is to be seen.
         let reason = b"SKIP attn_sm90: the device is no Hopper\n";

@@ -51,7 +51,7 @@ fn pages_go_to_dense_memory_and_come_back() {
         return;
     }
     let driver = Driver::get();
-    device::enter();
+    let _entered = device::enter();
     // Two layers of 6 pages of 4 positions, 3 heads of 32 bytes, padded by 16.
     let (head, position, page) = (48, 3 * 48, 4 * 3 * 48 + 16);
     let bytes: Vec<u8> = (0..6 * page).map(|at| (at * 7 % 251) as u8).collect();
@@ -94,5 +94,4 @@ fn pages_go_to_dense_memory_and_come_back() {
     // The second copy has three positions: the fourth is left alone.
     let second = &gathered[4 * 4 * 3 * 32..];
     assert!(second[3 * 3 * 32..4 * 3 * 32].iter().all(|&byte| byte == 0xee));
-    device::leave();
 }

@@ -212,6 +212,8 @@ pub fn check_near(left: &[f32], right: &[f32]) {
 /// What both engines do, side by side.
 pub struct Pair {
     pub engines: [Engine; 2],
+    // After all that lives on the device, before another test has its turn.
+    _entered: device::Entered,
     pub driver: Driver,
 }
 
@@ -223,9 +225,10 @@ impl Pair {
     fn of(config: RunnerConfig) -> Self {
         let driver = Driver::get();
         let on_device = Engine::new(config, cuda(&driver), None);
-        device::enter();
+        let entered = device::enter();
         let on_device = Engine { stream: Some(EngineStream::new()), ..on_device };
-        Self { engines: [Engine::new(config, Threads::Own(1), None), on_device], driver }
+        let engines = [Engine::new(config, Threads::Own(1), None), on_device];
+        Self { engines, driver, _entered: entered }
     }
 
     /// A whole request: matched, computed in chunks, published.
@@ -245,13 +248,6 @@ impl Pair {
             engine.shared.read().audit().unwrap();
         }
         begun
-    }
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        self.engines[1].stream = None;
-        device::leave();
     }
 }
 

@@ -67,6 +67,8 @@ struct Model {
     plan: Plan,
     runners: Vec<Arc<Runner>>,
     stream: Option<EngineStream>,
+    // The last to go.
+    _entered: Option<device::Entered>,
 }
 
 impl Model {
@@ -100,7 +102,8 @@ impl Model {
             Runner::new(shared.clone(), config, backend()).unwrap()
         };
         let runners = SHAPES.iter().map(made).collect();
-        Self { plan: Plan::new(shared.clone()).unwrap(), shared, runners, stream: None }
+        let plan = Plan::new(shared.clone()).unwrap();
+        Self { shared, plan, runners, stream: None, _entered: None }
     }
 
     fn raw_stream(&self) -> *mut std::ffi::c_void {
@@ -203,14 +206,9 @@ impl Model {
 /// The model on the processor, and on the device.
 fn both(driver: &Driver) -> [Model; 2] {
     let on_device = Model::new(|| driver.config().into());
-    device::enter();
-    let on_device = Model { stream: Some(EngineStream::new()), ..on_device };
+    let _entered = Some(device::enter());
+    let on_device = Model { stream: Some(EngineStream::new()), _entered, ..on_device };
     [Model::new(|| Threads::Own(1).into()), on_device]
-}
-
-fn end(mut models: [Model; 2]) {
-    models[1].stream = None;
-    device::leave();
 }
 
 /// Requests that share two pages and part of a third.
@@ -240,7 +238,6 @@ fn j04_two_runners_on_a_device_compute_one_plan() {
             model.shared.read().audit().unwrap();
         }
     }
-    end(models);
 }
 
 /// What was confirmed too early is refused, on a device as on the processor.
@@ -268,7 +265,6 @@ fn j04_a_runner_is_told_of_copies_that_it_missed() {
         assert!(matches!(error, Error::State(_)) && error.to_string().contains("KEEP_COPIES_OPEN"));
         model.layer((0, 0), &second, start);
     }
-    end(models);
 }
 
 /// Memory of the device that nobody freed yet.
@@ -305,7 +301,6 @@ fn j04_what_a_runner_keeps_goes_with_it_or_with_the_plan() {
     model.runners.clear();
     assert_eq!(live(&driver), before - 2);
     model.set(id, &ids, 0);
-    end(models);
 }
 
 /// Each runner has a graph of its own; one step of the plan is sent to both.
@@ -360,5 +355,4 @@ fn j04_graphs_of_two_runners() {
         }
     }
     drop(graphs);
-    end(models);
 }

@@ -52,13 +52,9 @@ pub struct World {
     /// A function of the driver that fails during the next call, after so many calls that succeed,
     /// with this code.
     pub failing: Option<(&'static str, i32, i32)>,
+    // After all that lives on the device, before another test has its turn.
+    _entered: device::Entered,
     pub driver: Driver,
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        device::leave();
-    }
 }
 
 /// Which numbers of a position.
@@ -82,7 +78,7 @@ impl World {
             CudaBackend::new(&config, geometry, setup.latent, dtypes, setup.batch_invariant)
                 .unwrap();
         assert_eq!(backend.uses_sm90(), setup.sm90);
-        device::enter();
+        let entered = device::enter();
         let mut free: Vec<u32> = (1..setup.pages as u32).collect();
         Rng::with_seed(5).shuffle(&mut free);
         let strides_of = |head_dim| {
@@ -109,6 +105,7 @@ impl World {
             failing: None,
             driver,
             setup,
+            _entered: entered,
         }
     }
 

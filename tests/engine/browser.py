@@ -351,12 +351,18 @@ def check_groups(session: Session, kind: str) -> None:
         session.ask(question)
     session.eventually("#tree-counts", "leaf")
     expect(page.locator("#page-legend li").first).to_have_text("cached, locked: 0 · 0")
-    full, hung = told(1)
-    drawn = "radixkv.picture.layout.segments.flatMap(({held}) => held[0])"
+    # The legend is asked for, and what is drawn is told of: either may be ahead for a moment.
     page.wait_for_function(
-        f"hung => {drawn}.reduce((sum, [from, to]) => sum + to - from, 0) === hung", arg=hung
+        """() => {
+            const legend = document.querySelectorAll("#page-legend li")[1].innerText;
+            const [full, hung] = legend.split(": ")[1].split(" · ")
+                .map((count) => Number(count.replaceAll(",", "")));
+            const held = radixkv.picture.layout.segments.flatMap(({held}) => held[0]);
+            return radixkv.tree.pages.size === full
+                && held.reduce((sum, [from, to]) => sum + to - from, 0) === hung;
+        }"""
     )
-    assert page.evaluate("radixkv.tree.pages.size") == full
+    full, hung = told(1)
     assert 0 < hung < full, (hung, full)
     other = "state" if kind == "window" else "window"
     pixels = session.pixels()
@@ -407,7 +413,7 @@ def check_nodes(session: Session) -> None:
     session.eventually("#tree-counts", counted)
     session.eventually("#page-counts", f"{evicted:,} evicted")
     pages = metric(session.url, 'engine_kv_pages{state="cached"}')
-    assert page.evaluate("radixkv.tree.pages.size") == pages
+    page.wait_for_function("pages => radixkv.tree.pages.size === pages", arg=pages)
     begun = time.monotonic()
     page.locator("#view").hover()
     page.mouse.wheel(0, 1_000_000)
