@@ -39,6 +39,8 @@ struct StepCounts {
     int32_t queries;
     int32_t merged; // entries that are merged
     int32_t items[kTilesMax]; // of each shape
+    uint32_t taken; // of attn_sm90's items, by blocks that had their first; 0 between launches
+    uint32_t ended; // blocks that found no more; 0 between launches
 };
 
 // Division of numbers below 2^31 by a constant: see divide() in numbers.cuh.
@@ -100,9 +102,11 @@ struct HopperArguments {
     TensorMap k; // dimensions: element, head, position of the page, page
     TensorMap v;
     AttentionArguments attention;
+    uint32_t *taken; // in StepCounts, `ended` behind it
     int32_t box_positions;   // of a box: a power of two, 8 to 64; 0: there are no maps
     uint32_t position_first; // 1: in the maps positions come before heads
-    uint32_t reserved[8];
+    uint32_t blocks;         // of the launch
+    uint32_t reserved[5];
 };
 
 struct MergeArguments {

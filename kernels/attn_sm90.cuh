@@ -7,7 +7,7 @@
 // values; weights go from registers into the product, values are read across.
 #pragma once
 #include "output.cuh"
-#include "widen_sm90.cuh"
+#include "items_sm90.cuh"
 
 namespace rkv {
 
@@ -18,6 +18,7 @@ struct Computer {
     const Tiles<S> tiles;
     const int group, row_warp;
     const uint32_t shared;
+    const int before, round; // tiles of the items before, and items
     const float k_scale;
 
     static constexpr int kLast = S::kGroups - 1;
@@ -28,11 +29,13 @@ struct Computer {
     RowState state[2];
 
     RKV_DEVICE Computer(const HopperArguments &arguments, PackedRows<false, false> &packed,
-                        int group_index, int warp_index, uint32_t shared_at)
+                        int warp_index, uint32_t shared_at, int tiles_before, int items_before)
         : rows(packed), args(arguments.attention),
-          tiles(packed.any, S::kIsFp8 ? 0 : arguments.box_positions), group(group_index),
-          row_warp(warp_index), shared(shared_at),
+          tiles(packed.any, S::kIsFp8 ? 0 : arguments.box_positions), group(warp_index / 4),
+          row_warp(warp_index), shared(shared_at), before(tiles_before), round(items_before),
           k_scale(k_scale_of_head<S>(args, rows.head)) {}
+
+    RKV_DEVICE int stage_of(int tile) const { return (before + tile) % S::kStages; }
 
     // Waits for all threads of the group. Numbers of barriers are constants: one that is computed
     // would make the compiler reserve all of them.
@@ -100,9 +103,9 @@ struct Computer {
         if (kValues == 0 && fault(Fault::kNoWaitForTile)) {
             return;
         }
-        const int stage = tile % S::kStages, round = tile / S::kStages;
-        const int parity = fault(Fault::kStuckParity) ? 0 : round & 1;
-        barrier_wait(shared + S::full_at(kValues, stage), parity);
+        const int turn = (before + tile) / S::kStages;
+        const int parity = fault(Fault::kStuckParity) ? 0 : turn & 1;
+        barrier_wait(shared + S::full_at(kValues, stage_of(tile)), parity);
     }
 
     RKV_DEVICE void wait_keys(int tile) const {
@@ -114,14 +117,14 @@ struct Computer {
     template <int kValues>
     RKV_DEVICE void release(int tile) const {
         if (rows.lane == 0) {
-            barrier_arrive(shared + S::empty_at(kValues, tile % S::kStages));
+            barrier_arrive(shared + S::empty_at(kValues, stage_of(tile)));
         }
     }
 
     // s = Q K
     RKV_DEVICE void start_logits(int tile) {
         const uint64_t left = operand(query_tile(), 16);
-        const uint64_t right = operand(shared + S::tile_at(0, tile % S::kStages), 16);
+        const uint64_t right = operand(shared + S::tile_at(0, stage_of(tile)), 16);
         pin(s);
         products_begin();
         RKV_UNROLL
@@ -141,7 +144,7 @@ struct Computer {
     // o += P V
     RKV_DEVICE void start_values(int tile) {
         const uint64_t right =
-            operand(shared + S::tile_at(1, tile % S::kStages), S::kTilePanelBytes);
+            operand(shared + S::tile_at(1, stage_of(tile)), S::kTilePanelBytes);
         pin(o);
         pin(p);
         products_begin();
@@ -208,14 +211,26 @@ struct Computer {
         const float scale = args.soft_cap_in == 0.0f ? args.scale_log2 * k_scale : 1.0f;
         if (tiles.count > 0) {
             attend(scale);
+        } else {
+            say_heard();
         }
         RKV_UNROLL
         for (int half = 0; half < 2; half++) {
             finish_sum(state[half], scale);
         }
         // Read again, rather than kept in registers meanwhile.
-        const PackedRows<false, false> again(args, load_item(shared + S::kItemAt));
+        const uint32_t item_at = shared + S::kItemAt + (round & 1) * S::kItemBytes;
+        const PackedRows<false, false> again(args, load_item(item_at),
+                                             load_shared_i32(item_at + 40), rows.lane);
         Writer<S, PackedRows<false, false>>{again}.write_rows(o, state, row_warp, 0);
+    }
+
+    // What the rows see is needed no more: the next item's may be told.
+    RKV_DEVICE void say_heard() const {
+        sync_warp();
+        if (rows.lane == 0) {
+            barrier_arrive(shared + S::kHeardAt);
+        }
     }
 
     RKV_DEVICE void attend(float scale) {
@@ -247,6 +262,7 @@ struct Computer {
             rescale_sums(o, rescale);
             pack_weights();
         }
+        say_heard();
         wait_full<1>(tiles.count - 1);
         start_values(tiles.count - 1);
         finish_values(tiles.count - 1);
@@ -254,53 +270,50 @@ struct Computer {
 };
 
 template <class S>
+RKV_DEVICE void compute_items(const HopperArguments &arguments, int row_warp, uint32_t shared) {
+    int before = 0;
+    for (int round = 0;; round++) {
+        const ToldItem told = hear_item<S>(shared, round);
+        if (told.head < 0) {
+            return;
+        }
+        // What is computed of these again for each item needs no registers from item to item.
+        const int lane = anew(thread_index() & 31), warp = anew(row_warp);
+        PackedRows<false, false> rows(arguments.attention, told.item, told.head, lane);
+        rows.any = told.any;
+        const uint32_t at = static_cast<uint32_t>(anew(static_cast<int>(shared)));
+        Computer<S> computer(arguments, rows, warp, at, before, round);
+        computer.run();
+        before = (before + computer.tiles.count) % (2 * S::kStages);
+    }
+}
+
+template <class S>
 RKV_DEVICE void attend_hopper(const HopperArguments &arguments) {
-    const AttentionArguments &args = arguments.attention;
     const uint32_t shared = (shared_base() + S::kAlignment - 1) & ~(S::kAlignment - 1u);
     const int warp = of_first_lane(thread_index() >> 5);
     begin_launch();
-    Item item;
-    if (!take_item(args, item)) {
-        return;
-    }
-    PackedRows<false, false> rows(args, item);
-    if (warp >= 4) {
-        rows.find((warp - 4) * 16);
-        rows.tell(shared + S::kRangesAt, warp - 4);
-        if (rows.lane == 0) {
-            store_range(shared + S::kWholeAt + (warp - 4) * 8, rows.warp_all);
-        }
-        RKV_UNROLL
-        for (int half = 0; half < 2; half++) {
-            if (rows.lane % 4 == 0) {
-                store_range(shared + S::sees_at(warp - 4, rows.lane, half), rows.sees[half]);
-            }
-        }
-    } else if (thread_index() == 0) {
+    if (thread_index() == 0) {
         RKV_UNROLL
         for (int i = 0; i < 2 * S::kStages; i++) {
             barrier_init(shared + S::full_at(i % 2, i / 2), 128);
             barrier_init(shared + S::empty_at(i % 2, i / 2), S::kRowWarps);
         }
+        barrier_init(shared + S::kToldAt, 128);
+        barrier_init(shared + S::kHeardAt, S::kRowWarps);
         barrier_init_fence();
-        store_item(shared + S::kItemAt, item);
         if (!S::kIsFp8 && arguments.box_positions > 0) {
             prefetch_map(&arguments.k);
             prefetch_map(&arguments.v);
         }
     }
     sync_block();
-    rows.join<S::kRowWarps>(shared + S::kRangesAt);
     if (warp < 4) {
         give_registers<S::kLoadRegisters>();
-        if constexpr (S::kIsFp8) {
-            Widener<S>(arguments, rows, warp, shared).run();
-        } else {
-            Loader<S>(arguments, rows, warp, shared).run();
-        }
+        ItemsToTell<S>{arguments, warp, thread_index() & 31, shared}.run();
     } else {
         take_registers<S::kComputeRegisters>();
-        Computer<S>(arguments, rows, (warp - 4) / 4, warp - 4, shared).run();
+        compute_items<S>(arguments, warp - 4, shared);
     }
 }
 

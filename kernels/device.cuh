@@ -125,6 +125,24 @@ template <class T>
 RKV_DEVICE T load_mutable(const T *from) {
     return *static_cast<const volatile T *>(from);
 }
+// Numbers that all blocks of a launch share: adds 1, and returns what it was before; the second
+// goes on with 0 after `last`. What a thread counted first others see first.
+RKV_DEVICE uint32_t take_number(uint32_t *counter) {
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(counter)
+                 : "memory");
+    return before;
+}
+RKV_DEVICE uint32_t count_round(uint32_t *counter, uint32_t last) {
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(counter), "r"(last)
+                 : "memory");
+    return before;
+}
 template <class T>
 RKV_DEVICE void store_global(T *to, T value) {
     *to = value;

@@ -32,16 +32,17 @@ struct Loader {
     const Tiles<S> tiles;
     const int warp, lane;
     const uint32_t shared;
+    const int before; // tiles of the items before
     uint32_t unreported = 0; // barrier of the last copies that were started row by row; 0: none
 
     static constexpr int kWarps = 4;
     static constexpr int kWarpRows = S::kTileKeys / kWarps;
 
     RKV_DEVICE Loader(const HopperArguments &all, const PackedRows<false, false> &rows,
-                      int warp_index, uint32_t shared_at)
+                      int warp_index, uint32_t shared_at, int tiles_before)
         : arguments(all), args(all.attention), page_begin(rows.item.page_begin), head(rows.head),
           any(rows.any), tiles(rows.any, all.box_positions), warp(warp_index), lane(rows.lane),
-          shared(shared_at) {}
+          shared(shared_at), before(tiles_before) {}
 
     RKV_DEVICE bool by_boxes(int tile) const {
         const int begin = tiles.first_key(tile);
@@ -127,7 +128,7 @@ struct Loader {
 
     template <int kValues>
     RKV_DEVICE void load(int tile, int page) {
-        const int stage = tile % S::kStages, round = tile / S::kStages;
+        const int stage = (before + tile) % S::kStages, round = (before + tile) / S::kStages;
         const uint32_t to = shared + S::tile_at(kValues, stage);
         const uint32_t full = shared + S::full_at(kValues, stage);
         if (!fault(Fault::kNoWaitForRoom)) {

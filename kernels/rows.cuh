@@ -59,7 +59,10 @@ struct PackedRows {
     Range any;      // keys that some row sees: of the warp, and after join() of the block
 
     RKV_DEVICE PackedRows(const AttentionArguments &arguments, const Item &work)
-        : args(arguments), item(work), head(block_y()), lane(thread_index() & 31) {}
+        : PackedRows(arguments, work, block_y(), thread_index() & 31) {}
+    RKV_DEVICE PackedRows(const AttentionArguments &arguments, const Item &work, int kv_head,
+                          int lane_index)
+        : args(arguments), item(work), head(kv_head), lane(lane_index) {}
 
     RKV_DEVICE PackedRow packed(int row) const {
         const int at = item.row_begin + row;

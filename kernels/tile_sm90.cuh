@@ -30,8 +30,8 @@ struct HopperShape {
     static constexpr bool kIsFp8 = kBytes<Kv> == 1; // widened by those that load
     static constexpr int kStages = 2;
     // Of a thread that loads, and of one that computes.
-    static constexpr int kLoadRegisters = groups == 2 && kIsFp8 ? 88 : 56;
-    static constexpr int kComputeRegisters = groups == 3 ? 152 : kIsFp8 ? 208 : 224;
+    static constexpr int kLoadRegisters = groups == 2 ? kIsFp8 ? 88 : 72 : 56;
+    static constexpr int kComputeRegisters = groups == 3 ? 152 : kIsFp8 ? 208 : 216;
     // The groups compute products in turns, so that weights of others are made meanwhile. With wide
     // sums the products of one alone take longer than that.
     static constexpr bool kTakeTurns = head_dim <= 128;
@@ -48,15 +48,21 @@ struct HopperShape {
     static constexpr int kTileBytes = kPanels * kTilePanelBytes;
     static constexpr int kTilesAt = kGroups * kQueryBytes;
     static constexpr int kBarriersAt = kTilesAt + 2 * kStages * kTileBytes;
-    // What some row of a warp sees, warp after warp.
-    static constexpr int kRangesAt = kBarriersAt + 2 * 2 * kStages * 8;
     static constexpr int kAlignment = 1024;
+    // Of items: a barrier `told`, and a barrier `heard`, see items_sm90.cuh.
+    static constexpr int kToldAt = kBarriersAt + 2 * 2 * kStages * 8;
+    static constexpr int kHeardAt = kToldAt + 8;
+    // For those that load: the number of the next item; what rows see that each of the four warps
+    // looked at.
+    static constexpr int kNextAt = kHeardAt + 8;
+    static constexpr int kRangesAt = kNextAt + 16;
     // What every row of a warp sees, warp after warp.
-    static constexpr int kWholeAt = kRangesAt + kRowWarps * 8;
-    // The item, for the end.
+    static constexpr int kWholeAt = kRangesAt + 4 * 8;
+    // By the item's parity: it, what some row of it sees, and its head.
     static constexpr int kItemAt = kWholeAt + kRowWarps * 8;
+    static constexpr int kItemBytes = 48;
     // What each row sees.
-    static constexpr int kSeesAt = kItemAt + 32;
+    static constexpr int kSeesAt = kItemAt + 2 * kItemBytes;
     static constexpr int kSharedBytes = kSeesAt + kTileRows * 8 + kAlignment;
 
     // `values`: 0 for keys, 1 for values
@@ -72,6 +78,8 @@ struct HopperShape {
     static RKV_DEVICE int empty_at(int values, int stage) { return full_at(values, stage) + 8; }
 
     static_assert(kGroups * kComputeRegisters + kLoadRegisters <= 512, "128 threads of each");
+    static_assert(kRowWarps % 4 == 0, "four warps that load look at all rows");
+    static_assert(kItemAt % 16 == 0, "items are stored 16 bytes at a time");
     static_assert(tile_keys % kBoxMost == 0, "boxes fill a tile");
     static_assert(tile_keys % 8 == 0, "eight rows lie as 1024 bytes");
 };

@@ -16,6 +16,7 @@ struct Widener {
     const Tiles<S> tiles;
     const int warp, lane;
     const uint32_t shared;
+    const int before; // tiles of the items before
 
     static constexpr int kWarpRows = S::kTileKeys / 4;
     static constexpr int kChunks = S::kHeadDim / 16; // pieces of 16 bytes of a row, as it is copied
@@ -24,9 +25,10 @@ struct Widener {
     Vector16 ahead[kRounds]; // of the next tile
 
     RKV_DEVICE Widener(const HopperArguments &all, const PackedRows<false, false> &rows,
-                       int warp_index, uint32_t shared_at)
+                       int warp_index, uint32_t shared_at, int tiles_before)
         : args(all.attention), page_begin(rows.item.page_begin), head(rows.head), any(rows.any),
-          tiles(rows.any, 0), warp(warp_index), lane(rows.lane), shared(shared_at) {}
+          tiles(rows.any, 0), warp(warp_index), lane(rows.lane), shared(shared_at),
+          before(tiles_before) {}
 
     // Eight lanes have four pieces of two rows, which are stored to eight different bank groups.
     RKV_DEVICE int first_row() const { return (lane >> 2 & 1) + (lane >> 3) / (kChunks / 4) * 2; }
@@ -65,7 +67,7 @@ struct Widener {
     // Stores the tile that was fetched, and fetches the next one.
     template <int kValues>
     RKV_DEVICE void widen(int tile, int64_t next_place, const void *next_from) {
-        const int stage = tile % S::kStages, turn = tile / S::kStages;
+        const int stage = (before + tile) % S::kStages, turn = (before + tile) / S::kStages;
         if (!fault(Fault::kNoWaitForRoom)) {
             barrier_wait(shared + S::empty_at(kValues, stage), (turn & 1) ^ 1);
         }

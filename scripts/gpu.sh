@@ -18,7 +18,8 @@
 #
 # Stages, in the order of what they tell:
 #   first      7 minutes: one test of attn_sm90 for 20 s, so that a hang costs 20 s; all tests, side
-#              by side; then the shapes that say most, with the machine to themselves
+#              by side (tests); then the shapes that say most, with the machine to themselves
+#              (shapes)
 #   second     10 minutes: PyTorch and other libraries beside it (peers), counters of three kernels
 #              (counters), and compute-sanitizer over small tests (sanitizers), which are stages too
 #   record     9 minutes: the whole matrix and all shapes, for the documentation
@@ -159,9 +160,16 @@ keep() { # all results so far, in an archive that is never half written
 }
 
 stage_first() {
-    local failed=0 shape kernels=
+    local failed=0 kernels=
     # A kernel that hangs costs its limit once, not for every shape.
     job smoke 20 "$pack/tests" --test-threads=1 cuda::hopper::k20 || { failed=1; kernels=mma; }
+    stage_tests || failed=1
+    stage_shapes || failed=1
+    return $failed
+}
+
+stage_tests() {
+    local failed=0
     side_by_side <<'JOBS' || failed=1
 steps 150 cuda::steps:: cuda::trees:: cuda::groups::
 hopper 150 cuda::hopper::
@@ -169,9 +177,14 @@ long-heads 150 cuda::long_heads::
 graphs 150 cuda::graph cuda::shared_plan
 others 150 cuda::driver:: cuda::runner:: cuda::moves:: cuda::contexts:: cuda::matrix::every
 JOBS
+    return $failed
+}
+
+stage_shapes() {
+    local failed=0 shape
     : >"$results/shapes.tsv"
-    for shape in P3 D2 A3 D1 P1 A5 A6 C1 A1 A8 D3 P5 P6 W1 M1 H1 L1; do
-        timeout -k 3 40 "$pack/bench" "$shape" $kernels 2>&1 | head_once |
+    for shape in P3 D2 A3 D1 P1 A5 A6 C1 A1 A8 D3 P5 P6 W1 M1 M2 M3 H1 L1; do
+        timeout -k 3 40 "$pack/bench" "$shape" ${kernels:-} 2>&1 | head_once |
             tee -a "$results/shapes.tsv" || failed=1
         keep
     done
@@ -229,7 +242,7 @@ stage_sanitizers() {
     # Calls that the library makes on purpose and that fail are no finding.
     local tool tools=(memcheck synccheck racecheck initcheck) pids=()
     for tool in "${tools[@]}"; do
-        job "$tool" 250 compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 9 \
+        job "$tool" "${RADIXKV_SANITIZER_SECONDS:-250}" compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 9 \
             "$pack/tests" --test-threads=1 cuda::hopper::k20 cuda::steps::k22 &
         pids+=($!)
     done

@@ -31,7 +31,8 @@ inline int block_z() { return static_cast<int>(emulation::machine().block(2)); }
 inline void sync_block() { emulation::machine().barrier(); }
 inline int anew(int value) { return value; }
 inline void sync_warp() {
-    emulation::machine().warp("sync_warp", nullptr, [](void **) {});
+    emulation::machine().warp("sync_warp", nullptr,
+                              [](void **) { emulation::machine().order_warp(); });
 }
 
 template <class T>
@@ -93,6 +94,16 @@ T load_global(const T *from) {
 template <class T>
 T load_mutable(const T *from) {
     return load_global(from);
+}
+inline uint32_t take_number(uint32_t *counter) {
+    emulation::machine().touch_global(counter, 4, 4);
+    return (*counter)++;
+}
+inline uint32_t count_round(uint32_t *counter, uint32_t last) {
+    emulation::machine().touch_global(counter, 4, 4);
+    const uint32_t before = *counter;
+    *counter = before >= last ? 0 : before + 1;
+    return before;
 }
 template <class T>
 void store_global(T *to, T value) {

@@ -217,6 +217,21 @@ void Machine::warp(const char *kind, void *argument, WarpOperation operation) {
     }
 }
 
+void Machine::order_warp() {
+    if (!is_hopper_) {
+        return;
+    }
+    Clocks &clocks = units_.clocks();
+    const int first = current_ / 32 * 32;
+    Clock known;
+    for (int lane = first; lane < first + 32; lane++) {
+        clocks.release(lane, known);
+    }
+    for (int lane = first; lane < first + 32; lane++) {
+        clocks.acquire(lane, known);
+    }
+}
+
 void Machine::land(PendingCopy &copy) {
     if (!copy.landed) {
         shared_.end_copy(copy.to, copy.from, 16, current_);

@@ -65,6 +65,8 @@ class Machine {
     // arguments once all are there. `kind` tells instructions apart.
     using WarpOperation = void (*)(void **arguments);
     void warp(const char *kind, void *argument, WarpOperation operation);
+    // What lanes of the warp at hand did is known to all of them.
+    void order_warp();
 
     // For instructions that wait: others run meanwhile.
     template <class Done>

@@ -54,11 +54,14 @@ plain! {
         partial_begin: i32,
         in_order: i32,
     }
-    /// How much of a step there is, wherever its launches end.
+    /// How much of a step there is, wherever its launches end; and counters of attn_sm90, which are
+    /// zeros between launches.
     struct StepCounts {
         queries: i32,
         merged: i32,
         items: [i32; TILES_MAX],
+        taken: u32,
+        ended: u32,
     }
     /// A number below 2^31 divided by `value` is its high product with `magic`, shifted.
     struct Divisor {
@@ -217,9 +220,12 @@ pub(super) struct HopperArguments {
     pub k: TensorMap,
     pub v: TensorMap,
     pub attention: AttentionArguments,
+    /// In [`StepCounts`].
+    pub taken: Address,
     pub box_positions: i32,
     pub position_first: u32,
-    pub reserved: [u32; 8],
+    pub blocks: u32,
+    pub reserved: [u32; 5],
 }
 // SAFETY: repr(C), and the constant below sees to it that there is no padding.
 unsafe impl Plain for HopperArguments {}

@@ -49,7 +49,8 @@ impl Extents {
         for (to, &count) in items.iter_mut().zip(&self.items) {
             *to = count as i32;
         }
-        StepCounts { queries: self.queries as i32, merged: self.merged as i32, items }
+        let (queries, merged) = (self.queries as i32, self.merged as i32);
+        StepCounts { queries, merged, items, taken: 0, ended: 0 }
     }
 
     fn holds(&self, step: &Self) -> bool {
@@ -104,6 +105,8 @@ pub(super) struct Sent {
     pub partial_lse: Address,
     items: [Address; TILES_MAX],
     item_counts: Address,
+    /// Counters of attn_sm90.
+    pub taken: Address,
 }
 
 impl Sent {
@@ -181,6 +184,7 @@ impl Places {
             partial_lse,
             items: self.items.map(at),
             item_counts: at(std::mem::offset_of!(StepCounts, items)),
+            taken: at(std::mem::offset_of!(StepCounts, taken)),
         }
     }
 }

@@ -384,17 +384,25 @@ impl CudaBackend {
                 unsafe { kernel.launch_after(grid, threads, shared, &arguments, stream)? };
                 continue;
             }
+            // Blocks take items one after another; their kernel counts them in 31 bits.
+            let all_items = items.saturating_mul(self.geometry.kv_heads);
+            if all_items > i32::MAX as usize {
+                return Err(Error::unsupported("step: 2^31 items of attention"));
+            }
+            let blocks = all_items.min(self.multiprocessors);
             let maps = Maps::of(shape, &call.layer, &self.geometry, call.page_count)?;
             let all = HopperArguments {
                 k: maps.k,
                 v: maps.v,
                 attention: arguments,
+                taken: sent.taken,
                 box_positions: maps.box_positions,
                 position_first: maps.position_first.into(),
-                reserved: [0; 8],
+                blocks: blocks as u32,
+                reserved: [0; 5],
             };
             // SAFETY: the caller's contract; the maps are of the layer's memory.
-            unsafe { kernel.launch_after(grid, threads, shared, &all, stream)? };
+            unsafe { kernel.launch_after([blocks, 1, 1], threads, shared, &all, stream)? };
         }
         Ok(())
     }

@@ -161,10 +161,10 @@ impl Shape {
     pub(super) fn shared_bytes(&self, kv_bytes: usize) -> usize {
         let Heads { head_dim, v_head_dim, latent } = self.heads;
         if self.family == Family::Hopper {
-            // Barriers, what the warps see, and room to begin at a multiple of 1024.
-            // Of warps, twice, and of rows; and the item.
-            let (barriers, ranges) = (8 * 8, (2 * self.row_warps + self.rows) * 8 + 32);
-            return (self.rows + 4 * self.keys) * head_dim * 2 + barriers + ranges + 1024;
+            // Barriers, items and what rows see of them, room to begin at a multiple of 1024.
+            let (barriers, items) = (8 * 8 + 32, 4 * 8 + 2 * 48);
+            let seen = (self.row_warps + self.rows) * 8;
+            return (self.rows + 4 * self.keys) * head_dim * 2 + barriers + items + seen + 1024;
         }
         let in_registers = head_dim <= 128;
         // An odd number of pieces of 16 bytes.

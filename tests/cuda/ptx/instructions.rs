@@ -116,6 +116,14 @@ impl Body {
                 ))
             }
             "ld" | "st" => self.access(&words, o),
+            "atom" if has("add") && o[2] == "1" => {
+                let counter = self.address(&o[1], "u64");
+                set(format!("take_number(reinterpret_cast<uint32_t *>({counter}))"))
+            }
+            "atom" if has("inc") => {
+                let (counter, last) = (self.address(&o[1], "u64"), self.value(&o[2], "u32"));
+                set(format!("count_round(reinterpret_cast<uint32_t *>({counter}), {last})"))
+            }
             "shfl" => {
                 let to = o[0].split('|').next().unwrap();
                 let (value, lane) = (v(1), self.value(&o[2], "s32"));
