@@ -6496,23 +6496,34 @@ enum rkv_status rkv_runner_merge_states(struct rkv_runner *runner,
 
 /**
  * Carries out copies that rkv_cache_poll() gave, between the runner's KV memory and host memory,
- * now: rkv_cache_complete() is for the caller to call. For runners on the processor; with a GPU
- * the engine copies on a stream of its own.
+ * now: it returns when they have arrived, and rkv_cache_complete() is for the caller to call.
  *
  * In host memory a page is K and V of each layer in turn, rkv_runner_stats.page_bytes in all.
  * Dense memory is copied as it lies, so the fingerprint of the tiers has to say the layout, and
- * the number formats.
+ * the number formats. On the processor and on a GPU the bytes are the same.
+ *
+ * On a GPU they go on a stream of the runner's own, through 16 MiB of the device, or a page where
+ * that is more, which the first copies take. They come after everything that calls of this runner
+ * put on streams before, so a store has what the step before computed, and a load overwrites
+ * nothing that a step reads. Graphs that were launched and kernels of the engine's the runner does
+ * not see: where they use the pages, wait for them before the call. What is put on a stream after
+ * it returned has the pages that were loaded. Pinned host memory (rkv_tier_config.host_memory) is
+ * copied as fast as the bus goes, other memory by way of the driver's own, which is slower. Calls
+ * of one runner take turns. No stream may be captured meanwhile, by any thread: the driver
+ * refuses then to allocate and to wait, and the capture fails.
  *
  * @param runner the runner of all layers, or of those of a group
  * @param jobs copies of the cache over the runner's page table, of its group
  * @param count how many
  * @param element_size sizeof(rkv_copy_job)
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy, and nothing was copied;
- * RKV_STATUS_UNSUPPORTED on a GPU; RKV_STATUS_POISONED
+ * on a GPU RKV_STATUS_OUT_OF_MEMORY, RKV_STATUS_DEVICE: some were copied, and what the others
+ * write to is undefined, so complete all as failed, but nothing uses host memory any more;
+ * RKV_STATUS_POISONED
  * @par Cost
- * O(bytes); no lock
+ * O(bytes); no lock on the processor, on a GPU one of the runner's copies
  * @par Thread safety
- * any thread, while no step writes the pages of stores
+ * any thread, while no step that begins meanwhile uses pages of loads or writes those of stores
  */
 RKV_API
 RKV_MUST_CHECK

@@ -29,5 +29,6 @@ mod cuda {
     mod runner;
     mod shared_plan;
     mod steps;
+    mod tier;
     mod trees;
 }

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let config = CudaConfig { device: 0, images, sm90: Some(false) };
+    let config = CudaConfig { device: 0, images, sm90: Some(false), staging_bytes: None };
     if let Err(error) = probe(&config) {
         eprintln!("SKIP benches/cuda: {error}");
         return ExitCode::SUCCESS;

@@ -130,7 +130,8 @@ func (r *Runner) CopyPages(copies []PageCopy) error {
 }
 
 // CopyTierPages carries out copies that [Cache.Poll] gave, now: [Cache.Complete] is for the caller
-// to call. With an error some may have been carried out.
+// to call. With an error some may have been carried out. On CUDA it waits for what this runner's
+// calls put on streams before, but not for graphs that were launched.
 func (r *Runner) CopyTierPages(jobs []CopyJob) error {
 	raw, err := r.enter()
 	if err != nil {

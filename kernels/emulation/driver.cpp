@@ -21,14 +21,6 @@ int shared_memory_of_block() {
     return dev.shared_bytes > 0 ? dev.shared_bytes : usual;
 }
 
-int copy_now(void *to, const void *from, size_t bytes) {
-    device().drain_all();
-    if (device().error == 0) {
-        memcpy(to, from, bytes);
-    }
-    return device().error;
-}
-
 struct LaunchAttribute {
     int id;
     int padding;
@@ -269,66 +261,6 @@ int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address,
     return 0;
 }
 
-int cuMemAlloc_v2(void **made, size_t bytes) {
-    ENTER_UNLESS_CAPTURING;
-    *made = device().memory.allocate(bytes);
-    return 0;
-}
-int cuMemFree_v2(void *at) {
-    ENTER_UNLESS_CAPTURING;
-    device().drain_all();
-    return device().memory.release(at) ? 0 : kInvalidValue;
-}
-int cuMemsetD8_v2(void *at, unsigned char value, size_t bytes) {
-    ENTER_UNLESS_CAPTURING;
-    device().put(nullptr, {[=] { memset(at, value, bytes); }});
-    return 0;
-}
-int cuMemHostAlloc(void **made, size_t bytes, unsigned) {
-    ENTER_UNLESS_CAPTURING;
-    *made = device().pinned.allocate(bytes);
-    return 0;
-}
-int cuMemFreeHost(void *at) {
-    ENTER_UNLESS_CAPTURING;
-    device().drain_all();
-    return device().pinned.release(at) ? 0 : kInvalidValue;
-}
-int cuMemcpyHtoD_v2(void *to, const void *from, size_t bytes) {
-    ENTER_UNLESS_CAPTURING;
-    return device().memory.holds(to, bytes) ? copy_now(to, from, bytes) : kInvalidValue;
-}
-int cuMemcpyDtoH_v2(void *to, const void *from, size_t bytes) {
-    ENTER_UNLESS_CAPTURING;
-    return device().memory.holds(from, bytes) ? copy_now(to, from, bytes) : kInvalidValue;
-}
-int cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
-    ENTER;
-    if (!device().memory.holds(to, bytes) || !device().memory.holds(from, bytes)) {
-        return kInvalidValue;
-    }
-    device().put(stream, {[=] { memcpy(to, from, bytes); }});
-    return 0;
-}
-int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
-    ENTER;
-    // From memory that is not pinned the driver would copy at once: radixkv never does that.
-    if (!device().memory.holds(to, bytes) || !device().pinned.holds(from, bytes)) {
-        return kInvalidValue;
-    }
-    device().put(stream, {[=] { memcpy(to, from, bytes); }});
-    return 0;
-}
-
-int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
-    ENTER;
-    if (!device().pinned.holds(to, bytes) || !device().memory.holds(from, bytes)) {
-        return kInvalidValue;
-    }
-    device().put(stream, {[=] { memcpy(to, from, bytes); }});
-    return 0;
-}
-
 int cuLaunchHostFunc(void *stream, void (*function)(void *), void *argument) {
     ENTER;
     device().put(stream, {[=] { function(argument); }});
@@ -426,6 +358,11 @@ void rkv_emulator_set(int schedule, int landing, unsigned seed, int fault, int i
 void rkv_emulator_shared_memory(int bytes) {
     LOCKED;
     device().shared_bytes = bytes;
+}
+// Whether asynchronous copies may come from, or go to, memory of the host that is not pinned.
+void rkv_emulator_pageable(int may) {
+    LOCKED;
+    device().may_be_pageable = may != 0;
 }
 // Blocks that a multiprocessor is said to hold at a time; 0: as many as seems right.
 void rkv_emulator_occupancy(int blocks) {

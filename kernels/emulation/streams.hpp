@@ -78,6 +78,7 @@ class Device {
     Allocations memory, pinned;
     int retained = 0; // how often somebody holds the context
     bool is_late = true;
+    bool may_be_pageable = true; // what the host copies from and to, asynchronously
     int capability = 8;   // compute capability 8.0
     int shared_bytes = 0; // of a block at most; 0: what such devices have
     int blocks = 0;       // of a multiprocessor, as tests want it; 0: as seems right

@@ -59,6 +59,12 @@ impl KvStrides {
         };
         made().ok_or_else(|| Error::argument("a page has more than 2^64 elements"))
     }
+
+    /// Whether a page lies head by head without gaps. That is how it is packed, then; every other
+    /// page is packed position by position.
+    pub fn is_by_head(&self, geometry: &Geometry, head_dim: usize) -> bool {
+        self.position == head_dim && self.head == geometry.page_size * head_dim
+    }
 }
 
 /// A tensor `[position][head][head_dim]` whose heads are contiguous.
@@ -88,6 +94,17 @@ pub struct PositionMove {
     pub source: (u32, u32),
     /// Where they go.
     pub target: (u32, u32),
+}
+
+/// A page of all layers as one piece of host memory: K and V of each in turn.
+#[derive(Debug, Clone, Copy)]
+pub struct PackedPage<A> {
+    /// The page.
+    pub page: u32,
+    /// Where the piece lies.
+    pub host: A,
+    /// From there to the page, or the other way.
+    pub is_load: bool,
 }
 
 /// KV memory of one layer.

@@ -17,7 +17,7 @@ pub use batch::{Batch, Row};
 pub use capacity::{Bounds, Capacity};
 pub use dtype::Dtype;
 pub use fp8::{e4m3_from_f32, e4m3_to_f32};
-pub use layout::{Geometry, KvLayer, KvLayout, KvStrides, PositionMove, Tensor};
+pub use layout::{Geometry, KvLayer, KvLayout, KvStrides, PackedPage, PositionMove, Tensor};
 pub use mask::{Mask, Region, RowMask, Seen, TREE_POSITIONS_MAX, View};
 pub use work::{Item, Machine, Tile, Work};
 

@@ -1,16 +1,5 @@
 //! Copies of pages.
-use crate::attention::{Geometry, KvLayer, KvStrides, PageCopy, PositionMove};
-
-/// A page of all layers as one piece of host memory: K and V of each in turn.
-#[derive(Debug, Clone, Copy)]
-pub struct PackedPage {
-    /// The page.
-    pub page: u32,
-    /// Where the piece lies.
-    pub host: *mut u8,
-    /// From there to the page, or the other way.
-    pub is_load: bool,
-}
+use crate::attention::{Geometry, KvLayer, KvStrides, PackedPage, PageCopy, PositionMove};
 
 /// Memory of a layer, its strides, and elements of a head: K, and V unless that is the beginning of
 /// K.
@@ -93,7 +82,7 @@ pub(super) unsafe fn move_positions(
 pub(super) unsafe fn copy_packed(
     layers: &[KvLayer<*mut u8>],
     geometry: &Geometry,
-    packed: &PackedPage,
+    packed: &PackedPage<*mut u8>,
 ) {
     let mut host = packed.host;
     for layer in layers {
@@ -112,12 +101,12 @@ unsafe fn copy_part(
     (base, strides, head_dim): Part,
     bytes: usize,
     geometry: &Geometry,
-    packed: &PackedPage,
+    packed: &PackedPage<*mut u8>,
     mut host: *mut u8,
 ) -> *mut u8 {
     let (positions, heads) = (geometry.page_size, geometry.kv_heads);
     let is_dense = (strides.head == head_dim && strides.position == heads * head_dim)
-        || (strides.position == head_dim && strides.head == positions * head_dim);
+        || strides.is_by_head(geometry, head_dim);
     // In the order of the memory where that has no gaps.
     let (rows, columns, row) = match is_dense {
         true => (1, 1, positions * heads * head_dim * bytes),

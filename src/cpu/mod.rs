@@ -22,7 +22,6 @@ mod tile;
 mod write;
 
 pub use call::{AppendPrefill, MergeStates, PartialState};
-pub use copy::PackedPage;
 pub use division::Divisions;
 pub use memory::HostMemory;
 pub use simd::Isa;
@@ -33,7 +32,7 @@ use schedule::Schedule;
 use scratch::{Desk, Kept};
 use threads::Team;
 
-use crate::attention::{Dtype, Geometry, KvLayer, PageCopy, PositionMove};
+use crate::attention::{Dtype, Geometry, KvLayer, PackedPage, PageCopy, PositionMove};
 use crate::error::Error;
 use crate::memory::OutOfMemory;
 
@@ -189,7 +188,7 @@ impl CpuBackend {
         &self,
         layers: &[KvLayer<*mut u8>],
         geometry: &Geometry,
-        packed: &PackedPage,
+        packed: &PackedPage<*mut u8>,
     ) {
         // SAFETY: the caller's contract.
         unsafe { copy::copy_packed(layers, geometry, packed) }

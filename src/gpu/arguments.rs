@@ -13,6 +13,8 @@ pub(super) unsafe trait Plain: Copy {}
 unsafe impl Plain for i32 {}
 // SAFETY: a number.
 unsafe impl Plain for u32 {}
+// SAFETY: a number.
+unsafe impl Plain for u64 {}
 
 /// Shapes that a device has kernels in, at most.
 pub(super) const TILES_MAX: usize = 6;

@@ -153,6 +153,11 @@ impl CudaBackend {
 }
 
 impl Copying {
+    /// Makes a stream wait for what was copied last.
+    pub(super) fn hold(&self, stream: Stream) -> Result<(), Error> {
+        self.used.as_ref().map_or(Ok(()), |(used, _)| used.hold(stream))
+    }
+
     fn run<T: Plain>(
         &mut self,
         backend: &CudaBackend,

@@ -102,6 +102,8 @@ pub(super) struct Event {
 }
 // SAFETY: events may be used from any thread.
 unsafe impl Send for Event {}
+// SAFETY: as above, also by several at a time: the driver sees to that.
+unsafe impl Sync for Event {}
 
 impl Event {
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, Error> {

@@ -6,12 +6,12 @@
 //!   kernels   loaded images, launches            mirror    page rows, sent as they change
 //!   shapes    which kernels exist                arrays    where those lie
 //!   hopper    the kernel of Hopper's own         copy      pages, in every layer
-//!   call      what is launched
+//!   call      what is launched                   tier      pages to host memory, and from there
 //! ```
 //!
-//! Everything happens on the engine's stream, in its order; nothing waits for the device but what
-//! creates and ends things. What the driver refuses is an error that carries its code, and leaves
-//! the host as it was.
+//! Everything happens on the engine's stream, in its order, but for what goes to host memory;
+//! nothing waits for the device but that, and what creates and ends things. What the driver refuses
+//! is an error that carries its code, and leaves the host as it was.
 mod arguments;
 mod arrays;
 mod call;
@@ -25,6 +25,7 @@ mod mirror;
 mod shapes;
 mod step;
 mod stream;
+mod tier;
 
 pub use call::{AppendPrefill, MergeStates, NewKv, StepOfPlan};
 pub use images::Images;
@@ -38,10 +39,11 @@ use copy::Copying;
 use cudarc::driver::sys::CUdevice_attribute;
 use driver::Context;
 use kernels::Kernels;
-use memory::DeviceBuffer;
+use memory::{DeviceBuffer, Event};
 use parking_lot::Mutex;
 use shapes::{Family, Shape};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use tier::TierCopying;
 
 /// Which GPU, and which kernels.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +55,9 @@ pub struct CudaConfig {
     /// Whether attn_sm90 is used where it can run; None: as RADIXKV_ATTN_SM90 says, which is not
     /// unless it is 1.
     pub sm90: Option<bool>,
+    /// Bytes of the device through which pages go to host memory and come back; a page at least.
+    /// None: 16 MiB.
+    pub staging_bytes: Option<usize>,
 }
 
 /// Memory of the device that belongs to a runner.
@@ -86,16 +91,23 @@ pub struct CudaBackend {
     batch_invariant: bool,
     view: View,
     copying: Mutex<Copying>,
+    /// The ends of what was launched for each plan. What a plan that is gone had launched is over:
+    /// to free its memory was to wait for it.
+    plans: Mutex<Vec<Weak<Event>>>,
+    staging_bytes: Option<usize>,
+    tier: Mutex<Option<TierCopying>>,
 }
 
 /// Kernels besides attention, for these formats, and their bytes of shared memory.
-fn helpers(dtype: Dtype, kv_dtype: Dtype) -> [(String, usize); 6] {
+fn helpers(dtype: Dtype, kv_dtype: Dtype) -> [(String, usize); 8] {
     let (q, kv) = (shapes::dtype_name(dtype), shapes::kv_name(kv_dtype));
     [
         (format!("rkv_kv_write_{q}_{kv}"), 0),
         (format!("rkv_merge_partials_{q}"), call::MERGE_SHARED),
         (format!("rkv_merge_states_{q}"), call::MERGE_SHARED),
         ("rkv_page_copy".to_owned(), 0),
+        ("rkv_page_gather".to_owned(), 0),
+        ("rkv_page_scatter".to_owned(), 0),
         ("rkv_move_positions".to_owned(), 0),
         ("rkv_update_mirror".to_owned(), 0),
     ]
@@ -198,6 +210,9 @@ impl CudaBackend {
             batch_invariant,
             view: View::default(),
             copying: Mutex::default(),
+            plans: Mutex::default(),
+            staging_bytes: config.staging_bytes,
+            tier: Mutex::default(),
         })
     }
 
@@ -228,7 +243,11 @@ impl CudaBackend {
 
     /// What a plan needs on the device.
     pub fn new_plan(&self) -> Result<PlanOnDevice, Error> {
-        PlanOnDevice::new(&self.context)
+        let plan = PlanOnDevice::new(&self.context)?;
+        let mut plans = self.plans.lock();
+        plans.retain(|used| used.strong_count() > 0);
+        plans.push(Arc::downgrade(plan.used()));
+        Ok(plan)
     }
 
     /// What a step is divided for; attn_sm90, the last shape, takes no tree masks.

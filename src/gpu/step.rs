@@ -34,7 +34,7 @@ pub struct PlanOnDevice {
     has_regions: bool,
     reserved: Option<Reserved>,
     /// The end of what was launched last, and on which stream.
-    used: Event,
+    used: Arc<Event>,
     stream: Option<Stream>,
 }
 
@@ -80,9 +80,14 @@ impl PlanOnDevice {
             items: Vec::new(),
             has_regions: false,
             reserved: None,
-            used: Event::new(context)?,
+            used: Arc::new(Event::new(context)?),
             stream: None,
         })
+    }
+
+    /// Reached by the device at the end of what was launched last.
+    pub(super) fn used(&self) -> &Arc<Event> {
+        &self.used
     }
 
     /// Whether this step was sent already.

@@ -1,8 +1,10 @@
-//! The engine's stream: used as it is, never owned, never waited for.
-use super::driver::check;
+//! Streams: the engine's, used as it is, never owned, never waited for; and one of our own.
+use super::driver::{Context, check};
 use crate::error::Error;
 use cudarc::driver::sys;
 use std::ffi::c_void;
+use std::ptr;
+use std::sync::Arc;
 
 /// A CUstream; null is the legacy default stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,5 +38,42 @@ impl Stream {
             return Err(Error::state("stream is being captured into a graph, which sends nothing"));
         }
         Ok(())
+    }
+}
+
+/// A stream that waits for no other one by itself.
+#[derive(Debug)]
+pub(super) struct OwnStream {
+    context: Arc<Context>,
+    stream: Stream,
+}
+
+impl OwnStream {
+    /// The context is current.
+    pub(super) fn new(context: &Arc<Context>) -> Result<Self, Error> {
+        let mut stream = ptr::null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: writes a handle.
+        check(unsafe { sys::cuStreamCreate(&mut stream, flags) }, "cuStreamCreate")?;
+        Ok(Self { context: context.clone(), stream: Stream(stream.cast()) })
+    }
+
+    pub(super) fn stream(&self) -> Stream {
+        self.stream
+    }
+
+    /// Waits for what was put on it. The context is current.
+    pub(super) fn wait(&self) -> Result<(), Error> {
+        // SAFETY: a live handle.
+        check(unsafe { sys::cuStreamSynchronize(self.stream.raw()) }, "cuStreamSynchronize")
+    }
+}
+
+impl Drop for OwnStream {
+    fn drop(&mut self) {
+        if let Ok(_entered) = self.context.enter() {
+            // SAFETY: created by `new`.
+            let _ = unsafe { sys::cuStreamDestroy_v2(self.stream.raw()) };
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Pages that are copied to host memory and back.
 use super::Runner;
 use super::backend::Backend;
-use crate::cpu::PackedPage;
+use crate::attention::PackedPage;
 use crate::error::{Error, text};
+use crate::memory::try_collect;
 
 /// A copy of a page of every layer, one after the other, K before V.
 #[derive(Debug, Clone, Copy)]
@@ -20,46 +21,54 @@ pub struct TierCopy {
 }
 
 impl Runner {
-    /// Copies pages to host memory, and from there.
+    /// Copies pages to host memory, and from there, and waits for that. On a GPU after what calls
+    /// put on streams before.
     ///
     /// # Safety
     /// So many bytes can be read or written at `host`, and nobody uses them or the pages otherwise.
     pub unsafe fn copy_tier_pages(
         &self,
-        copies: impl Iterator<Item = TierCopy> + Clone,
+        copies: impl ExactSizeIterator<Item = TierCopy> + Clone,
     ) -> Result<(), Error> {
-        let Backend::Cpu(cpu) = &self.backend else {
-            return Err(Error::unsupported(
-                "a runner on a GPU does not copy pages of tiers: the engine does, on a stream of \
-                 its own",
-            ));
-        };
-        let (pages, bytes) = (self.memory.page_count(), self.page_bytes());
         for (at, copy) in copies.clone().enumerate() {
-            if copy.group as usize != self.config.group {
-                return Err(Error::argument(text!(
-                    "jobs[{at}].group {} is not the runner's {}",
-                    copy.group,
-                    self.config.group
-                )));
+            self.check_tier_copy(at, &copy)?;
+        }
+        let layers = self.memory.layers();
+        let packed =
+            copies.map(|TierCopy { page, host, is_load, .. }| PackedPage { page, host, is_load });
+        match &self.backend {
+            Backend::Cpu(cpu) => {
+                for page in packed {
+                    // SAFETY: the page is in range; the rest is the caller's contract.
+                    unsafe { cpu.copy_packed(layers, &self.geometry, &page) };
+                }
+                Ok(())
             }
-            if copy.page == 0 || copy.page as usize >= pages {
-                return Err(Error::argument(text!("jobs[{at}].page {} is no page", copy.page)));
-            }
-            if copy.host.is_null() {
-                return Err(Error::argument(text!("jobs[{at}].host is NULL")));
-            }
-            if copy.bytes != bytes {
-                return Err(Error::argument(text!(
-                    "jobs[{at}].byte_count {} is not the {bytes} of a page in all layers",
-                    copy.bytes
-                )));
+            Backend::Cuda(cuda) => {
+                let packed = try_collect(packed)?;
+                // SAFETY: as above.
+                unsafe { cuda.copy_packed(layers, self.memory.page_count(), &packed) }
             }
         }
-        for TierCopy { page, host, is_load, .. } in copies {
-            let packed = PackedPage { page, host, is_load };
-            // SAFETY: the page is in range; the rest is the caller's contract.
-            unsafe { cpu.copy_packed(self.memory.layers(), &self.geometry, &packed) };
+    }
+
+    fn check_tier_copy(&self, at: usize, copy: &TierCopy) -> Result<(), Error> {
+        let bytes = self.page_bytes();
+        let wrong = |what: &str| Err(Error::argument(text!("jobs[{at}].{what}")));
+        if copy.group as usize != self.config.group {
+            return wrong(&text!("group {} is not the runner's {}", copy.group, self.config.group));
+        }
+        if copy.page == 0 || copy.page as usize >= self.memory.page_count() {
+            return wrong(&text!("page {} is no page", copy.page));
+        }
+        if copy.host.is_null() {
+            return wrong("host is NULL");
+        }
+        if copy.bytes != bytes {
+            return wrong(&text!(
+                "byte_count {} is not the {bytes} of a page in all layers",
+                copy.bytes
+            ));
         }
         Ok(())
     }

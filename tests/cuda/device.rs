@@ -1,6 +1,8 @@
 //! Memory of the device, and the streams on it, as an engine has them.
 use cudarc::driver::sys;
-use std::ptr;
+use std::ffi::c_void;
+use std::ops::{Deref, DerefMut};
+use std::{ptr, slice};
 
 fn check(result: sys::CUresult) {
     assert_eq!(result, sys::CUresult::CUDA_SUCCESS);
@@ -88,6 +90,47 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: allocated by `of`.
         let _ = unsafe { sys::cuMemFree_v2(self.address) };
+    }
+}
+
+/// Memory of the host that the device uses by itself.
+pub struct Pinned {
+    start: *mut c_void,
+    bytes: usize,
+}
+
+impl Pinned {
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut start = ptr::null_mut();
+        // SAFETY: as many bytes as are copied.
+        unsafe {
+            check(sys::cuMemHostAlloc(&mut start, bytes.len(), 0));
+            start.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+        Self { start, bytes: bytes.len() }
+    }
+}
+
+impl Deref for Pinned {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: allocated and written by `of`.
+        unsafe { slice::from_raw_parts(self.start.cast(), self.bytes) }
+    }
+}
+
+impl DerefMut for Pinned {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { slice::from_raw_parts_mut(self.start.cast(), self.bytes) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `of`.
+        let _ = unsafe { sys::cuMemFreeHost(self.start) };
     }
 }
 

@@ -12,11 +12,7 @@ fn the_host_and_the_kernels_agree() {
         return;
     }
     let world = World::new(Setup::new(64, 16), 1);
-    let mut known = kernel_table();
-    // Not launched by the library: for engines and tiers that move pages to the host.
-    known.push(("rkv_page_gather".to_owned(), 128, 0));
-    known.push(("rkv_page_scatter".to_owned(), 128, 0));
-    known.sort();
+    let known = kernel_table();
     let mut there = world.driver.kernels();
     there.sort();
     assert_eq!(known, there);

@@ -56,7 +56,7 @@ pub fn build() -> PathBuf {
             sources.iter().map(|(source, dims)| (as_ptx(source, *dims, &folder), None));
         sources = translated.collect();
     }
-    let others = ["machine", "units", "products", "driver", "graphs"];
+    let others = ["machine", "units", "products", "driver", "copies", "graphs"];
     sources.extend(others.map(|name| (kernels.join(format!("emulation/{name}.cpp")), None)));
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let mut objects = Vec::new();

@@ -62,6 +62,7 @@ impl Driver {
         driver.capability(8);
         driver.shared_memory(0);
         driver.occupancy(0);
+        driver.pageable(false);
         driver
     }
 
@@ -72,7 +73,7 @@ impl Driver {
             Some(_) => Images::of(&[b"emulated"]),
             None => Images::available().expect("RADIXKV_KERNELS names a folder of kernels"),
         };
-        CudaConfig { device: 0, images, sm90: Some(false) }
+        CudaConfig { device: 0, images, sm90: Some(false), staging_bytes: None }
     }
 
     /// Sets the first number of the device's compute capability; a real one has its own.
@@ -101,6 +102,16 @@ impl Driver {
         if let Some(set) = self.call::<Set>("rkv_emulator_occupancy") {
             // SAFETY: a plain number.
             unsafe { set(blocks) };
+        }
+    }
+
+    /// Sets whether asynchronous copies may be with memory of the host that is not pinned: that
+    /// waits, so a step has none. A real device always takes them.
+    pub fn pageable(&self, may: bool) {
+        type Set = unsafe extern "C" fn(c_int);
+        if let Some(set) = self.call::<Set>("rkv_emulator_pageable") {
+            // SAFETY: a plain number.
+            unsafe { set(may.into()) };
         }
     }
 

@@ -1,5 +1,5 @@
-//! Gather and scatter, which no call of the library launches yet: for engines and tiers that move
-//! pages through dense memory.
+//! Gather and scatter of strides, positions and pages that no call of the library launches them
+//! with.
 use super::device::{self, Memory};
 use super::emulator::{Driver, is_real};
 use cudarc::driver::sys;

@@ -26,16 +26,16 @@ pub const KV_HEADS: usize = 2;
 pub const DIM: usize = 64;
 
 /// Of multi-head latent attention.
-fn latent() -> RunnerConfig {
+pub fn latent() -> RunnerConfig {
     RunnerConfig { kv_heads: 1, head_dim: 576, v_head_dim: 512, latent: true, ..config() }
 }
 
 /// The same with K and V made of what is latent.
-fn unfolded() -> RunnerConfig {
+pub fn unfolded() -> RunnerConfig {
     RunnerConfig { kv_heads: HEADS, head_dim: 192, v_head_dim: 128, ..config() }
 }
 
-fn config() -> RunnerConfig {
+pub fn config() -> RunnerConfig {
     RunnerConfig {
         group: 0,
         layers: LAYERS,
@@ -51,7 +51,7 @@ fn config() -> RunnerConfig {
     }
 }
 
-fn table() -> Arc<Shared> {
+pub fn table() -> Arc<Shared> {
     let config = PageTableConfig {
         page_size: 16,
         page_count: 64,

@@ -209,9 +209,12 @@ impl Runner {
     ///
     /// jobs: an array of `dtypes.copy_job`, as they came, of the runner's group.
     ///
-    /// Lets other Python threads run; no step may write the pages of stores meanwhile. Raises
-    /// InvalidArgument naming the copy, and nothing was copied; Unsupported on CUDA, where the
-    /// engine copies on a stream of its own.
+    /// On CUDA they go on a stream of the runner's own, after what its calls put on streams before,
+    /// but for graphs that were launched: wait for those. It returns when they have arrived. Pinned
+    /// host memory is faster.
+    ///
+    /// Lets other Python threads run; no step that begins meanwhile may use the pages of loads, or
+    /// write those of stores. Raises InvalidArgument naming the copy, and nothing was copied.
     fn copy_tier_pages(&self, py: Python<'_>, jobs: &Bound<'_, PyAny>) -> PyResult<()> {
         let runner = self.handle.get(py)?;
         let jobs = Array::structs::<rkv_copy_job>(jobs, "jobs", "copy_job", false)?;

@@ -94,8 +94,18 @@ def test_p02_prefill_reuse_and_decode_on_cuda(cache: radixkv.Cache, gpu: Device,
     if memory is not None:
         assert lent.data_ptr == memory[1][0].address and memory[1][0].lent == 1
         np.testing.assert_array_equal(memory[1][0].now()[page], k[16:32])
-        with pytest.raises(radixkv.Unsupported, match="GPU|CUDA|processor"):
-            runner.copy_tier_pages(np.zeros(1, radixkv.dtypes.copy_job))
+        # Of each layer K and V.
+        host = np.zeros((LAYERS, 2, 16, KV_HEADS, DIM), k.dtype)
+        assert host.nbytes == runner.stats().page_bytes
+        jobs = np.zeros(1, radixkv.dtypes.copy_job)
+        jobs["host"], jobs["byte_count"] = host.ctypes.data, host.nbytes
+        jobs["page"], jobs["direction"] = page, radixkv.COPY_STORE
+        runner.copy_tier_pages(jobs)
+        np.testing.assert_array_equal(host[1, 0], k[16:32])
+        np.testing.assert_array_equal(host[1, 1], v[16:32])
+        jobs["group"] = 1
+        with pytest.raises(radixkv.InvalidArgument, match=r"jobs\[0\].group"):
+            runner.copy_tier_pages(jobs)
     runner.close()
     plan.close()
     del lent, runner

@@ -168,7 +168,7 @@ fn config_of(raw: &rkv_runner_config) -> Result<RunnerConfig, Error> {
 fn backend_of(raw: &rkv_runner_config) -> Result<BackendConfig, Error> {
     if raw.backend == RKV_BACKEND_CUDA {
         let (device, images) = (raw.device as usize, Images::available()?);
-        return Ok(CudaConfig { device, images, sm90: None }.into());
+        return Ok(CudaConfig { device, images, sm90: None, staging_bytes: None }.into());
     }
     let count = raw.thread_count as usize;
     Ok(BackendConfig::Cpu(match raw.parallel_for {
