@@ -9,9 +9,11 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <thread>
 
 using namespace test;
 
@@ -248,6 +250,60 @@ static void b11_decoding_as_graphs_gives_the_same() {
     emulator().check_empty();
 }
 
+/// Pages that left the device come back from pinned host memory, and after a restart from the disk.
+/// What fails to be copied is computed.
+static void t02_tiers_of_a_gpu_change_nothing() {
+    Family one;
+    one.add(random_tokens(3000, 90), 10, 5);
+    const Folder disk;
+    engine::EngineConfig config = on_gpu();
+    config.kv.page_count = 16;
+    config.kv.tiers.host_bytes = std::uint64_t{4} << 20;
+    config.kv.tiers.directory = disk.path() / "kv";
+    config.kv.tiers.disk_bytes = std::uint64_t{64} << 20;
+    const std::size_t pages = 6; // whole ones of a prompt of 100 tokens
+    const auto ask = [&](TestCore& core) {
+        const auto heard = core.complete(one.specs[0]);
+        CHECK_EQ(heard->result->error, "");
+        CHECK(heard->tokens == one.expected[0]);
+        return heard->result->cached_tokens;
+    };
+    const auto until_on_disk = [](TestCore& core) {
+        for (int i = 0; i < 20000; ++i) {
+            core.run();
+            if (core.core().kv().cache().tier_stats().disk.stored_page_count >= pages) return;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        fail(__FILE__, __LINE__, "nothing is stored");
+    };
+    const auto take_its_pages = [](TestCore& core) {
+        for (std::uint64_t seed = 1; seed < 4; ++seed)
+            (void)core.complete(greedy(random_tokens(3000 + seed, 150), 2));
+    };
+    {
+        TestCore core(config);
+        CHECK_EQ(ask(core), 0U);
+        until_on_disk(core);
+        take_its_pages(core);
+        CHECK_EQ(core.core().metrics().fetched_tokens, 0U);
+        CHECK_EQ(ask(core), 16 * pages);
+        CHECK(core.core().metrics().fetched_tokens > 0);
+        if (emulator()) {
+            take_its_pages(core);
+            const std::uint64_t before = core.core().metrics().fetched_tokens;
+            // The last page, behind the list of them.
+            emulator().fail("cuMemcpyHtoDAsync_v2", 6, 999);
+            CHECK(ask(core) < 16 * pages);
+            CHECK_EQ(core.core().metrics().fetched_tokens, before);
+            emulator().fail("", 0, 0);
+        }
+        core.audit_idle();
+    }
+    TestCore core(config);
+    CHECK_EQ(ask(core), 16 * pages);
+    core.audit_idle();
+}
+
 /// What cannot be recorded is computed as before, from then on without graphs.
 static void b06_a_step_that_cannot_be_recorded_is_computed() {
     Family one;
@@ -375,6 +431,7 @@ int main() {
     RUN(b11_decoding_as_graphs_gives_the_same);
     RUN(b11_preemption_loses_nothing);
     RUN(b11_forks_copy_pages_on_the_device);
+    RUN(t02_tiers_of_a_gpu_change_nothing);
     RUN(b06_a_build_without_kernels_says_so);
     if (!emulator()) {
         std::fprintf(stderr, "SKIP faults of the device: this one is real\n");

@@ -152,6 +152,16 @@ void Buffer::fill(const void* from, std::size_t bytes) {
     driver_->check(driver_->copy_in(address_, from, bytes), "cuMemcpyHtoD");
 }
 
+PinnedMemory::PinnedMemory(std::size_t bytes) : context_(driver_, 0) {
+    const Context::Current current(context_);
+    buffer_.emplace(driver_, Buffer::Place::pinned).room<char>(bytes);
+}
+
+PinnedMemory::~PinnedMemory() {
+    const Context::Current current(context_);
+    buffer_.reset();
+}
+
 KernelLibrary::KernelLibrary(const Driver& driver, const void* image) : driver_(driver) {
     driver_.check(driver_.library_load(&handle_, image, nullptr, nullptr, 0, nullptr, nullptr, 0),
                   "cuLibraryLoadData");

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -167,6 +168,24 @@ private:
 
     void reserve(std::size_t bytes);
     void release() noexcept;
+};
+
+/// Pinned memory for one who has no context of his own.
+class PinnedMemory {
+public:
+    /// Throws Unavailable when there is no driver or device, Error when there is no memory.
+    explicit PinnedMemory(std::size_t bytes);
+    ~PinnedMemory();
+    PinnedMemory(const PinnedMemory&) = delete;
+    PinnedMemory& operator=(const PinnedMemory&) = delete;
+
+    [[nodiscard]] void* address() const noexcept { return buffer_->as<void>(); }
+
+private:
+    Driver driver_;
+    Context context_;
+    /// Made and given back while the context is current.
+    std::optional<Buffer> buffer_;
 };
 
 /// A kernel that is launched with one struct.

@@ -3,7 +3,6 @@
 #include "serve/kv_layout.hpp"
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace engine {
 
@@ -22,9 +21,13 @@ Kv::Kv(const ModelConfig& model, const KvConfig& config, ThreadPool& pool)
             runners_[group].emplace(table_, runner_config(model, groups_, group, config, pool));
     }
     if (config.tiers.host_bytes > 0) {
-        if (config.device != Device::cpu)
-            throw std::runtime_error("--host-cache-mib: for models on the processor");
         TierSettings settings = config.tiers;
+        if (config.device == Device::cuda) {
+            settings.format = "bf16";
+            settings.take_host_memory = [this](std::size_t bytes) {
+                return host_memory_.emplace_back(bytes).address();
+            };
+        }
         if (!settings.remote_url.empty()) {
             remote_ = std::make_unique<RemoteStore>(settings.remote_url, settings.remote_endpoint);
             settings.remote = &remote_->functions();

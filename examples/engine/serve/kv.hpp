@@ -5,6 +5,7 @@
 #define ENGINE_SERVE_KV_HPP
 
 #include "compute/thread_pool.hpp"
+#include "cuda/driver.hpp"
 #include "model/config.hpp"
 #include "model/model.hpp"
 #include "serve/layer_groups.hpp"
@@ -16,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -101,6 +103,8 @@ private:
     LayerGroups groups_;
     /// Outlives the cache, which calls it.
     std::unique_ptr<RemoteStore> remote_;
+    /// Of the tiers of a GPU; outlives the cache, which writes it to the disk.
+    std::list<cuda::PinnedMemory> host_memory_;
     rkv::PageTable table_;
     rkv::Cache cache_;
     /// By group; none for states.

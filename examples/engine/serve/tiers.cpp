@@ -31,10 +31,10 @@ std::string sample(const std::filesystem::path& file) {
 }
 
 /// KV of another model, in another format or in pages of another size means something else.
-void write_fingerprint(const std::filesystem::path& model, std::uint32_t page_size,
-                       std::uint8_t (&into)[32]) {
+void write_fingerprint(const std::filesystem::path& model, const std::string& format,
+                       std::uint32_t page_size, std::uint8_t (&into)[32]) {
     const std::string what = sample(model / "config.json") + sample(model / "model.safetensors") +
-                             "f32 NHD " + std::to_string(page_size);
+                             format + " NHD " + std::to_string(page_size);
     for (std::size_t half = 0; half < 2; ++half) {
         const std::string text = (half == 0 ? "0" : "1") + what;
         const rkv::Digest digest = rkv::image_digest(text.data(), text.size());
@@ -55,16 +55,17 @@ Tiers::Tiers(rkv::Cache& cache, std::vector<TierPages> pages, const TierSettings
     std::vector<rkv_tier_pool_config> pools;
     for (const TierPages& of : pages_) {
         const double part = static_cast<double>(of.page_bytes * of.page_count) / all;
-        const double bytes = static_cast<double>(settings.host_bytes) * part;
-        pools.push_back({of.page_bytes,
-                         std::max(static_cast<std::uint64_t>(bytes), of.page_bytes), nullptr});
+        const double wanted = static_cast<double>(settings.host_bytes) * part;
+        const std::uint64_t bytes = std::max(static_cast<std::uint64_t>(wanted), of.page_bytes);
+        void* memory = settings.take_host_memory ? settings.take_host_memory(bytes) : nullptr;
+        pools.push_back({of.page_bytes, bytes, memory});
     }
     if (!directory.empty()) {
         config.directory = directory.c_str();
         config.disk_bytes = settings.disk_bytes;
     }
     config.remote = settings.remote;
-    write_fingerprint(model, cache.page_size(), config.fingerprint);
+    write_fingerprint(model, settings.format, cache.page_size(), config.fingerprint);
     cache.attach_tiers(config, pools);
 }
 
@@ -99,25 +100,38 @@ std::optional<rkv_prefetch_id> Tiers::prefetch(const std::vector<std::uint32_t>&
 
 void Tiers::cancel_prefetch(rkv_prefetch_id prefetch) { cache_.cancel_prefetch(prefetch); }
 
-/// Those of a group at a time. A state is copied as it lies.
+/// A state is copied as it lies.
+void Tiers::copy_of_group(const TierPages& of) const {
+    if (of.runner != nullptr) {
+        of.runner->copy_tier_pages(of_group_);
+        return;
+    }
+    for (const rkv_copy_job& job : of_group_) {
+        float* state = of.states->at(job.page, 0);
+        if (job.direction == RKV_COPY_LOAD)
+            std::memcpy(state, job.host, job.byte_count);
+        else
+            std::memcpy(job.host, state, job.byte_count);
+    }
+}
+
+/// Those of a group at a time. What a GPU fails to copy is computed, or stays where it is.
 void Tiers::copy(std::size_t job_count) {
     for (std::uint32_t group = 0; group < pages_.size(); ++group) {
-        const TierPages& of = pages_[group];
         of_group_.clear();
         std::copy_if(jobs_.begin(), jobs_.begin() + static_cast<std::ptrdiff_t>(job_count),
                      std::back_inserter(of_group_),
                      [&](const rkv_copy_job& job) { return job.group == group; });
-        if (of.runner != nullptr) {
-            if (!of_group_.empty()) of.runner->copy_tier_pages(of_group_);
-            continue;
+        if (of_group_.empty()) continue;
+        bool is_done = true;
+        try {
+            copy_of_group(pages_[group]);
+        } catch (const rkv::Error&) {
+            is_done = false;
         }
-        for (const rkv_copy_job& job : of_group_) {
-            float* state = of.states->at(job.page, 0);
-            if (job.direction == RKV_COPY_LOAD)
-                std::memcpy(state, job.host, job.byte_count);
-            else
-                std::memcpy(job.host, state, job.byte_count);
-        }
+        done_.clear();
+        for (const rkv_copy_job& job : of_group_) done_.push_back(job.job);
+        cache_.complete(done_, is_done);
     }
 }
 
@@ -129,9 +143,6 @@ bool Tiers::step() {
     ended_.assign(ends_.begin(), ends_.begin() + static_cast<std::ptrdiff_t>(end_count));
     if (job_count == 0) return end_count > 0;
     copy(job_count);
-    done_.clear();
-    for (std::size_t i = 0; i < job_count; ++i) done_.push_back(jobs_[i].job);
-    cache_.complete(done_);
     return true;
 }
 

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,10 @@ struct TierSettings {
     std::string remote_endpoint;
     /// A store of somebody else's in its place, who outlives the cache; or NULL.
     const rkv_remote_store* remote = nullptr;
+    /// Of the numbers in KV.
+    std::string format = "f32";
+    /// Takes host memory, which outlives the cache; empty: the library takes it.
+    std::function<void*(std::size_t bytes)> take_host_memory;
 };
 
 /// The pages of a group of layers, and who copies them: a runner, or the states of recurrent
@@ -66,7 +71,9 @@ public:
     [[nodiscard]] const std::vector<rkv_fetch_end>& ended() const noexcept { return ended_; }
 
 private:
+    /// Copies, and says that it was done, or that it failed.
     void copy(std::size_t job_count);
+    void copy_of_group(const TierPages& of) const;
 
     rkv::Cache& cache_;
     std::vector<TierPages> pages_;
