@@ -175,13 +175,14 @@ steps 150 cuda::steps:: cuda::trees:: cuda::groups::
 hopper 150 cuda::hopper::
 long-heads 150 cuda::long_heads::
 graphs 150 cuda::graph cuda::shared_plan
-others 150 cuda::driver:: cuda::runner:: cuda::moves:: cuda::contexts:: cuda::matrix::every
+others 150 cuda::driver:: cuda::runner:: cuda::moves:: cuda::tier:: cuda::contexts:: cuda::matrix::every
 JOBS
     return $failed
 }
 
 stage_shapes() {
     local failed=0 shape
+    job tiers 60 "$pack/bench" tiers || failed=1
     : >"$results/shapes.tsv"
     for shape in P3 D2 A3 D1 P1 A5 A6 C1 A1 A8 D3 P5 P6 W1 M1 M2 M3 H1 L1; do
         timeout -k 3 40 "$pack/bench" "$shape" ${kernels:-} 2>&1 | head_once |

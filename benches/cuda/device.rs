@@ -97,6 +97,46 @@ impl Drop for Memory {
     }
 }
 
+/// Pinned memory of the host.
+pub struct Pinned(*mut std::ffi::c_void);
+
+impl Pinned {
+    pub fn new(bytes: usize) -> Self {
+        let mut start = ptr::null_mut();
+        // SAFETY: writes a pointer.
+        check(unsafe { sys::cuMemHostAlloc(&mut start, bytes, 0) });
+        Self(start)
+    }
+
+    pub fn start(&self) -> *mut u8 {
+        self.0.cast()
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new`.
+        let _ = unsafe { sys::cuMemFreeHost(self.0) };
+    }
+}
+
+/// One copy between memory of the device and of the host; returns when it has arrived.
+///
+/// # Safety
+/// So many bytes are at `host`.
+pub unsafe fn copy_once(memory: &Memory, host: *mut u8, bytes: usize, to_device: bool) {
+    assert!(bytes <= memory.bytes);
+    // SAFETY: the caller's contract.
+    unsafe {
+        let stream = ptr::null_mut();
+        check(match to_device {
+            true => sys::cuMemcpyHtoDAsync_v2(memory.address, host.cast(), bytes, stream),
+            false => sys::cuMemcpyDtoHAsync_v2(host.cast(), memory.address, bytes, stream),
+        });
+        check(sys::cuStreamSynchronize(stream));
+    }
+}
+
 pub struct Timer {
     events: [sys::CUevent; 2],
 }

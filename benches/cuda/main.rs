@@ -8,10 +8,13 @@
 //! is bound by. On Hopper there are two kernels; what is bound by memory is timed as a graph, too.
 //! What is timed is checked before: a line that begins with `check` says how far it is from
 //! attention in f64, and the program fails when that is too far, or when two runs differ.
+//!
+//! With the word `tiers` also pages to host memory and back, see `tiers.rs`.
 mod calls;
 mod check;
 mod device;
 mod shapes;
+mod tiers;
 
 use calls::Calls;
 use radixkv::attention::{Dtype, Geometry};
@@ -45,8 +48,11 @@ fn main() -> ExitCode {
     let device = device::enter();
     println!("device\t{device}");
     println!("copy\t{:.3}", device::copy_bandwidth());
-    println!("id\tpage\tformat\tkernel\tmedian_us\tspread_pct\ttflops\ttbps\thost_us\tbound");
     let mut is_right = true;
+    if wanted.iter().any(|word| word == "tiers") {
+        is_right &= tiers::measure(&config);
+    }
+    println!("id\tpage\tformat\tkernel\tmedian_us\tspread_pct\ttflops\ttbps\thost_us\tbound");
     let is_named = |shape: &Shape| wanted.iter().any(|id| id == shape.id);
     let trial = std::iter::once(&TRIAL).filter(|shape| is_named(shape));
     for shape in SHAPES.iter().filter(|shape| wanted.is_empty() || is_named(shape)).chain(trial) {

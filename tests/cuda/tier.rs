@@ -6,10 +6,11 @@ use super::runner::{
     Engine, LAYERS, Pair, Rows, check_near, config, inputs, latent, numbers, table, unfolded,
 };
 use fastrand::Rng;
-use radixkv::attention::{Dtype, KvLayout, KvStrides};
+use radixkv::attention::{Dtype, KvLayout, KvStrides, PageCopy};
 use radixkv::cpu::Threads;
 use radixkv::error::Error;
 use radixkv::gpu::CudaConfig;
+use radixkv::ids::SequenceId;
 use radixkv::memory::Arc;
 use radixkv::runner::{KvPointers, Runner, RunnerConfig, TierCopy};
 use std::ptr;
@@ -208,6 +209,14 @@ fn put_step(engine: &Engine, rows: Rows<'_>) -> Vec<[Memory; 4]> {
     layers
 }
 
+/// A sequence, and its first pages.
+fn begin(engine: &Engine, tokens: &[u32]) -> (SequenceId, Vec<u32>) {
+    let id = engine.begin(tokens).0;
+    let state = engine.shared.read();
+    let slot = state.sequence_info(id).unwrap().slot;
+    (id, state.row_from(slot, 0).unwrap()[..4].to_vec())
+}
+
 /// A store has what calls wrote, and a load overwrites nothing that they read, though nobody waited
 /// for the engine's stream.
 #[test]
@@ -216,11 +225,10 @@ fn t02_copies_come_after_the_steps_before() {
     pair.driver.pageable(true);
     let [host, device] = &pair.engines;
     let tokens: Vec<u32> = (0..70).collect();
-    let begun = [host, device].map(|engine| engine.begin(&tokens).0);
-    let pages = [0, 1].map(|at| {
-        let state = pair.engines[at].shared.read();
-        state.row_from(state.sequence_info(begun[at]).unwrap().slot, 0).unwrap()[..4].to_vec()
-    });
+    let (begun, pages) = {
+        let [host, device] = [host, device].map(|engine| begin(engine, &tokens));
+        ([host.0, device.0], [host.1, device.1])
+    };
     let bytes = host.runner.page_bytes();
     let expected = host.step(&[(begun[0], &tokens, 0)]);
     let mut of_host = vec![0xee; 4 * bytes];
@@ -240,6 +248,25 @@ fn t02_copies_come_after_the_steps_before() {
     let results: Vec<f32> = step.iter().flat_map(|layer| numbers(&layer[3].read())).collect();
     check_near(&results, &expected);
     assert_eq!(pair.driver.fault(), "");
+}
+
+/// The same for pages that were copied without a step.
+#[test]
+fn t02_copies_come_after_copies_of_pages() {
+    let pair = Pair::new();
+    pair.driver.pageable(true);
+    let tokens: Vec<u32> = (0..70).collect();
+    let stored = pair.engines.each_ref().map(|engine| {
+        let (id, pages) = begin(engine, &tokens);
+        engine.step(&[(id, &tokens, 0)]);
+        let copied = PageCopy { source: pages[0], target: pages[1], positions: PAGE_SIZE };
+        let mut piece = vec![0xee; engine.runner.page_bytes()];
+        // SAFETY: nobody computes them meanwhile.
+        unsafe { engine.runner.copy_pages(&[copied]).unwrap() };
+        copy(&engine.runner, &[(pages[1], 0, false)], &mut piece).unwrap();
+        piece
+    });
+    assert!(stored[0] == stored[1], "a store came before the copy");
 }
 
 /// What was made for the first copies is used for all.
