@@ -8,23 +8,23 @@ use crate::attention::{Dtype, Geometry, KvLayer};
 use crate::error::Error;
 use cudarc::driver::sys::{self, CUdevice_attribute};
 
-/// "1" asks for it where the configuration does not say.
-const WISH: &str = "RADIXKV_ATTN_SM90";
+/// "0" switches it off where the configuration does not say.
+const SETTING: &str = "RADIXKV_ATTN_SM90";
 
 /// Fewer positions are not worth a copy of their own, and would not begin where eight rows do.
 const BOX_MIN: usize = 8;
 /// Elements of a row of a box: 128 bytes.
 const BOX_ELEMENTS: u32 = 64;
 
-/// Its shape, where it is wished for and can run.
+/// Its shape, where it can run and is not switched off.
 pub(super) fn shape(
     config: &CudaConfig,
     context: &Context,
     heads: Heads,
     kv_dtype: Dtype,
 ) -> Result<Option<&'static Shape>, Error> {
-    let wished = || std::env::var_os(WISH).is_some_and(|value| value == "1");
-    if !config.sm90.unwrap_or_else(wished) || !config.images.has_hopper() {
+    let is_on = || std::env::var_os(SETTING).is_none_or(|value| value != "0");
+    if !config.sm90.unwrap_or_else(is_on) || !config.images.has_hopper() {
         return Ok(None);
     }
     let major =

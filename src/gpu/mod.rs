@@ -52,8 +52,7 @@ pub struct CudaConfig {
     pub device: usize,
     /// The kernels.
     pub images: Images,
-    /// Whether attn_sm90 is used where it can run; None: as RADIXKV_ATTN_SM90 says, which is not
-    /// unless it is 1.
+    /// Whether attn_sm90 is used where it can run; None: it is, unless RADIXKV_ATTN_SM90 is 0.
     pub sm90: Option<bool>,
     /// Bytes of the device through which pages go to host memory and come back; a page at least.
     /// None: 16 MiB.

@@ -7,6 +7,7 @@ use cudarc::driver::sys::{self, CUdevice_attribute};
 use radixkv::attention::{Dtype, KvLayout, Region};
 use radixkv::gpu::{CudaBackend, CudaConfig};
 use std::io::Write;
+use std::process::Command;
 
 /// Whether the device can run it; the emulated one can. On others its tests say that they skip.
 pub fn has_hopper() -> bool {
@@ -216,7 +217,7 @@ fn groups_of_any_size_with_attn_sm90() {
     }
 }
 
-/// It is used where it is wished for, on Hopper, and for what it computes.
+/// It is used on Hopper unless it is switched off, and for what it computes.
 #[test]
 fn what_attn_sm90_is_used_for() {
     if is_real() {
@@ -233,12 +234,49 @@ fn what_attn_sm90_is_used_for() {
     let wish = Some(true);
     assert!(uses(wish, 9, 128, Dtype::Bf16, false));
     assert!(!uses(Some(false), 9, 128, Dtype::Bf16, false));
-    assert!(!uses(None, 9, 128, Dtype::Bf16, false));
     assert!(!uses(wish, 8, 128, Dtype::Bf16, false));
     assert!(!uses(wish, 10, 128, Dtype::Bf16, false));
     assert!(!uses(wish, 9, 96, Dtype::Bf16, false));
     assert!(uses(wish, 9, 128, Dtype::Fp8E4m3, false));
     assert!(!uses(wish, 9, 128, Dtype::Bf16, true));
+}
+
+/// The environment's setting, by which `attn_sm90` is switched off.
+const SETTING: &str = "RADIXKV_ATTN_SM90";
+/// Says to such a process whether it has to be used on Hopper.
+const EXPECTED: &str = "RKV_TEST_USES_SM90";
+
+/// Nobody has to ask for it, and "0" alone switches it off. In processes of their own, which run
+/// this test again: the environment is the process's.
+#[test]
+fn attn_sm90_is_the_default_on_hopper() {
+    if is_real() && !has_hopper() {
+        return;
+    }
+    if let Ok(expected) = std::env::var(EXPECTED) {
+        return by_the_environment(expected == "1");
+    }
+    for (setting, expected) in [(None, "1"), (Some("0"), "0"), (Some("1"), "1"), (Some(""), "1")] {
+        let mut process = Command::new(std::env::current_exe().unwrap());
+        process.args(["--exact", "cuda::hopper::attn_sm90_is_the_default_on_hopper"]);
+        process.env_remove(SETTING).envs(setting.map(|value| (SETTING, value)));
+        let done = process.env(EXPECTED, expected).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{setting:?}: {said}");
+    }
+}
+
+fn by_the_environment(on_hopper: bool) {
+    let driver = Driver::get();
+    // A real device has its own.
+    let capabilities = if is_real() { &[9][..] } else { &[8, 9, 10, 12] };
+    for &capability in capabilities {
+        driver.capability(capability);
+        let config = CudaConfig { sm90: None, ..driver.config() };
+        let (geometry, dtypes) = (Setup::new(128, 16).geometry, (Dtype::Bf16, Dtype::Bf16));
+        let backend = CudaBackend::new(&config, geometry, false, dtypes, false).unwrap();
+        assert_eq!(backend.uses_sm90(), on_hopper && capability == 9, "{capability}");
+    }
 }
 
 /// Strides that the driver takes for no map are read row by row; what else it says is an error.
