@@ -13,14 +13,15 @@
 #   scripts/gpu.sh run [folder [stage...]]
 #                                  run what was packed: needs a GPU and its driver, no network,
 #                                  no compiler; results go to folder (target/gpu/results)
-#   scripts/gpu.sh docs folder     write the results into docs/PERFORMANCE.md
+#   scripts/gpu.sh docs folder...  write the results into docs/PERFORMANCE.md; files of a later
+#                                  folder stand for those of the ones before it
 #   scripts/gpu.sh                 pack, run and docs
 #
 # Stages, in the order of what they tell:
 #   first      7 minutes: one test of attn_sm90 for 20 s, so that a hang costs 20 s; all tests, side
 #              by side (tests); then the shapes that say most, with the machine to themselves
 #              (shapes)
-#   second     10 minutes: PyTorch and other libraries beside it (peers), counters of three kernels
+#   second     10 minutes: PyTorch and other libraries beside it (peers), counters of kernels
 #              (counters), and compute-sanitizer over small tests (sanitizers), which are stages too
 #   record     9 minutes: the whole matrix and all shapes, for the documentation
 #   engine     the reference engine with --device cuda: its test, and prefix caching in a model of
@@ -269,14 +270,14 @@ JOBS
 }
 
 docs() {
-    python3 scripts/gpu_docs.py "$1" docs/PERFORMANCE.md
+    python3 scripts/gpu_docs.py "$@" docs/PERFORMANCE.md
 }
 
 case ${1:-all} in
 pack) shift; pack "$@" ;;
 run) shift; run "$@" ;;
 peers) shift; peers "$@" ;;
-docs) docs "${2:?the folder with the results}" ;;
+docs) docs "${2:?the folder with the results}" "${@:3}" ;;
 all) pack && run && docs "$pack/results" ;;
-*) sed -n '2,27p' "$0"; exit 2 ;;
+*) sed -n '2,28p' "$0"; exit 2 ;;
 esac
