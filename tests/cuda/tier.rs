@@ -29,6 +29,8 @@ struct Both {
     device: Arc<Runner>,
     on_host: Vec<Parts>,
     on_device: Vec<Vec<Memory>>,
+    // After all that lives on the device, before another test has its turn.
+    _entered: device::Entered,
     driver: Driver,
 }
 
@@ -37,7 +39,7 @@ impl Both {
     fn new(config: RunnerConfig, padding: usize, staging: Option<usize>) -> Self {
         let driver = Driver::get();
         driver.pageable(true);
-        device::enter();
+        let entered = device::enter();
         let geometry = config.geometry(PAGE_SIZE);
         let mut random = Rng::with_seed(3);
         let mut part = |head_dim: usize| {
@@ -74,7 +76,7 @@ impl Both {
             let host = Runner::over(table(), config, Threads::Own(1), &of_host);
             [host, Runner::over(table(), config, backend, &of_device)].map(Result::unwrap)
         };
-        Self { host, device, on_host, on_device, driver }
+        Self { host, device, on_host, on_device, _entered: entered, driver }
     }
 
     /// So many pieces of host memory, of a page each.
@@ -89,13 +91,6 @@ impl Both {
             }
         }
         assert_eq!(self.driver.fault(), "");
-    }
-}
-
-impl Drop for Both {
-    fn drop(&mut self) {
-        self.on_device.clear();
-        device::leave();
     }
 }
 
