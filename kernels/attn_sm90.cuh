@@ -278,7 +278,7 @@ RKV_DEVICE void compute_items(const HopperArguments &arguments, int row_warp, ui
             return;
         }
         // What is computed of these again for each item needs no registers from item to item.
-        const int lane = anew(thread_index() & 31), warp = anew(row_warp);
+        const int lane = anew(thread_index()) & 31, warp = anew(row_warp);
         PackedRows<false, false> rows(arguments.attention, told.item, told.head, lane);
         rows.any = told.any;
         const uint32_t at = static_cast<uint32_t>(anew(static_cast<int>(shared)));

@@ -125,11 +125,11 @@ template <class T>
 RKV_DEVICE T load_mutable(const T *from) {
     return *static_cast<const volatile T *>(from);
 }
-// Numbers that all blocks of a launch share: adds 1, and returns what it was before; the second
-// goes on with 0 after `last`. What a thread counted first others see first.
+// Numbers that all blocks of a launch share: adds 1, and returns what it was before. The second
+// goes on with 0 after `last`; who reads what it left sees all that those did before who counted.
 RKV_DEVICE uint32_t take_number(uint32_t *counter) {
     uint32_t before;
-    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;"
                  : "=r"(before)
                  : "l"(counter)
                  : "memory");

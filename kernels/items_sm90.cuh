@@ -2,9 +2,9 @@
 // warps that load are ahead by an item, so that its keys are on their way while those that compute
 // end the one before.
 //
-// An item is a number: of the head, and among the items of that. A block begins with that of its own
-// number; the others are taken from a counter. The last block to find none puts the counters back
-// to 0, for the next launch.
+// Items of all heads are numbered, head after head. A block begins with that of its own number; the
+// others are taken from a counter. The last block to find none puts the counters back to 0, for the
+// next launch.
 //
 // Those that load find out what an item's rows see, and tell those that compute. Two barriers:
 //
@@ -56,8 +56,10 @@ struct ItemsToTell {
         const int head = number / count;
         const Item item = read_item(args.items + (number - head * count));
         // What is computed of these again for each item needs no registers from item to item.
-        const int mine = anew(warp);
-        PackedRows<false, false> rows(args, item, head, anew(lane));
+        // (That there are 32 lanes and four warps has to be said again: otherwise there are branches
+        // where nothing can be beyond a tile.)
+        const int mine = anew(warp) & (kWarps - 1);
+        PackedRows<false, false> rows(args, item, head, anew(lane) & 31);
         // All that is loaded, before anything is waited for.
         Range sees[kShare][2], whole[kShare], any{0x7fffffff, 0};
         RKV_UNROLL

@@ -176,7 +176,7 @@ steps 150 cuda::steps:: cuda::trees:: cuda::groups::
 hopper 150 cuda::hopper::
 long-heads 150 cuda::long_heads::
 graphs 150 cuda::graph cuda::shared_plan
-pages 60 cuda::tier:: cuda::moves::
+pages 150 cuda::tier:: cuda::moves::
 others 150 cuda::driver:: cuda::runner:: cuda::contexts:: cuda::matrix::every
 JOBS
     return $failed

@@ -249,10 +249,11 @@ fn check_instructions(name: &str, arch: &str, code: &str) {
         assert!(has("PREEXIT"), "{name} for {arch} lets nothing in");
     }
     // How much of a step there is, and what a block is to do of it, are loaded together: a load
-    // that waits for the other would cost every block the latency of memory once more.
+    // that waits for the other would cost every block the latency of memory once more. (Blocks of
+    // attn_sm90 take many items, and look each up while they compute the one before.)
     let before_end = code.split(" EXIT").next().unwrap_or_default();
     let loads = |word: &str| before_end.matches(word).count();
-    if name.starts_with("rkv_attend_") {
+    if name.starts_with("rkv_attend_") && !name.starts_with("rkv_attend_sm90_") {
         assert!(loads("LDG.E.128") >= 2 && loads("LDG.E") >= 3, "{name} for {arch}: an item late");
     }
     if name.starts_with("rkv_attend_sm90_") {
