@@ -29,7 +29,7 @@ GOALS = {
     "W1": (1.3, 1.3),
 }
 # Logs of the stage `first`.
-PARTS = ("steps", "hopper", "long-heads", "graphs", "others")
+PARTS = ("steps", "hopper", "long-heads", "graphs", "pages", "others")
 # Of Nsight Compute's tables, and how a column calls it.
 METRICS = [
     ("Duration", "µs"),
@@ -201,6 +201,16 @@ def graph_table(shapes):
     return table(["`attn_mma`", "call", "graph", "host, call", "host, graph"], 4, rows)
 
 
+def tier_table(path):
+    rows = [row[1:] for row in fields(path) if row[0] == "tiers" and number(row[1])]
+    kept = [
+        [f"{direction}, {host}", layout, page, mib, ours, one, f"{float(share):.0f} %"]
+        for page, layout, _, mib, direction, host, ours, one, share in rows
+    ]
+    head = ["", "layout", "positions", "MiB", "GB/s", "one copy, GB/s", "share"]
+    return list(table(head, 5, kept)) if kept else []
+
+
 def counter_table(logs):
     rows = []
     for path in logs:
@@ -239,7 +249,7 @@ def tests(visits):
         if result:
             passed, failed = passed + int(result[1]), failed + int(result[2])
         else:
-            yield f"`{path.name}` has no result: its time was over."
+            yield f"`{path.name}` has no result: it did not end."
     if passed or failed:
         yield f"Tests of `tests/cuda.rs` there: {passed} passed, {failed} failed."
     yield from lines(visits.file("sanitizer.txt"))
@@ -286,6 +296,9 @@ def main(*folders, page):
         "",
         *graph_table(shapes),
     ]
+    tiers = tier_table(visits.file("tiers.log"))
+    if tiers:
+        text += ["", "64 pages between the device and the host, beside one copy:", "", *tiers]
     counters = counter_table(visits.matching("counters-*.log"))
     if counters:
         text += ["", "Counters of Nsight Compute, of one launch by itself:", "", *counters]
