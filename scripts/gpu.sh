@@ -245,7 +245,8 @@ stage_sanitizers() {
     # Calls that the library makes on purpose and that fail are no finding.
     local tool tools=(memcheck synccheck racecheck initcheck) pids=()
     for tool in "${tools[@]}"; do
-        job "$tool" "${RADIXKV_SANITIZER_SECONDS:-250}" compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 9 \
+        job "$tool" "${RADIXKV_SANITIZER_SECONDS:-250}" compute-sanitizer \
+            --tool "$tool" --report-api-errors no --error-exitcode 9 \
             "$pack/tests" --test-threads=1 cuda::hopper::k20 cuda::steps::k22 &
         pids+=($!)
     done
