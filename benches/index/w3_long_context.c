@@ -19,6 +19,10 @@ struct w3 {
     uint32_t *long_sequence;
     struct rng rng;
     size_t match_count;         /* tokens that a match asks for and must find */
+    rkv_tokens tokens[PROMPTS];
+    rkv_cache_match_item items[PROMPTS];
+    rkv_cache_match_result found[PROMPTS];
+    rkv_status statuses[PROMPTS];
 };
 
 static void prepare(struct w3 *w3, uint32_t document, uint32_t number, size_t i)
@@ -76,7 +80,27 @@ static void evict_long(void *context, size_t i)
     REQUIRE(count == page_count);
 }
 
-enum operation { COLD, WARM, MATCH, COLD_LONG, MATCH_LONG, SPLIT_LONG, EVICT_LONG, OPERATIONS };
+/* Documents of which each is another one: in an index that hashes, no two of them have a digest. */
+static void match_many(void *context, size_t i)
+{
+    struct w3 *w3 = context;
+    (void)i;
+    for (size_t at = 0; at < PROMPTS; at++) {
+        w3->tokens[at] = (rkv_tokens){.struct_size = sizeof *w3->tokens,
+                                      .ids = w3->prompts.ids[at],
+                                      .count = DOCUMENT_TOKENS};
+        w3->items[at] = (rkv_cache_match_item){.tokens = &w3->tokens[at]};
+    }
+    CHECK(rkv_cache_match_many(w3->fixture.cache, w3->items, PROMPTS, sizeof *w3->items, w3->found,
+                               sizeof *w3->found, w3->statuses));
+    for (size_t at = 0; at < PROMPTS; at++) {
+        REQUIRE(w3->found[at].position_count == DOCUMENT_TOKENS);
+    }
+}
+
+enum operation {
+    COLD, WARM, MATCH, MATCH_MANY, COLD_LONG, MATCH_LONG, SPLIT_LONG, EVICT_LONG, OPERATIONS
+};
 static const struct {
     const char *name;
     double target;
@@ -84,6 +108,7 @@ static const struct {
     [COLD] = {"request, new document", -1},
     [WARM] = {"request, document + 64 tokens", -1},
     [MATCH] = {"match of 32k tokens", 6.5},
+    [MATCH_MANY] = {"8 matches of 32k tokens, a call for all", -1},
     [COLD_LONG] = {"request, new sequence of 131k", -1},
     [MATCH_LONG] = {"match of 131k tokens", 13},
     [SPLIT_LONG] = {"match that cuts a node of 131k in half", -1},
@@ -116,6 +141,12 @@ static void matches(struct w3 *w3, struct meter *meters)
             prepare(w3, rng_below(&w3->rng, DOCUMENTS), first + i, i);
         }
         meter_calls(&meters[MATCH], match, w3, PROMPTS);
+    }
+    for (uint32_t first = 0; first < DOCUMENTS; first += PROMPTS) {
+        for (uint32_t i = 0; i < PROMPTS; i++) {
+            prepare(w3, first + i, first + i, i);
+        }
+        meter_calls(&meters[MATCH_MANY], match_many, w3, 1);
     }
     meter_calls(&meters[COLD_LONG], request_long, w3, 1);
     meter_calls(&meters[MATCH_LONG], match_long, w3, LONG_MATCHES);

@@ -3,8 +3,9 @@
 
     scripts/bench.sh digest [--tokens N] [--runs N]
 
-Every way hashes the same prompt, page after page, each page chained to the one before. A time is
-the least of the runs, and the ways take turns, so that a busy machine slows all of them down.
+Every way hashes the same prompt, page after page, each page chained to the one before; probes hash
+as many tokens in several prompts. A time is the least of the runs, and the ways take turns, so that
+a busy machine slows all of them down.
 """
 import argparse
 import ctypes
@@ -18,6 +19,10 @@ try:
     import cbor2
 except ImportError:
     cbor2 = None
+
+
+# As which the tokens are probed.
+PROMPTS = 32
 
 
 class Tokens(ctypes.Structure):
@@ -46,11 +51,70 @@ class Args(ctypes.Structure):
     ]
 
 
+class Cache:
+    """Prompts in a block-hash index, and their probes: lookups that change nothing."""
+
+    def __init__(self, library, tokens, page_size):
+        self.library, self.handle = library, ctypes.c_void_p()
+        self.table = ctypes.c_void_p()
+        pages = len(tokens) // page_size
+        config = made(struct.pack("<6I48x", 72, page_size, pages + 1, 1, pages, 0))
+        self.call("rkv_page_table_create", config, ctypes.byref(self.table))
+        block_hash = made(struct.pack("<4I24x", 40, 0, 1, 0))
+        self.call("rkv_cache_create", self.table, block_hash, ctypes.byref(self.handle))
+        length = len(tokens) // PROMPTS
+        self.ids = (ctypes.c_uint32 * len(tokens))(*tokens)
+        size, first = ctypes.sizeof(Tokens), ctypes.addressof(self.ids)
+        starts = range(0, 4 * len(tokens), 4 * length)
+        self.prompts = [Tokens(size, 0, first + at, length, None, 0) for at in starts]
+        places = [ctypes.addressof(prompt) for prompt in self.prompts]
+        self.items = made(b"".join(struct.pack("<2Q", 0, place) for place in places))
+        self.found = made(bytes(16 * PROMPTS))
+        self.statuses = made(bytes(4 * PROMPTS))
+        for place in places:
+            info = made(struct.pack("<I124x", 128))
+            begin = made(struct.pack("<2I4Q", 40, 0, 0, place, 0, 0))
+            self.call("rkv_sequence_begin", self.handle, begin, info)
+            (sequence,) = struct.unpack_from("<Q", info, 8)
+            numbers = [ctypes.c_uint64(sequence), ctypes.c_uint64(length)]
+            self.call("rkv_sequence_publish", self.handle, *numbers, None)
+            self.call("rkv_sequence_release", self.handle, numbers[0])
+
+    def call(self, name, *args):
+        status = getattr(self.library, name)(*args)
+        assert status == 0, f"{name} returned {status}"
+
+    def probe(self, at_once):
+        """A function that probes all prompts, so many in a call."""
+        size = ctypes.c_size_t(16)
+        places = [ctypes.addressof(of) for of in (self.items, self.found, self.statuses)]
+        calls = []
+        for at in range(0, PROMPTS, at_once):
+            item, found, status = (
+                ctypes.c_void_p(place + step * at) for place, step in zip(places, (16, 16, 4)))
+            count = ctypes.c_size_t(at_once)
+            calls.append((self.handle, item, count, size, found, size, status))
+        function = self.library.rkv_cache_probe_many
+
+        def run():
+            for call in calls:
+                assert function(*call) == 0
+            assert self.found.raw == struct.pack("<2Q", *2 * [len(self.ids) // PROMPTS]) * PROMPTS
+
+        return run
+
+
+def made(data):
+    """Memory with these bytes."""
+    return ctypes.create_string_buffer(data, len(data))
+
+
 class Library:
     """rkv_tokens_page_digests() over one prompt."""
 
     def __init__(self, path, tokens):
-        self.call = ctypes.CDLL(path).rkv_tokens_page_digests
+        self.all = ctypes.CDLL(path)
+        self.call = self.all.rkv_tokens_page_digests
         self.ids = (ctypes.c_uint32 * len(tokens))(*tokens)
         size = ctypes.sizeof(Tokens)
         self.tokens = Tokens(size, 0, ctypes.addressof(self.ids), len(tokens), None, 0)
@@ -122,8 +186,11 @@ def ways(library, tokens, page_size):
     root = hashlib.sha256(b"rkvname1" + bytes(4)).digest()
     empty = hashlib.sha256(b"").digest()
     pages = len(tokens) // page_size
-    made = {
+    cache = Cache(library.all, tokens, page_size)
+    all_ways = {
         "radixkv, one call": library.make(page_size),
+        f"radixkv, {PROMPTS} prompts probed, one a call": cache.probe(1),
+        f"radixkv, {PROMPTS} prompts probed in one call": cache.probe(PROMPTS),
         "SHA-256 alone, one input of as many blocks": alone(pages, page_size),
         "the same digests in Python (struct, hashlib)": chained(
             tokens, page_size, root, packed(page_size)),
@@ -131,11 +198,12 @@ def ways(library, tokens, page_size):
         "Python's `hash` of a tuple per page": chained(tokens, page_size, 0, builtin),
     }
     if cbor2 is not None:
-        made["CBOR + SHA-256 per page (as vLLM `sha256_cbor`)"] = chained(
+        all_ways["CBOR + SHA-256 per page (as vLLM `sha256_cbor`)"] = chained(
             tokens, page_size, empty, in_cbor)
-    names = list(made)
-    assert made[names[0]]() == made[names[2]](), "the library and Python disagree"
-    return made
+    names = list(all_ways)
+    python = all_ways["the same digests in Python (struct, hashlib)"]
+    assert all_ways[names[0]]() == python(), "the library and Python disagree"
+    return all_ways
 
 
 def processor():
@@ -157,10 +225,10 @@ def main():
     print("| page | way | million tokens/s | ns per page | times radixkv's time |")
     print("|--:|---|--:|--:|--:|")
     for page_size in (16, 32, 64, 128, 256):
-        made = ways(library, tokens, page_size)
-        least = dict.fromkeys(made, float("inf"))
+        all_ways = ways(library, tokens, page_size)
+        least = dict.fromkeys(all_ways, float("inf"))
         for _ in range(options.runs):
-            for name, run in made.items():
+            for name, run in all_ways.items():
                 start = time.perf_counter()
                 run()
                 least[name] = min(least[name], time.perf_counter() - start)

@@ -79,17 +79,23 @@ fn next_words(words: &[__m128i; QUAD], step: usize) -> __m128i {
     _mm_sha256msg2_epu32(sum, before(1))
 }
 
-/// The rounds of a block from a step on.
+/// The rounds of a block of each chain from a step on. A round needs the one before in its chain,
+/// so those of others are done meanwhile.
 #[target_feature(enable = "sha,avx")]
 #[inline]
-fn rounds<const FROM: usize>(state: &mut State, words: &mut [__m128i; QUAD]) {
+fn rounds<const FROM: usize, const N: usize>(
+    states: &mut [State; N],
+    words: &mut [[__m128i; QUAD]; N],
+) {
     macro_rules! step {
         ($($step:literal)*) => {$(
-            if $step >= QUAD {
-                words[$step % QUAD] = next_words(words, $step);
-            }
-            if $step >= FROM {
-                four_rounds(state, words[$step % QUAD], $step);
+            for (state, words) in states.iter_mut().zip(words.iter_mut()) {
+                if $step >= QUAD {
+                    words[$step % QUAD] = next_words(words, $step);
+                }
+                if $step >= FROM {
+                    four_rounds(state, words[$step % QUAD], $step);
+                }
             }
         )*};
     }
@@ -125,29 +131,45 @@ fn block(layout: &Layout, page: &[u32], at: usize) -> [__m128i; QUAD] {
     ]
 }
 
+/// The digests of as many pages of each chain, a page of each in turn. `visit` gets the chain too.
 #[target_feature(enable = "sha,avx")]
-pub fn pages(layout: &Layout, parent: &Digest, words: &[u32], mut visit: impl FnMut(Digest)) {
+pub fn pages<const N: usize>(
+    layout: &Layout,
+    parents: [&Digest; N],
+    words: [&[u32]; N],
+    mut visit: impl FnMut(usize, Digest),
+) {
     let initial: [[u32; QUAD]; 2] = bytemuck::cast(INITIAL);
     let initial = state([bytemuck::cast(initial[0]), bytemuck::cast(initial[1])]);
     let head: __m128i = bytemuck::cast(layout.head);
     let mut begun = initial;
     four_rounds(&mut begun, head, 0);
-    let parent: [[u8; 16]; 2] = bytemuck::cast(*parent);
-    let mut last = [turned(bytemuck::cast(parent[0])), turned(bytemuck::cast(parent[1]))];
-    for page in words.chunks_exact(layout.page_size) {
-        let [first, second] = last;
-        let (mut state, mut words) = (begun, [head, first, second, quad(layout, page, 0)]);
-        rounds::<1>(&mut state, &mut words);
-        state = add(state, initial);
+    let mut last = parents.map(|parent| {
+        let parent: [[u8; 16]; 2] = bytemuck::cast(*parent);
+        [turned(bytemuck::cast(parent[0])), turned(bytemuck::cast(parent[1]))]
+    });
+    let mut pages = words.map(|words| words.chunks_exact(layout.page_size));
+    for _ in 0..pages[0].len() {
+        let page: [&[u32]; N] =
+            std::array::from_fn(|at| pages[at].next().expect("each has as many"));
+        let mut states = [begun; N];
+        let mut words = std::array::from_fn(|at| {
+            let [first, second] = last[at];
+            [head, first, second, quad(layout, page[at], 0)]
+        });
+        rounds::<1, N>(&mut states, &mut words);
+        states = states.map(|state| add(state, initial));
         for next in (1..layout.block_count).map(|block| BLOCK * block - BEFORE) {
-            let mut words = block(layout, page, next);
-            let before = state;
-            rounds::<0>(&mut state, &mut words);
-            state = add(state, before);
+            let mut words = page.map(|page| block(layout, page, next));
+            let before = states;
+            rounds::<0, N>(&mut states, &mut words);
+            states = std::array::from_fn(|at| add(states[at], before[at]));
         }
-        last = halves(state);
-        let bytes: [[u8; 16]; 2] =
-            [bytemuck::cast(turned(last[0])), bytemuck::cast(turned(last[1]))];
-        visit(bytemuck::cast(bytes));
+        last = states.map(|state| halves(state));
+        for (at, last) in last.iter().enumerate() {
+            let bytes: [[u8; 16]; 2] =
+                [bytemuck::cast(turned(last[0])), bytemuck::cast(turned(last[1]))];
+            visit(at, bytemuck::cast(bytes));
+        }
     }
 }

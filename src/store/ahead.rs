@@ -6,6 +6,7 @@
 use super::descent::stretch;
 use super::long_query::is_long_to_read;
 use super::lookup::Sharing;
+use super::ready_digests::Begun;
 use super::{Chains, Found, Hold, PrefixCache, Shared, State, Turn};
 use crate::error::Error;
 use crate::index::{Namespace, Stretch};
@@ -15,7 +16,7 @@ use std::mem::MaybeUninit;
 
 /// Of the pages of a slice, the part that is hashed at once: 64 pages, 5 microseconds with 16
 /// positions each.
-const PIECES: usize = 8;
+pub(super) const PIECES: usize = 8;
 /// The part up to which prompts are short. They are hashed under the lock, in 4 microseconds with
 /// pages of 16 positions and 35 with the longest.
 const SHORTS: usize = 16;
@@ -39,7 +40,12 @@ impl PrefixCache {
 
 impl State {
     /// Whether all pages with these digests are cached; these and more keys have them.
-    fn has_all(&self, namespace: &Namespace, keys: &[u32], digests: &[PageDigest]) -> bool {
+    pub(super) fn has_all(
+        &self,
+        namespace: &Namespace,
+        keys: &[u32],
+        digests: &[PageDigest],
+    ) -> bool {
         let Some(cache) = &self.cache else { return false };
         let keys = cache.keys(&keys[..digests.len() * cache.sharing.page_size]);
         let root = cache.index.find_root(namespace);
@@ -50,17 +56,21 @@ impl State {
 
 impl Shared {
     /// Makes the digests of the first pages of a list, as far as those are cached, and of some
-    /// more. Fewer when memory runs out: a lookup makes the rest.
+    /// more; some may be made. Fewer when memory runs out: a lookup makes the rest.
     #[cold]
     pub(super) fn digest_ahead(
         &self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
-        page_size: usize,
+        (page_size, begun): (usize, Option<Begun>),
     ) -> TextDigests {
         let ids = tokens.leading_text();
-        let mut digester = TextDigester::new(page_size, namespace.digest(), ids);
-        let mut count = 1;
+        let mut digester = match begun {
+            Some((made, false)) => return made,
+            Some((made, true)) => TextDigester::after(page_size, made, ids),
+            None => TextDigester::new(page_size, namespace.digest(), ids),
+        };
+        let mut count = digester.made_so_far().len().clamp(1, self.slice.div_ceil(PIECES));
         while digester.make(count) {
             self.without_lock();
             if !self.read().has_all(namespace, ids, digester.made_so_far()) {
@@ -79,8 +89,11 @@ impl Turn<'_> {
         let cache = self.state.cache.as_ref();
         cache.is_some_and(|cache| {
             let [path, digests] = self.shared.short_lists;
-            let most = if cache.sharing.digests_pages { digests } else { path };
-            tokens.ids.len() > most || is_long_to_read(tokens, most, self.shared.slice)
+            let digests_pages = cache.sharing.digests_pages;
+            let most = if digests_pages { digests } else { path };
+            tokens.ids.len() > most
+                || is_long_to_read(tokens, most, self.shared.slice)
+                || digests_pages && self.has_ready(tokens)
         })
     }
 
@@ -94,7 +107,15 @@ impl Turn<'_> {
     #[inline]
     pub(super) fn digests_many(&self, tokens: TokenList<'_>) -> bool {
         let cache = self.state.cache.as_ref();
-        cache.is_some_and(|cache| cache.digests_many(tokens, self.shared.slice))
+        cache.is_some_and(|cache| {
+            cache.digests_many(tokens, self.shared.slice)
+                || cache.sharing.digests_pages && self.has_ready(tokens)
+        })
+    }
+
+    #[inline]
+    fn has_ready(&self, tokens: TokenList<'_>) -> bool {
+        self.ready.is_some_and(|ready| ready.are_for(tokens))
     }
 
     /// Makes digests for a lookup while others have the lock.
@@ -105,8 +126,13 @@ impl Turn<'_> {
         tokens: TokenList<'_>,
     ) -> TextDigests {
         let page_size = self.table.page_size();
-        let Self { shared, state } = self;
-        RwLockWriteGuard::unlocked(state, || shared.digest_ahead(namespace, tokens, page_size))
+        let Self { shared, state, ready } = self;
+        let begun = match ready.and_then(|ready| ready.take(namespace, tokens)) {
+            Some((made, false)) => return made,
+            begun => begun,
+        };
+        let asked = (page_size, begun);
+        RwLockWriteGuard::unlocked(state, || shared.digest_ahead(namespace, tokens, asked))
     }
 
     /// Finds how far a token list is cached. `then` gets that, and how many pages of the path are

@@ -102,7 +102,7 @@ impl Shared {
         namespace: &Namespace,
         tokens: TokenList<'_>,
     ) -> Result<OnDevice, Error> {
-        self.find_and(namespace, tokens, |state, found| {
+        self.find_and(namespace, (tokens, None), |state, found| {
             let last = found.pages().checked_sub(1).zip(found.walk).and_then(|(last, walk)| {
                 let page = page_at(state.cache.as_ref()?.index.as_ref(), walk.node, last);
                 state.held_since(page).map(|since| (page, since))

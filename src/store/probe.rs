@@ -3,7 +3,7 @@
 use super::descent::stretch;
 use super::long_query::is_long_to_read;
 use super::lookup::Sharing;
-use super::{Found, PrefixCache, Shared, State};
+use super::{Found, PrefixCache, ReadyDigests, Shared, State};
 use crate::error::Error;
 use crate::grace::Reader;
 use crate::index::{Ask, Namespace, Probe, Ways};
@@ -94,41 +94,37 @@ impl Shared {
         namespace: &Namespace,
         tokens: TokenList<'_>,
     ) -> Result<(usize, usize), Error> {
-        self.probe_ahead(namespace, tokens, false)
+        self.probe_ahead(namespace, tokens, (false, None))
     }
 
-    /// The same, with whether that went ahead.
+    /// The same, with whether that went ahead, and what may be hashed.
     pub(crate) fn probe_ahead(
         &self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
-        is_ahead: bool,
+        (is_ahead, ready): (bool, Option<&ReadyDigests>),
     ) -> Result<(usize, usize), Error> {
         if let Some(found) = self.probe_without_lock(namespace, tokens, is_ahead)? {
             return Ok(found);
         }
-        let found = self.find(namespace, tokens)?;
-        Ok((found.tokens(), found.positions()))
-    }
-
-    fn find(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Result<Found, Error> {
-        self.find_and(namespace, tokens, |_, found| found)
+        self.find_and(namespace, (tokens, ready), |_, found| (found.tokens(), found.positions()))
     }
 
     /// Finds how far a list is cached, and looks at that while it is so.
     pub(super) fn find_and<R>(
         &self,
         namespace: &Namespace,
-        tokens: TokenList<'_>,
+        (tokens, ready): (TokenList<'_>, Option<&ReadyDigests>),
         look: impl FnOnce(&State, Found) -> R,
     ) -> Result<R, Error> {
+        let begun = ready.and_then(|ready| ready.take(namespace, tokens));
         let mut state = self.read();
         let cache = state.cache()?;
         let mut digests = TextDigests::default();
-        if cache.digests_many(tokens, self.slice) {
+        if begun.is_some() || cache.digests_many(tokens, self.slice) {
             let page_size = cache.sharing.page_size;
             drop(state);
-            digests = self.digest_ahead(namespace, tokens, page_size);
+            digests = self.digest_ahead(namespace, tokens, (page_size, begun));
             state = self.read();
         }
         let found = state.cache()?.find_shortly(namespace, (tokens, &digests), self.slice)?;

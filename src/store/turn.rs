@@ -3,7 +3,7 @@
 //! A call takes it for all that it does, a batch for all its items. What a turn knew before it let
 //! others in is nothing that it uses afterwards: everything is looked up anew, by its id.
 use super::shared::{READER_PAUSES, WRITER_PAUSES};
-use super::{Shared, State};
+use super::{ReadyDigests, Shared, State};
 use crate::error::Error;
 use crate::lock::RwLockWriteGuard;
 use std::ops::{Deref, DerefMut};
@@ -20,6 +20,8 @@ const HUNG: usize = 2;
 pub struct Turn<'a> {
     pub(crate) shared: &'a Shared,
     pub(super) state: RwLockWriteGuard<'a, State>,
+    /// Of a call over many: what was hashed for the next ones.
+    pub(super) ready: Option<&'a ReadyDigests>,
 }
 
 impl Deref for Turn<'_> {
@@ -41,16 +43,26 @@ impl DerefMut for Turn<'_> {
 impl Shared {
     /// Takes the lock for a call, or for several.
     pub fn turn(&self) -> Turn<'_> {
-        Turn { shared: self, state: self.write() }
+        Turn { shared: self, state: self.write(), ready: None }
     }
 
     /// Does something for each of so many items, in order: as many calls, with one lock as long as
     /// nobody waits for it.
-    pub fn each(&self, count: usize, mut item: impl FnMut(&mut Turn<'_>, usize)) {
+    pub fn each(&self, count: usize, item: impl FnMut(&mut Turn<'_>, usize)) {
+        self.each_with(count, &ReadyDigests::default(), item);
+    }
+
+    /// The same with digests that are made for some of them.
+    pub(crate) fn each_with<'a>(
+        &'a self,
+        count: usize,
+        ready: &'a ReadyDigests,
+        mut item: impl FnMut(&mut Turn<'a>, usize),
+    ) {
         if count == 0 {
             return;
         }
-        let mut turn = self.turn();
+        let mut turn = Turn { ready: Some(ready), ..self.turn() };
         for at in 0..count {
             if at > 0 {
                 turn.let_waiting_in();
@@ -84,7 +96,7 @@ impl Turn<'_> {
 
     /// Does something that needs nothing of the state while others have the lock.
     pub(crate) fn unlocked<R>(&mut self, work: impl FnOnce() -> R) -> R {
-        let Self { shared, state } = self;
+        let Self { shared, state, .. } = self;
         RwLockWriteGuard::unlocked(state, || {
             let done = work();
             shared.without_lock();
@@ -94,7 +106,7 @@ impl Turn<'_> {
 
     /// Lets waiting threads in, in the middle of a call. The state must be whole.
     pub(crate) fn let_others_in(&mut self) {
-        let Self { shared, state } = self;
+        let Self { shared, state, .. } = self;
         if let Some(at_yield) = &shared.at_yield.0 {
             return RwLockWriteGuard::unlocked(state, at_yield);
         }
@@ -110,7 +122,7 @@ impl Turn<'_> {
     /// The same between two short steps of a call, at once and only when somebody waits: also who
     /// spins, and would be at it for as long as all the steps take. Whether somebody did.
     pub(crate) fn let_waiting_in(&mut self) -> bool {
-        let Self { shared, state } = self;
+        let Self { shared, state, .. } = self;
         let readers = shared.waiting_readers.load(Ordering::Relaxed);
         if shared.at_yield.0.is_some() || readers > 0 {
             self.let_others_in();

@@ -5,7 +5,7 @@
 //! page, unless it is large, is hashed in blocks that are laid out and padded once: per page, only
 //! the digest before it and the ids are written, and the compression function runs over them. What
 //! has images or bins is hashed piece by piece, without memory for a page of it.
-use crate::sha256::{INITIAL, Layout};
+use crate::sha256::{Chain, INITIAL, Layout};
 use sha2::digest::generic_array::GenericArray;
 use sha2::digest::typenum::U64;
 use sha2::{Digest, Sha256, compress256};
@@ -159,7 +159,25 @@ impl PageHasher {
         last
     }
 
-    /// The same without those instructions.
+    /// Gives `visit` the digests of pages of text of several chains, and which of them each is of:
+    /// those of a chain one after another. What is left of each has no whole page.
+    pub(super) fn texts_together(
+        &self,
+        chains: &mut [Chain<'_>],
+        mut visit: impl FnMut(usize, PageDigest),
+    ) {
+        if let Some(quick) = &self.quick {
+            return quick.chains(chains, |at, digest| visit(at, PageDigest(digest)));
+        }
+        for (at, chain) in chains.iter_mut().enumerate() {
+            let (mut last, ids) = (PageDigest(chain.last), chain.words);
+            self.texts_anywhere(&mut last, ids, &mut |digest| visit(at, digest));
+            let whole = ids.len() / self.page_size * self.page_size;
+            *chain = Chain { last: last.0, words: &ids[whole..] };
+        }
+    }
+
+    /// The same of one without those instructions.
     fn texts_anywhere(
         &self,
         last: &mut PageDigest,
@@ -246,6 +264,15 @@ mod tests {
             hasher.texts_anywhere(&mut at_last, &ids, &mut |digest| anywhere.push(digest));
             assert_eq!((&quick, last), (&anywhere, at_last), "pages of {page_size}");
             assert_eq!((quick.len(), quick.last()), (4, Some(&last)));
+            for hasher in [hasher, PageHasher { quick: None, ..hasher }] {
+                let mut made = [Vec::new(), Vec::new()];
+                let chain = Chain { last: parent.0, words: &ids };
+                let mut chains = [chain, Chain { words: &ids[..page_size], ..chain }];
+                hasher.texts_together(&mut chains, |at, digest| made[at].push(digest));
+                assert_eq!(made, [&anywhere[..], &anywhere[..1]], "pages of {page_size}");
+                assert_eq!(chains.map(|chain| chain.last), [anywhere[3].0, anywhere[0].0]);
+                assert!(chains.iter().all(|chain| chain.words.is_empty()));
+            }
         }
     }
 }

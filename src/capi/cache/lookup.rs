@@ -449,10 +449,10 @@ pub unsafe extern "C" fn rkv_cache_probe_many(
             let names = ["results", "result_size"];
             let results = WantedElements::new(results, result_size, count, names)?;
             let many = many.with_lookups(|item| lookup_ahead(item.space, item.tokens));
-            many.one_by_one(shared, results, |item, is_ahead| {
+            many.one_by_one(shared, results, |item, ahead| {
                 with_tokens(item.tokens, |tokens| {
                     let namespace = read_namespace(item.space)?;
-                    let (tokens, positions) = shared.probe_ahead(&namespace, tokens, is_ahead)?;
+                    let (tokens, positions) = shared.probe_ahead(&namespace, tokens, ahead)?;
                     Ok(rkv_cache_probe_result {
                         token_count: tokens as u64,
                         position_count: positions as u64,

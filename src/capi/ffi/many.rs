@@ -4,7 +4,7 @@ use super::guard::{Fail, item_status};
 use super::pointer::check_out;
 use super::status::rkv_status;
 use crate::index::{Ask, Ways};
-use crate::store::{Shared, Turn};
+use crate::store::{READY, ReadyDigests, Shared, Turn};
 
 /// The items of a call, and where the statuses go.
 pub(crate) struct Many<'a, T, L = Lookup<'a, T>> {
@@ -52,7 +52,11 @@ impl<'a, T: AbiElement, L: Fn(&T) -> Option<Ask<'a>> + Copy> Many<'a, T, L> {
     ) -> Result<(), Fail> {
         let mut items = self.items.iter();
         let (mut asks, mut ways) = (self.asks(), Ways::default());
-        shared.each(items.len(), |turn, at| {
+        let (mut hashed, ready) = (self.asks(), ReadyDigests::default());
+        shared.each_with(items.len(), &ready, |turn, at| {
+            if let Some(hashed) = hashed.as_mut().filter(|_| at.is_multiple_of(READY)) {
+                turn.make_ready(hashed);
+            }
             if let Some(asks) = &mut asks {
                 turn.state().go_ahead(&mut ways, at, || asks.next().flatten());
             }
@@ -68,19 +72,25 @@ impl<'a, T: AbiElement, L: Fn(&T) -> Option<Ask<'a>> + Copy> Many<'a, T, L> {
     }
 
     /// Does something for each item, in order, without a lock over all. `each` gets also whether
-    /// its lookup went ahead.
+    /// its lookup went ahead, and what may be hashed.
     pub(crate) fn one_by_one<R: AbiElement>(
         self,
         shared: &Shared,
         mut results: WantedElements<R>,
-        mut each: impl FnMut(T, bool) -> Result<R, Fail>,
+        mut each: impl FnMut(T, (bool, Option<&ReadyDigests>)) -> Result<R, Fail>,
     ) -> Result<(), Fail> {
         let (mut asks, mut ways) = (self.asks(), Ways::default());
+        let ready = ReadyDigests::default();
+        let mut hashed = self.asks().and_then(|asks| Some((asks, shared.digested_pages()?)));
         for (at, item) in self.items.iter().enumerate() {
+            if let Some((asks, page_size)) = hashed.as_mut().filter(|_| at.is_multiple_of(READY)) {
+                shared.make_ready(&ready, *page_size, asks);
+            }
             let is_ahead = asks
                 .as_mut()
                 .is_some_and(|asks| shared.go_ahead(&mut ways, at, || asks.next().flatten()));
-            self.put(at, each(item, is_ahead), &mut results);
+            let ready = hashed.is_some().then_some(&ready);
+            self.put(at, each(item, (is_ahead, ready)), &mut results);
         }
         Ok(())
     }
