@@ -148,10 +148,13 @@ pub fn pages<const N: usize>(
         let parent: [[u8; 16]; 2] = bytemuck::cast(*parent);
         [turned(bytemuck::cast(parent[0])), turned(bytemuck::cast(parent[1]))]
     });
-    let mut pages = words.map(|words| words.chunks_exact(layout.page_size));
-    for _ in 0..pages[0].len() {
-        let page: [&[u32]; N] =
-            std::array::from_fn(|at| pages[at].next().expect("each has as many"));
+    let size = layout.page_size;
+    for number in 0..words[0].len() / size {
+        // Not by `map`: that is not for these instructions alone, and so a call with all in memory.
+        let mut page = words;
+        for page in &mut page {
+            *page = &page[number * size..][..size];
+        }
         let mut states = [begun; N];
         let mut words = std::array::from_fn(|at| {
             let [first, second] = last[at];
@@ -166,9 +169,9 @@ pub fn pages<const N: usize>(
             states = std::array::from_fn(|at| add(states[at], before[at]));
         }
         last = states.map(|state| halves(state));
-        for (at, last) in last.iter().enumerate() {
+        for (at, [first, second]) in last.into_iter().enumerate() {
             let bytes: [[u8; 16]; 2] =
-                [bytemuck::cast(turned(last[0])), bytemuck::cast(turned(last[1]))];
+                [bytemuck::cast(turned(first)), bytemuck::cast(turned(second))];
             visit(at, bytemuck::cast(bytes));
         }
     }

@@ -125,11 +125,14 @@ impl State {
 }
 
 impl Turn<'_> {
-    /// The same while others have the lock, for an index that needs them.
-    pub(crate) fn make_ready<'a>(&mut self, asks: &mut impl Iterator<Item = Option<Ask<'a>>>) {
+    /// The same while others have the lock, if lookups make digests of pages.
+    pub(crate) fn make_ready<'a>(
+        &mut self,
+        asks: &mut impl Iterator<Item = Option<Ask<'a>>>,
+    ) -> bool {
         let Self { shared, state, ready } = self;
-        if let (Some(ready), Some(page_size)) = (ready, state.digested_pages()) {
-            RwLockWriteGuard::unlocked(state, || shared.make_ready(ready, page_size, asks));
-        }
+        let (Some(ready), Some(page_size)) = (ready, state.digested_pages()) else { return false };
+        RwLockWriteGuard::unlocked(state, || shared.make_ready(ready, page_size, asks));
+        true
     }
 }

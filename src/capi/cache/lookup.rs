@@ -374,7 +374,8 @@ unsafe impl AbiElement for rkv_cache_probe_result {
 /// RKV_STATUS_POISONED
 /// @par Cost
 /// the sum of the single calls; lock, between two items to who waits. In a large tree less: the
-/// lookups of the next items go ahead and have fetched what they read
+/// lookups of the next items go ahead and have fetched what they read. With the block-hash
+/// index several prompts are hashed side by side, while others have the lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -428,7 +429,8 @@ pub unsafe extern "C" fn rkv_cache_match_many(
 /// RKV_STATUS_INVALID_ARGUMENT for the arrays themselves; RKV_STATUS_POISONED
 /// @par Cost
 /// the sum of the single calls; no lock, with the exceptions of rkv_cache_probe(). In a large tree
-/// less: the lookups of the next items go ahead and have fetched what they read
+/// less: the lookups of the next items go ahead and have fetched what they read. With the
+/// block-hash index several prompts are hashed side by side
 /// @par Thread safety
 /// any thread, any number at once, as rkv_cache_probe(). Each answer is that of a moment of its own
 #[must_use]

@@ -54,8 +54,11 @@ impl<'a, T: AbiElement, L: Fn(&T) -> Option<Ask<'a>> + Copy> Many<'a, T, L> {
         let (mut asks, mut ways) = (self.asks(), Ways::default());
         let (mut hashed, ready) = (self.asks(), ReadyDigests::default());
         shared.each_with(items.len(), &ready, |turn, at| {
-            if let Some(hashed) = hashed.as_mut().filter(|_| at.is_multiple_of(READY)) {
-                turn.make_ready(hashed);
+            if let Some(next) = &mut hashed
+                && at.is_multiple_of(READY)
+                && !turn.make_ready(next)
+            {
+                hashed = None;
             }
             if let Some(asks) = &mut asks {
                 turn.state().go_ahead(&mut ways, at, || asks.next().flatten());

@@ -103,7 +103,8 @@ unsafe fn with_added(
 /// RKV_STATUS_POISONED
 /// @par Cost
 /// the sum of the single calls; lock, in slices, and between two items to who waits. In a large
-/// tree less: the lookups of the next items go ahead and have fetched what they read
+/// tree less: the lookups of the next items go ahead and have fetched what they read. With the
+/// block-hash index several prompts are hashed side by side, while others have the lock
 /// @par Thread safety
 /// any thread
 #[must_use]
