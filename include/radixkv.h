@@ -4944,7 +4944,8 @@ enum rkv_status rkv_cache_probe(const struct rkv_cache *cache,
  * RKV_STATUS_POISONED
  * @par Cost
  * the sum of the single calls; lock, between two items to who waits. In a large tree less: the
- * lookups of the next items go ahead and have fetched what they read
+ * lookups of the next items go ahead and have fetched what they read. With the block-hash
+ * index several prompts are hashed side by side, while others have the lock
  * @par Thread safety
  * any thread
  */
@@ -4975,7 +4976,8 @@ enum rkv_status rkv_cache_match_many(struct rkv_cache *cache,
  * RKV_STATUS_INVALID_ARGUMENT for the arrays themselves; RKV_STATUS_POISONED
  * @par Cost
  * the sum of the single calls; no lock, with the exceptions of rkv_cache_probe(). In a large tree
- * less: the lookups of the next items go ahead and have fetched what they read
+ * less: the lookups of the next items go ahead and have fetched what they read. With the
+ * block-hash index several prompts are hashed side by side
  * @par Thread safety
  * any thread, any number at once, as rkv_cache_probe(). Each answer is that of a moment of its own
  */
@@ -5661,7 +5663,8 @@ enum rkv_status rkv_sequence_release(struct rkv_cache *cache,
  * RKV_STATUS_POISONED
  * @par Cost
  * the sum of the single calls; lock, in slices, and between two items to who waits. In a large
- * tree less: the lookups of the next items go ahead and have fetched what they read
+ * tree less: the lookups of the next items go ahead and have fetched what they read. With the
+ * block-hash index several prompts are hashed side by side, while others have the lock
  * @par Thread safety
  * any thread
  */

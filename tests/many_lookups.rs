@@ -4,7 +4,6 @@ use fastrand::Rng;
 use radixkv::capi::*;
 use std::ptr::{from_ref, null, null_mut};
 
-const PAGES: u32 = 3000;
 const ROWS: u32 = 64;
 const IMAGE_POSITIONS: u32 = 7;
 
@@ -118,12 +117,12 @@ impl Drop for World {
 // SAFETY, of every call below: pointers lead to live values, and arrays have the length that is
 // given.
 impl World {
-    fn new(page_size: usize) -> Self {
+    fn new(page_size: usize, page_count: u32) -> Self {
         let config = rkv_page_table_config {
             page_size: page_size as u32,
-            page_count: PAGES,
+            page_count,
             slot_count: ROWS,
-            row_page_limit: 1500,
+            row_page_limit: page_count / 2,
             ..sized()
         };
         let (mut table, mut cache) = (null_mut(), null_mut());
@@ -251,7 +250,7 @@ fn h03_many_prompts_at_once_find_what_each_alone_does() {
     let (mut most, mut partly) = (0, 0);
     for _ in 0..120 {
         let page_size = [1, 2, 3, 4, 7, 16][rng.usize(..6)];
-        let [alone, together] = [(); 2].map(|()| World::new(page_size));
+        let [alone, together] = [(); 2].map(|()| World::new(page_size, 3000));
         let mut known = Vec::new();
         for _ in 0..6 {
             let prompts: Vec<_> = (0..rng.usize(1..30))
@@ -277,4 +276,30 @@ fn h03_many_prompts_at_once_find_what_each_alone_does() {
         }
     }
     assert!(most > 100 && partly > 300, "{most} pages, {partly} times a part was found");
+}
+
+/// H03: more digests than are kept of prompts that have not had their turn; the rest is made then.
+#[test]
+fn h03_long_prompts_at_once_find_what_each_alone_does() {
+    let [alone, together] = [(); 2].map(|()| World::new(1, 60_000));
+    let prompt = |number: u32| Prompt {
+        ids: (0..5000).map(|at| number * 7919 + at).collect(),
+        ..Prompt::default()
+    };
+    let mut prompts: Vec<_> = (0..11).map(prompt).collect();
+    for world in [&alone, &together] {
+        let begun = world.begin_many(&prompts);
+        world.end(&prompts, &begun);
+    }
+    for (number, prompt) in prompts.iter_mut().enumerate().step_by(3) {
+        prompt.ids[number * 450] = 9_000_000;
+    }
+    let matched = one_by_one(&prompts, |prompt| alone.match_many(prompt));
+    assert_eq!(together.match_many(&prompts), matched);
+    let probed = one_by_one(&prompts, |prompt| alone.probe_many(prompt));
+    assert_eq!(together.probe_many(&prompts), probed);
+    for (number, told) in matched.iter().enumerate() {
+        let found = if number % 3 == 0 { number * 450 } else { 5000 };
+        assert_eq!((told.found, told.pages.len()), (Some((found as u64, found as u64)), found));
+    }
 }

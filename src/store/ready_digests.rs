@@ -65,8 +65,7 @@ impl Shared {
     /// The page size, if lookups make digests of pages.
     pub(crate) fn digested_pages(&self) -> Option<usize> {
         // Who looks up without a lock makes none.
-        let looks_up_alone =
-            Reader::enter().is_some_and(|it| self.prober.read(&it).first().is_some());
+        let looks_up_alone = Reader::enter().is_some_and(|it| !self.prober.read(&it).is_empty());
         if looks_up_alone { None } else { self.read().digested_pages() }
     }
 

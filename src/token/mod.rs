@@ -26,4 +26,5 @@ pub use page_digest::{PageDigest, PageHasher};
 pub use part_pieces::PartPieces;
 pub use parts::{Part, parts_within, visit_parts};
 pub use query::{HeldKeys, ImageSpan, Query, with_imageless_query, with_known_query, with_query};
-pub use text_digests::{TOGETHER, TextDigester, TextDigests};
+pub(crate) use text_digests::TOGETHER;
+pub use text_digests::{TextDigester, TextDigests};

@@ -8,7 +8,7 @@ use std::ops::Deref;
 
 /// Lists of which digests are made together, at most: some more than are hashed side by side, since
 /// not all are as long.
-pub const TOGETHER: usize = 8;
+pub(crate) const TOGETHER: usize = 8;
 
 /// Digests in a scratch that is kept, at most: a mebibyte of them.
 const DIGESTS_KEPT: usize = 1 << 15;
@@ -201,7 +201,8 @@ mod tests {
                     assert_eq!(one.made_so_far(), other.made_so_far());
                     assert_eq!((one.goes_on, one.parent), (other.goes_on, other.parent));
                     if rng.u8(..9) == 0 {
-                        [one, other].map(TextDigester::stop);
+                        one.stop();
+                        other.stop();
                     }
                 }
             }
