@@ -250,9 +250,11 @@ stage_sanitizers() {
             "$pack/tests" --test-threads=1 cuda::hopper::k20 cuda::steps::k22 &
         pids+=($!)
     done
+    # Into a file: behind a pipe they would not be this shell's to wait for.
     for tool in "${!tools[@]}"; do
         wait "${pids[$tool]}" && echo "PASS ${tools[$tool]}" || echo "FAIL ${tools[$tool]}"
-    done | tee "$results/sanitizer.txt"
+    done >"$results/sanitizer.txt"
+    cat "$results/sanitizer.txt"
     ! grep -q FAIL "$results/sanitizer.txt"
 }
 
