@@ -56,8 +56,8 @@ struct ItemsToTell {
         const int head = number / count;
         const Item item = read_item(args.items + (number - head * count));
         // What is computed of these again for each item needs no registers from item to item. That
-        // there are 32 lanes and four warps has to be said again: otherwise there are branches where
-        // nothing can be beyond a tile.
+        // there are 32 lanes and four warps has to be said again: otherwise there are branches
+        // where nothing can be beyond a tile.
         const int mine = anew(warp) & (kWarps - 1);
         PackedRows<false, false> rows(args, item, head, anew(lane) & 31);
         // All that is loaded, before anything is waited for.
