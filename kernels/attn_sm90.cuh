@@ -221,7 +221,7 @@ struct Computer {
         // Read again, rather than kept in registers meanwhile.
         const uint32_t item_at = shared + S::kItemAt + (round & 1) * S::kItemBytes;
         const PackedRows<false, false> again(args, load_item(item_at),
-                                             load_shared_i32(item_at + 40), rows.lane);
+                                             load_shared_i32(item_at + S::kHeadInItem), rows.lane);
         Writer<S, PackedRows<false, false>>{again}.write_rows(o, state, row_warp, 0);
     }
 

@@ -45,6 +45,9 @@ enum class Fault : int {
     kNoBarrierInMerge,
     // Of every kernel that is launched before another one has ended.
     kNoWaitForLaunch,
+    // Of attn_sm90, whose blocks take several items.
+    kToldTooEarly,
+    kCounterStays,
     kCount,
 };
 

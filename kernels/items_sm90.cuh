@@ -37,15 +37,17 @@ struct ItemsToTell {
     RKV_DEVICE void sync() const { sync_some<7, 128>(); }
 
     RKV_DEVICE void wait_heard(int round) const {
-        barrier_wait(shared + S::kHeardAt, (round & 1) ^ 1);
+        if (!fault(Fault::kToldTooEarly)) {
+            barrier_wait(shared + S::kHeardAt, (round & 1) ^ 1);
+        }
     }
 
     RKV_DEVICE void tell(int round, const Item &item, const Range &any, int head) const {
         const uint32_t at = shared + S::kItemAt + (round & 1) * S::kItemBytes;
         if (is_first()) {
             store_item(at, item);
-            store_range(at + 32, any);
-            store_shared_i32(at + 40, head);
+            store_range(at + S::kAnyInItem, any);
+            store_shared_i32(at + S::kHeadInItem, head);
         }
         barrier_arrive(shared + S::kToldAt);
     }
@@ -128,9 +130,11 @@ struct ItemsToTell {
         }
         wait_heard(round);
         tell(round, Item{}, Range{0, 0}, -1);
-        if (is_first() && count_round(arguments.taken + 1, arguments.blocks - 1) + 1 ==
-                              arguments.blocks) {
-            store_global(arguments.taken, 0u);
+        if (is_first() && !fault(Fault::kCounterStays)) {
+            const uint32_t last = arguments.blocks - 1;
+            if (count_round(arguments.taken + 1, last) == last) {
+                store_global(arguments.taken, 0u);
+            }
         }
     }
 };
@@ -140,7 +144,7 @@ template <class S>
 RKV_DEVICE ToldItem hear_item(uint32_t shared, int round) {
     const uint32_t at = shared + S::kItemAt + (round & 1) * S::kItemBytes;
     barrier_wait(shared + S::kToldAt, round & 1);
-    return {load_item(at), load_range(at + 32), load_shared_i32(at + 40)};
+    return {load_item(at), load_range(at + S::kAnyInItem), load_shared_i32(at + S::kHeadInItem)};
 }
 
 } // namespace rkv

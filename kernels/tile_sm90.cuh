@@ -60,6 +60,8 @@ struct HopperShape {
     static constexpr int kWholeAt = kRangesAt + 4 * 8;
     // By the item's parity: it, what some row of it sees, and its head.
     static constexpr int kItemAt = kWholeAt + kRowWarps * 8;
+    static constexpr int kAnyInItem = 32;
+    static constexpr int kHeadInItem = 40;
     static constexpr int kItemBytes = 48;
     // What each row sees.
     static constexpr int kSeesAt = kItemAt + 2 * kItemBytes;

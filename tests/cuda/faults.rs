@@ -7,7 +7,7 @@ use radixkv::attention::Dtype;
 use radixkv::gpu::Heads;
 
 /// Names in the order of `Fault` in kernels/device.cuh, from 1 on.
-pub const FAULTS: [&str; 28] = [
+pub const FAULTS: [&str; 30] = [
     "no barrier before a tile is used",
     "no barrier after a tile was used",
     "no wait for a tile",
@@ -36,6 +36,8 @@ pub const FAULTS: [&str; 28] = [
     "no barrier before logits of other warps are read",
     "no barrier before sums of other warps are merged",
     "no wait for the launch before",
+    "an item is told before the last one was heard",
+    "the counter of items is not put back",
 ];
 /// Those that attn_mma can have.
 const OF_MMA: usize = 13;
@@ -51,6 +53,8 @@ const OF_LOGITS: usize = 26;
 const OF_MERGES: usize = 27;
 /// Where launches may begin before others have ended.
 const OF_LAUNCHES: usize = 28;
+/// Where blocks take several items.
+const OF_ITEMS: [usize; 2] = [29, 30];
 /// What cannot happen where queries stay in shared memory.
 const OF_QUERIES: usize = 5;
 /// What cannot happen where every warp sees all keys.
@@ -117,6 +121,9 @@ fn steps_of_sm90(kv_dtype: Dtype, fault: usize) -> Result<(), String> {
         world.fill(0, 1100);
         world.driver.conduct(Conduct { fault: fault as i32, landing, ..Conduct::default() });
         world.try_step(&[(0, 35), (1, 35)])?;
+        // More items than there are multiprocessors, and a second launch of them.
+        world.layers = 2;
+        world.try_step(&[(0, 100), (1, 80)])?;
     }
     Ok(())
 }
@@ -161,10 +168,10 @@ fn every_fault_is_found_in_long_heads() {
 #[test]
 fn every_fault_of_attn_sm90_is_found() {
     let faults = (1..OF_GRAPHS).filter(|fault| !NOT_OF_SM90.contains(fault)).chain([OF_LAUNCHES]);
-    check_all_are_found(faults, |fault| steps_of_sm90(Dtype::Bf16, fault));
+    check_all_are_found(faults.chain(OF_ITEMS), |fault| steps_of_sm90(Dtype::Bf16, fault));
     let faults = (1..OF_GRAPHS).filter(|fault| !NOT_OF_FP8.contains(fault));
     let faults = faults.filter(|fault| !NOT_OF_SM90.contains(fault)).chain([OF_HEAD_SCALES]);
-    check_all_are_found(faults, |fault| steps_of_sm90(Dtype::Fp8E4m3, fault));
+    check_all_are_found(faults.chain(OF_ITEMS), |fault| steps_of_sm90(Dtype::Fp8E4m3, fault));
 }
 
 /// The comparison is sharp: a thousandth of a value more is seen.

@@ -49,6 +49,8 @@ pub struct World {
     v_strides: KvStrides,
     free: Vec<u32>,
     number: u64,
+    /// How often a step is computed, as in so many layers: the last one's results are compared.
+    pub layers: usize,
     /// A function of the driver that fails during the next call, after so many calls that succeed,
     /// with this code.
     pub failing: Option<(&'static str, i32, i32)>,
@@ -102,6 +104,7 @@ impl World {
             v_strides,
             free,
             number: 0,
+            layers: 1,
             failing: None,
             driver,
             setup,
@@ -296,22 +299,27 @@ impl World {
     /// the device says.
     pub fn run(&mut self, chunks: &[(usize, usize)]) -> Result<Outcome, String> {
         let (batch, slots) = self.rows(chunks);
-        let buffers = Buffers::new(self, batch.query_count());
-        buffers.load(self, chunks);
         let number = self.next_number();
-        let step = StepOfPlan { number, batch: &batch, slots: &slots };
-        let mut call = buffers.call(self, step);
-        self.begin_failing();
-        let stream = self.stream();
-        let done = self.backend.is_captured(stream).and_then(|is_captured| {
-            call.is_captured = is_captured;
-            // SAFETY: device memory of these shapes, which lives until it is read.
-            unsafe { self.backend.append_prefill(&call, &mut self.plan, stream) }
-        });
-        self.driver.fail("", 0, 0);
-        done.map_err(|error: Error| error.to_string())?;
-        self.stream.synchronize();
-        buffers.outcome(batch.query_count()).ok_or_else(|| self.driver.fault())
+        let mut last = None;
+        for _ in 0..self.layers {
+            let buffers = Buffers::new(self, batch.query_count());
+            buffers.load(self, chunks);
+            let step = StepOfPlan { number, batch: &batch, slots: &slots };
+            let mut call = buffers.call(self, step);
+            self.begin_failing();
+            let stream = self.stream();
+            let done = self.backend.is_captured(stream).and_then(|is_captured| {
+                call.is_captured = is_captured;
+                // SAFETY: device memory of these shapes, which lives until it is read.
+                unsafe { self.backend.append_prefill(&call, &mut self.plan, stream) }
+            });
+            self.driver.fail("", 0, 0);
+            done.map_err(|error: Error| error.to_string())?;
+            self.stream.synchronize();
+            let outcome = buffers.outcome(batch.query_count());
+            last = Some(outcome.ok_or_else(|| self.driver.fault())?);
+        }
+        Ok(last.expect("there is a layer"))
     }
 
     /// Computes a step and compares everything; Err says what differs.
