@@ -29,6 +29,9 @@
 #   scripts/bench.sh longest                the longest call of each function in large worlds
 #   scripts/bench.sh longest --docs         the same into the documentation
 #   scripts/bench.sh longest nodes --all    every function in one world; names are in its main.c
+#   scripts/bench.sh held nodes groups      where a thread has a lock for more than 50 us in those
+#                                           worlds, of three runs the shortest: a library that times
+#                                           its locks
 #   scripts/bench.sh heap                   bytes of the heap beside the library's counters
 #   scripts/bench.sh heap --docs            the same into the documentation
 #   scripts/bench.sh attention              attention on the CPU beside PyTorch: bench_attention.sh
@@ -216,6 +219,12 @@ tier)
         ;;
     *) echo "scripts/bench.sh tier host | open | disk" >&2; exit 2 ;;
     esac
+    ;;
+held)
+    shift
+    timed=$target/held
+    RADIXKV_CUDA=0 CARGO_TARGET_DIR=$timed cargo build --release --features timed-lock >&2
+    python3 benches/longest/held.py "$build/longest-bench" "$timed/release" include/radixkv.h "$@"
     ;;
 longest | heap)
     name=$1

@@ -9,7 +9,7 @@
 use super::Groups;
 use super::queue::Queue;
 use crate::error::Error;
-use crate::memory::{OutOfMemory, TryGrow, try_filled, try_zeros};
+use crate::memory::{OutOfMemory, TryGrow, try_filled, try_touched_zeros};
 
 /// Which pages go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -126,7 +126,7 @@ impl Hung {
         made.try_push(Group { pool: 0, pages: Vec::new(), count: 0 }).map_err(no_room)?;
         for (_, config) in groups.hung() {
             let pool = config.pool as usize;
-            let pages = try_zeros(pool_pages[0]).map_err(no_room)?;
+            let pages = try_touched_zeros(pool_pages[0]).map_err(no_room)?;
             made.try_push(Group { pool, pages, count: 0 }).map_err(no_room)?;
             if pools[pool].entries.is_empty() {
                 pools[pool].entries =

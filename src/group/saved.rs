@@ -5,7 +5,7 @@
 //! before. It stays good when that one goes: its page of group 0 stays for as long as this one
 //! does, and has a link of its own to go on with.
 use super::{GroupKind, Groups};
-use crate::memory::{OutOfMemory, TryGrow, try_zeros};
+use crate::memory::{OutOfMemory, TryGrow, try_touched_zeros};
 
 /// States that a path keeps at most, if there is a limit.
 pub(crate) const CHECKPOINT_LIMIT_MAX: u32 = 512;
@@ -26,7 +26,7 @@ impl SavedStates {
         let mut before = Vec::new();
         for group in groups.list().iter().filter(|_| limit > 0) {
             let is_state = group.kind == GroupKind::State;
-            before.try_push(try_zeros(if is_state { spine_pages } else { 0 })?)?;
+            before.try_push(try_touched_zeros(if is_state { spine_pages } else { 0 })?)?;
         }
         Ok(Self { limit, before })
     }

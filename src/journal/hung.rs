@@ -7,7 +7,7 @@ use super::Journal;
 use super::mirror::Mirror;
 use super::record::{RECORD_PAGES, RECORD_WORDS};
 use crate::group::HungPage;
-use crate::memory::{OutOfMemory, TryGrow, try_zeros};
+use crate::memory::{OutOfMemory, TryGrow, try_touched_zeros};
 use crate::token::{Images, Keys};
 
 /// What came in and is in no record yet: pages of one group, one after another in a prefix.
@@ -35,7 +35,7 @@ impl HungPages {
     pub fn new(page_size: usize, pool_pages: &[usize]) -> Result<Self, OutOfMemory> {
         let mut told = Vec::new();
         for &pages in pool_pages {
-            told.try_push(try_zeros(pages)?)?;
+            told.try_push(try_touched_zeros(pages)?)?;
         }
         let limit = RECORD_PAGES.min(RECORD_WORDS / page_size).max(1);
         let mut coming = Coming::default();

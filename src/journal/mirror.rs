@@ -6,7 +6,7 @@ use super::Entered;
 use super::names::Names;
 use super::record::Stored;
 use crate::index::Namespace;
-use crate::memory::{OutOfMemory, try_zeros};
+use crate::memory::{OutOfMemory, try_touched_zeros};
 use crate::token::{Images, Keys, all_text, visit_parts};
 
 /// A page's place.
@@ -46,9 +46,9 @@ impl Mirror {
     pub fn new(page_size: usize, page_count: usize) -> Result<Self, OutOfMemory> {
         Ok(Self {
             page_size,
-            entries: try_zeros(page_count)?,
-            numbers: try_zeros(page_count)?,
-            keys: try_zeros(page_count.checked_mul(page_size).ok_or(OutOfMemory)?)?,
+            entries: try_touched_zeros(page_count)?,
+            numbers: try_touched_zeros(page_count)?,
+            keys: try_touched_zeros(page_count.checked_mul(page_size).ok_or(OutOfMemory)?)?,
             held: 0,
             names: Names::default(),
         })

@@ -5,7 +5,7 @@
 //! number, so that any that is there is found at once.
 use super::record::{RECORD_WORDS, Record};
 use crate::error::{Error, text};
-use crate::memory::{OutOfMemory, try_zeros};
+use crate::memory::{OutOfMemory, try_touched_zeros};
 
 /// Where a record begins, and how many words it has.
 type Place = [u32; 2];
@@ -38,8 +38,8 @@ impl Ring {
         let no_room = |_: OutOfMemory| Error::memory("the journal: config.journal_bytes");
         Ok(Self {
             page_size,
-            words: try_zeros(words as usize).map_err(no_room)?,
-            places: try_zeros(places as usize).map_err(no_room)?,
+            words: try_touched_zeros(words as usize).map_err(no_room)?,
+            places: try_touched_zeros(places as usize).map_err(no_room)?,
             oldest: first,
             newest: first - 1,
             end: 0,

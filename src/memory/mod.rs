@@ -27,6 +27,7 @@ pub use slab::Slab;
 pub use slots::{Slot, Slots};
 
 use std::collections::TryReserveError;
+use std::mem::MaybeUninit;
 
 /// The host has no memory for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +124,40 @@ pub fn try_to_vec<T: Copy>(items: &[T]) -> Result<Vec<T>, OutOfMemory> {
 pub fn try_zeros<T: bytemuck::Zeroable>(count: usize) -> Result<Vec<T>, OutOfMemory> {
     let zeros = bytemuck::allocation::try_zeroed_slice_box(count);
     zeros.map(Vec::from).map_err(|()| OutOfMemory)
+}
+
+/// The same, given by the system now: for lists that are written to under a lock later.
+pub fn try_touched_zeros<T: bytemuck::Zeroable>(count: usize) -> Result<Vec<T>, OutOfMemory> {
+    let mut made = try_zeros(count)?;
+    // Zeros that are written to what is known to be zero are left out.
+    for item in std::hint::black_box(&mut made).iter_mut().step_by(touched_by::<T>()) {
+        *item = T::zeroed();
+    }
+    std::hint::black_box(&made);
+    Ok(made)
+}
+
+/// An empty list with room for so many items, which the system gives now.
+pub fn try_touched_room<T: bytemuck::Zeroable>(count: usize) -> Result<Vec<T>, OutOfMemory> {
+    let mut made = Vec::new();
+    made.try_reserve_exact(count)?;
+    touch(made.spare_capacity_mut());
+    std::hint::black_box(&mut made);
+    Ok(made)
+}
+
+/// Has the system give memory now that is to be written to: it does so when it is first touched,
+/// and that takes longer than to fill it. What is in it is lost.
+pub fn touch<T: bytemuck::Zeroable>(room: &mut [MaybeUninit<T>]) {
+    for item in room.iter_mut().step_by(touched_by::<T>()) {
+        item.write(T::zeroed());
+    }
+}
+
+/// The system gives memory 4096 bytes at a time, or more.
+const fn touched_by<T>() -> usize {
+    let items = if size_of::<T>() == 0 { 1 } else { 4096 / size_of::<T>() };
+    if items == 0 { 1 } else { items }
 }
 
 /// `vec![item; count]`.

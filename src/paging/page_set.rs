@@ -1,5 +1,5 @@
 //! A set of pages of a pool, a bit for each.
-use crate::memory::{OutOfMemory, try_zeros};
+use crate::memory::{OutOfMemory, try_touched_zeros};
 
 /// Some of the pages of a pool.
 #[derive(Debug, Default)]
@@ -8,7 +8,7 @@ pub struct PageSet(Vec<u64>);
 impl PageSet {
     /// None of the pages below a number.
     pub fn below(pages: usize) -> Result<Self, OutOfMemory> {
-        try_zeros(pages.div_ceil(64)).map(Self)
+        try_touched_zeros(pages.div_ceil(64)).map(Self)
     }
 
     /// Whether there is room for no page.

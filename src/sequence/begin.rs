@@ -326,7 +326,9 @@ impl Turn<'_> {
             let filled = self.fill(&begun, known, &query.keys().keys[own..]);
             filled.inspect_err(|_| self.abandon(&begun)).map(|()| begun)
         });
+        let pages = descent.take_pages();
         self.ascend(descent, used_at);
+        self.discarded.put(pages);
         self.end_long(query);
         filled
     }

@@ -4,9 +4,6 @@ use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::store::{RowHolds, Turn, no_cache};
 
-/// Tokens that are copied before others are let in, for each page number.
-const TOKENS: usize = 2;
-
 impl Turn<'_> {
     /// Writes the pages that a new sequence shares to its row, of which the first are known, and
     /// its tail. There is room for both. What groups have of it is in use by holds.
@@ -25,16 +22,25 @@ impl Turn<'_> {
             self.sequences[slot as usize].shared += pages.len();
             self.let_in_while_made(id)?;
         }
-        let base = self.sequences[slot as usize].base;
         // All of them, where a step has mapped them.
-        let mapped = self.table.row(slot)?.len();
-        self.map_path(slot, base, mapped..shared);
+        let mut mapped = self.table.row(slot)?.len();
+        while mapped < shared {
+            let end = shared.min(mapped + portion);
+            let base = self.sequences[slot as usize].base;
+            self.map_path(slot, base, mapped..end);
+            self.sequences[slot as usize].shared = end;
+            mapped = end;
+            if mapped < shared {
+                self.let_in_while_made(id)?;
+            }
+        }
         self.sequences[slot as usize].shared = shared;
         let rows = (shared, holds);
         while self.has_groups() && self.state().fill_group_rows(slot, rows, portion) {
             self.let_in_while_made(id)?;
         }
-        for keys in tail.chunks(portion.saturating_mul(TOKENS)) {
+        // The memory of a tail is new, that of a row is not.
+        for keys in tail.chunks(portion.div_ceil(2)) {
             self.sequences[slot as usize].tail.extend(keys);
             self.let_in_while_made(id)?;
         }

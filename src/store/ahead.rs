@@ -183,6 +183,8 @@ impl Turn<'_> {
         let positions = position_count(tokens)?;
         let query = self.ask_long(namespace, tokens, Hold::Known)?;
         let chains = if is_used { Chains::Use } else { Chains::Look };
+        let pages = row.len().min(positions / self.table.page_size());
+        self.touch_row(&mut row[..pages]);
         // Groups look at the pages of the way once more.
         let fits = !self.has_groups() && row.len() >= positions / self.table.page_size();
         let descent = match fits && !row.is_empty() {

@@ -84,7 +84,7 @@ impl Descent {
     }
 
     /// The same pages, for who needs them when all is done.
-    pub(super) fn take_pages(&mut self) -> Vec<u32> {
+    pub(crate) fn take_pages(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.pages)
     }
 
@@ -204,8 +204,6 @@ impl PrefixCache {
             }
         };
         let Some(row) = row else {
-            // All that may come, since what grows is copied. Without memory it does.
-            let _ = descent.pages.try_reserve_exact(query.keys.len() / page_size - done);
             self.hold_down(node, pages, descent)?;
             return descent.held();
         };
@@ -339,7 +337,14 @@ impl Turn<'_> {
         let stretch = self.stretch();
         // Of a prompt a token at least is not reused.
         let last = query.keys().boundary(positions - 1) / self.table.page_size();
+        let is_known = self.cache()?.index.find_root(query.namespace()).is_some();
+        let room = match row {
+            None if is_known => self.room_for_pages(positions / self.table.page_size()),
+            _ => Ok(Vec::new()),
+        };
         let (mut descent, mut tries) = (Descent::after(self.caches_gone), 1);
+        // Without memory for all that may come it grows, and is copied.
+        descent.pages = room.unwrap_or_default();
         loop {
             let cache = self.state.cache.as_mut().ok_or_else(super::no_cache)?;
             let (asked, digests) = query.first(keys);

@@ -65,7 +65,14 @@ impl State {
             let own = cached(config.kind, places)..;
             if own.start < places {
                 let list = lists.of(&mut self.early, config.pool as usize);
-                list.extend(rows.rows[group].drain(own));
+                let row = &mut rows.rows[group];
+                if list.is_empty() && own.start == 0 && row.capacity() >= list.capacity() {
+                    // All of a row is no copy.
+                    self.early_bytes += (row.capacity() - list.capacity()) * size_of::<u32>();
+                    std::mem::swap(list, row);
+                } else {
+                    list.extend(row.drain(own));
+                }
             }
         }
         Some(lists)

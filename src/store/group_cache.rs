@@ -11,7 +11,7 @@ use crate::group::{
     Class, GROUP_LIMIT, GroupKind, Groups, Hung, HungPage, Reached, SavedStates, Seen, Spine, reach,
 };
 use crate::index::{Namespace, Node, Partial, PrefixIndex, Walk};
-use crate::memory::{Slab, TryGrow, try_zeros};
+use crate::memory::{Slab, TryGrow, try_touched_zeros};
 use crate::paging::PageTable;
 use crate::token::{Keys, Query};
 use std::ops::Range;
@@ -157,7 +157,7 @@ impl PageCounts {
     fn new(table: &PageTable) -> Result<Self, Error> {
         let mut counts = Vec::new();
         for pool in 0..table.pool_count() {
-            counts.try_push(try_zeros::<u32>(table.pool_at(pool).total() + 1)?)?;
+            counts.try_push(try_touched_zeros::<u32>(table.pool_at(pool).total() + 1)?)?;
         }
         Ok(Self(counts))
     }

@@ -51,7 +51,10 @@ impl Turn<'_> {
     /// fetched whole. `let_path_go` ends it.
     pub fn hold_beyond(&mut self, id: SequenceId, end: usize) -> Result<HeldPath, Error> {
         let first = self.sequence(id)?.shared;
-        let mut path = HeldPath { first, gone: self.caches_gone, ..HeldPath::default() };
+        // All that may come at once, since what grows is copied.
+        let room = self.room_for_pages(end.saturating_sub(first));
+        let pages = room.map_err(|_| Error::memory("the pages of a path"))?;
+        let mut path = HeldPath { first, pages, gone: self.caches_gone, ..HeldPath::default() };
         loop {
             match self.step_beyond(id, end, &mut path) {
                 Ok(true) => {}
@@ -94,9 +97,6 @@ impl Turn<'_> {
         if count <= done {
             return Ok(false);
         }
-        // All that may come at once, since what grows is copied.
-        let more = end - path.first - done;
-        path.pages.try_reserve_exact(more).map_err(|_| Error::memory("the pages of a path"))?;
         self.hold_to(walk.node, path)?;
         let at = path.first + done;
         path.pages.resize(count, 0);
@@ -129,7 +129,9 @@ impl Turn<'_> {
 
     /// Lets a path go.
     pub fn let_path_go(&mut self, path: HeldPath) {
-        let Some(at) = path.foothold.filter(|_| path.gone == self.caches_gone) else { return };
+        let HeldPath { foothold, pages, gone, .. } = path;
+        self.discarded.put(pages);
+        let Some(at) = foothold.filter(|_| gone == self.caches_gone) else { return };
         if let Ok((cache, _)) = self.parts() {
             let node = cache.footholds.remove(at).node;
             self.let_go(node);

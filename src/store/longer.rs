@@ -158,7 +158,7 @@ impl Turn<'_> {
     #[inline]
     pub(crate) fn moves_long(&self, of: impl Growing, more: usize) -> bool {
         !of.has_room(self, more)
-            && of.read(self).is_ok_and(|(list, _)| list.len() > self.shared.read_portion())
+            && of.read(self).is_ok_and(|(list, _)| list.len() > self.shared.read_portion() / 2)
     }
 
     /// Makes room for more entries in a list, if it is a long one: who adds some makes room in a
@@ -174,15 +174,18 @@ impl Turn<'_> {
 
     /// Copies a list, in portions, with room for more entries.
     pub(crate) fn longer<V: Versioned>(&mut self, of: V, more: usize) -> Result<Longer, Error> {
+        // As much as the list would make room for itself.
+        let enough = |list: &[u32]| (list.len() + more).max(2 * list.len());
+        let room = enough(of.read(self)?.0);
         let (mut longer, mut tries) = (Longer::default(), 0);
+        longer.list = self.room_for_pages(room).map_err(|_| Error::memory(V::NAME))?;
         loop {
             let (list, version) = of.read(self)?;
             if tries == 0 || version != longer.version || list.len() < longer.copied {
                 (longer.version, longer.copied, tries) = (version, 0, tries + 1);
                 longer.list.clear();
             }
-            // As much as the list would make room for itself.
-            let room = (list.len() + more).max(2 * list.len()) - longer.copied;
+            let room = enough(list) - longer.copied;
             longer.list.try_reserve_exact(room).map_err(|_| Error::memory(V::NAME))?;
             let most = if tries > TRIES { usize::MAX } else { self.shared.read_portion() };
             let end = list.len().min(longer.copied.saturating_add(most));

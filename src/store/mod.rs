@@ -12,6 +12,7 @@ mod audit;
 mod cache;
 mod clear;
 mod descent;
+mod discarded;
 mod dump;
 mod early;
 mod ends_aside;

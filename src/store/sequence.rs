@@ -94,13 +94,14 @@ impl Sequence {
     }
 
     /// Leaves a slot without a sequence, with its number and the room of the tail, unless that is
-    /// much. What each sequence sets anew stays.
-    fn empty(&mut self) {
-        self.tail.clear();
+    /// much: it is returned. What each sequence sets anew stays.
+    fn empty(&mut self) -> Vec<u32> {
+        let room = self.tail.clear();
         (self.id, self.incomplete, self.inherited) = (None, false, false);
         self.is_loading = false;
         (self.lock, self.base, self.copy) = (None, None, None);
         (self.images, self.image_spans) = (Vec::new(), Vec::new());
+        room
     }
 
     /// Heap memory.
@@ -222,8 +223,9 @@ impl State {
         cache.images.release(&place.images);
         self.table.release_slot(slot, place.shared);
         let lock = place.lock;
-        place.empty();
+        let room = place.empty();
         self.sequence_bytes += place.tail.bytes(); // of all else nothing is left
+        self.discarded.put(room);
         self.live -= 1;
         lock
     }
@@ -237,7 +239,7 @@ impl State {
         if !ended.tail.is_long() {
             place.tail = std::mem::take(&mut ended.tail);
         }
-        place.empty();
+        place.empty(); // a short tail, as above
         self.sequence_bytes += place.bytes();
         self.live -= 1;
         ended

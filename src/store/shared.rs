@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 const SLICE: usize = 512;
 
 /// Pages for each node that such a slice evicts from at most.
-const PAGES_PER_RUN: usize = 16;
+const PAGES_PER_RUN: usize = 32;
 
 /// Pauses on a busy lock, about 100 microseconds, before a thread gives up its processor, and how
 /// often it does that before it sleeps. A critical section is about a microsecond, waking a thread

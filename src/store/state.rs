@@ -2,6 +2,7 @@
 use super::PrefixCache;
 use super::attach::Leaving;
 use super::clear::Clears;
+use super::discarded::Discarded;
 use super::early::EarlyPages;
 use super::retained::Registry;
 use super::sequence::Sequence;
@@ -34,6 +35,8 @@ pub struct State {
     pub(crate) early: Slab<EarlyPages>,
     /// Heap memory of those lists.
     pub(crate) early_bytes: usize,
+    /// What is to be freed without the lock.
+    pub(crate) discarded: Discarded,
     /// The records of the last cache, which is gone.
     pub(crate) last_ring: Option<Ring>,
     /// No record of a cache that is gone had a higher number.
@@ -56,6 +59,7 @@ impl State {
             sequence_bytes: 0,
             early: Slab::default(),
             early_bytes: 0,
+            discarded: Discarded::default(),
             last_ring: None,
             last_number: 0,
         })

@@ -73,14 +73,14 @@ impl Tail {
         self.keys().len() > MOVED
     }
 
-    /// Forgets all keys, and much room.
-    pub(super) fn clear(&mut self) {
-        if self.list.capacity() > KEPT {
-            self.list = Vec::new();
-        }
+    /// Forgets all keys. Returns much room, and keeps other.
+    pub(super) fn clear(&mut self) -> Vec<u32> {
+        let is_much = self.list.capacity() > KEPT;
+        let room = if is_much { std::mem::take(&mut self.list) } else { Vec::new() };
         self.list.clear();
         self.start = 0;
         self.version += 1;
+        room
     }
 
     /// The same keys, in a list that is no longer than they are.

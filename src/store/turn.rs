@@ -6,6 +6,8 @@ use super::shared::{READER_PAUSES, WRITER_PAUSES};
 use super::{ReadyDigests, Shared, State};
 use crate::error::Error;
 use crate::lock::RwLockWriteGuard;
+use crate::memory::{OutOfMemory, touch, try_touched_room};
+use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 
@@ -22,6 +24,16 @@ pub struct Turn<'a> {
     pub(super) state: RwLockWriteGuard<'a, State>,
     /// Of a call over many: what was hashed for the next ones.
     pub(super) ready: Option<&'a ReadyDigests>,
+}
+
+impl Drop for Turn<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // A panic leaves the state as it is, which nobody is to see.
+        if !self.state.discarded.is_empty() && !std::thread::panicking() {
+            self.end_discarded();
+        }
+    }
 }
 
 impl Deref for Turn<'_> {
@@ -62,7 +74,8 @@ impl Shared {
         if count == 0 {
             return;
         }
-        let mut turn = Turn { ready: Some(ready), ..self.turn() };
+        let mut turn = self.turn();
+        turn.ready = Some(ready);
         for at in 0..count {
             if at > 0 {
                 turn.let_waiting_in();
@@ -104,8 +117,34 @@ impl Turn<'_> {
         })
     }
 
+    /// Frees what waits for that.
+    #[cold]
+    fn end_discarded(&mut self) {
+        let discarded = self.state.discarded.take();
+        self.unlocked(|| drop(discarded));
+    }
+
+    /// An empty list for so many page numbers. Much memory is had, and touched, while others have
+    /// the lock: the system takes longer to give it than a portion of page numbers takes.
+    pub(crate) fn room_for_pages(&mut self, count: usize) -> Result<Vec<u32>, OutOfMemory> {
+        match count > self.shared.read_portion() {
+            true => self.unlocked(|| try_touched_room(count)),
+            false => try_touched_room(count),
+        }
+    }
+
+    /// Touches a long row of the caller's while others have the lock.
+    pub(super) fn touch_row(&mut self, row: &mut [MaybeUninit<u32>]) {
+        if row.len() > self.shared.read_portion() {
+            self.unlocked(|| touch(row));
+        }
+    }
+
     /// Lets waiting threads in, in the middle of a call. The state must be whole.
     pub(crate) fn let_others_in(&mut self) {
+        if !self.state.discarded.is_empty() {
+            self.end_discarded();
+        }
         let Self { shared, state, .. } = self;
         if let Some(at_yield) = &shared.at_yield.0 {
             return RwLockWriteGuard::unlocked(state, at_yield);
@@ -122,9 +161,14 @@ impl Turn<'_> {
     /// The same between two short steps of a call, at once and only when somebody waits: also who
     /// spins, and would be at it for as long as all the steps take. Whether somebody did.
     pub(crate) fn let_waiting_in(&mut self) -> bool {
+        if !self.state.discarded.is_empty() {
+            self.end_discarded();
+        }
         let Self { shared, state, .. } = self;
         let readers = shared.waiting_readers.load(Ordering::Relaxed);
-        if shared.at_yield.0.is_some() || readers > 0 {
+        // A clock in the lock times each step by itself.
+        let is_timed = cfg!(feature = "timed-lock");
+        if shared.at_yield.0.is_some() || readers > 0 || is_timed {
             self.let_others_in();
             true
         } else if shared.waiting_writers.load(Ordering::Relaxed) > 0 {

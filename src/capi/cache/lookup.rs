@@ -154,7 +154,10 @@ unsafe fn match_long(
     if !row.is_empty() && !known.is_empty() {
         let into = &mut row[..known.len()];
         // Without the lock, which is not needed for that.
-        turn.unlocked(|| into.write_copy_of_slice(&known));
+        turn.unlocked(move || {
+            into.write_copy_of_slice(&known);
+            drop(known);
+        });
     }
     Ok(found)
 }
