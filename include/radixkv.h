@@ -5730,7 +5730,8 @@ enum rkv_status rkv_sequence_append_many(struct rkv_cache *cache,
  * RKV_STATUS_INVALID_ARGUMENT for the arrays themselves, nothing is done then;
  * RKV_STATUS_POISONED
  * @par Cost
- * the sum of the single calls; lock, between two items to who waits
+ * the sum of the single calls; lock, in portions, and between two items to who waits. With the
+ * block-hash index pages of several sequences are hashed side by side, while others have the lock
  * @par Thread safety
  * any thread
  */

@@ -12,6 +12,7 @@ mod interleavings {
     pub mod clear;
     mod deep;
     pub mod destroy;
+    mod digests;
     pub mod follow;
     pub mod fork;
     mod lookup;

@@ -159,28 +159,51 @@ impl World {
         statuses.into_iter().zip(begun).collect()
     }
 
-    /// Publishes and ends what was begun; what of each was cached, and where.
-    fn end(&self, prompts: &[Prompt], begun: &[(rkv_status, rkv_sequence_info)]) -> Vec<Told> {
-        let end = |(prompt, (status, info)): (&Prompt, &(rkv_status, rkv_sequence_info))| {
+    /// Publishes what was begun, in one call; what was done.
+    fn publish_many(
+        &self,
+        prompts: &[Prompt],
+        begun: &[(rkv_status, rkv_sequence_info)],
+    ) -> Vec<(rkv_status, u64, u64)> {
+        for (_, info) in begun.iter().filter(|(_, info)| info.copy_count > 0) {
+            // SAFETY: see above.
+            let confirmed = unsafe { rkv_sequence_confirm_copies(self.cache, info.sequence) };
+            assert_eq!(confirmed, rkv_status::Ok);
+        }
+        let items =
+            prompts.iter().zip(begun).map(|(prompt, (_, info))| rkv_sequence_publish_item {
+                sequence: info.sequence,
+                computed_position_count: self.positions(prompt) as u64,
+            });
+        let items: Vec<_> = items.collect();
+        let mut done = vec![sized::<rkv_sequence_publish_result>(); items.len()];
+        let mut statuses = vec![rkv_status::Poisoned; items.len()];
+        let (from, into, to) = (items.as_ptr(), done.as_mut_ptr(), statuses.as_mut_ptr());
+        let sizes =
+            (size_of::<rkv_sequence_publish_item>(), size_of::<rkv_sequence_publish_result>());
+        // SAFETY: see above.
+        let status = unsafe {
+            rkv_sequence_publish_many(self.cache, from, items.len(), sizes.0, into, sizes.1, to)
+        };
+        assert_eq!(status, rkv_status::Ok);
+        let told = statuses.into_iter().zip(done);
+        told.map(|(status, done)| (status, done.claimed_page_count, done.shared_page_count))
+            .collect()
+    }
+
+    /// Ends what was begun; what of each was cached, and where.
+    fn end(&self, begun: &[(rkv_status, rkv_sequence_info)]) -> Vec<Told> {
+        let end = |(status, info): &(rkv_status, rkv_sequence_info)| {
             if *status != rkv_status::Ok {
                 return Told { status: *status, found: None, pages: Vec::new() };
             }
-            let computed = self.positions(prompt) as u64;
             // SAFETY: see above.
-            unsafe {
-                if info.copy_count > 0 {
-                    let confirmed = rkv_sequence_confirm_copies(self.cache, info.sequence);
-                    assert_eq!(confirmed, rkv_status::Ok);
-                }
-                let published =
-                    rkv_sequence_publish(self.cache, info.sequence, computed, null_mut());
-                assert_eq!(published, rkv_status::Ok);
-                assert_eq!(rkv_sequence_release(self.cache, info.sequence), rkv_status::Ok);
-            }
+            let ended = unsafe { rkv_sequence_release(self.cache, info.sequence) };
+            assert_eq!(ended, rkv_status::Ok);
             let found = Some((info.cached_position_count, info.position_count));
             Told { status: *status, found, pages: Vec::new() }
         };
-        prompts.iter().zip(begun).map(end).collect()
+        begun.iter().map(end).collect()
     }
 
     fn match_many(&self, prompts: &[Prompt]) -> Vec<Told> {
@@ -271,7 +294,11 @@ fn h03_many_prompts_at_once_find_what_each_alone_does() {
             let some = prompts[..prompts.len().min(8)].to_vec();
             let begun = one_by_one(&some, |prompt| alone.begin_many(prompt));
             let begun_together = together.begin_many(&some);
-            assert_eq!(together.end(&some, &begun_together), alone.end(&some, &begun));
+            let pairs = some.chunks(1).zip(begun.chunks(1));
+            let published: Vec<_> =
+                pairs.flat_map(|(prompt, begun)| alone.publish_many(prompt, begun)).collect();
+            assert_eq!(together.publish_many(&some, &begun_together), published);
+            assert_eq!(together.end(&begun_together), alone.end(&begun));
             known.extend(some);
         }
     }
@@ -289,7 +316,9 @@ fn h03_long_prompts_at_once_find_what_each_alone_does() {
     let mut prompts: Vec<_> = (0..11).map(prompt).collect();
     for world in [&alone, &together] {
         let begun = world.begin_many(&prompts);
-        world.end(&prompts, &begun);
+        let published = world.publish_many(&prompts, &begun);
+        assert!(published.iter().all(|done| *done == (rkv_status::Ok, 5000, 5000)));
+        world.end(&begun);
     }
     for (number, prompt) in prompts.iter_mut().enumerate().step_by(3) {
         prompt.ids[number * 450] = 9_000_000;

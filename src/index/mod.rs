@@ -198,9 +198,16 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
         false
     }
 
-    /// The same walk down from a root, for keys whose first pages, of text, have these digests.
-    fn walk_digested(&self, root: Node, keys: Keys<'_>, _digests: &[PageDigest]) -> Walk {
-        self.walk(root, keys)
+    /// The same walk down from a node that ends outside images, for keys whose first pages, of
+    /// text, have these digests.
+    fn walk_digested(&self, from: Node, keys: Keys<'_>, _digests: &[PageDigest]) -> Walk {
+        self.walk(from, keys)
+    }
+
+    /// What the digest of the next page after a node's end is made from, where that page may be
+    /// text.
+    fn digest(&self, _node: Node) -> Option<PageDigest> {
+        None
     }
 
     /// Gives `visit` the namespaces after one, in an order of their own, with their roots, until it
@@ -262,6 +269,21 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
         keys: Keys<'_>,
         pages: &[u32],
     ) -> Result<Inserted, Error>;
+
+    /// `insert`, or `insert_moving_lock` where the sequence holds one on `from`, for keys whose
+    /// first pages, of text, have these digests.
+    fn insert_digested(
+        &mut self,
+        (from, is_locked): (Node, bool),
+        keys: Keys<'_>,
+        pages: &[u32],
+        _digests: &[PageDigest],
+    ) -> Result<Inserted, Error> {
+        match is_locked {
+            true => self.insert_moving_lock(from, keys, pages),
+            false => self.insert(from, keys, pages),
+        }
+    }
 
     /// Protects a node and all above it.
     fn lock(&mut self, node: Node);

@@ -148,7 +148,7 @@ impl Turn<'_> {
             let shared = self.sequence(id)?.shared;
             // Nothing was brought to those: they are not to be published.
             self.drop_passed(id, shared..next.end.div_ceil(page_size), pages)?;
-            let published = self.state().publish_checked(id, next.end, next.ahead);
+            let published = self.state().publish_checked(id, (next.end, next.ahead), &[]);
             if published.is_err() || next.end == positions {
                 break;
             }

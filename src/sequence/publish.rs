@@ -3,8 +3,8 @@ use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
 use crate::index::Node;
-use crate::store::{PrefixCache, PublishedGroups, Sequence, State, Turn};
-use crate::token::Keys;
+use crate::store::{PrefixCache, PublishedGroups, Sequence, State, TailDigests, Turn};
+use crate::token::{Keys, PageDigest};
 use std::ops::Range;
 
 /// What publishing did.
@@ -57,7 +57,7 @@ impl State {
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
         self.check_computed(id, computed)?;
         self.begin_publishing(id);
-        self.publish_checked(id, computed, usize::MAX)
+        self.publish_checked(id, (computed, usize::MAX), &[])
     }
 
     /// What was published before counts no more.
@@ -67,13 +67,14 @@ impl State {
         }
     }
 
-    /// The same, looking no further than so many pages beyond those for what others published.
+    /// The same, looking no further than so many pages beyond those for what others published. The
+    /// first pages behind the base, of text, may have these digests.
     #[inline]
     pub(super) fn publish_checked(
         &mut self,
         id: SequenceId,
-        computed: usize,
-        ahead: usize,
+        (computed, ahead): (usize, usize),
+        digests: &[PageDigest],
     ) -> Result<Published, Error> {
         let slot = id.slot();
         let (row_len, page_size) = (self.table.row(slot)?.len(), self.table.page_size());
@@ -83,7 +84,7 @@ impl State {
         let mut done =
             Published { claimed: 0, remapped: 0, first_remapped: row_len, shared_pages: before };
         if pages > base_pages {
-            done.claimed = self.publish_tail(slot, pages, ahead)?;
+            done.claimed = self.publish_tail(slot, (pages, ahead), digests)?;
         }
         // Nothing can fail from here on.
         let has_groups = self.has_groups();
@@ -123,7 +124,12 @@ impl State {
     /// Publishes from the end of the base on; the base and the lock move there. Returns how many
     /// pages were claimed.
     #[inline(always)] // of every chunk and decoded page
-    fn publish_tail(&mut self, slot: u32, pages: usize, ahead: usize) -> Result<usize, Error> {
+    fn publish_tail(
+        &mut self,
+        slot: u32,
+        (pages, ahead): (usize, usize),
+        digests: &[PageDigest],
+    ) -> Result<usize, Error> {
         let page_size = self.table.page_size();
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         cache.reserve_journal()?;
@@ -138,14 +144,19 @@ impl State {
             pages.max((sequence.prompt_positions / page_size).min(pages.saturating_add(ahead)));
         let keys = &sequence.tail()[..(last - base_pages) * page_size];
         let known = Keys { keys, images: &cache.images };
+        let digests = &digests[..digests.len().min(last - base_pages)];
         let inserted = match sequence.lock {
-            Some(node) => cache.index.insert_moving_lock(node, known, row)?,
+            Some(node) if digests.is_empty() => cache.index.insert_moving_lock(node, known, row)?,
+            Some(node) => cache.index.insert_digested((node, true), known, row, digests)?,
             None => {
                 let root = match self.clears.concern(&sequence.namespace, sequence.began) {
                     false => cache.index.make_root(&sequence.namespace)?,
                     true => cache.index.make_detached_root(&sequence.namespace)?,
                 };
-                let inserted = cache.index.insert(root, known, row);
+                let inserted = match digests {
+                    [] => cache.index.insert(root, known, row),
+                    _ => cache.index.insert_digested((root, false), known, row, digests),
+                };
                 if inserted.is_err() {
                     cache.index.prune_root(root);
                 }
@@ -246,17 +257,46 @@ impl Turn<'_> {
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
         self.check_computed(id, computed)?;
         self.begin_publishing(id);
+        if self.digests_pages() {
+            return self.publish_digested(id, computed);
+        }
         let mut next = self.next_portion(id, computed)?;
-        let mut done = self.publish_checked(id, next.end, next.ahead)?;
+        let mut done = self.publish_checked(id, (next.end, next.ahead), &[])?;
         while next.end < computed {
             self.let_waiting_in();
             next = self.next_portion(id, computed)?;
             let more = self.check_computed(id, computed);
-            let more = more.and_then(|()| self.publish_checked(id, next.end, next.ahead));
+            let more = more.and_then(|()| self.publish_checked(id, (next.end, next.ahead), &[]));
             let Ok(more) = more else { break };
             done = done.and(more);
         }
         Ok(done)
+    }
+
+    /// The same where pages have digests, which are made before, while others have the lock.
+    fn publish_digested(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
+        let (page_size, portion) = (self.table.page_size(), self.publish_portion()?);
+        let (mut digests, mut done) = (TailDigests::default(), None::<Published>);
+        loop {
+            let left = (computed / page_size).saturating_sub(self.sequence(id)?.base_pages);
+            self.digest_next(id, (left.min(portion), portion), &mut digests)?;
+            // Others may have been let in.
+            let sequence = self.sequence(id)?;
+            let known = digests.first(sequence);
+            let end = computed.min((sequence.shared + portion) * page_size);
+            let more = self.check_computed(id, computed);
+            let more = more.and_then(|()| self.publish_checked(id, (end, portion), known));
+            done = Some(match (more, done) {
+                (Ok(more), before) => before.map_or(more, |before| before.and(more)),
+                (Err(_), Some(done)) => return Ok(done),
+                (Err(error), None) => return Err(error),
+            });
+            if let (Some(done), true) = (done, end == computed) {
+                return Ok(done);
+            }
+            digests.published(self.sequence(id)?);
+            self.let_waiting_in();
+        }
     }
 
     /// What is published of a sequence before others are let in, of its first positions.
@@ -270,9 +310,6 @@ impl Turn<'_> {
             (self.table.page_size(), self.cache()?, self.sequence(id)?);
         let portion = self.publish_portion()?;
         let end = computed.min((sequence.shared + portion) * page_size);
-        if cache.index.digests_pages() {
-            return Ok(PublishPortion { end, ahead: portion });
-        }
         // It may have been cut short meanwhile.
         let last = end.max(sequence.prompt_positions).min(sequence.positions);
         let known = sequence.base_pages * page_size;

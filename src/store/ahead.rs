@@ -19,7 +19,7 @@ use std::mem::MaybeUninit;
 pub(super) const PIECES: usize = 8;
 /// The part up to which prompts are short. They are hashed under the lock, in 4 microseconds with
 /// pages of 16 positions and 35 with the longest.
-const SHORTS: usize = 16;
+pub(super) const SHORTS: usize = 16;
 
 /// Tokens of a list that may be looked up at once, whatever is cached: by its path, and where each
 /// page is digested.

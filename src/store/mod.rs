@@ -58,6 +58,7 @@ mod sequence;
 mod shared;
 mod state;
 mod tail;
+mod tail_digests;
 mod turn;
 
 pub(crate) use cache::page_at;
@@ -94,4 +95,5 @@ pub use sequence::SequenceInfo;
 pub use shared::Shared;
 pub use state::State;
 pub(crate) use state::no_cache;
+pub(crate) use tail_digests::TailDigests;
 pub use turn::Turn;

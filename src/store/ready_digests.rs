@@ -4,6 +4,7 @@
 //! prompts are hashed side by side, while others have the lock. How far is as for a single one: as
 //! long as all is cached, and some more.
 use super::ahead::PIECES;
+use super::tail_digests::TailDigests;
 use super::{Shared, State, Turn};
 use crate::grace::Reader;
 use crate::index::{Ask, Namespace};
@@ -25,9 +26,12 @@ const GROWTH: usize = 4;
 /// prompts is hashed when it is their turn.
 const MOST: usize = 1 << 15;
 
-/// Digests of the first pages of prompts that a call looks up next.
+/// Digests of the first pages of prompts that a call looks up next, or of what it publishes next.
 #[derive(Debug, Default)]
-pub struct ReadyDigests(RefCell<SmallVec<[Ready; TOGETHER]>>);
+pub struct ReadyDigests {
+    prompts: RefCell<SmallVec<[Ready; TOGETHER]>>,
+    pub(super) tails: RefCell<SmallVec<[TailDigests; TOGETHER]>>,
+}
 
 /// Some of a prompt's digests, and whether more of them may be of use.
 pub(super) type Begun = (TextDigests, bool);
@@ -41,6 +45,11 @@ struct Ready {
     digests: Option<Begun>,
 }
 
+/// Whether hashing so many pages ahead pays.
+pub(super) fn is_worth_it(pages: usize, page_size: usize) -> bool {
+    pages * (page_size + BESIDES) >= FEW
+}
+
 fn place(ids: &[u32]) -> (usize, usize) {
     (ids.as_ptr().addr(), ids.len())
 }
@@ -49,13 +58,13 @@ impl ReadyDigests {
     /// Whether they were made for a list.
     pub(super) fn are_for(&self, tokens: TokenList<'_>) -> bool {
         let text = place(tokens.leading_text());
-        self.0.borrow().iter().any(|ready| ready.text == text)
+        self.prompts.borrow().iter().any(|ready| ready.text == text)
     }
 
     /// Those of a list.
     pub(super) fn take(&self, namespace: &Namespace, tokens: TokenList<'_>) -> Option<Begun> {
         let text = place(tokens.leading_text());
-        let mut all = self.0.borrow_mut();
+        let mut all = self.prompts.borrow_mut();
         let mut same = all.iter_mut().filter(|it| it.text == text && it.namespace == *namespace);
         same.find_map(|ready| ready.digests.take())
     }
@@ -76,11 +85,11 @@ impl Shared {
         page_size: usize,
         asks: &mut impl Iterator<Item = Option<Ask<'a>>>,
     ) {
-        let mut all = ready.0.borrow_mut();
+        let mut all = ready.prompts.borrow_mut();
         all.clear();
         let (mut asked, mut digesters) =
             (SmallVec::<[Ask<'_>; TOGETHER]>::new(), SmallVec::<[_; TOGETHER]>::new());
-        let is_long = |(_, ids): &Ask<'_>| ids.len() / page_size * (page_size + BESIDES) >= FEW;
+        let is_long = |(_, ids): &Ask<'_>| is_worth_it(ids.len() / page_size, page_size);
         let mut parent = None;
         for (namespace, ids) in asks.take(TOGETHER).flatten().filter(is_long) {
             let same = asked.last().is_some_and(|(before, _)| *before == namespace);

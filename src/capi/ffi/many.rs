@@ -32,6 +32,11 @@ impl<'a, T: AbiElement> Many<'a, T> {
         Ok(Self { items, name, statuses, lookup: None })
     }
 
+    /// The items once more: for who looks at the next ones before it is their turn.
+    pub(crate) fn items(&self) -> impl Iterator<Item = T> + use<'a, T> {
+        self.items.iter()
+    }
+
     /// Lets what the items look up go ahead of them, so that they wait less for memory.
     pub(crate) fn with_lookups<L>(self, lookup: L) -> Many<'a, T, L>
     where

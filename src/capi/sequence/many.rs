@@ -1,6 +1,6 @@
 //! Sequences, many at once: begin, append, publish, release.
 use crate::capi::cache::rkv_cache;
-use crate::capi::ffi::{AbiElement, Fail, Many, WantedElements, rkv_status, slice, with};
+use crate::capi::ffi::{AbiElement, Fail, Many, WantedElements, at_most, rkv_status, slice, with};
 use crate::capi::sequence::{
     begin_with, publish_with, rkv_sequence_begin_args, rkv_sequence_id, rkv_sequence_info,
     rkv_sequence_publish_result,
@@ -8,6 +8,7 @@ use crate::capi::sequence::{
 use crate::capi::token::{lookup_ahead, rkv_tokens, with_tokens};
 use crate::error::Error;
 use crate::ids::SequenceId;
+use crate::store::READY;
 use crate::token::TokenList;
 
 /// Tokens for one sequence of rkv_sequence_append_many().
@@ -196,7 +197,8 @@ pub unsafe extern "C" fn rkv_sequence_append_many(
 /// RKV_STATUS_INVALID_ARGUMENT for the arrays themselves, nothing is done then;
 /// RKV_STATUS_POISONED
 /// @par Cost
-/// the sum of the single calls; lock, between two items to who waits
+/// the sum of the single calls; lock, in portions, and between two items to who waits. With the
+/// block-hash index pages of several sequences are hashed side by side, while others have the lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -217,7 +219,13 @@ pub unsafe extern "C" fn rkv_sequence_publish_many(
             let wanted = if results.is_null() { 0 } else { count };
             let names = ["results", "result_size"];
             let results = WantedElements::new(results, result_size, wanted, names)?;
-            many.in_turn(shared, results, |turn, _, item| {
+            let mut ahead = many
+                .items()
+                .map(|item| (SequenceId(item.sequence), at_most(item.computed_position_count)));
+            many.in_turn(shared, results, |turn, at, item| {
+                if at.is_multiple_of(READY) {
+                    turn.make_tails_ready(ahead.by_ref().take(READY));
+                }
                 let (id, computed) = (item.sequence, item.computed_position_count);
                 publish_with(turn, id, computed, |made| Ok(*made))
             })

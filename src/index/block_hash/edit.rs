@@ -14,14 +14,16 @@ struct NewPage {
 }
 
 impl BlockHashIndex {
+    /// Puts pages below a node whose first ones, of text, may have these digests.
     pub(super) fn insert_below(
         &mut self,
         from: u32,
         keys: Keys<'_>,
         pages: &[u32],
+        digests: &[PageDigest],
     ) -> Result<Inserted, OutOfMemory> {
         debug_assert!(keys.keys.len() >= pages.len() * self.page_size);
-        let mut chain = self.chain(from, keys);
+        let mut chain = self.chain_behind(from, keys, digests);
         let root = self.tree.nodes[from].root;
         // Below `first` everything is new.
         let (mut at, mut found, mut first, now) = (from, 0, None, self.tree.clock + 1);
@@ -30,7 +32,8 @@ impl BlockHashIndex {
             if count >= pages.len() && (first.is_some() || !may_be_known) {
                 break;
             }
-            let digest = chain.next_page().expect("what is inserted is checked");
+            let made = digests.get(count).copied().or_else(|| chain.next_page());
+            let digest = made.expect("what is inserted is checked");
             let known =
                 if may_be_known && first.is_none() { self.find(root, &digest) } else { None };
             at = match (known, pages.get(count)) {

@@ -87,6 +87,26 @@ impl BlockHashIndex {
         let pieces = KeyPieces::new(keys, node.open_image());
         DigestChain::new(self.hasher, node.digest, pieces)
     }
+
+    /// The same behind the first pages, of text, whose digests are known.
+    fn chain_behind<'a>(
+        &self,
+        from: u32,
+        keys: Keys<'a>,
+        digests: &[PageDigest],
+    ) -> DigestChain<KeyPieces<'a>> {
+        let Some(&last) = digests.last() else { return self.chain(from, keys) };
+        let (first, rest) = keys.keys.split_at(digests.len() * self.page_size);
+        debug_assert!(self.are_digests(from, Keys { keys: first, ..keys }, digests));
+        DigestChain::new(self.hasher, last, KeyPieces::new(Keys { keys: rest, ..keys }, None))
+    }
+
+    /// Whether these are the digests of pages that follow a node: for checks.
+    fn are_digests(&self, from: u32, keys: Keys<'_>, digests: &[PageDigest]) -> bool {
+        let (mut left, mut same) = (digests.iter(), true);
+        self.chain(from, keys).next_pages(digests.len(), |made| same &= left.next() == Some(&made));
+        same && left.next().is_none()
+    }
 }
 
 impl PrefixIndex for BlockHashIndex {
@@ -125,8 +145,13 @@ impl PrefixIndex for BlockHashIndex {
         true
     }
 
-    fn walk_digested(&self, root: Node, keys: Keys<'_>, digests: &[PageDigest]) -> Walk {
-        self.walk_known(root.0, keys, digests)
+    fn walk_digested(&self, from: Node, keys: Keys<'_>, digests: &[PageDigest]) -> Walk {
+        self.walk_known(from.0, keys, digests)
+    }
+
+    fn digest(&self, node: Node) -> Option<PageDigest> {
+        let node = &self.tree.nodes[node.0];
+        node.open_image().is_none().then_some(node.digest)
     }
 
     fn visit_roots(
@@ -172,11 +197,11 @@ impl PrefixIndex for BlockHashIndex {
     }
 
     fn insert(&mut self, from: Node, keys: Keys<'_>, pages: &[u32]) -> Result<Inserted, Error> {
-        Ok(self.insert_below(from.0, keys, pages)?)
+        Ok(self.insert_below(from.0, keys, pages, &[])?)
     }
 
     fn insert_behind(&mut self, walk: &Walk, keys: Keys<'_>, pages: &[u32]) -> Result<Node, Error> {
-        Ok(self.insert_below(walk.node.0, keys, pages)?.node)
+        Ok(self.insert_below(walk.node.0, keys, pages, &[])?.node)
     }
 
     fn insert_moving_lock(
@@ -185,8 +210,20 @@ impl PrefixIndex for BlockHashIndex {
         keys: Keys<'_>,
         pages: &[u32],
     ) -> Result<Inserted, Error> {
-        let inserted = self.insert_below(from.0, keys, pages)?;
-        self.tree.move_lock_down(from.0, inserted.node.0);
+        self.insert_digested((from, true), keys, pages, &[])
+    }
+
+    fn insert_digested(
+        &mut self,
+        (from, is_locked): (Node, bool),
+        keys: Keys<'_>,
+        pages: &[u32],
+        digests: &[PageDigest],
+    ) -> Result<Inserted, Error> {
+        let inserted = self.insert_below(from.0, keys, pages, digests)?;
+        if is_locked {
+            self.tree.move_lock_down(from.0, inserted.node.0);
+        }
         Ok(inserted)
     }
 

@@ -40,15 +40,16 @@ impl BlockHashIndex {
 
     /// Looks up pages of text whose digests are known, and then the rest. A digest stands for all
     /// pages before it, which are all there when that one is: a few look-ups find the last.
-    pub(super) fn walk_known(&self, root: u32, keys: Keys<'_>, digests: &[PageDigest]) -> Walk {
+    pub(super) fn walk_known(&self, from: u32, keys: Keys<'_>, digests: &[PageDigest]) -> Walk {
+        let root = self.tree.nodes[from].root;
         let find = |digest: &PageDigest| self.find(root, digest);
         let all = digests.last().and_then(find);
         let last = all.or_else(|| {
             let known = digests.partition_point(|digest| find(digest).is_some());
             digests[..known].last().and_then(find)
         });
-        let at = last.unwrap_or(root);
-        let known = self.tree.nodes[at].end();
+        let at = last.unwrap_or(from);
+        let known = self.tree.nodes[at].end() - self.tree.nodes[from].end();
         debug_assert!(last.is_none_or(|at| self.tree.nodes[at].digest == digests[known - 1]));
         if known < digests.len() {
             return self.walk_to(at);
