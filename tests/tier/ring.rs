@@ -1,6 +1,8 @@
 //! Requests by io_uring, and by threads where it is not to be had: the same store.
+use crate::sim::SimDisk;
 use crate::support::*;
-use radixkv::tier::{DiskStore, Io, LowerStore};
+use radixkv::tier::{DiskConfig, DiskStore, Dropped, Io, LowerStore};
+use std::fs::File;
 use std::process::Command;
 
 const FOLDER: &str = "RKV_TIER_RING";
@@ -76,6 +78,39 @@ fn t06_a_ring_has_many_reads_and_one_is_damaged() {
         std::thread::yield_now();
     }
     assert_eq!((store.stats().damaged, store.stats().reads), (1, 39));
+}
+
+/// T06: what a ring cannot write is lost as what a thread can't, and each piece of it is counted
+/// once: there is no room, or the system refuses the request.
+#[test]
+fn t06_a_ring_whose_writes_fail() {
+    if !has_ring() {
+        return;
+    }
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let refusing = File::open("/dev/null").unwrap(); // for reading
+    for (file, why) in [(full, Dropped::NoSpace), (refusing, Dropped::Io)] {
+        let disk = SimDisk::new();
+        keep(&crate::story::open(&disk).unwrap().0, 1, 5000);
+        disk.write_to(file);
+        let config = DiskConfig::new("", 64 * MIB, FINGERPRINT);
+        let store = DiskStore::open_on(Box::new(disk.clone()), config).unwrap().0;
+        assert!(store.stats().is_ring);
+        for (number, bytes) in [(2, 5000), (3, 40 << 20), (4, 1)] {
+            put(&store, number, bytes).unwrap();
+        }
+        assert!(store.flush(LONG));
+        let seen = poll(&store);
+        let lost = |number| Seen::Dropped(key(number), why);
+        assert!(seen.len() == 3 && (2..5).all(|number| seen.contains(&lost(number))), "{seen:?}");
+        let stats = store.stats();
+        let lost = if why == Dropped::Io { stats.failed_writes } else { stats.no_space };
+        assert_eq!((lost, stats.records, stats.waiting_bytes), (3, 1, 0));
+        assert_eq!(load(&store, 1, 5000), Ok(content(1, 5000)));
+        store.remove(key(1));
+        assert!(store.flush(LONG));
+        assert_eq!(store.stats().bytes, 0, "all space comes back");
+    }
 }
 
 /// Has the system refuse io_uring_setup() to this process from now on, as a container's filter

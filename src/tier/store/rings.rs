@@ -76,6 +76,8 @@ impl Shared {
                 drop(state);
                 let piece = Piece { job, piece, start: Instant::now(), done: 0 };
                 self.begin::<P>(&mut ring, &mut under_way, free, piece);
+                // The disk has it while the next one is prepared.
+                ring.hand_over();
             }
             if self.state.lock().is_closing && under_way.iter().all(Option::is_none) {
                 return true;

@@ -5,7 +5,9 @@ mod contents;
 use contents::Contents;
 use radixkv::tier::disk::{Disk, DiskFile, Lock, Open};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -68,6 +70,8 @@ struct World {
     /// The power goes with that call.
     crash: Option<u64>,
     stop: Stop,
+    /// What a ring writes to in place of the data file.
+    ring: Option<Arc<File>>,
 }
 
 /// The disk; clones are the same one.
@@ -100,6 +104,7 @@ impl SimDisk {
             fault: None,
             crash: None,
             stop: Stop::Nothing,
+            ring: None,
         };
         Self(Arc::new((Mutex::new(world), Condvar::new())))
     }
@@ -113,6 +118,11 @@ impl SimDisk {
         let mut world = self.world();
         world.calls = 0;
         world.fault = fault;
+    }
+
+    /// Stores that are opened from now on write by a ring, to this file.
+    pub fn write_to(&self, file: File) {
+        self.world().ring = Some(Arc::new(file));
     }
 
     /// Where went what was read since the last call, and how many bytes.
@@ -225,7 +235,8 @@ impl Disk for SimDisk {
             }
             None => return Err(io::ErrorKind::NotFound.into()),
         };
-        Ok(Box::new(SimFile { disk: self.clone(), file }))
+        let ring = world.ring.clone().filter(|_| how.direct);
+        Ok(Box::new(SimFile { disk: self.clone(), file, ring }))
     }
 
     fn exists(&self, name: &str) -> io::Result<bool> {
@@ -269,6 +280,7 @@ impl Drop for SimLock {
 struct SimFile {
     disk: SimDisk,
     file: usize,
+    ring: Option<Arc<File>>,
 }
 
 impl std::fmt::Debug for SimFile {
@@ -325,5 +337,9 @@ impl DiskFile for SimFile {
         }
         world.files[self.file].sync();
         Ok(())
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.ring.as_ref().map(|file| file.as_fd())
     }
 }
