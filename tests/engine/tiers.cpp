@@ -99,6 +99,19 @@ void t02_tiers_change_nothing_but_time() {
     CHECK(after->tokens == expected);
     CHECK_EQ(after->result->cached_tokens, whole(prompt_tokens));
     core.audit_idle();
+    // What whoever watches the engine is told.
+    const rkv_tier_stats told = core.core().kv().cache().tier_stats();
+    const std::string metrics = engine::prometheus_text(core.core());
+    CHECK_EQ(told.disk.fetched_page_count, whole(prompt_tokens) / 16);
+    for (const auto& [tier, totals] : {std::pair("host", told.host), std::pair("disk", told.disk)})
+        for (const auto& [what, value] :
+             {std::pair("pages", totals.page_count), std::pair("bytes", totals.used_bytes),
+              std::pair("fetched_pages_total", totals.fetched_page_count)}) {
+            const std::string line = std::string("\nengine_tier_") + what + "{tier=\"" + tier +
+                                     "\"} " + std::to_string(value) + "\n";
+            CHECK(metrics.find(line) != std::string::npos);
+        }
+    CHECK(metrics.find("\nengine_tier_fetches_total{end=\"complete\"} 1\n") != std::string::npos);
 }
 
 /// While a request waits for its turn, what the disk has of its prompt comes to host memory; one

@@ -1,4 +1,5 @@
 //! Pages below the device: what is found where, and that it is what was computed.
+mod epochs;
 mod group_prefetch;
 mod group_random;
 mod group_remote;
