@@ -112,4 +112,12 @@ case " $* " in
 *" --models-dir "* | *" --models-preset "* | *" --help "* | *" -h "* | *" --version "*) ;;
 *) set -- --model "$(bash scripts/model.sh gguf)" "$@" ;;
 esac
+# A store that servers share is talked with by a second library.
+case " $* " in
+*" --cache-remote "*)
+    cargo build --locked --release --manifest-path net/Cargo.toml --target-dir "$target/net" >&2
+    RADIXKV_NET_LIBRARY=$(realpath "$target/net/release/libradixkv_net.so")
+    export RADIXKV_NET_LIBRARY
+    ;;
+esac
 exec "$out/build/bin/llama-server" "$@"

@@ -23,6 +23,8 @@ mod outside_clients;
 mod python;
 #[path = "engine/real_model.rs"]
 mod real_model;
+#[path = "native/redis.rs"]
+mod redis;
 #[path = "engine/remote.rs"]
 mod remote;
 #[path = "engine/speed.rs"]

@@ -1,4 +1,4 @@
-// What of the prompt cache has to do with the disk.
+// What of the prompt cache has to do with what lies below memory: the disk, and a remote store.
 #include "options.hpp"
 #include "prompt_cache.hpp"
 
@@ -35,18 +35,28 @@ std::string folder_of(const common_params& params, const Fingerprint& fingerprin
 }  // namespace
 
 void PromptCache::attach(const Setup& setup) {
-    const std::filesystem::path parent = options().disk;
-    const std::string directory = (parent / folder_of(*setup.params, *fingerprint_)).string();
-    std::filesystem::create_directories(parent);
     rkv_snapshot_tier_config config{};
     rkv::check(rkv_snapshot_tier_config_init(&config, sizeof config));
-    config.directory = directory.c_str();
-    config.byte_limit = bytes_of(options().disk_mib);
+    std::string directory;
+    if (!options().disk.empty()) {
+        const std::filesystem::path parent = options().disk;
+        directory = (parent / folder_of(*setup.params, *fingerprint_)).string();
+        std::filesystem::create_directories(parent);
+        config.directory = directory.c_str();
+        config.byte_limit = bytes_of(options().disk_mib);
+    }
+    if (!options().remote.empty()) {
+        remote_.emplace("--cache-remote", options().remote, "");
+        config.remote = &remote_->functions();
+    }
     // What was let go before it was written comes on top of --cache-ram.
     config.waiting_byte_limit = std::min(config.waiting_byte_limit, byte_limit_ / 4 + 1);
     std::copy(fingerprint_->begin(), fingerprint_->end(), config.fingerprint);
     rkv::check(rkv_snapshot_cache_attach(cache_.get(), &config));
-    has_disk_ = true;
+    has_below_ = true;
+    // Not where: a URL may have a password.
+    if (remote_) SRV_INF("%s", "prompts are kept in the store of --cache-remote\n");
+    if (directory.empty()) return;
     auto stats = rkv::sized<rkv_snapshot_tier_stats>();
     rkv::check(rkv_snapshot_cache_read_tier_stats(cache_.get(), &stats));
     SRV_INF("prompts are kept in %s: %zu from before, %.1f MiB\n", directory.c_str(),
@@ -56,18 +66,20 @@ void PromptCache::attach(const Setup& setup) {
 void PromptCache::tick() {
     auto stats = rkv::sized<rkv_snapshot_tier_stats>();
     // Any call takes in what the disk has done, and this one changes nothing.
-    if (!has_disk_) return;
+    if (!has_below_) return;
     [[maybe_unused]] const rkv_status status =
         rkv_snapshot_cache_read_tier_stats(cache_.get(), &stats);
 }
 
 void PromptCache::close() {
-    if (!has_disk_.exchange(false)) return;
+    if (!has_below_.exchange(false)) return;
     const std::int64_t start = ggml_time_us();
     const rkv_status status = rkv_snapshot_cache_detach(cache_.get(), close_ms);
-    if (status == RKV_STATUS_OK) return;
-    SRV_WRN("not all prompts were written to disk: %s, %.0f ms\n",
-            rkv::last_error_message().c_str(), milliseconds_since(start));
+    if (status != RKV_STATUS_OK) {
+        SRV_WRN("not all prompts were written: %s, %.0f ms\n", rkv::last_error_message().c_str(),
+                milliseconds_since(start));
+    }
+    remote_.reset();
 }
 
 rkv::SnapshotPin PromptCache::take(const Query& query, std::uint32_t flags,
@@ -79,14 +91,17 @@ rkv::SnapshotPin PromptCache::take(const Query& query, std::uint32_t flags,
     rkv::check(rkv_snapshot_cache_match(cache_.get(), query.space.get(), tokens.get(), flags,
                                         &in_memory));
     const rkv::SnapshotPin shorter = cache_.adopt_pin(in_memory);
-    if (in_memory.fetchable_token_count == 0) return {};
+    // Of a remote store nobody knows what it has: it is asked for what memory and disk lack.
+    const bool asks = remote_ && in_memory.common_token_count < query.ids.size();
+    if (in_memory.fetchable_token_count == 0 && !asks) return {};
     auto fetch = rkv::sized<rkv_snapshot_cache_fetch_result>();
     rkv::check(rkv_snapshot_cache_fetch(cache_.get(), query.space.get(), tokens.get(), flags,
                                         &fetch));
     if (fetch.ticket == 0) return {};
-    bool wants = is_worth(fetch.common_token_count,
-                          fetch.common_token_count - in_memory.common_token_count,
-                          fetch.token_count);
+    const bool is_asked = fetch.token_count == 0;
+    bool wants = is_asked || is_worth(fetch.common_token_count,
+                                      fetch.common_token_count - in_memory.common_token_count,
+                                      fetch.token_count);
     auto taken = rkv::sized<rkv_snapshot_cache_match_result>();
     while (wants) {
         const rkv_status status = rkv_snapshot_cache_take(cache_.get(), fetch.ticket, &taken);
@@ -98,9 +113,17 @@ rkv::SnapshotPin PromptCache::take(const Query& query, std::uint32_t flags,
     if (!wants) {
         [[maybe_unused]] const rkv_status status =
             rkv_snapshot_cache_cancel(cache_.get(), fetch.ticket);
-        SRV_INF("a prompt of %zu tokens, %.1f MiB, is left on disk after %.0f ms\n",
-                static_cast<std::size_t>(fetch.token_count), mib(fetch.size_bytes), waited);
+        if (is_asked)
+            SRV_INF("the remote store did not answer in %.0f ms\n", waited);
+        else
+            SRV_INF("a prompt of %zu tokens, %.1f MiB, is left on disk after %.0f ms\n",
+                    static_cast<std::size_t>(fetch.token_count), mib(fetch.size_bytes), waited);
         return {};
+    }
+    if (is_asked) {
+        SRV_INF("the remote store was asked for a prompt: %zu tokens came in %.1f ms\n",
+                static_cast<std::size_t>(taken.common_token_count), waited);
+        return cache_.adopt_pin(taken);
     }
     SRV_INF("a prompt of %zu tokens, %.1f MiB, %s from disk in %.1f ms\n",
             static_cast<std::size_t>(fetch.token_count), mib(fetch.size_bytes),
@@ -110,7 +133,7 @@ rkv::SnapshotPin PromptCache::take(const Query& query, std::uint32_t flags,
 
 std::shared_ptr<Fetched> PromptCache::fetch(const server_tokens& tokens, const task_params& params,
                                             const std::function<bool()>& should_stop) {
-    if (!has_disk_ || is_broken_ || !params.cache_prompt || options().disk_wait_ms == 0)
+    if (!has_below_ || is_broken_ || !params.cache_prompt || options().disk_wait_ms == 0)
         return nullptr;
     try {
         const auto deadline = Clock::now() + std::chrono::milliseconds(options().disk_wait_ms);

@@ -19,8 +19,13 @@ struct Options {
     std::string disk;
     /// Bytes in it at most, in MiB; -1: as much as there is room for.
     std::int32_t disk_mib = 16384;
-    /// Milliseconds that a request waits for the disk at most.
+    /// A store that other servers have too, as a URL of rkv_net_store_config; empty: none.
+    std::string remote;
+    /// Milliseconds that a request waits for the disk and that store at most.
     std::int32_t disk_wait_ms = 5000;
+
+    /// Whether anything is to be below memory.
+    [[nodiscard]] bool has_below() const { return !disk.empty() || !remote.empty(); }
 };
 
 /// Those of this process: handlers of llama.cpp's options can't carry anything along.
@@ -70,13 +75,22 @@ template <class Add> void add_options(Add&& add) {
             .set_examples({LLAMA_EXAMPLE_SERVER}));
     add(common_arg(
             {"--cache-disk-wait"}, "MS",
-            "how long a request waits for --cache-disk at most, in milliseconds; others go on "
-            "meanwhile (default: " + std::to_string(options().disk_wait_ms) + ", 0 - never)",
+            "how long a request waits for --cache-disk and --cache-remote at most, in "
+            "milliseconds; others go on meanwhile (default: " +
+                std::to_string(options().disk_wait_ms) + ", 0 - never)",
             [](common_params&, int value) {
                 if (value < 0) throw std::invalid_argument("must not be negative");
                 options().disk_wait_ms = value;
             })
             .set_env("LLAMA_ARG_CACHE_DISK_WAIT")
+            .set_examples({LLAMA_EXAMPLE_SERVER}));
+    add(common_arg(
+            {"--cache-remote"}, "URL",
+            "keep prompts in a store too that other servers have: redis://HOST:PORT or "
+            "s3://BUCKET, through libradixkv_net.so, which RADIXKV_NET_LIBRARY names (default: "
+            "none, requires cache-radix)",
+            [](common_params&, const std::string& value) { options().remote = value; })
+            .set_env("LLAMA_ARG_CACHE_REMOTE")
             .set_examples({LLAMA_EXAMPLE_SERVER}));
 }
 

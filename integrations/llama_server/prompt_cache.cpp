@@ -32,7 +32,8 @@ std::unique_ptr<server_prompt_cache> PromptCache::make(const Setup& setup) {
             SRV_ERR("radixkv cannot be used: %s\n", error.what());
         }
     }
-    if (!options().disk.empty()) SRV_WRN("%s", "--cache-disk requires --cache-radix, ignored\n");
+    if (options().has_below())
+        SRV_WRN("%s", "--cache-disk and --cache-remote require --cache-radix, ignored\n");
     return std::make_unique<server_prompt_cache>(params.cache_ram_mib,
                                                  llama_n_ctx(setup.target));
 }
@@ -74,9 +75,9 @@ void PromptCache::reopen(const Setup& setup) {
         checkpoints_.base().clear();
         fingerprint_ = now;
         if (!now) throw std::runtime_error(why);
-        if (!options().disk.empty()) attach(setup);
+        if (options().has_below()) attach(setup);
     } catch (const std::exception& error) {
-        if (!options().disk.empty())
+        if (options().has_below())
             SRV_WRN("prompts are kept in memory alone: %s\n", error.what());
     }
 }
@@ -202,7 +203,7 @@ bool PromptCache::load(server_prompt& prompt, const server_tokens& tokens_new,
         if (!restore(*found, prompt, ctx_tgt, ctx_dft, id_slot)) return false;
         SRV_INF("restored %zu of %zu tokens, of a prompt of %zu, %.1f MiB, %s, in %.2f ms\n",
                 found->usable, tokens_new.size(), prompt.tokens.size(),
-                mib(found->parts.state_bytes()), found->is_copy ? "from disk" : "from memory",
+                mib(found->parts.state_bytes()), found->is_copy ? "fetched" : "from memory",
                 milliseconds_since(start));
         return true;
     } catch (const std::exception& error) {
@@ -331,7 +332,7 @@ void PromptCache::insert(std::unique_ptr<Entry> entry) {
     const std::vector<std::size_t> beginnings = beginnings_of(*entry, query);
     if (!can_cut(entry->pos_min())) note_checkpoints(entry->prompt(), entry->pos_min(), query);
     // On disk what is old goes when what is new is there; memory alone needs the room.
-    if (!has_disk_) remove(beginnings, query);
+    if (!has_below_) remove(beginnings, query);
     const std::vector<rkv_snapshot_part> parts = entry->parts();
     const rkv::TokenView tokens = first(query.ids, query.ids.size());
     auto args = rkv::sized<rkv_snapshot_cache_insert_args>();
@@ -346,7 +347,7 @@ void PromptCache::insert(std::unique_ptr<Entry> entry) {
     args.part_size = sizeof(rkv_snapshot_part);
     cache_.insert(args);
     (void)entry.release();  // the cache's since the call succeeded
-    if (has_disk_) remove(beginnings, query);
+    if (has_below_) remove(beginnings, query);
     SRV_INF("kept a prompt of %zu tokens, %.1f MiB\n", query.ids.size(), mib(args.size_bytes));
 }
 

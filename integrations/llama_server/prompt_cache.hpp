@@ -8,6 +8,8 @@
 
 #include <radixkv.hpp>
 
+#include "serve/remote_store.hpp"
+
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -21,7 +23,7 @@
 
 namespace radixkv_server {
 
-/// Keeps in memory, until the request has its slot, what was read from disk for it.
+/// Keeps in memory, until the request has its slot, what was read for it.
 class Fetched {
 public:
     void add(rkv::SnapshotPin pin) { pins_.push_back(std::move(pin)); }
@@ -77,15 +79,15 @@ public:
     std::string space(const task_params& params) const;
     /// The adapters of requests that name none, and what they are from now on.
     void set_adapters(const std::vector<common_adapter_lora_info>& adapters);
-    /// Brings what is only on disk into memory, for a request that waits for it here: on its own
-    /// thread, at most as long as --cache-disk-wait says, and only while `should_stop` is false.
+    /// Brings what memory lacks into it, for a request that waits for it here: on its own thread,
+    /// at most as long as --cache-disk-wait says, and only while `should_stop` is false.
     std::shared_ptr<Fetched> fetch(const server_tokens& tokens, const task_params& params,
                                    const std::function<bool()>& should_stop);
     /// Nothing to do: what waited for room on the disk is written when there is some.
     void tick();
     /// The model was loaded again, perhaps another.
     void reopen(const Setup& setup);
-    /// Writes what is not on disk yet, and gives the directory back.
+    /// Writes what is not on disk or in the remote store yet, and lets go of both.
     void close();
 
 private:
@@ -133,6 +135,8 @@ private:
         return begin == 0 && saved_window_ == 0;
     }
 
+    /// Outlives what has it below.
+    std::optional<engine::RemoteStore> remote_;
     rkv::SnapshotCache cache_;
     /// Where a state can't be cut at once: the ids of an entry, by the tokens up to a checkpoint of
     /// it. In memory alone; what it names may be gone.
@@ -148,7 +152,8 @@ private:
     /// Whether each state has all positions, so that any end can be cut off.
     bool is_cuttable_ = false;
     std::optional<Fingerprint> fingerprint_;
-    std::atomic<bool> has_disk_ = false;
+    /// Whether there is a directory or a remote store.
+    std::atomic<bool> has_below_ = false;
     std::atomic<bool> is_broken_ = false;
     mutable std::mutex adapters_lock_;
     Adapters adapters_;

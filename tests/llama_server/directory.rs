@@ -68,7 +68,7 @@ fn t15_a_damaged_or_vanished_directory_costs_only_hits() {
     }
     let server = Server::start(&folder, &model, &options);
     assert_eq!(check(&server, "nonsense"), 0);
-    assert!(server.said().contains("kept in memory alone"), "{}", server.said());
+    assert!(server.says("kept in memory alone"), "{}", server.said());
     server.stop();
 
     // It goes while the server runs.
@@ -119,7 +119,7 @@ fn t15_others_go_on_while_one_waits_for_the_disk() {
     let server = Server::start_with(&folder, &model, &options, &preload);
     let reply = server.complete(&prompt, 8, "");
     assert_eq!((reply.cached, reply.tokens), (0, right), "{}", server.said());
-    assert!(server.said().contains("is left on disk"), "{}", server.said());
+    assert!(server.says("is left on disk"), "{}", server.said());
     server.stop();
 }
 
@@ -138,7 +138,7 @@ fn t15_a_directory_that_cannot_be_used_is_done_without() {
             assert_eq!((again.cached, &again.tokens), (199, &first), "{}", server.said());
         }
         server.rest();
-        assert!(server.said().contains(says), "`{says}` in {}", server.said());
+        assert!(server.says(says), "`{says}` in {}", server.said());
         server.stop();
     };
     check(&["--cache-disk", file.to_str().unwrap()], "kept in memory alone");

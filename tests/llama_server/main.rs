@@ -10,6 +10,9 @@ use std::process::Command;
 mod directory;
 #[path = "../native/mod.rs"]
 mod native;
+#[path = "../native/redis.rs"]
+mod redis;
+mod remote;
 mod server;
 mod worlds;
 
@@ -53,14 +56,14 @@ fn t15_the_same_tokens_cold_from_memory_from_disk() {
     server.complete(&tokens(3, 50), 1, "");
     let from_memory = ask(&server);
     assert_eq!((from_memory.cached, &from_memory.tokens), (639, &cold.tokens), "{}", server.said());
-    assert!(server.said().contains("from memory"), "{}", server.said());
+    assert!(server.says("from memory"), "{}", server.said());
     server.rest();
     server.kill();
 
     let server = Server::start(&folder, &model, &with_disk);
     let from_disk = ask(&server);
     assert_eq!((from_disk.cached, &from_disk.tokens), (639, &cold.tokens), "{}", server.said());
-    assert!(server.said().contains("from disk"), "{}", server.said());
+    assert!(server.says("from disk"), "{}", server.said());
     server.stop();
 }
 
@@ -98,9 +101,9 @@ fn t15_a_chat_goes_on_after_a_restart() {
     server.kill();
 
     let server = Server::start(&folder, &model, &with_disk);
-    assert!(server.said().contains("from before"), "{}", server.said());
+    assert!(server.says("from before"), "{}", server.said());
     let third = chat(&server, &answers);
-    assert!(server.said().contains("from disk"), "{}", server.said());
+    assert!(server.says("from disk"), "{}", server.said());
     assert!(third.cached >= second.cached + second.computed, "{third:?} after {second:?}");
     assert!(third.computed < 40, "{third:?}");
     // What was asked before is found too, though it is but the beginning of what is there.
@@ -234,12 +237,12 @@ fn t15_a_shifted_context_is_not_kept() {
     let options = ["--parallel", "1", "--ctx-size", "256", "--context-shift"];
     let server = Server::start(&folder, &model, &options);
     server.complete(&tokens(120, 200), 120, "");
-    assert!(server.said().contains("slot context shift"), "{}", server.said());
+    assert!(server.says("slot context shift"), "{}", server.said());
     server.rest();
     assert!(!server.said().contains("kept a prompt"), "{}", server.said());
     server.complete(&tokens(121, 100), 8, "");
     server.rest();
-    assert!(server.said().contains("kept a prompt of 107 tokens"), "{}", server.said());
+    assert!(server.says("kept a prompt of 107 tokens"), "{}", server.said());
     server.stop();
 }
 
@@ -303,9 +306,13 @@ fn the_patch_fails_loudly_on_another_version() {
 fn options_are_documented_and_checked() {
     let ask = |arguments: &[&str]| Command::new(program()).args(arguments).output().unwrap();
     let help = String::from_utf8(ask(&["--help"]).stdout).unwrap();
-    for option in
-        ["--no-cache-radix", "--cache-disk DIR", "--cache-disk-mib N", "--cache-disk-wait MS"]
-    {
+    for option in [
+        "--no-cache-radix",
+        "--cache-disk DIR",
+        "--cache-disk-mib N",
+        "--cache-disk-wait MS",
+        "--cache-remote URL",
+    ] {
         assert!(help.contains(option), "{option}");
     }
     for wrong in

@@ -128,6 +128,18 @@ impl Server {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap()).into_owned()
     }
 
+    /// Whether it says something, which its log may have a moment later than its answer.
+    pub fn says(&self, what: &str) -> bool {
+        let start = Instant::now();
+        while !self.said().contains(what) {
+            if start.elapsed() > Duration::from_secs(10) {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        true
+    }
+
     /// Waits until every prompt so far is in the cache: a second after the last request one slot is
     /// copied, after another second the next.
     pub fn rest(&self) {

@@ -29,7 +29,8 @@ Kv::Kv(const ModelConfig& model, const KvConfig& config, ThreadPool& pool)
             };
         }
         if (!settings.remote_url.empty()) {
-            remote_ = std::make_unique<RemoteStore>(settings.remote_url, settings.remote_endpoint);
+            remote_ = std::make_unique<RemoteStore>("--remote-cache", settings.remote_url,
+                                                    settings.remote_endpoint);
             settings.remote = &remote_->functions();
         }
         tiers_.emplace(cache_, tier_pages(model), settings, config.model);

@@ -2,8 +2,9 @@
 
 namespace engine {
 
-RemoteStore::RemoteStore(const std::string& url, const std::string& endpoint)
-    : library_("--remote-cache") {
+RemoteStore::RemoteStore(const std::string& option, const std::string& url,
+                         const std::string& endpoint)
+    : library_(option) {
     decltype(&rkv_net_store_create) create = nullptr;
     decltype(&rkv_net_store_describe) describe = nullptr;
     library_.find("rkv_net_store_create", create);

@@ -13,8 +13,8 @@ namespace engine {
 class RemoteStore {
 public:
     /// redis://HOST:PORT or s3://BUCKET/FOLDER; `endpoint` is where S3 is, if not at Amazon. Nobody
-    /// has to listen there. Throws std::runtime_error.
-    RemoteStore(const std::string& url, const std::string& endpoint);
+    /// has to listen there. Throws std::runtime_error, which names the option.
+    RemoteStore(const std::string& option, const std::string& url, const std::string& endpoint);
     ~RemoteStore();
     RemoteStore(const RemoteStore&) = delete;
     RemoteStore& operator=(const RemoteStore&) = delete;

@@ -1,0 +1,43 @@
+//! T13: two servers, two processes, one store: what one has computed the other one fetches. The
+//! store is Redis, the way there the second library.
+use super::redis::{Redis, net_library};
+use super::server::{Server, random_model, scratch};
+use super::{joined, tokens};
+use std::path::Path;
+
+#[test]
+fn t13_two_servers_share_prompts_over_redis() {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let library = net_library(target).expect("libradixkv_net.so: make net");
+    let redis = Redis::start().expect("redis-server is to be installed");
+    let (model, folder) = (random_model("llama", 1), scratch("remote"));
+    let url = redis.url();
+    let start = || {
+        let variables = [("RADIXKV_NET_LIBRARY", library.display().to_string())];
+        let options = ["--parallel", "1", "--cache-remote", &url];
+        Server::start_with(&folder, &model, &options, &variables)
+    };
+    let head = tokens(70, 600);
+    let first = start();
+    let answer = first.complete(&head, 24, "");
+    let other = first.complete(&head, 24, r#", "cache_salt": "anna""#);
+    assert_eq!((answer.cached, other.cached, &answer.tokens), (0, 0, &other.tokens));
+    first.rest();
+    first.stop(); // what it has not handed over yet is waited for
+
+    let second = start();
+    let whole = joined(&[&head, &answer.tokens, &tokens(71, 40)]);
+    let fetched = second.complete(&whole, 24, "");
+    assert!(second.says("the remote store was asked for a prompt: 623 tokens"), "{fetched:?}");
+    // The last token of an answer is in no state.
+    assert_eq!((fetched.cached, fetched.computed), (623, 41), "{}", second.said());
+    let stranger = second.complete(&whole, 24, r#", "cache_salt": "bert""#);
+    assert_eq!((stranger.cached, &stranger.tokens), (0, &fetched.tokens), "{}", second.said());
+
+    // Without the store: what others have is computed, with the same answer.
+    drop(redis);
+    let alone = second.complete(&whole, 24, r#", "cache_salt": "carl""#);
+    assert_eq!((alone.cached, &alone.tokens), (0, &fetched.tokens), "{}", second.said());
+    assert_eq!(second.complete(&whole, 24, "").cached, 663, "{}", second.said());
+    second.stop();
+}
