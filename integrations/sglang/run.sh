@@ -10,7 +10,8 @@
 # Builds the wheel of radixkv, installs it with SGLang into target/engines/sglang (5 GB, minutes
 # when it is new), runs the tests of the adapter, then the same requests in SGLang's default cache,
 # in the same with its core in Python, and in radixkv, with pages of 1 and of 16 tokens: of a Llama,
-# and of a Mellum, which has sliding windows. Prints whether tokens and hits are equal and what a
+# and of a Mellum, which has sliding windows; and of an LFM2, which has recurrent layers, with pages
+# of 1, as SGLang has them on a CPU. Prints whether tokens and hits are equal and what a
 # request costs in the cache's calls. Fails when an answer differs, when a request found less where
 # nothing is evicted, and when all of them together found less in a tight pool.
 set -euo pipefail
@@ -56,10 +57,12 @@ quietly() { # what SGLang says while it starts is shown when it fails
 [ -z "$sglang" ] || "$run" "$here/tests/theirs.py" "$sglang"
 
 failed=0
-for model in llama mellum; do # of the second, most layers have sliding windows
+for model in llama mellum lfm2; do
+    page_sizes=(1 16)
+    [ "$model" != lfm2 ] || page_sizes=(1)
     into=$folder/$model
     [ -d "$into/model" ] || quietly "$run" "$here/tests/models.py" "$model" "$into/model"
-    for page_size in 1 16; do
+    for page_size in "${page_sizes[@]}"; do
         for name in default python radixkv default-room radixkv-room; do
             room=()
             [ "${name#*-}" != room ] || room=(--room)
@@ -71,7 +74,7 @@ for model in llama mellum; do # of the second, most layers have sliding windows
         done
     done
     printf '\n# %s\n' "$model"
-    for page_size in 1 16; do
+    for page_size in "${page_sizes[@]}"; do
         "$run" "$here/tests/compare.py" "$into" "$page_size" || failed=1
     done
 done

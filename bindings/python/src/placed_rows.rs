@@ -23,10 +23,10 @@ use crate::tokens::TokenArg;
 /// engine, when the processor's caches have other things in them, a dozen of NumPy's take longer
 /// than the cache.
 ///
-/// The page table has one group of layers; or two, of which the second, a sliding window, has pool
-/// 1. Of each page that the cache has there, this remembers the page of full attention that it
-/// hangs on: so there is one object for a cache, through which all inserts and evictions go. One
-/// thread uses it at a time; another one gets Busy.
+/// The page table has one group of layers; or two, of which the second, a sliding window or a
+/// recurrent state, has pool 1. Of each page that the cache has there, this remembers the page of
+/// full attention that it hangs on: so there is one object for a cache, through which all inserts
+/// and evictions go. One thread uses it at a time; another one gets Busy.
 ///
 /// rows: an array of int32 or int64 with a row of places for each of the engine's requests. It is
 ///     kept, and read where it lies; None where it lies on a GPU.
@@ -38,10 +38,18 @@ use crate::tokens::TokenArg;
 pub struct PlacedRows {
     cache: Py<Cache>,
     page_size: usize,
-    has_windows: bool,
+    beside: Beside,
     rows: Option<Rows>,
     mapping: Option<Mapping>,
     state: Mutex<State>,
+}
+
+/// What the page table has beside full attention, in pool 1.
+#[derive(Clone, Copy, PartialEq)]
+enum Beside {
+    Nothing,
+    Windows,
+    States,
 }
 
 /// The pages of the last publish in a pool, by their index in the prefix.
@@ -55,7 +63,8 @@ struct Pages {
 #[derive(Default)]
 struct State {
     full: Pages,
-    windows: Pages,
+    /// Of pool 1.
+    beside: Pages,
     /// By page of pool 1: the page of pool 0 that it hangs on, 0 where the cache has none.
     hangs_on: Vec<u32>,
     evicted: Vec<rkv_evicted_page>,
@@ -65,8 +74,8 @@ struct State {
 #[derive(Default)]
 struct Gone {
     full: Vec<u32>,
-    windows: Vec<u32>,
-    /// Pages of full attention, gone or not, of which the window's page went.
+    beside: Vec<u32>,
+    /// Pages of full attention, gone or not, whose page of pool 1 went.
     bare: Vec<u32>,
 }
 
@@ -78,9 +87,9 @@ impl Pages {
 }
 
 impl State {
-    /// The page that a page of the window's pool hangs on.
-    fn hanger(&mut self, window: u32) -> &mut u32 {
-        let at = window as usize;
+    /// The page that a page of pool 1 hangs on.
+    fn hanger(&mut self, page: u32) -> &mut u32 {
+        let at = page as usize;
         self.hangs_on.resize(self.hangs_on.len().max(at + 1), 0);
         &mut self.hangs_on[at]
     }
@@ -94,8 +103,8 @@ impl PlacedRows {
         (first, end): (usize, usize),
         places: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        state.windows.make_room(end);
-        let into = &mut state.windows.given[first..end];
+        state.beside.make_room(end);
+        let into = &mut state.beside.given[first..end];
         match (&self.mapping, places) {
             (_, Some(places)) => {
                 let places = places_of(places, "window_places")?;
@@ -135,14 +144,14 @@ impl PlacedRows {
         (from_node, first, end): (u64, usize, usize),
     ) -> PyResult<rkv_cache_insert_result> {
         let cache = self.cache.get().handle.get(py)?;
-        let windows = rkv_group_row {
+        let beside = rkv_group_row {
             group: 1,
             reserved: 0,
-            pages: state.windows.given.as_ptr(),
+            pages: state.beside.given.as_ptr(),
             page_count: end,
-            published_pages: state.windows.published.as_mut_ptr(),
+            published_pages: state.beside.published.as_mut_ptr(),
         };
-        let groups = if self.has_windows { from_ref(&windows) } else { &[] };
+        let groups = if self.beside == Beside::Nothing { &[] } else { from_ref(&beside) };
         let args = rkv_cache_insert_args {
             flags: RKV_INSERT_LOCK,
             space: space.c(),
@@ -209,7 +218,7 @@ impl PlacedRows {
                 if group == 0 {
                     gone.full.push(page);
                 } else {
-                    gone.windows.push(page);
+                    gone.beside.push(page);
                     gone.bare.push(std::mem::take(state.hanger(page)));
                 }
             }
@@ -233,18 +242,19 @@ impl PlacedRows {
     ) -> PyResult<Self> {
         let py = cache.py();
         let table = cache.get().table.get();
-        let has_windows = match table.groups.as_slice() {
-            [_] => false,
-            [_, other] if other.kind == RKV_GROUP_WINDOW && other.pool == 1 => true,
+        let beside = match table.groups.as_slice() {
+            [_] => Beside::Nothing,
+            [_, other] if other.kind == RKV_GROUP_WINDOW && other.pool == 1 => Beside::Windows,
+            [_, other] if other.kind == RKV_GROUP_STATE && other.pool == 1 => Beside::States,
             _ => {
-                let message = "PlacedRows: one group of layers is needed, or a window in pool 1 \
-                               beside it";
+                let message = "PlacedRows: one group of layers is needed, or a window or a state \
+                               in pool 1 beside it";
                 return Err(refused(py, RKV_STATUS_UNSUPPORTED, message));
             }
         };
         Ok(PlacedRows {
             page_size: table.page_size as usize,
-            has_windows,
+            beside,
             rows: rows.map(Rows::of).transpose()?,
             mapping: mapping.map(Mapping::of).transpose()?,
             cache: cache.clone().unbind(),
@@ -258,6 +268,8 @@ impl PlacedRows {
     /// tokens: all of them from the beginning of the prefix on; more may follow.
     /// row: the request's number in `rows`. Instead `places` may have those of the positions.
     /// window_places: with a window, and without a mapping: the window's place of each page.
+    /// state: with states, the page of pool 1 that has the one after `length` positions; 0 for
+    ///     none. Whether the cache took it is the result's `claimed_group_page_count`.
     /// from_node, from_token_index: go on from an earlier result, by its `node` and its pages.
     /// lock: a lock to undo; 0 for none.
     ///
@@ -265,7 +277,7 @@ impl PlacedRows {
     /// request: `pages()`. Raises InvalidArgument, e.g. for a page that is the cache's already,
     /// ValueError, TypeError, StaleNode: then nothing has changed. StaleLock.
     #[pyo3(signature = (tokens, length, row=None, *, places=None, window_places=None, space=None,
-                        from_node=0, from_token_index=0, lock=0))]
+                        from_node=0, from_token_index=0, lock=0, state=0))]
     #[allow(clippy::too_many_arguments)]
     fn publish(
         &self,
@@ -279,6 +291,7 @@ impl PlacedRows {
         from_node: u64,
         from_token_index: usize,
         lock: u64,
+        state: u32,
     ) -> PyResult<InsertResult> {
         let start = from_token_index;
         if start > length
@@ -290,9 +303,9 @@ impl PlacedRows {
         }
         let tokens = TokenArg::head(tokens, "tokens", length)?;
         let (first, end) = (start / self.page_size, length / self.page_size);
-        let mut state = held(py, &self.state)?;
-        state.full.make_room(end);
-        let into = &mut state.full.given[first..end];
+        let mut kept = held(py, &self.state)?;
+        kept.full.make_room(end);
+        let into = &mut kept.full.given[first..end];
         match (row, places) {
             (Some(row), None) => self.rows()?.divide((row, start, length), self.page_size, into)?,
             (None, Some(places)) => {
@@ -301,16 +314,25 @@ impl PlacedRows {
             }
             _ => return Err(PyTypeError::new_err("row, places: one of them is needed")),
         }
-        if self.has_windows {
-            self.read_windows(&mut state, (first, end), window_places)?;
+        match self.beside {
+            Beside::Nothing => {}
+            Beside::Windows => self.read_windows(&mut kept, (first, end), window_places)?,
+            Beside::States => {
+                kept.beside.make_room(end);
+                let into = &mut kept.beside.given[first..end];
+                into.fill(0);
+                if let Some(last) = into.last_mut() {
+                    *last = state;
+                }
+            }
         }
         let space = Space::of(space);
-        let done = self.insert(py, &mut state, &tokens, &space, (from_node, first, end))?;
-        if self.has_windows {
+        let done = self.insert(py, &mut kept, &tokens, &space, (from_node, first, end))?;
+        if self.beside != Beside::Nothing {
             for at in first..done.page_count as usize {
-                let (window, full) = (state.windows.published[at], state.full.published[at]);
-                if window != 0 {
-                    *state.hanger(window) = full;
+                let (page, full) = (kept.beside.published[at], kept.full.published[at]);
+                if page != 0 {
+                    *kept.hanger(page) = full;
                 }
             }
         }
@@ -335,7 +357,7 @@ impl PlacedRows {
         group: u32,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let state = held(py, &self.state)?;
-        let pages = if group == 0 { &state.full } else { &state.windows };
+        let pages = if group == 0 { &state.full } else { &state.beside };
         let part = |all: &[u32]| match all.get(first..end) {
             Some(pages) => numbers(py, "u4", pages),
             None => {
@@ -372,29 +394,29 @@ impl PlacedRows {
         Ok((longs(py, &pages)?, longs(py, &windows)?))
     }
 
-    /// Evicts until pool 0 has got so many pages, and pool 1 so many, or there are no more to be
-    /// had. The mapping becomes 0 where a page of the window's has gone.
+    /// Evicts until pool 0 has got so many pages, and pool 1 `window_page_count`, of a window or of
+    /// states, or there are no more to be had. The mapping becomes 0 where a page of the window's has gone.
     ///
-    /// Returns (pages, window's pages, bare), three new arrays of int64: those that went of either
-    /// pool, for the engine to free, and those of pool 0, gone or not, whose window's page went,
-    /// for a mapping that lies elsewhere. Raises Unsupported without a window: `Cache.evict()`.
+    /// Returns (pages, pages of pool 1, bare), three new arrays of int64: those that went of either
+    /// pool, for the engine to free, and those of pool 0, gone or not, whose page of pool 1 went,
+    /// for a mapping that lies elsewhere. Raises Unsupported with one group: `Cache.evict()`.
     fn evict<'py>(
         &self,
         py: Python<'py>,
         page_count: usize,
         window_page_count: usize,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-        if !self.has_windows {
-            let message = "PlacedRows.evict: there is no window; Cache.evict() does it";
+        if self.beside == Beside::Nothing {
+            let message = "PlacedRows.evict: there is one group; Cache.evict() does it";
             return Err(refused(py, RKV_STATUS_UNSUPPORTED, message));
         }
         let mut state = held(py, &self.state)?;
         let mut gone = Gone::default();
         self.evict_pool(py, &mut state, &mut gone, (0, page_count))?;
-        let left = window_page_count.saturating_sub(gone.windows.len());
+        let left = window_page_count.saturating_sub(gone.beside.len());
         self.evict_pool(py, &mut state, &mut gone, (1, left))?;
         self.clear(&gone.bare);
-        Ok((longs(py, &gone.full)?, longs(py, &gone.windows)?, longs(py, &gone.bare)?))
+        Ok((longs(py, &gone.full)?, longs(py, &gone.beside)?, longs(py, &gone.bare)?))
     }
 
     /// The pages of pool 1 that the cache has, in order, as a new array of int64: for checks.

@@ -166,6 +166,39 @@ def test_p02_g01_pages_of_a_window_go_and_come_back(copies: bool) -> None:
     engine.check([set(), set()])
 
 
+def test_p02_g01_a_state_is_where_a_row_ends() -> None:
+    groups = [Group.full(), Group.state(pool=1)]
+    table = radixkv.PageTable(pools=[40, 5], groups=groups, page_size=PAGE, external=True)
+    cache = radixkv.Cache(table, whole_pages=True)
+    placed, tokens = radixkv.PlacedRows(cache), ids(32)
+    places = np.arange(PAGE, 36)
+    first = placed.publish(tokens, 16, places=places[:16], state=3)
+    assert (first.claimed_page_count, first.claimed_group_page_count) == (4, 1)
+    more = {"from_node": first.node, "from_token_index": 16, "lock": first.lock}
+    done = placed.publish(tokens, 32, places=places[16:], state=2, **more)
+    # The prefix without its last page is known, and has no state.
+    found = cache.match(tokens[:31], np.empty(8, np.uint32))
+    assert (found.token_count, found.known_position_count) == (16, 28)
+    # A state that is there stays; one of a shorter row comes to the pages that are there.
+    again = placed.publish(tokens, 32, places=np.arange(64, 96), state=4, lock=done.lock)
+    assert (again.duplicate_page_count, again.claimed_group_page_count) == (8, 0)
+    given, published = placed.pages(7, 8, group=1)
+    assert (given.tolist(), published.tolist()) == ([4], [2])
+    short = placed.publish(tokens, 28, places=np.arange(64, 92), state=4)
+    assert (short.duplicate_page_count, short.claimed_group_page_count) == (7, 1)
+    none = placed.publish(tokens, 28, places=np.arange(64, 92), lock=short.lock)
+    assert none.claimed_group_page_count == 0
+    assert placed.window_pages().tolist() == [2, 3, 4]
+    # Those that rows end at are locked.
+    assert [it.tolist() for it in placed.evict(0, 5)] == [[], [3], [4]]
+    for lock in (again.lock, none.lock):
+        cache.unlock(lock)
+    pages, states, bare = placed.evict(1, 0)
+    assert (pages.tolist(), states.tolist(), bare.tolist()) == ([8], [2], [8])
+    cache.check()
+    table.check()
+
+
 @pytest.mark.parametrize("copies", [False, True])
 @pytest.mark.parametrize("pools", [1, 2])
 def test_no_page_is_lost(pools: int, copies: bool) -> None:
@@ -256,7 +289,7 @@ def test_what_it_is_made_for() -> None:
     without = radixkv.PlacedRows(engine.cache)
     with pytest.raises(ValueError, match="no table of rows"):
         without.publish(ids(4), 4, 0)
-    groups = [Group.full(), Group.state(pool=1)]
+    groups = [Group.full(), Group.state(), Group.state(pool=1)]
     with radixkv.PageTable(pools=[9, 9], groups=groups, external=True) as table:
         with radixkv.Cache(table) as cache:
             with pytest.raises(radixkv.Unsupported, match="PlacedRows"):

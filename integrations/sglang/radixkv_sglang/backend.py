@@ -23,8 +23,11 @@ def make(context: "TreeCacheBuildContext") -> "RadixkvCache":
     this was written for, NotCovered for a configuration that is not covered."""
     from . import interface, limits
     from .cache import RadixkvCache
+    from .states import StatesCache
     from .windows import WindowedCache
 
     interface.check()
     limits.check(context)
+    if context.is_hybrid_ssm:
+        return StatesCache(context.params)
     return (WindowedCache if context.is_hybrid_swa else RadixkvCache)(context.params)

@@ -78,7 +78,7 @@ class RadixkvCache(BasePrefixCache):
         page_count = self._page_count()
         self._table = self._open_table(page_count)
         journal_bytes = self._events.journal_bytes(page_count) if self._events else 0
-        self._cache = radixkv.Cache(self._table, whole_pages=True, journal_bytes=journal_bytes)
+        self._cache = self._open_cache(journal_bytes)
         self._placed = self._tables.open(self._cache)
         #: What the cache answers.
         self._published = np.empty(page_count, np.uint32)
@@ -93,6 +93,9 @@ class RadixkvCache(BasePrefixCache):
 
     def _open_table(self, page_count: int) -> radixkv.PageTable:
         return radixkv.PageTable(page_count, page_size=self.page_size, external=True)
+
+    def _open_cache(self, journal_bytes: int) -> radixkv.Cache:
+        return radixkv.Cache(self._table, whole_pages=True, journal_bytes=journal_bytes)
 
     def _mapping(self) -> torch.Tensor | None:
         """From token indices to places in the window's pool, where there is one."""
@@ -198,15 +201,20 @@ class RadixkvCache(BasePrefixCache):
     def checkpoint(self, req: "Req", *, up_to: int, **kwargs: Any) -> None:
         tokens = req.full_untruncated_fill_ids
         length = min(up_to, len(tokens)) // self.page_size * self.page_size
-        if self.disable or length == 0:
-            return
-        kv = req.kv
+        if not self.disable and length:
+            self._keep(req, length)
+
+    def _keep(self, req: "Req", length: int, state: int = 0) -> radixkv.InsertResult:
+        """Publishes whole pages of a request, which goes on with the cache's, and with recurrent
+        layers the slot of the state after them."""
+        kv, tokens = req.kv, req.full_untruncated_fill_ids
         # What the request has locked needs no second look.
         last = req.last_node
         if req.lock is None or last.length != kv.cache_protected_len or last.length > length:
             last = self.root_node
         space = self._space(req)
-        done = self._publish(kv, tokens, length, space, last, req.lock.receipt if req.lock else 0)
+        lock = req.lock.receipt if req.lock else 0
+        done = self._publish(kv, tokens, length, space, last, lock, state)
         if done.duplicate_page_count:
             known = done.page_count - done.claimed_page_count
             self._share(kv, known - done.duplicate_page_count, known)
@@ -216,6 +224,7 @@ class RadixkvCache(BasePrefixCache):
         req.lock = TreeLock(req.last_node, done.lock)
         kv.cache_protected_len = length
         kv.cache_inserted_len = max(kv.cache_inserted_len, length)
+        return done
 
     def insert(self, params: InsertParams) -> InsertResult:
         """Publishes token indices. Those before the result's `prefix_len` were known: where they
@@ -248,6 +257,7 @@ class RadixkvCache(BasePrefixCache):
         space: radixkv.Namespace | None,
         last: CachedPrefix,
         lock: int,
+        state: int,
     ) -> radixkv.InsertResult:
         """Publishes what comes after `last` in a request's row, and locks the whole prefix in the
         place of a lock from before."""
@@ -261,6 +271,7 @@ class RadixkvCache(BasePrefixCache):
                 from_node=last.node,
                 from_token_index=start,
                 lock=lock,
+                state=state,
             )
         return self._placed.publish(
             tokens,
@@ -270,6 +281,7 @@ class RadixkvCache(BasePrefixCache):
             from_node=last.node,
             from_token_index=start,
             lock=lock,
+            state=state,
         )
 
     def _share(self, kv: "ReqKvInfo", first: int, end: int) -> None:
@@ -311,8 +323,11 @@ class RadixkvCache(BasePrefixCache):
         caches drop whole nodes for the same effect."""
         if allocation_reclaim_satisfied is not None:
             raise NotImplementedError("radixkv_sglang: there is one pool to reclaim from")
-        least = min(self.token_to_kv_pool_allocator.size // EVICTED_SHARE, EVICTED_LIMIT)
-        return self.evict(EvictParams(num_tokens=max(params.num_tokens, least)))
+        return self.evict(EvictParams(num_tokens=self._at_least(params.num_tokens)))
+
+    def _at_least(self, token_count: int) -> int:
+        share = self.token_to_kv_pool_allocator.size // EVICTED_SHARE
+        return max(token_count, min(share, EVICTED_LIMIT))
 
     def evictable_size(self) -> int:
         return self._cache.stats().reclaimable_page_count * self.page_size

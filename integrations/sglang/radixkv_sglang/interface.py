@@ -13,11 +13,12 @@ from sglang.srt.disaggregation import kv_events
 from sglang.srt.managers.schedule_batch import Req, ReqKvInfo
 from sglang.srt.mem_cache import base_prefix_cache as base
 from sglang.srt.mem_cache.allocator import BaseTokenToKVPoolAllocator
+from sglang.srt.mem_cache.allocator.mamba import MambaSlotAllocator
 from sglang.srt.mem_cache.allocator.paged import PagedTokenToKVPoolAllocator
 from sglang.srt.mem_cache.allocator.swa import SWATokenToKVPoolAllocator
 from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
-from sglang.srt.mem_cache.memory_pool import ReqToTokenPool
+from sglang.srt.mem_cache.memory_pool import HybridReqToTokenPool, MambaPool, ReqToTokenPool
 from sglang.srt.mem_cache.radix_cache import RadixKey
 from sglang.version import __version__
 
@@ -38,12 +39,14 @@ REPLACED = {
     "inc_lock_ref": "node",
     "lock": "node",
     "match_prefix": "params",
+    "on_release": "req checkpointed",
     "path_device_indices": "node",
     "prefix_device_indices": "req",
     "pretty_print": "",
     "protected_size": "",
     "reset": "",
     "root_node_handle": "extra_key",
+    "supports_mamba": "",
     "supports_prefix_sharing": "",
     "supports_swa": "",
     "swa_evictable_size": "",
@@ -59,11 +62,11 @@ INHERITED = set(
     """available_and_evictable_str check_hicache_events claim_kv_row
     discard_storage_prefetch_accounting evict_sliding_windows finish
     finish_storage_prefetch_admission flush_pending_backups init_load_back
-    init_metrics_collector load_back_is_cache_owned maybe_hand_to_session on_release
+    init_metrics_collector load_back_is_cache_owned maybe_hand_to_session
     pop_prefetch_loaded_span ready_to_load_host_cache release_aborted_request
     release_host_resources release_radix_session release_session resolve_node_handle
     rotation_base_of session_records supports_auxiliary_swa supports_fast_match_prefix
-    supports_mamba swa_reprefill_tail_tokens swa_retain_floor swa_transient_size
+    swa_reprefill_tail_tokens swa_retain_floor swa_transient_size
     update_eviction_metrics waiting_storage_span""".split()
 )
 
@@ -93,9 +96,16 @@ FIELDS = {
 
 #: What is asked of a request, of its KV record, of the row pool and of the allocator.
 USED = {
-    Req: "full_untruncated_fill_ids extra_key cache_salt kv lock last_node prefix_len",
-    ReqKvInfo: "req_pool_idx cache_protected_len cache_inserted_len",
+    Req: "finished full_untruncated_fill_ids extra_key cache_salt kv lock last_node prefix_len",
+    ReqKvInfo: """req_pool_idx cache_protected_len cache_inserted_len holds_mamba mamba_pool_idx
+        mamba_cow_src_index mamba_needs_clear mamba_last_track_seqlen mamba_prev_track_seqlen
+        mamba_ping_pong_track_buffer""",
     ReqToTokenPool: "req_to_token write",
+    HybridReqToTokenPool: """mamba_allocator mamba_pool mamba_ckpt_pool free_mamba_cache
+        donate_mamba_ping_pong_slot get_mamba_ping_pong_keep_idx get_mamba_ping_pong_other_idx
+        mamba_ping_pong_track_buffer_size""",
+    MambaSlotAllocator: "size alloc free",
+    MambaPool: "copy_from replayssm_write_pos",
     BaseTokenToKVPoolAllocator: "size page_size device",
     PagedTokenToKVPoolAllocator: "free_page_ids",
     TokenToKVPoolAllocator: "free_page_ids",
@@ -151,6 +161,7 @@ def _fields(kind: type) -> set[str]:
 
 
 def _assigned(kind: type) -> set[str]:
-    """Attributes that the constructor sets."""
-    code = getattr(vars(kind).get("__init__"), "__code__", None)
-    return set(code.co_names) if code else set()
+    """Attributes that the constructor sets, or what it calls for the states."""
+    made_by = (vars(kind).get(name) for name in ("__init__", "_init_mamba_pool"))
+    codes = (getattr(method, "__code__", None) for method in made_by)
+    return {name for code in codes if code for name in code.co_names}

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sglang.srt.mem_cache.allocator.mamba import MambaSlotAllocator
 from sglang.srt.mem_cache.allocator.paged import PagedTokenToKVPoolAllocator
 from sglang.srt.mem_cache.allocator.swa import SWATokenToKVPoolAllocator
 from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
+from sglang.srt.mem_cache.memory_pool import HybridReqToTokenPool
 from sglang.srt.runtime_context import get_disagg, get_exec, get_memory, get_serving, get_spec
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ def _reasons(context: "TreeCacheBuildContext") -> Iterator[str]:
     if context.is_hybrid_swa:
         yield from _of_windows(context)
     if context.is_hybrid_ssm:
-        yield "its model has recurrent layers, whose states are cached beside the pages"
+        yield from _of_states(context)
     if context.model_config.is_multimodal:
         yield "its prompts may have images, whose places have ids of 62 bits (--enable-multimodal)"
     if context.enable_hierarchical_cache:
@@ -68,3 +70,23 @@ def _of_windows(context: "TreeCacheBuildContext") -> Iterator[str]:
     ring = getattr(params.token_to_kv_pool_allocator, "swa_req_ring", False)
     if ring or not params.swa_gates_prefix_match or params.decoder_swa_bounded_replay:
         yield "its windows are the requests' own, and not cached"
+
+
+def _of_states(context: "TreeCacheBuildContext") -> Iterator[str]:
+    params = context.params
+    if context.is_hybrid_swa:
+        yield "its model has sliding windows and recurrent layers"
+    pool = params.req_to_token_pool
+    if type(pool) is not HybridReqToTokenPool or type(pool.mamba_allocator) is not (
+        MambaSlotAllocator
+    ):
+        yield f"its states are in a {type(pool).__name__}"
+        return
+    if params.enable_mamba_extra_buffer_lazy:
+        yield "slots of its states come late (--mamba-radix-cache-strategy extra_buffer_lazy)"
+    if pool.mamba_pool.replayssm_write_pos is not None:
+        yield "its states lag behind its tokens (--enable-linear-replayssm)"
+    if pool.mamba_ckpt_pool is not None:
+        yield "its cached states are of 8 bits (--enable-int8-mamba-checkpoint)"
+    if not (params.enable_mamba_extra_buffer or params.disable or params.page_size == 1):
+        yield "its states lie anywhere, and pages have more than one token"

@@ -36,6 +36,7 @@ class Request:
         self.last_node: Any = None
         self.prefix_len = 0
         self.swa_branching_seqlen: int | None = None
+        self.mamba_branching_seqlen: int | None = None
         self.priority = self.session = self.session_id = self.kv_rotation_base = None
         self.is_finished = False
 
@@ -48,6 +49,8 @@ class Request:
 
 class Scheduler:
     """Does with a cache what SGLang's does for a request, in the same order."""
+
+    has_states = False
 
     def __init__(self, kind: str, page_size: int, size: int, **options: Any) -> None:
         pool = ReqToTokenPool(ROWS, ROW, "cpu", enable_memory_saver=False)
@@ -75,17 +78,18 @@ class Scheduler:
         request = Request(tokens, extra_key, cache_salt)
         key = RadixKey(request.full_untruncated_fill_ids, extra_key, limit=len(tokens) - 1,
                        cache_salt=cache_salt)
-        found = self.cache.match_prefix(MatchPrefixParams(key=key, req=request))
+        params = MatchPrefixParams(key=key, cow_mamba=self.has_states, req=request)
+        found = self.cache.match_prefix(params)
         request.prefix_len = request.kv.cache_protected_len = found.device_prefix_len
         request.last_node = found.last_device_node
         request.swa_branching_seqlen = found.swa_branching_seqlen
+        request.mamba_branching_seqlen = found.mamba_branching_seqlen
         request.lock = self.cache.lock(request.last_node)
         prefix = self.cache.prefix_device_indices(request)
-        if not self.free_rows or not self._has_room(len(tokens) - request.prefix_len):
-            self.cache.unlock(request.lock)
+        if not self._has_room(len(tokens) - request.prefix_len) or not self._take_row(request):
+            self._give_up(request)
             return None
-        row = request.kv.req_pool_idx = self.free_rows.pop()
-        self.pool.write((row, slice(0, len(prefix))), prefix)
+        self.pool.write((request.kv.req_pool_idx, slice(0, len(prefix))), prefix)
         request.kv.kv_allocated_len = len(prefix)
         self.running.append(request)
         for end in [*range(request.prefix_len + chunk, len(tokens), chunk), len(tokens)]:
@@ -110,7 +114,7 @@ class Scheduler:
         self.cache.free_kv_row(request.kv, [(request.kv.cache_protected_len, owned)])
         self.cache.unlock(request.lock)
         self.cache.on_release(request, checkpointed=checkpoint)
-        self.free_rows.append(request.kv.req_pool_idx)
+        self._free_row(request)
         self.running.remove(request)
 
     def run(
@@ -150,6 +154,18 @@ class Scheduler:
             pages = {index // size for index in cache.all_values_flatten().tolist()}
             assert len(pages) * size == cached == cache.total_size()
             assert not pages & owned and not pages & set(self.allocator.free_pages.tolist())
+
+    def _give_up(self, request: Request) -> None:
+        self.cache.unlock(request.lock)
+
+    def _take_row(self, request: Request) -> bool:
+        if not self.free_rows:
+            return False
+        request.kv.req_pool_idx = self.free_rows.pop()
+        return True
+
+    def _free_row(self, request: Request) -> None:
+        self.free_rows.append(request.kv.req_pool_idx)
 
     def _has_room(self, tokens: int) -> bool:
         wanted = tokens + self.page_size

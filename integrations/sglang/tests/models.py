@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, MellumConfig, MellumForCausalLM
+from transformers import (
+    Lfm2Config,
+    Lfm2ForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MellumConfig,
+    MellumForCausalLM,
+)
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 512,
@@ -45,7 +52,20 @@ def mellum() -> Any:
     return MellumForCausalLM(config)
 
 
-MODELS: dict[str, Callable[[], Any]] = {"llama": llama, "mellum": mellum}
+def lfm2() -> Any:
+    """Six layers, four of them short convolutions, whose last inputs are a state."""
+    kinds = ["conv", "conv", "full_attention"] * 2
+    config = Lfm2Config(
+        num_hidden_layers=len(kinds),
+        layer_types=kinds,
+        conv_L_cache=4,
+        block_auto_adjust_ff_dim=False,
+        **SHAPE,
+    )
+    return Lfm2ForCausalLM(config)
+
+
+MODELS: dict[str, Callable[[], Any]] = {"llama": llama, "lfm2": lfm2, "mellum": mellum}
 
 
 def save(kind: str, folder: Path) -> None:

@@ -20,6 +20,8 @@ from typing import Any
 VOCABULARY = 512
 POOL = 6144
 ROOM = 65536
+#: States of recurrent layers, for models that have them.
+STATES = {False: 96, True: 4096}
 CHUNK = 256
 
 
@@ -108,6 +110,8 @@ def main() -> None:
 
     # Read in SGLang's scheduler, which is another process. A request that runs alone is left.
     os.environ.update(SGLANG_TEST_RETRACT="1", SGLANG_TEST_RETRACT_INTERVAL="20")
+    # Rounded states would tell where a chunk ended.
+    os.environ["SGLANG_MAMBA_CONV_DTYPE"] = "float32"
     engine = sglang.Engine(
         model_path=args.model,
         skip_tokenizer_init=True,
@@ -119,6 +123,7 @@ def main() -> None:
         disable_cuda_graph=True,
         mem_fraction_static=0.2,
         max_total_tokens=ROOM if args.room else POOL,
+        max_mamba_cache_size=STATES[args.room],
         chunked_prefill_size=CHUNK,
         max_running_requests=48,
         page_size=args.page_size,

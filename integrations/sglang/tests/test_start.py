@@ -11,6 +11,8 @@ from sglang.srt.mem_cache.allocator.paged import PagedTokenToKVPoolAllocator
 from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 
+from stateful import row_pool
+
 from radixkv_sglang import InterfaceChanged, NotCovered, RadixkvCache, backend, interface, limits
 
 
@@ -84,7 +86,8 @@ def test_a_plain_model_is_covered(engine: dict[str, Any]) -> None:
         ({"is_hybrid_swa": True, "full_tokens_per_layer": 0}, "windows alone"),
         ({"is_hybrid_swa": True, "swa_gates_prefix_match": False}, "requests' own"),
         ({"is_hybrid_swa": True, "draft_swa_window": 9}, "drafts"),
-        ({"is_hybrid_ssm": True}, "recurrent layers"),
+        ({"is_hybrid_ssm": True}, "states are in a NoneType"),
+        ({"is_hybrid_ssm": True, "is_hybrid_swa": True}, "windows and recurrent layers"),
         ({"enable_hierarchical_cache": True}, "host memory"),
         ({"model_config": types.SimpleNamespace(is_multimodal=True)}, "images"),
         ({"is_eagle": True}, "speculatively"),
@@ -97,6 +100,18 @@ def test_a_plain_model_is_covered(engine: dict[str, Any]) -> None:
 def test_what_is_refused(engine: dict[str, Any], change: Any, sentence: str) -> None:
     with pytest.raises(NotCovered, match=sentence):
         backend.make(context(**change))
+
+
+def test_what_is_refused_of_states(engine: dict[str, Any]) -> None:
+    pool: Any = row_pool(8, buffered=False)
+    states = {"is_hybrid_ssm": True, "req_to_token_pool": pool}
+    limits.check(context(**states))
+    limits.check(context(16, **states, enable_mamba_extra_buffer=True))
+    pool.mamba_pool.replayssm_write_pos = pool.mamba_ckpt_pool = object()
+    with pytest.raises(NotCovered) as refused:
+        limits.check(context(16, **states, enable_mamba_extra_buffer_lazy=True))
+    for part in ("extra_buffer_lazy", "lag behind", "8 bits", "lie anywhere"):
+        assert part in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from typing import Any
 
 from vllm.config import VllmConfig
 from vllm.v1.core.sched import async_scheduler, scheduler
+from vllm.v1.request import Request
 
 from . import interface, limits
 from .hybrid import HybridManager
@@ -31,6 +32,12 @@ def _seat(of: scheduler.Scheduler) -> None:
         of.cache_config.enable_prefix_caching = False
 
 
+def _asked(of: scheduler.Scheduler) -> None:
+    """The engine has asked. Where the worker is in its process, it has the same configuration, and
+    with recurrent layers it wants to see that prefixes are cached."""
+    of.cache_config.enable_prefix_caching = of.kv_cache_manager.enable_caching
+
+
 class SyncScheduler(scheduler.Scheduler):
     """Schedules a step when the last one is done."""
 
@@ -38,6 +45,10 @@ class SyncScheduler(scheduler.Scheduler):
         interface.check()
         super().__init__(*args, **kwargs)
         _seat(self)
+
+    def add_request(self, request: Request) -> None:
+        _asked(self)
+        super().add_request(request)
 
 
 class AsyncScheduler(async_scheduler.AsyncScheduler):
@@ -47,6 +58,10 @@ class AsyncScheduler(async_scheduler.AsyncScheduler):
         interface.check()
         super().__init__(*args, **kwargs)
         _seat(self)
+
+    def add_request(self, request: Request) -> None:
+        _asked(self)
+        super().add_request(request)
 
 
 class Scheduler:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The whole engine, with its own cache and with radixkv's: tokens and hits (P05, P06).
 
-    engine.py MODEL [--kind llama|gemma3] [--requests N] [--seed N]
+    engine.py MODEL [--kind llama|gemma3|lfm2] [--requests N] [--seed N]
 
 A tiny model with random weights (made in the folder MODEL when it is not there), of full attention
 alone or beside sliding windows, answers the same stream of requests in processes of their own, in
@@ -60,6 +60,8 @@ def serve(model: str, scheduler: str, world: World, count: int, seed: int) -> di
         max_num_seqs=8,
         max_num_batched_tokens=128,
         num_gpu_blocks_override=world.block_count,
+        # For models with recurrent layers: their states are kept where blocks end.
+        mamba_cache_mode="align",
         disable_log_stats=False,
         **({"scheduler_cls": scheduler} if scheduler else {}),
     )

@@ -52,4 +52,26 @@ def gemma3() -> Any:
     return Gemma3ForCausalLM(config)
 
 
-MODELS = {"llama": llama, "gemma3": gemma3}
+def lfm2() -> Any:
+    """Two layers of full attention and four short convolutions, whose last inputs are a state: vLLM
+    makes three groups of them."""
+    from transformers import Lfm2Config, Lfm2ForCausalLM
+
+    config = Lfm2Config(
+        num_hidden_layers=6,
+        layer_types=["conv", "conv", "full_attention"] * 2,
+        conv_L_cache=4,
+        block_auto_adjust_ff_dim=False,
+        tie_word_embeddings=True,
+        # Else what is said is the token before, whatever the layers say.
+        initializer_range=0.2,
+        # vLLM reads these, which transformers has no more.
+        conv_dim=SHAPE["hidden_size"],
+        conv_dim_out=SHAPE["hidden_size"],
+        block_dim=SHAPE["hidden_size"],
+        **SHAPE,
+    )
+    return Lfm2ForCausalLM(config)
+
+
+MODELS = {"llama": llama, "gemma3": gemma3, "lfm2": lfm2}

@@ -794,6 +794,7 @@ class PlacedRows:
         from_node: int = 0,
         from_token_index: int = 0,
         lock: int = 0,
+        state: int = 0,
     ) -> InsertResult: ...
     def pages(
         self, first: int, end: int, *, group: int = 0

@@ -16,7 +16,8 @@ from typing import Any
 METHODS = """match_prefix touch_prefix lock unlock inc_lock_ref dec_lock_ref path_device_indices
     prefix_device_indices checkpoint free_kv_row maybe_hand_to_session claim_kv_row on_release
     evict evict_for_alloc evict_sliding_windows evictable_size protected_size full_evictable_size
-    full_protected_size swa_evictable_size swa_protected_size take_events finish""".split()
+    full_protected_size swa_evictable_size swa_protected_size mamba_evictable_size
+    mamba_protected_size take_events finish""".split()
 
 #: Of RadixkvCache: between tensors and the arrays of the cache.
 CONVERSIONS = {"_numbers": ("indices", "tensor"), "_tables": ("copied",)}
@@ -63,16 +64,18 @@ class Meter:
 
 
 def register() -> None:
+    import short_convolutions
     import window_places
     from sglang.srt.mem_cache import registry
 
+    short_convolutions.mend()
     window_places.mend()
 
     def measured(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def factory(context: Any) -> Any:
             cache = make(context)
             meter = Meter(os.environ["MEASURED_LOG"])
-            for name in METHODS:
+            for name in (it for it in METHODS if hasattr(cache, it)):
                 setattr(cache, name, meter.of_call(name, getattr(cache, name)))
             for kind, names in CONVERSIONS.items():
                 for name in names if (owner := getattr(cache, kind, None)) is not None else ():

@@ -22,3 +22,5 @@ class _Missing(types.ModuleType):
 
 
 sys.modules[__name__].__class__ = _Missing
+# What is imported where a model has recurrent layers, whichever they are.
+mamba = sys.modules[f"{__name__}.mamba"] = _Missing(f"{__name__}.mamba")

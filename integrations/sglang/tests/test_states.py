@@ -1,0 +1,114 @@
+"""P04: models with recurrent layers, between SGLang's allocator of pages, its pool of states and its
+rows."""
+
+from collections.abc import Iterator
+
+import beside
+import pytest
+from sglang.srt.environ import envs
+from sglang.srt.mem_cache.base_prefix_cache import EvictParams
+from sglang.srt.runtime_context import get_context
+from stateful import StateScheduler
+
+A = list(range(100, 140))
+B = list(range(200, 240))
+
+#: Page size, and whether steps leave states in a buffer, at round positions.
+KINDS = [(1, False), (1, True), (4, True)]
+
+
+@pytest.fixture(autouse=True)
+def settings() -> Iterator[None]:
+    """What SGLang publishes of a server: chunks of 8, and a state each 16 tokens."""
+    fields = {"mamba_track_interval": 16, "mamba_max_states_per_path": -1}
+    with get_context().override_server_args(_mamba_cache_chunk_size=8, **fields):
+        yield
+
+
+def test_a_prefix_is_found_where_its_state_is() -> None:
+    scheduler = StateScheduler("ours", 1, 512, 20, buffered=False)
+    # It leaves two: of the prompt, and of all that it said but the last.
+    assert scheduler.run(A) == 0
+    cache = scheduler.cache
+    assert (cache.total_size(), cache.mamba_evictable_size()) == (42, 2)
+    assert scheduler.run([*A, 7, 8, *B]) == 42
+    assert scheduler.run([*A, *B]) == 40
+    assert scheduler.run([*A[:-1], *B]) == 0
+    # What is evicted of the states alone leaves the pages.
+    tokens, states = cache.total_size(), cache.mamba_evictable_size()
+    done = cache.evict(EvictParams(num_tokens=0, mamba_num=states))
+    assert (done.num_tokens_evicted, done.mamba_num_evicted) == (0, 8)
+    assert (cache.total_size(), cache.mamba_evictable_size()) == (tokens, 0)
+    scheduler.check()
+    # That one computes all of it again, and its pages were there.
+    assert scheduler.run([*A, 7, 8, *B]) == 0
+    assert (cache.total_size(), cache.mamba_evictable_size()) == (tokens, 2)
+    cache.evict(EvictParams(num_tokens=1000))
+    assert cache.total_size() == 0 == cache.mamba_evictable_size()
+    scheduler.check()
+
+
+def test_a_state_is_left_where_prompts_part() -> None:
+    scheduler = StateScheduler("ours", 4, 512, 20, buffered=True)
+    assert scheduler.run([*A, *B]) == 0
+    # 40 tokens are known and have no state: this one leaves it.
+    assert scheduler.run([*A, *B[::-1]]) == 0
+    assert scheduler.run([*A, *B[:8], 1]) == 40
+
+
+def test_a_request_that_gives_its_lock_of_the_state_back() -> None:
+    with envs.SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK.override(True):
+        scheduler = StateScheduler("ours", 1, 512, 20, buffered=False)
+        request = scheduler.start(A)
+        assert request is not None
+        assert scheduler.cache.mamba_protected_size() == 0
+        assert scheduler.cache.evict(EvictParams(num_tokens=0, mamba_num=1)).mamba_num_evicted == 1
+        assert scheduler.cache.protected_size() == 40
+        assert scheduler.decode(request, [7, 8])
+        scheduler.finish(request)
+        scheduler.check()
+        assert scheduler.run([*A, 7, 8]) == 41
+
+
+@pytest.mark.parametrize(("page_size", "buffered"), KINDS)
+def test_hits_beside_those_of_sglang_with_room(page_size: int, buffered: bool) -> None:
+    """Where nothing is evicted, no request finds less than with SGLang's own cache."""
+    for ours, theirs in serve(page_size, 8192, 2048, 0, buffered=buffered):
+        assert ours >= theirs
+
+
+def test_hits_beside_those_of_sglang_in_tight_pools() -> None:
+    """Single requests find more or less, and all together no less."""
+    all_found = [0, 0]
+    for page_size, buffered in KINDS:
+        # Too few pages, too few states, and both.
+        for seed, (size, states) in enumerate([(480, 200), (4000, 30), (480, 30)]):
+            pairs = serve(page_size, size, states, seed, buffered=buffered)
+            found = list(map(sum, zip(*pairs, strict=True)))
+            less = sum(ours < theirs for ours, theirs in pairs)
+            more = sum(ours > theirs for ours, theirs in pairs)
+            print(f"page size {page_size}, buffer {buffered}, {size} tokens, {states} states: "
+                  f"found {found[0]}, SGLang {found[1]}; less {less}, more {more}, of {len(pairs)}")
+            assert found[0] >= 0.95 * found[1] > 0
+            all_found = [a + b for a, b in zip(all_found, found, strict=True)]
+    print(all_found)
+    assert all_found[0] >= all_found[1]
+
+
+def test_as_on_another_device(elsewhere: None) -> None:
+    pairs = serve(4, 480, 30, 0, buffered=True)
+    ours, theirs = map(sum, zip(*pairs, strict=True))
+    assert ours >= 0.9 * theirs > 0
+
+
+def serve(
+    page_size: int, size: int, states: int, seed: int, *, buffered: bool
+) -> list[tuple[int, ...]]:
+    """The same conversations beside SGLang's own cache: what each request found."""
+    both = [
+        StateScheduler(kind, page_size, size, states, buffered=buffered)
+        for kind in ("ours", "theirs")
+    ]
+    found = beside.hits(both, seed, running_limit=3, said_limit=40)
+    assert len(found) > 100 and all(scheduler.read > 1000 for scheduler in both)
+    return found
