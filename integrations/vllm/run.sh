@@ -50,6 +50,9 @@ printf '\n## The whole engine, greedy tokens\n\n'
 printf '\n## The same with sliding windows\n\n'
 "$python" "$tests/engine.py" "$target/gemma3" --kind gemma3 --requests "$((requests / 2))"
 
+printf '\n## The same with recurrent layers: hits\n\n'
+"$python" "$tests/engine.py" "$target/lfm2" --kind lfm2 --requests "$((requests / 5))"
+
 printf '\n## Time, and hits of a larger stream\n\n'
 OMP_NUM_THREADS=1 "$python" "$tests/speed.py" "$target/model" \
     --requests "$timed" --repeats "$repeats" 2>"$target/speed.log" ||

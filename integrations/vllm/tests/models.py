@@ -74,4 +74,7 @@ def lfm2() -> Any:
     return Lfm2ForCausalLM(config)
 
 
+#: What they answer on a CPU depends on how vLLM batches, whichever cache it has.
+UNSTEADY = {"lfm2"}
+
 MODELS = {"llama": llama, "gemma3": gemma3, "lfm2": lfm2}
