@@ -51,7 +51,7 @@ printf '\n## The same with sliding windows\n\n'
 "$python" "$tests/engine.py" "$target/gemma3" --kind gemma3 --requests "$((requests / 2))"
 
 printf '\n## The same with recurrent layers: hits\n\n'
-"$python" "$tests/engine.py" "$target/lfm2" --kind lfm2 --requests "$((requests / 5))"
+"$python" "$tests/engine.py" "$target/lfm2" --kind lfm2 --requests 60
 
 printf '\n## Time, and hits of a larger stream\n\n'
 OMP_NUM_THREADS=1 "$python" "$tests/speed.py" "$target/model" \

@@ -395,7 +395,8 @@ impl PlacedRows {
     }
 
     /// Evicts until pool 0 has got so many pages, and pool 1 `window_page_count`, of a window or of
-    /// states, or there are no more to be had. The mapping becomes 0 where a page of the window's has gone.
+    /// states, or there are no more to be had. The mapping becomes 0 where a page of the window's
+    /// has gone.
     ///
     /// Returns (pages, pages of pool 1, bare), three new arrays of int64: those that went of either
     /// pool, for the engine to free, and those of pool 0, gone or not, whose page of pool 1 went,

@@ -105,15 +105,18 @@ class Scheduler:
         self._allocate(request, len(request.full_untruncated_fill_ids) - 1)
         return True
 
-    def finish(self, request: Request, *, checkpoint: bool = True) -> None:
-        """The end of a request; without a checkpoint, of one that was aborted or retracted."""
+    def finish(
+        self, request: Request, *, checkpoint: bool = True, released: bool = False
+    ) -> None:
+        """The end of a request; without a checkpoint, of one that was aborted or retracted, or that
+        has `released` what it had already."""
         request.is_finished = True
         owned = request.kv.kv_allocated_len
         if checkpoint:
             self.cache.checkpoint(request, up_to=owned)
         self.cache.free_kv_row(request.kv, [(request.kv.cache_protected_len, owned)])
         self.cache.unlock(request.lock)
-        self.cache.on_release(request, checkpointed=checkpoint)
+        self.cache.on_release(request, checkpointed=checkpoint or released)
         self._free_row(request)
         self.running.remove(request)
 

@@ -1,5 +1,4 @@
-"""P04: models with recurrent layers, between SGLang's allocator of pages, its pool of states and its
-rows."""
+"""P04: models with recurrent layers, between SGLang's allocator, its pool of states and its rows."""
 
 from collections.abc import Iterator
 
@@ -54,6 +53,30 @@ def test_a_state_is_left_where_prompts_part() -> None:
     # 40 tokens are known and have no state: this one leaves it.
     assert scheduler.run([*A, *B[::-1]]) == 0
     assert scheduler.run([*A, *B[:8], 1]) == 40
+
+
+def test_of_two_that_leave_the_same_state_one_goes() -> None:
+    scheduler = StateScheduler("ours", 1, 512, 20, buffered=False)
+    both = [scheduler.start(A), scheduler.start(A)]
+    assert scheduler.cache.mamba_protected_size() == 1
+    scheduler.check()
+    for request in both:
+        assert request is not None
+        scheduler.finish(request)
+        scheduler.check()
+    assert scheduler.cache.mamba_evictable_size() == 1
+
+
+def test_a_state_of_more_than_what_was_said_is_not_given_away() -> None:
+    scheduler = StateScheduler("ours", 1, 512, 20, buffered=True)
+    request = scheduler.start(A)
+    assert request is not None and scheduler.decode(request, B[:30])
+    # States of 48 and 64 tokens, of which 60 are kept.
+    request.is_finished = True
+    scheduler.cache.checkpoint(request, up_to=60)
+    scheduler.finish(request, checkpoint=False, released=True)
+    scheduler.check()
+    assert scheduler.run([*A, *B]) == 48
 
 
 def test_a_request_that_gives_its_lock_of_the_state_back() -> None:

@@ -1,5 +1,5 @@
-"""SGLang's short convolutions, of LFM2, are Triton kernels for a GPU. Here they are PyTorch's, so that
-the whole engine can run a model with recurrent layers on a CPU."""
+"""SGLang's short convolutions, of LFM2, are Triton kernels for a GPU. Here they are PyTorch's, so
+that the whole engine can run a model with recurrent layers on a CPU."""
 
 from typing import Any
 
