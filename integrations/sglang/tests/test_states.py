@@ -1,4 +1,4 @@
-"""P04: models with recurrent layers, between SGLang's allocator, its pool of states and its rows."""
+"""P04: models with recurrent layers, between SGLang's allocators, pool of states and rows."""
 
 from collections.abc import Iterator
 
