@@ -170,6 +170,12 @@ impl Lines {
     /// Asks for so many, if there are so many. Where it calls nothing, vectors stay in registers.
     #[inline(always)]
     pub(super) fn step<S: Simd>(&mut self, simd: S, ahead: &mut Ahead<'_>, count: usize) {
+        self.ask::<S, true>(simd, ahead, count);
+    }
+
+    /// NEAR: before long it is used, so it goes to the nearest cache.
+    #[inline(always)]
+    fn ask<S: Simd, const NEAR: bool>(&mut self, simd: S, ahead: &mut Ahead<'_>, count: usize) {
         for _ in 0..count {
             if self.next >= self.end {
                 if ahead.left == 0 {
@@ -177,7 +183,10 @@ impl Lines {
                 }
                 *self = ahead.next_run();
             }
-            simd.prefetch(self.next);
+            match NEAR {
+                true => simd.prefetch_near(self.next),
+                false => simd.prefetch(self.next),
+            }
             self.next = self.next.wrapping_add(CACHE_LINE);
         }
     }
@@ -231,7 +240,7 @@ impl Vectorized for CatchUp<'_, '_> {
     fn run<S: Simd>(self, simd: S) {
         let mut lines = self.ahead.lines;
         while self.ahead.left > self.left || lines.next < lines.end {
-            lines.step(simd, self.ahead, 1);
+            lines.ask::<S, false>(simd, self.ahead, 1);
         }
         self.ahead.lines = lines;
     }

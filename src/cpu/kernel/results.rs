@@ -92,8 +92,8 @@ struct Place {
     out: *mut f32,
 }
 
-/// A few rows, P pairs of vectors wide: the keys that all of them see together, those before and
-/// after row by row.
+/// A few rows, P pairs of vectors wide: the keys before those that all of them see row by row, all
+/// others together.
 ///
 /// # Safety
 /// As for [`add_results`].
@@ -113,22 +113,16 @@ unsafe fn rows<S: Simd, K: KeyRows, const P: usize>(
             let keys = |span: &Span| span.start..span.end.min(start);
             each_row::<S, K, P>(simd, place, spans, values, ahead, keys);
         }
-        if start < end {
-            let keys = start..end;
-            match spans.len() {
-                1 => simd.run(Tile::<K, 1, P>::new(place, values, keys, ahead)),
-                2 => simd.run(Tile::<K, 2, P>::new(place, values, keys, ahead)),
-                3 => simd.run(Tile::<K, 3, P>::new(place, values, keys, ahead)),
-                4 => simd.run(Tile::<K, 4, P>::new(place, values, keys, ahead)),
-                5 => simd.run(Tile::<K, 5, P>::new(place, values, keys, ahead)),
-                6 => simd.run(Tile::<K, 6, P>::new(place, values, keys, ahead)),
-                8 => simd.run(Tile::<K, 8, 1>::new(place, values, keys, ahead)),
-                _ => simd.run(Tile::<K, 12, 1>::new(place, values, keys, ahead)),
-            }
-        }
-        if last.end > end {
-            let keys = |span: &Span| span.start.max(end)..span.end;
-            each_row::<S, K, P>(simd, place, spans, values, ahead, keys);
+        let keys = start..end;
+        match spans.len() {
+            1 => simd.run(Tile::<K, 1, P>::new(place, values, keys, ahead).to(spans)),
+            2 => simd.run(Tile::<K, 2, P>::new(place, values, keys, ahead).to(spans)),
+            3 => simd.run(Tile::<K, 3, P>::new(place, values, keys, ahead).to(spans)),
+            4 => simd.run(Tile::<K, 4, P>::new(place, values, keys, ahead).to(spans)),
+            5 => simd.run(Tile::<K, 5, P>::new(place, values, keys, ahead).to(spans)),
+            6 => simd.run(Tile::<K, 6, P>::new(place, values, keys, ahead).to(spans)),
+            8 => simd.run(Tile::<K, 8, 1>::new(place, values, keys, ahead).to(spans)),
+            _ => simd.run(Tile::<K, 12, 1>::new(place, values, keys, ahead).to(spans)),
         }
     }
 }
@@ -162,6 +156,8 @@ struct Tile<'a, 'b, K, const R: usize, const P: usize> {
     place: Place,
     values: K,
     keys: Range<usize>,
+    /// R of them, whose ends ascend, or none: all rows see `keys` alone.
+    spans: &'a [Span],
     ahead: &'a mut Ahead<'b>,
 }
 
@@ -169,7 +165,16 @@ impl<'a, 'b, K, const R: usize, const P: usize> Tile<'a, 'b, K, R, P> {
     /// # Safety
     /// As for [`add_results`]; every row sees the keys.
     unsafe fn new(place: Place, values: K, keys: Range<usize>, ahead: &'a mut Ahead<'b>) -> Self {
-        Self { place, values, keys, ahead }
+        Self { place, values, keys, spans: &[], ahead }
+    }
+
+    /// Each row sees the keys after those, too, to the end of its span.
+    ///
+    /// # Safety
+    /// As for [`add_results`]; there are R spans.
+    unsafe fn to(self, spans: &'a [Span]) -> Self {
+        debug_assert_eq!(spans.len(), R);
+        Self { spans, ..self }
     }
 }
 
@@ -180,6 +185,8 @@ impl<K: KeyRows, const R: usize, const P: usize> Vectorized for Tile<'_, '_, K, 
     fn run<S: Simd>(self, simd: S) {
         let Place { head_dim, column, weights, out } = self.place;
         let bytes = P * 2 * S::LANES * K::Element::BYTES;
+        let spans = self.spans.first_chunk::<R>();
+        let after = self.keys.end..spans.map_or(0, |spans| spans[R - 1].end);
         // SAFETY: new()'s contract.
         unsafe {
             let mut sums = [[[simd.splat(0.0); 2]; P]; R];
@@ -189,17 +196,12 @@ impl<K: KeyRows, const R: usize, const P: usize> Vectorized for Tile<'_, '_, K, 
                 }
             }
             let mut lines = self.ahead.lines;
-            for key in self.keys {
+            for key in self.keys.clone() {
                 // As many lines as are read; of one that half a tile reads, every other time.
                 if K::FROM_MEMORY && (key % 2 == 0 || bytes >= CACHE_LINE) {
                     lines.step(simd, self.ahead, bytes.div_ceil(CACHE_LINE));
                 }
-                let from = self.values.row(key).add(column * K::Element::BYTES);
-                let mut v = [[simd.splat(0.0); 2]; P];
-                match P {
-                    2 => v.copy_from_slice(&K::Element::load_pairs(simd, from)),
-                    _ => v[0] = K::Element::load(simd, from),
-                }
+                let v = load_values::<S, K, P>(simd, self.values, key, column);
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let weight = simd.splat(*weights.add(row * BLOCK + key));
                     for (sum, v) in sums.as_flattened_mut().iter_mut().zip(v.as_flattened()) {
@@ -208,6 +210,20 @@ impl<K: KeyRows, const R: usize, const P: usize> Vectorized for Tile<'_, '_, K, 
                 }
             }
             self.ahead.lines = lines;
+            // Fewer and fewer rows see them, as where a prompt is computed.
+            for key in after {
+                let Some(spans) = spans else { break };
+                let v = load_values::<S, K, P>(simd, self.values, key, column);
+                for (row, sums) in sums.iter_mut().enumerate().rev() {
+                    if spans[row].end <= key {
+                        break;
+                    }
+                    let weight = simd.splat(*weights.add(row * BLOCK + key));
+                    for (sum, v) in sums.as_flattened_mut().iter_mut().zip(v.as_flattened()) {
+                        *sum = simd.fma(weight, *v, *sum);
+                    }
+                }
+            }
             for (row, sums) in sums.iter().enumerate() {
                 for (at, &sum) in sums.as_flattened().iter().enumerate() {
                     simd.store(out.add(row * head_dim + at * S::LANES), sum);
@@ -215,4 +231,27 @@ impl<K: KeyRows, const R: usize, const P: usize> Vectorized for Tile<'_, '_, K, 
             }
         }
     }
+}
+
+/// P pairs of vectors of a key's values.
+///
+/// # Safety
+/// As for [`add_results`].
+#[inline(always)]
+unsafe fn load_values<S: Simd, K: KeyRows, const P: usize>(
+    simd: S,
+    values: K,
+    key: usize,
+    column: usize,
+) -> [[S::Vector; 2]; P] {
+    let mut v = [[simd.splat(0.0); 2]; P];
+    // SAFETY: the caller's contract.
+    unsafe {
+        let from = values.row(key).add(column * K::Element::BYTES);
+        match P {
+            2 => v.copy_from_slice(&K::Element::load_pairs(simd, from)),
+            _ => v[0] = K::Element::load(simd, from),
+        }
+    }
+    v
 }

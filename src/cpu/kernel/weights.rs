@@ -87,6 +87,21 @@ impl<'a, const R: usize> Weights<'a, R> {
         }
     }
 
+    /// Whether what logits are relative to may change for some row: mostly it stays as it is.
+    ///
+    /// # Safety
+    /// As for [`Weights::new`].
+    #[inline(always)]
+    unsafe fn may_raise(&self, logits: &[f32; SIDE_BY_SIDE]) -> bool {
+        let mut may_raise = false;
+        for (row, &logit) in logits[..R].iter().enumerate() {
+            // SAFETY: the caller's contract.
+            let most = unsafe { *self.state.most.add(row) };
+            may_raise |= most == f32::NEG_INFINITY || logit > most + SLACK;
+        }
+        may_raise
+    }
+
     /// Notes the largest logit of a row, unless it is little larger than what its logits are
     /// relative to, and returns what they are.
     ///
@@ -128,8 +143,8 @@ impl<const R: usize> Vectorized for Weights<'_, R> {
             // A positive factor changes no order: it can wait for the exponent.
             let late = self.logit.cap.is_none() && self.logit.factor > 0.0;
             let factor = if late { self.logit.factor } else { 1.0 };
-            let mut largest = [simd.splat(f32::NEG_INFINITY); R];
-            for (row, largest) in largest.iter_mut().enumerate() {
+            let mut largest = [simd.splat(f32::NEG_INFINITY); SIDE_BY_SIDE];
+            for (row, largest) in largest[..R].iter_mut().enumerate() {
                 let scores = self.scores.add(row * BLOCK);
                 if !late {
                     self.logit.apply(simd, scores.add(keys.start), keys.len());
@@ -141,10 +156,18 @@ impl<const R: usize> Vectorized for Weights<'_, R> {
                     at += S::LANES;
                 }
             }
-            let logits = largest.map(|largest| simd.largest(largest) * factor);
+            let logits = match R {
+                1 => [simd.largest(largest[0]); SIDE_BY_SIDE],
+                _ => simd.largest_of_4(largest),
+            };
+            let logits = logits.map(|logit| logit * factor);
             let mut bases = [simd.splat(0.0); R];
+            let may_raise = self.may_raise(&logits);
             for (row, base) in bases.iter_mut().enumerate() {
-                *base = simd.splat(self.raise(simd, row, logits[row]));
+                *base = simd.splat(match may_raise {
+                    true => self.raise(simd, row, logits[row]),
+                    false => -*self.state.most.add(row),
+                });
             }
             let factor = simd.splat(factor);
             let mut sums = [simd.splat(0.0); SIDE_BY_SIDE];

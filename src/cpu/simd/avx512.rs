@@ -166,6 +166,22 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
         with! { _mm512_reduce_max_ps(a) }
     }
 
+    #[inline(always)]
+    fn largest_of_4(self, [a, b, c, d]: [__m512; 4]) -> [f32; 4] {
+        with! {
+            let ab = _mm512_max_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+            let cd = _mm512_max_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+            let even = _mm512_shuffle_ps::<0b01_00_01_00>(ab, cd);
+            let most = _mm512_max_ps(even, _mm512_shuffle_ps::<0b11_10_11_10>(ab, cd));
+            let low = _mm512_castps512_ps256(most);
+            let most = _mm256_max_ps(low, _mm512_extractf32x8_ps::<1>(most));
+            let most = _mm_max_ps(_mm256_castps256_ps128(most), _mm256_extractf128_ps::<1>(most));
+            let mut array = [0.0; 4];
+            _mm_storeu_ps(array.as_mut_ptr(), most);
+            array
+        }
+    }
+
     /// # Safety
     /// 16 numbers are readable.
     #[inline(always)]
@@ -335,5 +351,10 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     #[inline(always)]
     fn prefetch(self, address: *const u8) {
         with! { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
+    }
+
+    #[inline(always)]
+    fn prefetch_near(self, address: *const u8) {
+        with! { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
     }
 }

@@ -77,6 +77,11 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     }
     /// The largest lane, if none is NaN.
     fn largest(self, a: Self::Vector) -> f32;
+    /// The same of four vectors.
+    #[inline(always)]
+    fn largest_of_4(self, [a, b, c, d]: [Self::Vector; 4]) -> [f32; 4] {
+        [self.largest(a), self.largest(b), self.largest(c), self.largest(d)]
+    }
 
     /// # Safety
     /// LANES numbers are readable.
@@ -151,6 +156,11 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
 
     /// Asks for the cache line, which need not exist.
     fn prefetch(self, address: *const u8);
+    /// The same, into the nearest cache where that was measured to pay.
+    #[inline(always)]
+    fn prefetch_near(self, address: *const u8) {
+        self.prefetch(address);
+    }
 }
 
 /// The sets of instructions that the kernels are compiled for.
