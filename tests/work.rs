@@ -391,17 +391,16 @@ fn a_full_machine_is_left_alone() {
     assert!(work.items.windows(2).all(|pair| pair[0].key_end >= pair[1].key_end));
 }
 
+/// Decodes at a position, whose rows begin with the same pages of 16 and have others of their own.
+fn sharing(rows: usize, stem: usize, more: usize, start: usize) -> Vec<(usize, usize, Vec<u32>)> {
+    let row = |row| (start, 1, [own(99, stem), own(row, more)].concat());
+    (0..rows).map(row).collect()
+}
+
 /// C1: 64 decodes behind 8192 shared keys.
 #[test]
 fn a_long_shared_start_is_attended_to_once() {
-    let stem = own(99, 512);
-    let rows: Vec<_> = (0..64)
-        .map(|row| {
-            let mut pages = stem.clone();
-            pages.extend(own(row, 17));
-            (8192 + 256, 1, pages)
-        })
-        .collect();
+    let rows = sharing(64, 512, 17, 8192 + 256);
     let work = divide(&batch(16, &rows), &machine(8, 4));
     let keys = |item: &radixkv::attention::Item| item.key_end - item.key_begin;
     let read: usize = work.items.iter().map(keys).sum();
@@ -413,14 +412,7 @@ fn a_long_shared_start_is_attended_to_once() {
 /// launch. Beside an append that takes that shape anyway they are read once.
 #[test]
 fn a_few_rows_that_share_take_one_launch() {
-    let stem = own(99, 128);
-    let mut rows: Vec<_> = (0..8)
-        .map(|row| {
-            let mut pages = stem.clone();
-            pages.extend(own(row, 3));
-            (2048 + 32, 1, pages)
-        })
-        .collect();
+    let mut rows = sharing(8, 128, 3, 2048 + 32);
     let machine = machine(8, 4);
     let shared = |work: &Work| {
         let is_shared = |index: &usize| work.items[*index].order_begin >= queries_of(work);
@@ -439,16 +431,34 @@ fn queries_of(work: &Work) -> usize {
 
 #[test]
 fn a_short_shared_start_is_not_worth_it() {
-    let stem = own(99, 2);
-    let rows: Vec<_> = (0..2)
-        .map(|row| {
-            let mut pages = stem.clone();
-            pages.extend(own(row, 8));
-            (150, 1, pages)
-        })
-        .collect();
-    let work = divide(&batch(16, &rows), &machine(8, 4));
+    let work = divide(&batch(16, &sharing(2, 2, 8, 150)), &machine(8, 4));
     assert_eq!((work.items.len(), work.partial_count), (2, 0));
+}
+
+/// What the largest shape costs says from where on sharing pays, and which shape shared keys take.
+/// The shapes whose times are known are divided alike whatever it is: between what was measured of
+/// attn_sm90 on an H100, 0.6, and what attn_mma is estimated at.
+#[test]
+fn what_the_largest_shape_costs_matters_to_no_shape_that_was_measured() {
+    let decodes = |rows: usize, keys: usize| sharing(rows, 0, keys.div_ceil(16), keys - 1);
+    let shapes = [
+        ("C1", 4, sharing(64, 512, 17, 8192 + 255)),
+        ("D1", 4, decodes(1, 32768)),
+        ("D2", 4, decodes(64, 4096)),
+        ("D3", 8, decodes(64, 8192)),
+    ];
+    for (name, group, rows) in &shapes {
+        let divided = |cost: f64| {
+            let mut tiles = TILES;
+            tiles[2].cost = cost;
+            divide(&batch(16, rows), &Machine { tiles: &tiles, ..machine(8, *group) }).items
+        };
+        let of_attn_sm90 = divided(1.4);
+        for cost in [0.6, 1.0, 2.5] {
+            assert_eq!(divided(cost), of_attn_sm90, "{name} at {cost}");
+        }
+        assert_ne!(*name == "C1", divided(1000.0) == of_attn_sm90, "{name}");
+    }
 }
 
 /// Two families under one system prompt: each shares more than all do.
