@@ -9,7 +9,7 @@ const BYTES_LIMIT: usize = 1 << 14;
 /// Arrays freed at a time, and bytes beyond which it is fewer, since to free an array of links
 /// takes as long as it has links: nobody who writes is to be held up by what others left.
 const FREED_AT_ONCE: usize = 8;
-const BYTES_AT_ONCE: usize = 1 << 11;
+const BYTES_AT_ONCE: usize = 1 << 12;
 
 /// A reference that a link had.
 #[derive(Debug)]
