@@ -47,7 +47,7 @@ struct Ready {
 
 /// Whether hashing so many pages ahead pays.
 pub(super) fn is_worth_it(pages: usize, page_size: usize) -> bool {
-    pages * (page_size + BESIDES) >= FEW
+    pages.saturating_mul(page_size.saturating_add(BESIDES)) >= FEW
 }
 
 fn place(ids: &[u32]) -> (usize, usize) {

@@ -174,8 +174,8 @@ def test_p02_g01_a_state_is_where_a_row_ends() -> None:
     places = np.arange(PAGE, 36)
     first = placed.publish(tokens, 16, places=places[:16], state=3)
     assert (first.claimed_page_count, first.claimed_group_page_count) == (4, 1)
-    more = {"from_node": first.node, "from_token_index": 16, "lock": first.lock}
-    done = placed.publish(tokens, 32, places=places[16:], state=2, **more)
+    done = placed.publish(tokens, 32, places=places[16:], state=2, from_node=first.node,
+                          from_token_index=16, lock=first.lock)
     # The prefix without its last page is known, and has no state.
     found = cache.match(tokens[:31], np.empty(8, np.uint32))
     assert (found.token_count, found.known_position_count) == (16, 28)

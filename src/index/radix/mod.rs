@@ -163,9 +163,9 @@ impl PrefixIndex for RadixIndex {
     }
 
     fn publish_portion(&self, slice: usize) -> usize {
-        // A node of 64 KiB as a rule. What is published in one portion is of one age.
-        let pages = (64 * slice / self.page_size).clamp(1, 16 * slice);
-        pages.min(self.tree.nodes.page_limit())
+        // A node of 64 KiB as a rule, and the beginning of the next one. What is published in one
+        // portion is of one age.
+        (32 * slice / self.page_size).clamp(1, 16 * slice)
     }
 
     fn touch(&mut self, node: Node, below: Option<Node>) {
