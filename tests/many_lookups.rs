@@ -175,7 +175,10 @@ impl World {
                 sequence: info.sequence,
                 computed_position_count: self.positions(prompt) as u64,
             });
-        let items: Vec<_> = items.collect();
+        self.publish_items(&items.collect::<Vec<_>>())
+    }
+
+    fn publish_items(&self, items: &[rkv_sequence_publish_item]) -> Vec<(rkv_status, u64, u64)> {
         let mut done = vec![sized::<rkv_sequence_publish_result>(); items.len()];
         let mut statuses = vec![rkv_status::Poisoned; items.len()];
         let (from, into, to) = (items.as_ptr(), done.as_mut_ptr(), statuses.as_mut_ptr());
@@ -316,6 +319,14 @@ fn h03_long_prompts_at_once_find_what_each_alone_does() {
     let mut prompts: Vec<_> = (0..11).map(prompt).collect();
     for world in [&alone, &together] {
         let begun = world.begin_many(&prompts);
+        // More than there is to publish is refused, whatever the number, and changes nothing.
+        let sequences = begun.iter().map(|(_, info)| info.sequence);
+        let too_many = sequences.map(|sequence| rkv_sequence_publish_item {
+            sequence,
+            computed_position_count: u64::MAX,
+        });
+        let refused = world.publish_items(&too_many.collect::<Vec<_>>());
+        assert!(refused.iter().all(|(status, ..)| *status == rkv_status::InvalidArgument));
         let published = world.publish_many(&prompts, &begun);
         assert!(published.iter().all(|done| *done == (rkv_status::Ok, 5000, 5000)));
         world.end(&begun);
