@@ -239,8 +239,9 @@ impl State {
         if !ended.tail.is_long() {
             place.tail = std::mem::take(&mut ended.tail);
         }
-        place.empty(); // a short tail, as above
+        let room = place.empty();
         self.sequence_bytes += place.bytes();
+        self.discarded.put(room);
         self.live -= 1;
         ended
     }

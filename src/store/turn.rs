@@ -30,7 +30,7 @@ impl Drop for Turn<'_> {
     #[inline]
     fn drop(&mut self) {
         // A panic leaves the state as it is, which nobody is to see.
-        if !self.state.discarded.is_empty() && !std::thread::panicking() {
+        if !std::thread::panicking() {
             self.end_discarded();
         }
     }
@@ -117,9 +117,18 @@ impl Turn<'_> {
         })
     }
 
-    /// Frees what waits for that.
+    /// Frees what waits for that, while others may get in. Whether there was anything.
+    #[inline]
+    fn end_discarded(&mut self) -> bool {
+        let waits = !self.state.discarded.is_empty();
+        if waits {
+            self.free_discarded();
+        }
+        waits
+    }
+
     #[cold]
-    fn end_discarded(&mut self) {
+    fn free_discarded(&mut self) {
         let discarded = self.state.discarded.take();
         self.unlocked(|| drop(discarded));
     }
@@ -142,9 +151,7 @@ impl Turn<'_> {
 
     /// Lets waiting threads in, in the middle of a call. The state must be whole.
     pub(crate) fn let_others_in(&mut self) {
-        if !self.state.discarded.is_empty() {
-            self.end_discarded();
-        }
+        self.end_discarded();
         let Self { shared, state, .. } = self;
         if let Some(at_yield) = &shared.at_yield.0 {
             return RwLockWriteGuard::unlocked(state, at_yield);
@@ -159,11 +166,10 @@ impl Turn<'_> {
     }
 
     /// The same between two short steps of a call, at once and only when somebody waits: also who
-    /// spins, and would be at it for as long as all the steps take. Whether somebody did.
+    /// spins, and would be at it for as long as all the steps take. Whether somebody may have got
+    /// in.
     pub(crate) fn let_waiting_in(&mut self) -> bool {
-        if !self.state.discarded.is_empty() {
-            self.end_discarded();
-        }
+        let was_free = self.end_discarded();
         let Self { shared, state, .. } = self;
         let readers = shared.waiting_readers.load(Ordering::Relaxed);
         // A clock in the lock times each step by itself.
@@ -176,7 +182,26 @@ impl Turn<'_> {
             RwLockWriteGuard::unlocked_fair(state, pause);
             true
         } else {
-            false
+            was_free
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::paging::PageTableConfig;
+
+    /// Who gives the lock up only to free memory says so too: others may have changed everything.
+    #[test]
+    fn freeing_what_was_discarded_lets_others_in() {
+        let config =
+            PageTableConfig { page_size: 1, page_count: 4, slot_count: 1, ..Default::default() };
+        let shared = Shared::new(config).expect("a page table");
+        let mut turn = shared.turn();
+        assert!(!turn.let_waiting_in());
+        turn.discarded.put(Vec::with_capacity(1 << 20));
+        assert!(turn.let_waiting_in());
+        assert!(!turn.let_waiting_in());
     }
 }
