@@ -146,17 +146,13 @@ impl State {
         let known = Keys { keys, images: &cache.images };
         let digests = &digests[..digests.len().min(last - base_pages)];
         let inserted = match sequence.lock {
-            Some(node) if digests.is_empty() => cache.index.insert_moving_lock(node, known, row)?,
             Some(node) => cache.index.insert_digested((node, true), known, row, digests)?,
             None => {
                 let root = match self.clears.concern(&sequence.namespace, sequence.began) {
                     false => cache.index.make_root(&sequence.namespace)?,
                     true => cache.index.make_detached_root(&sequence.namespace)?,
                 };
-                let inserted = match digests {
-                    [] => cache.index.insert(root, known, row),
-                    _ => cache.index.insert_digested((root, false), known, row, digests),
-                };
+                let inserted = cache.index.insert_digested((root, false), known, row, digests);
                 if inserted.is_err() {
                     cache.index.prune_root(root);
                 }
@@ -281,17 +277,16 @@ impl Turn<'_> {
             let left = (computed / page_size).saturating_sub(self.sequence(id)?.base_pages);
             self.digest_next(id, (left.min(portion), portion), &mut digests)?;
             // Others may have been let in.
-            let sequence = self.sequence(id)?;
-            let known = digests.first(sequence);
-            let end = computed.min((sequence.shared + portion) * page_size);
+            let next = self.next_portion(id, computed)?;
+            let known = digests.first(self.sequence(id)?);
             let more = self.check_computed(id, computed);
-            let more = more.and_then(|()| self.publish_checked(id, (end, portion), known));
+            let more = more.and_then(|()| self.publish_checked(id, (next.end, next.ahead), known));
             done = Some(match (more, done) {
                 (Ok(more), before) => before.map_or(more, |before| before.and(more)),
                 (Err(_), Some(done)) => return Ok(done),
                 (Err(error), None) => return Err(error),
             });
-            if let (Some(done), true) = (done, end == computed) {
+            if let (Some(done), true) = (done, next.end == computed) {
                 return Ok(done);
             }
             digests.published(self.sequence(id)?);
@@ -310,6 +305,10 @@ impl Turn<'_> {
             (self.table.page_size(), self.cache()?, self.sequence(id)?);
         let portion = self.publish_portion()?;
         let end = computed.min((sequence.shared + portion) * page_size);
+        if self.digests_pages() {
+            // To look further means to hash what is there.
+            return Ok(PublishPortion { end, ahead: portion });
+        }
         // It may have been cut short meanwhile.
         let last = end.max(sequence.prompt_positions).min(sequence.positions);
         let known = sequence.base_pages * page_size;
