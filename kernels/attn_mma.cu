@@ -8,25 +8,6 @@
 
 using namespace rkv;
 
-#ifndef RKV_V_HEAD_DIM
-#define RKV_V_HEAD_DIM RKV_HEAD_DIM
-#endif
-#if RKV_HEAD_DIM == 576
-#define RKV_LATENT true
-#else
-#define RKV_LATENT false
-#endif
-using HeadDims = Heads<RKV_HEAD_DIM, RKV_V_HEAD_DIM, RKV_LATENT>;
-
-// In names: one number where both are the same.
-#define RKV_JOIN_NOW(k, v) k##_##v
-#define RKV_JOIN(k, v) RKV_JOIN_NOW(k, v)
-#if RKV_V_HEAD_DIM == RKV_HEAD_DIM
-#define RKV_HEADS RKV_HEAD_DIM
-#else
-#define RKV_HEADS RKV_JOIN(RKV_HEAD_DIM, RKV_V_HEAD_DIM)
-#endif
-
 #define RKV_ATTEND_NAMED(name, ...) \
     using name##_shape = Shape<__VA_ARGS__>; \
     RKV_KERNEL(name, AttentionArguments, name##_shape::kThreads, name##_shape::kBlocks) { \

@@ -34,10 +34,12 @@ const SOURCES: [Source; 11] = [
 ];
 /// Those of Hopper's own instructions, which no other GPU has.
 const HOPPER_ARCH: &str = "90a";
-const HOPPER_SOURCES: [Source; 3] = [
+const HOPPER_SOURCES: [Source; 5] = [
     ("attn_sm90", Some((64, 64))),
     ("attn_sm90", Some((128, 128))),
+    ("attn_sm90", Some((192, 128))),
     ("attn_sm90", Some((256, 256))),
+    ("attn_sm90", Some((576, 512))),
 ];
 
 /// Compressed: the images are a tenth as large, and drivers that take this nvcc's machine code

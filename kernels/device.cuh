@@ -48,6 +48,9 @@ enum class Fault : int {
     // Of attn_sm90, whose blocks take several items.
     kToldTooEarly,
     kCounterStays,
+    // Of attn_sm90 where one group makes the weights of another.
+    kHandedTooEarly,
+    kTakenTooEarly,
     kCount,
 };
 
@@ -62,6 +65,7 @@ enum class Fault : int {
 #define RKV_LIST_KERNEL(name, Arguments, threads, shared)
 #define RKV_LIST_HOPPER_KERNEL(name, Arguments, threads, shared)
 #define RKV_UNROLL _Pragma("unroll")
+#define RKV_NO_UNROLL _Pragma("unroll 1")
 
 namespace rkv {
 

@@ -90,6 +90,8 @@ RKV_DEVICE void products_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
+RKV_DEVICE void pin(uint64_t &x) { asm volatile("" : "+l"(x)); }
+
 // Keeps the compiler from moving uses of these registers across, for it does not know that
 // products use them behind its back.
 template <int kRows, int kColumns>

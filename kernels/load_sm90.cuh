@@ -33,16 +33,33 @@ struct Loader {
     const int warp, lane;
     const uint32_t shared;
     const int before; // tiles of the items before
+    const int boxes;  // of a panel
+    const int box_row, box_panel; // of the box that this lane starts
     uint32_t unreported = 0; // barrier of the last copies that were started row by row; 0: none
 
     static constexpr int kWarps = 4;
     static constexpr int kWarpRows = S::kTileKeys / kWarps;
+    static constexpr bool kApart = S::kHeadDim != S::kValueDim;
+    // Of a row of keys, and of values.
+    template <int kValues>
+    static constexpr int kDim = kValues == 1 ? S::kValueDim : S::kHeadDim;
 
     RKV_DEVICE Loader(const HopperArguments &all, const PackedRows<false, false> &rows,
                       int warp_index, uint32_t shared_at, int tiles_before)
         : arguments(all), args(all.attention), page_begin(rows.item.page_begin), head(rows.head),
           any(rows.any), tiles(rows.any, all.box_positions), warp(warp_index), lane(rows.lane),
-          shared(shared_at), before(tiles_before) {}
+          shared(shared_at), before(tiles_before), boxes(boxes_of_panel(all.box_positions)),
+          box_row((lane * kWarps + warp) % boxes * all.box_positions),
+          box_panel((lane * kWarps + warp) / boxes) {}
+
+    static RKV_DEVICE int boxes_of_panel(int box_positions) {
+        int boxes = 1;
+        RKV_UNROLL
+        for (int positions = 8; positions <= S::kBoxMost; positions *= 2) {
+            boxes = box_positions == positions ? S::kTileKeys / positions : boxes;
+        }
+        return boxes;
+    }
 
     RKV_DEVICE bool by_boxes(int tile) const {
         const int begin = tiles.first_key(tile);
@@ -50,24 +67,17 @@ struct Loader {
                begin + S::kTileKeys <= any.end;
     }
 
-    // The box of a tile that this lane starts, if there are so many. Warps take them in turn: the
-    // lanes of one start theirs one after another.
-    RKV_DEVICE int box_of_lane() const { return lane * kWarps + warp; }
-
+    // Boxes are counted panel after panel, so that a lane's has the same rows of keys and values,
+    // however long those are. Warps take them in turn: the lanes of one start theirs one after
+    // another.
+    template <int kValues>
     RKV_DEVICE int boxes_of_warp() const {
-        int boxes = 0;
-        RKV_UNROLL
-        for (int positions = 8; positions <= S::kBoxMost; positions *= 2) {
-            const int all = S::kTileKeys / positions * S::kPanels;
-            boxes = arguments.box_positions == positions ? all : boxes;
-        }
-        return (boxes - warp + kWarps - 1) / kWarps;
+        return (boxes * (kDim<kValues> / 64) - warp + kWarps - 1) / kWarps;
     }
 
     // The row of a tile whose page this lane looks up.
     RKV_DEVICE int row_of_lane(int tile) const {
-        return by_boxes(tile) ? box_of_lane() / S::kPanels * arguments.box_positions
-                              : warp * kWarpRows + lane % kWarpRows;
+        return by_boxes(tile) ? box_row : warp * kWarpRows + lane % kWarpRows;
     }
 
     // Two tiles before it is used: the look-up's latency is hidden. -1: nothing is wanted of it.
@@ -79,17 +89,16 @@ struct Loader {
 
     template <int kValues>
     RKV_DEVICE void start_boxes(int tile, int page, uint32_t to, uint32_t full) const {
-        const int row = row_of_lane(tile), panel = box_of_lane() % S::kPanels;
         if (lane == 0) {
-            const int bytes = boxes_of_warp() * arguments.box_positions * S::kRowBytes;
+            const int bytes = boxes_of_warp<kValues>() * arguments.box_positions * S::kRowBytes;
             barrier_arrive_expect(full, fault(Fault::kBytesTooFew) ? bytes / 2 : bytes);
         }
         sync_warp();
-        if (row < S::kTileKeys) {
-            const int position = position_in_page(tiles.first_key(tile) + row, args.kv);
+        if (box_panel < kDim<kValues> / 64) {
+            const int position = position_in_page(tiles.first_key(tile) + box_row, args.kv);
             const bool position_first = arguments.position_first != 0;
-            copy_box(to + panel * S::kTilePanelBytes + row * S::kRowBytes,
-                     kValues == 1 ? &arguments.v : &arguments.k, full, panel * 64,
+            copy_box(to + box_panel * S::kTilePanelBytes + box_row * S::kRowBytes,
+                     kValues == 1 ? &arguments.v : &arguments.k, full, box_panel * 64,
                      position_first ? position : head, position_first ? head : position, page);
         }
         if (lane != 0) {
@@ -102,10 +111,11 @@ struct Loader {
         int64_t place = -1;
         if (page >= 0) {
             const int key = tiles.first_key(tile) + row_of_lane(tile);
-            place = place_of(page, position_in_page(key, args.kv), head, args.kv) * 2;
+            const int position = position_in_page(key, args.kv);
+            place = place_of(page, position, head, kValues == 1 && kApart ? args.v_kv : args.kv) * 2;
         }
         const uint8_t *from = static_cast<const uint8_t *>(kValues == 1 ? args.v : args.k);
-        RowCopies<kWarpRows, S::kChunks>::each(
+        RowCopies<kWarpRows, kDim<kValues> / 8>::each_in_rounds(
             place, lane, [&](int row, int chunk, int64_t at, bool wanted) {
                 copy_async16(to + chunk_at(warp * kWarpRows + row, chunk, S::kTilePanelBytes),
                              from + at + chunk * 16, wanted);
@@ -131,6 +141,9 @@ struct Loader {
         const int stage = (before + tile) % S::kStages, round = (before + tile) / S::kStages;
         const uint32_t to = shared + S::tile_at(kValues, stage);
         const uint32_t full = shared + S::full_at(kValues, stage);
+        if (S::kLatent) {
+            report<0>(); // the tile before this one may have to be used before there is room
+        }
         if (!fault(Fault::kNoWaitForRoom)) {
             barrier_wait(shared + S::empty_at(kValues, stage), (round & 1) ^ 1);
         }
@@ -157,7 +170,9 @@ struct Loader {
             if (tile + 1 < tiles.count) {
                 load<0>(tile + 1, next);
             }
-            load<1>(tile, page);
+            if constexpr (!S::kLatent) {
+                load<1>(tile, page);
+            }
             page = next;
             next = after;
         }

@@ -41,6 +41,23 @@ struct RowCopies {
         });
     }
 
+    // The same where rows are no power of two long: eight pieces of each row at a time, one round
+    // after another, for all at once would take too many registers.
+    template <class Copy>
+    static RKV_DEVICE void each_in_rounds(int64_t place, int lane, Copy copy) {
+        if constexpr (kWholeRows) {
+            each(place, lane, copy);
+        } else {
+            RKV_NO_UNROLL
+            for (int first = 0; first < kChunks; first += 8) {
+                RowCopies<kRows, 8>::each(
+                    place, lane, [&](int row, int chunk, int64_t at, bool wanted) {
+                        copy(row, first + chunk, at, wanted);
+                    });
+            }
+        }
+    }
+
     static_assert(kRows <= 32, "a lane for each row");
 };
 

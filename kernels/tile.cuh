@@ -16,17 +16,10 @@
 // Latent values are the beginnings of their keys (multi-head latent attention, absorbed): a tile
 // has keys alone then, which are multiplied twice.
 #pragma once
+#include "heads.cuh"
 #include "numbers.cuh"
 
 namespace rkv {
-
-// Elements of heads of Q and K, and of V and the result.
-template <int head_dim, int value_dim, bool latent>
-struct Heads {
-    static constexpr int kHeadDim = head_dim;
-    static constexpr int kValueDim = value_dim;
-    static constexpr bool kLatent = latent;
-};
 
 template <class QueryType, class KvType, class HeadDims, int row_warps, int key_warps,
           int value_warps, int tile_keys, int blocks, bool plain>
@@ -100,7 +93,6 @@ struct Shape {
     static_assert(kKeyWarps == 1 || kValueWarps == 1, "either keys or values are divided");
     static_assert(kHeadDim % 16 == 0, "a head is whole matrix instructions");
     static_assert(kWarpValues % 16 == 0, "a part of a value is whole matrix instructions");
-    static_assert(!kLatent || kValueDim <= kHeadDim, "latent values are beginnings of keys");
 
     // Keys to be multiplied; the values lie behind them, or are in them.
     static RKV_DEVICE int tile_at(int stage) { return kWidensTile ? kWideAt : stage * kStageBytes; }

@@ -1,30 +1,38 @@
 // How a block of attn_sm90 divides its work, and where its tiles lie in shared memory.
 //
-//   warps     four that load, and two or three groups of four that compute 64 rows each
+//   warps     four that load, and two or three groups of four that compute: 64 rows each, or, where
+//             values are latent and too many sums for one group, each its part of the values of
+//             the same 64 rows
 //   stages    two of keys and two of values; each has a barrier `full`, at which those arrive that
-//             load, and a barrier `empty`, at which each warp arrives that has used it
+//             load, and a barrier `empty`, at which each warp arrives that has used it. Latent
+//             values are in the keys, and have none of their own
 //   panels    a tile lies as panels of 64 elements: rows of 128 bytes, whose eight pieces of 16
 //             bytes are exchanged by the row's number (piece ^ row % 8), as copies of boxes and
 //             products do it by themselves; a panel begins at a multiple of 1024 bytes
 #pragma once
+#include "heads.cuh"
 #include "numbers.cuh"
 
 namespace rkv {
 
-template <class QueryType, class KvType, int head_dim, int tile_keys, int groups>
+template <class QueryType, class KvType, class HeadDims, int tile_keys, int groups>
 struct HopperShape {
     using Q = QueryType;
     using Kv = KvType;
-    static constexpr int kHeadDim = head_dim;
-    static constexpr int kValueDim = head_dim;
-    static constexpr int kWarpValues = kValueDim; // a warp sums all of a value
+    static constexpr int kHeadDim = HeadDims::kHeadDim;
+    static constexpr int kValueDim = HeadDims::kValueDim;
+    static constexpr bool kLatent = HeadDims::kLatent;
     static constexpr int kTileKeys = tile_keys;
     static constexpr bool kWidensOperands = false;
 
     static constexpr int kGroups = groups;
+    static constexpr int kWarps = 4 * kGroups; // that compute
+    static constexpr int kRowGroups = kLatent ? 1 : kGroups;
+    static constexpr int kValueGroups = kGroups / kRowGroups;
+    static constexpr int kWarpValues = kValueDim / kValueGroups; // elements that a warp sums
     static constexpr int kGroupRows = 64;
-    static constexpr int kRowWarps = 4 * kGroups;
-    static constexpr int kTileRows = kGroups * kGroupRows;
+    static constexpr int kRowWarps = 4 * kRowGroups;
+    static constexpr int kTileRows = kRowGroups * kGroupRows;
     static constexpr int kThreads = 128 * (kGroups + 1);
     static constexpr int kBlocks = 1;
     static constexpr bool kIsFp8 = kBytes<Kv> == 1; // widened by those that load
@@ -34,20 +42,26 @@ struct HopperShape {
     static constexpr int kComputeRegisters = groups == 3 ? 152 : kIsFp8 ? 208 : 216;
     // The groups compute products in turns, so that weights of others are made meanwhile. With wide
     // sums the products of one alone take longer than that.
-    static constexpr bool kTakeTurns = head_dim <= 128;
+    static constexpr bool kTakeTurns = kValueDim <= 128;
 
     // Positions of a box at most: a tile is whole ones (box_most() in src/gpu/shapes.rs).
     static constexpr int kBoxMost = tile_keys % 64 == 0 ? 64 : 16;
 
     static constexpr int kRowBytes = 128;
-    static constexpr int kPanels = head_dim / 64;
-    static constexpr int kChunks = head_dim / 8; // pieces of 16 bytes of a row of all panels
+    static constexpr int kChunks = kHeadDim / 8; // pieces of 16 bytes of a row of all panels
     static constexpr int kQueryPanelBytes = kGroupRows * kRowBytes;
-    static constexpr int kQueryBytes = kPanels * kQueryPanelBytes; // of a group
+    static constexpr int kQueryBytes = kHeadDim / 64 * kQueryPanelBytes; // of a group's rows
     static constexpr int kTilePanelBytes = tile_keys * kRowBytes;
-    static constexpr int kTileBytes = kPanels * kTilePanelBytes;
-    static constexpr int kTilesAt = kGroups * kQueryBytes;
-    static constexpr int kBarriersAt = kTilesAt + 2 * kStages * kTileBytes;
+    static constexpr int kTileBytes = kHeadDim / 64 * kTilePanelBytes;
+    static constexpr int kValueTileBytes = kLatent ? 0 : kValueDim / 64 * kTilePanelBytes;
+    static constexpr int kStageBytes = kTileBytes + kValueTileBytes;
+    static constexpr int kTilesAt = kRowGroups * kQueryBytes;
+    // What a group hands over to another that sums other values of the same rows: weights, as a
+    // thread has them, and factors of rows.
+    static constexpr int kHandedAt = kTilesAt + kStages * kStageBytes;
+    static constexpr int kHandedWeightBytes = kLatent ? kGroupRows * tile_keys * 2 : 0;
+    static constexpr int kHandedBytes = kLatent ? kHandedWeightBytes + kGroupRows * 4 : 0;
+    static constexpr int kBarriersAt = kHandedAt + kHandedBytes;
     static constexpr int kAlignment = 1024;
     // Of items: a barrier `told`, and a barrier `heard`, see items_sm90.cuh.
     static constexpr int kToldAt = kBarriersAt + 2 * 2 * kStages * 8;
@@ -67,23 +81,27 @@ struct HopperShape {
     static constexpr int kSeesAt = kItemAt + 2 * kItemBytes;
     static constexpr int kSharedBytes = kSeesAt + kTileRows * 8 + kAlignment;
 
-    // `values`: 0 for keys, 1 for values
+    // `values`: 0 for keys, 1 for values.
+    static constexpr RKV_DEVICE int part_of(int values) { return kLatent ? 0 : values; }
     static RKV_DEVICE int tile_at(int values, int stage) {
-        return kTilesAt + (stage * 2 + values) * kTileBytes;
+        return kTilesAt + stage * kStageBytes + part_of(values) * kTileBytes;
     }
     static RKV_DEVICE int full_at(int values, int stage) {
-        return kBarriersAt + (stage * 2 + values) * 16;
+        return kBarriersAt + (stage * 2 + part_of(values)) * 16;
     }
+    static RKV_DEVICE int empty_at(int values, int stage) { return full_at(values, stage) + 8; }
     static RKV_DEVICE int sees_at(int row_warp, int lane, int half) {
         return kSeesAt + (row_warp * 16 + lane / 4 + half * 8) * 8;
     }
-    static RKV_DEVICE int empty_at(int values, int stage) { return full_at(values, stage) + 8; }
 
     static_assert(kGroups * kComputeRegisters + kLoadRegisters <= 512, "128 threads of each");
     static_assert(kRowWarps % 4 == 0, "four warps that load look at all rows");
     static_assert(kItemAt % 16 == 0, "items are stored 16 bytes at a time");
     static_assert(tile_keys % kBoxMost == 0, "boxes fill a tile");
     static_assert(tile_keys % 8 == 0, "eight rows lie as 1024 bytes");
+    static_assert(kHeadDim % 64 == 0 && kWarpValues % 64 == 0, "whole panels");
+    static_assert(!kIsFp8 || kHeadDim == kValueDim, "what is widened is alike");
+    static_assert(kValueGroups <= 2, "one group hands weights over to one other");
 };
 
 // Where 16 bytes of a row of a tile lie; `panel_bytes` is the distance of panels.

@@ -7,8 +7,8 @@
 #                                  target/gpu.tar.xz: needs cargo, nvcc. RADIXKV_CUDA_ARCHS=90a
 #                                  makes it small. With a folder of peers: what
 #                                  gpu_peers.py needs to run others beside it
-#   scripts/gpu.sh peers [folder]  make that folder (target/gpu-peers): FlashAttention-3 out of
-#                                  vLLM's wheel (250 MB from PyPI). FlashInfer is run, too, if
+#   scripts/gpu.sh peers [folder]  make that folder (target/gpu-peers): FlashAttention-3 and
+#                                  FlashMLA out of vLLM's wheel (330 MB from PyPI). FlashInfer is run, too, if
 #                                  folder/site has it with the modules that it compiles
 #   scripts/gpu.sh run [folder [stage...]]
 #                                  run what was packed: needs a GPU and its driver, no network,
@@ -57,13 +57,14 @@ peers() { # [folder]
     wheels=$(mktemp -d "$to/wheels.XXXXXX")
     python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
         -d "$wheels" "vllm==$vllm_version"
-    python3 - "$wheels" "$to/fa3.so" <<'PYTHON'
+    python3 - "$wheels" "$to" <<'PYTHON'
 import pathlib, sys, zipfile
 folder, to = map(pathlib.Path, sys.argv[1:])
 (wheel,) = folder.glob("*.whl")
 with zipfile.ZipFile(wheel) as archive:
-    (name,) = (name for name in archive.namelist() if "_vllm_fa3_C" in name)
-    to.write_bytes(archive.read(name))
+    for part, library in (("_vllm_fa3_C", "fa3.so"), ("_flashmla_C", "flashmla.so")):
+        (name,) = (name for name in archive.namelist() if part in name)
+        (to / library).write_bytes(archive.read(name))
 PYTHON
     rm -r "$wheels"
     du -sh "$to"
@@ -186,7 +187,7 @@ stage_shapes() {
     local failed=0 shape
     job tiers 60 "$pack/bench" tiers || failed=1
     : >"$results/shapes.tsv"
-    for shape in P3 D2 A3 D1 P1 A5 A6 C1 A1 A8 D3 P5 P6 W1 M1 M2 M3 H1 L1; do
+    for shape in M1 P3 D2 A3 D1 M2 M3 M4 M5 M6 P1 A5 A6 C1 A1 A8 D3 P5 P6 W1 H1 L1; do
         timeout -k 3 40 "$pack/bench" "$shape" ${kernels:-} 2>&1 | head_once |
             tee -a "$results/shapes.tsv" || failed=1
         keep
@@ -225,7 +226,9 @@ stage_counters() {
     counters p1-mma rows128 P1 mma
     counters d2 rows16 D2
     counters merge merge D1
-    counters latent rows64 M1
+    counters latent sm90 M1 sm90
+    counters latent-mma rows64 M1 mma
+    counters unfolded sm90 M3 sm90
 }
 
 head_once() { # what every table says of the device, only before the first

@@ -153,7 +153,9 @@ def main_table(shapes, dense, paged, libraries):
         used, mma = shapes.used(name), (name, "16", "bf16", "mma")
         ours, roofline = shapes.times[used], shapes.roofline(used)
         goals = " → ".join(f"{goal:g}" for goal in dict.fromkeys(GOALS.get(name, ())))
-        others = [paged.get((name, "16", library), "") for library in libraries]
+        # Latent pages of others are of 64.
+        page = "64" if name.startswith("M") else "16"
+        others = [paged.get((name, page, library), "") for library in libraries]
         others += [dense.get((name, backend), "") for backend in ("cudnn", "flash")]
         rows.append(
             [name, *shapes.words[name]]
@@ -193,12 +195,14 @@ def graph_table(shapes):
         name, page, kv, kernel = key
         if "graph" not in kernel:
             continue
-        called, note = (name, page, kv, "mma"), kernel.removeprefix("mma, graph")
+        kernel, note = kernel.split(", graph")
+        called = (name, page, kv, kernel)
         call = [shown(shapes.times[called]), f"{shapes.hosts[called]:.1f}"]
         # Uncaptured calls share what can be shared.
         us, host = [NONE, NONE] if note else call
-        rows.append([name + note, us, shown(time), host, f"{shapes.hosts[key]:.1f}"])
-    return table(["`attn_mma`", "call", "graph", "host, call", "host, graph"], 4, rows)
+        words = [name + note, f"`attn_{kernel}`"]
+        rows.append([*words, us, shown(time), host, f"{shapes.hosts[key]:.1f}"])
+    return table(["id", "kernel", "call", "graph", "host, call", "host, graph"], 4, rows)
 
 
 def tier_table(path):
@@ -285,7 +289,8 @@ def main(*folders, page):
         *main_table(shapes, dense, paged, libraries),
         "",
         *([f"Runs that differ by more than 2 %: {', '.join(spreads)}."] if spreads else []),
-        "Others take C1 as rows that share nothing; PyTorch takes dense K and V, not pages.",
+        "Others take C1 as rows that share nothing, and M1 to M6 over pages of 64; PyTorch takes "
+        "dense K and V, not pages.",
         f"The host takes {min(calls):.0f} to {max(calls):.0f} µs to put a call on the stream.",
         "",
         "Page sizes and fp8, µs:",

@@ -1,8 +1,8 @@
-"""What other libraries take for the target shapes over paged K and V: FlashAttention-3 and
-FlashInfer, beside the table of benches/cuda in the same visit.
+"""What other libraries take for the target shapes over paged K and V: FlashAttention-3, FlashMLA
+and FlashInfer, beside the table of benches/cuda in the same visit.
 
 Usage: gpu_peers.py [folder]. The folder, made by `scripts/gpu.sh peers`, holds what they need:
-`site`, packages for Python, and `fa3.so`, a library of operators for torch. What is missing is
+`site`, packages for Python, and `fa3.so` and `flashmla.so`, libraries of operators for torch. What is missing is
 skipped and said. Prints lines of id, page size, library, median microseconds, and by how much a
 few rows differ from attention in f32. Calls follow one another on inputs that are taken in turn,
 as in benches/cuda/calls.rs. Plans are made before: their time is not counted.
@@ -19,6 +19,17 @@ import torch  # noqa: E402
 from gpu_torch import CALLS, ROTATED_BYTES, SHAPES, median, random  # noqa: E402
 
 PAGE_SIZES = {"P3": (1, 16, 64, 128), "A3": (1, 16, 64, 128), "D2": (1, 16, 64, 128)}
+# Id, rows, keys, query heads: of benches/cuda/shapes.rs. FlashMLA takes pages of 64 alone.
+LATENT_SHAPES = [
+    ("M1", 64, 4096, 128),
+    ("M2", 64, 4096, 16),
+    ("M4", 64, 4096, 64),
+    ("M5", 64, 4096, 32),
+    ("M6", 1, 65536, 128),
+]
+LATENT_PAGE_SIZE = 64
+LATENT_DIM, VALUE_DIM = 576, 512
+LATENT_SCALE = (128 + 64) ** -0.5
 WORKSPACE_BYTES = 256 << 20
 DEVICE = "cuda"
 
@@ -140,6 +151,91 @@ def flash_infer():
     }
 
 
+class Latent:
+    """Inputs of decoding with latent vectors: their first 512 elements are the values."""
+
+    def __init__(self, rows, keys, query_heads, page_size):
+        self.rows, self.keys, self.query_heads, self.page_size = rows, keys, query_heads, page_size
+        self.row_pages = math.ceil(keys / page_size)
+        pages = rows * self.row_pages
+        self.sets = []
+        for _ in range(max(1, min(CALLS, ROTATED_BYTES // (2 * rows * keys * LATENT_DIM)))):
+            q = random(rows, query_heads, LATENT_DIM)
+            latent = random(pages, page_size, LATENT_DIM)
+            table = torch.randperm(pages, device=DEVICE).to(torch.int32)
+            self.sets.append((q, latent, table.view(rows, self.row_pages)))
+
+    def error(self, out):
+        """The largest error of a few rows, relative to their results, in f32."""
+        q, latent, table = self.sets[0]
+        errors = []
+        for row in sorted({0, self.rows // 2, self.rows - 1}):
+            keys = latent[table[row].long()].flatten(0, 1)[: self.keys].float()
+            weights = (q[row].float() @ keys.T * LATENT_SCALE).softmax(-1)
+            expected = weights @ keys[:, :VALUE_DIM]
+            found = out[row].float().view(self.query_heads, VALUE_DIM)
+            errors.append(((found - expected).norm() / expected.norm()).item())
+        return max(errors)
+
+
+def flash_mla():
+    """Calls of FlashMLA, as vLLM builds it."""
+    torch.ops.load_library(str(FOLDER / "flashmla.so"))
+    forward = torch.ops._flashmla_C.dense_decode_fwd
+
+    def prepare(shape):
+        used = torch.full((shape.rows,), shape.keys, dtype=torch.int32, device=DEVICE)
+        scale = LATENT_SCALE
+
+        def call(q, latent, table, plan):
+            q, latent = q.unsqueeze(1), latent.unsqueeze(2)
+            return forward(q, latent, VALUE_DIM, used, table, scale, False, *plan, None)
+
+        # The first call makes the plan.
+        plan = call(*shape.sets[0], (None, None))[2:4]
+        return [lambda inputs=inputs: call(*inputs, plan)[0] for inputs in shape.sets]
+
+    return {"FlashMLA": prepare}
+
+
+def flash_infer_latent():
+    """Calls of FlashInfer's kernels for latent vectors."""
+    import flashinfer
+
+    workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=DEVICE)
+
+    def prepare(shape, backend):
+        calls = []
+        rows = torch.arange(0, shape.rows + 1, dtype=torch.int32, device=DEVICE)
+        used = torch.full((shape.rows,), shape.keys, dtype=torch.int32, device=DEVICE)
+        for q, latent, table in shape.sets:
+            wrapper = flashinfer.mla.BatchMLAPagedAttentionWrapper(workspace, backend=backend)
+            wrapper.plan(
+                rows,
+                rows * shape.row_pages,
+                table.flatten(),
+                used,
+                shape.query_heads,
+                VALUE_DIM,
+                LATENT_DIM - VALUE_DIM,
+                shape.page_size,
+                False,
+                LATENT_SCALE,
+                q.dtype,
+                latent.dtype,
+            )
+            parts = [*q.split([VALUE_DIM, LATENT_DIM - VALUE_DIM], -1)]
+            parts += latent.split([VALUE_DIM, LATENT_DIM - VALUE_DIM], -1)
+            parts = [part.contiguous() for part in parts]
+            calls.append(lambda wrapper=wrapper, parts=parts: wrapper.run(*parts))
+        return calls
+
+    return {
+        "FlashInfer fa2": lambda shape: prepare(shape, "fa2"),
+        "FlashInfer fa3": lambda shape: prepare(shape, "fa3"),
+    }
+
+
 def captured(call):
     """A call as a graph, or as it is where a library's cannot be captured."""
     graph = torch.cuda.CUDAGraph()
@@ -151,29 +247,40 @@ def captured(call):
     return graph.replay
 
 
-def main():
+def loaded(loaders):
     libraries = {}
-    for load in (flash_attention_3, flash_infer):
+    for load in loaders:
         try:
             libraries |= load()
         except (ImportError, OSError, AttributeError, RuntimeError) as error:
             print(f"SKIP {load.__name__}: {first_line(error)}", flush=True)
+    return libraries
+
+
+def compare(name, shape, libraries):
+    for library, prepare in libraries.items():
+        try:
+            calls = prepare(shape)
+            error = shape.error(calls[0]())
+            # The calls are their own inputs, taken in turn; as graphs, for what Python takes is
+            # longer than many of them.
+            replays = [captured(call) for call in calls]
+            time = median(lambda replay: replay(), [(replay,) for replay in replays])
+            found = f"{time:.1f}\t{error:.1e}"
+        except Exception as error:  # of others' code: whatever it is, go on
+            found = f"not supported: {first_line(error)}\t"
+        print(f"{name}\t{shape.page_size}\t{library}\t{found}", flush=True)
+
+
+def main():
+    libraries = loaded((flash_mla, flash_infer_latent))
+    for name, rows, keys, query_heads in LATENT_SHAPES:
+        compare(name, Latent(rows, keys, query_heads, LATENT_PAGE_SIZE), libraries)
+        torch.cuda.empty_cache()
+    libraries = loaded((flash_attention_3, flash_infer))
     for name, *sizes in SHAPES:
         for page_size in PAGE_SIZES.get(name, (16,)):
-            shape = Paged(sizes, page_size)
-            for library, prepare in libraries.items():
-                try:
-                    calls = prepare(shape)
-                    error = shape.error(calls[0]())
-                    # The calls are their own inputs, taken in turn; as graphs, for what Python
-                    # takes is longer than many of them.
-                    replays = [captured(call) for call in calls]
-                    time = median(lambda replay: replay(), [(replay,) for replay in replays])
-                    found = f"{time:.1f}\t{error:.1e}"
-                except Exception as error:  # of others' code: whatever it is, go on
-                    found = f"not supported: {first_line(error)}\t"
-                print(f"{name}\t{page_size}\t{library}\t{found}", flush=True)
-            del shape
+            compare(name, Paged(sizes, page_size), libraries)
             torch.cuda.empty_cache()
 
 

@@ -11,6 +11,18 @@ const TILES: [Tile; 3] = [
     Tile { rows: 128, blocks: 1, cost: 2.5 },
 ];
 
+/// Two kernels have tiles of 64 rows: the later one is taken.
+const TILES_OF_TWO: [Tile; 3] = [
+    Tile { rows: 16, blocks: 3, cost: 1.0 },
+    Tile { rows: 64, blocks: 1, cost: 1.6 },
+    Tile { rows: 64, blocks: 1, cost: 1.0 },
+];
+
+/// Sometimes those.
+fn tiles(random: &mut Rng) -> &'static [Tile] {
+    if random.u32(..4) == 0 { &TILES_OF_TWO } else { &TILES }
+}
+
 fn machine(kv_heads: usize, group: usize) -> Machine<'static> {
     Machine {
         tiles: &TILES,
@@ -159,6 +171,7 @@ fn any_batch_is_covered_exactly_once() {
         let group = [1, 3, 4, 8, 40, 160][random.usize(..6)];
         let mut machine = machine([1, 2, 8][random.usize(..3)], group);
         machine.multiprocessors = [1, 8, 132][random.usize(..3)];
+        machine.tiles = tiles(&mut random);
         machine.batch_invariant = random.u32(..4) == 0;
         let mut batch = Batch::new(page_size).unwrap();
         let stem: Vec<u32> = own(99, 3000);
@@ -180,6 +193,8 @@ fn any_batch_is_covered_exactly_once() {
         check(&batch, &machine, &work);
         check_bounds(&batch, &machine, &work);
         assert!(round > 0 || !work.items.is_empty());
+        let is_left = machine.tiles[1].rows == machine.tiles[2].rows;
+        assert!(!is_left || work.of_tile[1].is_empty());
     }
 }
 
@@ -222,8 +237,8 @@ fn no_division_exceeds_the_bounds_of_its_capacity() {
             machine([1, 2, 8][random.usize(..3)], [1, 4, 5, 20, 200][random.usize(..5)]);
         machine.multiprocessors = [1, 3, 20][random.usize(..3)];
         machine.batch_invariant = random.u32(..4) == 0;
-        let tiles = random.usize(1..=3);
-        machine.tiles = &TILES[..tiles];
+        let count = random.usize(1..=3);
+        machine.tiles = &tiles(&mut random)[..count];
         let mut batch = Batch::new(page_size).unwrap();
         let (longest, most) = ([40, 700, 9000][random.usize(..3)], [1, 4, 30][random.usize(..3)]);
         let stem = own(99, 9100);
@@ -247,6 +262,7 @@ fn bounds_grow_with_the_capacity() {
     let mut random = Rng::with_seed(29);
     for _ in 0..6000 {
         let mut machine = machine([1, 8][random.usize(..2)], [1, 4, 20, 200][random.usize(..4)]);
+        machine.tiles = tiles(&mut random);
         machine.batch_invariant = random.u32(..4) == 0;
         let size = |random: &mut Rng| {
             let most = 1 << random.u32(1..12);

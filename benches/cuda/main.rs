@@ -58,8 +58,9 @@ fn main() -> ExitCode {
     for shape in SHAPES.iter().filter(|shape| wanted.is_empty() || is_named(shape)).chain(trial) {
         for page_size in [1, 16, 64, 128] {
             for kv_dtype in [Dtype::Bf16, Dtype::Fp8E4m3] {
-                // Page sizes and formats in full for one prefill, one append and one decode.
-                let in_full = ["P3", "A3", "D2"].contains(&shape.id);
+                // Page sizes and formats in full for one prefill, one append, one decode, and one
+                // with latent vectors.
+                let in_full = ["P3", "A3", "D2", "M1"].contains(&shape.id);
                 let is_usual = page_size == 16 && kv_dtype == Dtype::Bf16;
                 if in_full || is_usual {
                     for (sm90, kernel) in [(false, "mma"), (true, "sm90")] {
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
                             continue;
                         }
                         let config = CudaConfig { sm90: Some(sm90), ..config };
-                        let in_graph = is_usual && !sm90 && shape.bound == "memory";
+                        let in_graph = is_usual && shape.bound == "memory";
                         is_right &= measure(&config, shape, page_size, kv_dtype, in_graph);
                     }
                 }
@@ -126,10 +127,10 @@ fn measure(
         return checked.is_ok();
     }
     let time = calls.time_graphs(true);
-    line("mma, graph", time.device, time.spread, time.host);
+    line(&format!("{kernel}, graph"), time.device, time.spread, time.host);
     if shape.shared > 0 {
         let time = calls.time_graphs(false);
-        line("mma, graph, nothing shared", time.device, time.spread, time.host);
+        line(&format!("{kernel}, graph, nothing shared"), time.device, time.spread, time.host);
     }
     checked.is_ok()
 }

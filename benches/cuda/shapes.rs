@@ -54,6 +54,11 @@ pub const SHAPES: &[Shape] = &[
     shape("H1", 4, [2048, 2048, 0], [16, 4, 512], "compute"),
     Shape { heads: LATENT, ..shape("M1", 64, [1, 4096, 0], [128, 1, 576], "compute") },
     Shape { heads: LATENT, ..shape("M2", 64, [1, 4096, 0], [16, 1, 576], "memory") },
+    // With heads over two GPUs, and over four.
+    Shape { heads: LATENT, ..shape("M4", 64, [1, 4096, 0], [64, 1, 576], "memory") },
+    Shape { heads: LATENT, ..shape("M5", 64, [1, 4096, 0], [32, 1, 576], "memory") },
+    // One long row.
+    Shape { heads: LATENT, ..shape("M6", 1, [1, 65536, 0], [128, 1, 576], "compute") },
     Shape { heads: UNFOLDED, ..shape("M3", 4, [4096, 4096, 0], [16, 16, 192], "compute") },
     Shape { is_write: true, ..shape("W1", 4, [2048, 2048, 0], [32, 8, 128], "memory") },
 ];

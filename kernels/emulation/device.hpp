@@ -15,6 +15,7 @@
         {#name, threads, shared, sizeof(Arguments), is_hopper, \
          [](const void *arguments) { name(*static_cast<const Arguments *>(arguments)); }});
 #define RKV_UNROLL
+#define RKV_NO_UNROLL
 
 namespace rkv {
 

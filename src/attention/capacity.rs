@@ -157,8 +157,13 @@ impl Segments {
     ) -> Self {
         let group = machine.group;
         let rows = machine.tiles[tile].rows;
-        let below = tile.checked_sub(1).map_or(0, |smaller| machine.tiles[smaller].rows);
+        let smaller = machine.tiles[..tile].iter().rev().find(|smaller| smaller.rows < rows);
+        let below = smaller.map_or(0, |smaller| smaller.rows);
         let is_last = tile + 1 == machine.tiles.len();
+        // One of the same size comes before it.
+        if !is_last && machine.tiles[tile + 1].rows == rows {
+            return Self::default();
+        }
         // A segment takes the first shape that has room for its packed rows, or one before it; or
         // the first with room for FEW_ROWS_MAX + 1 where kernels for few rows are not used.
         let least = if machine.batch_invariant { FEW_ROWS_MAX + 1 } else { 0 };

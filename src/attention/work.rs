@@ -60,9 +60,12 @@ pub(super) struct Costs<'a> {
     pub worthwhile: f64,
 }
 
-/// The smallest shape that takes all rows at once; the largest when none does.
+/// The smallest shape that takes all rows at once; the largest when none does. Of two as large the
+/// later one: the one before it is for steps that the later cannot take.
 pub(super) fn tile_for(tiles: &[Tile], rows: usize) -> usize {
-    tiles.iter().position(|tile| rows <= tile.rows).unwrap_or(tiles.len() - 1)
+    let last = tiles.len() - 1;
+    let smallest = tiles.iter().position(|tile| rows <= tile.rows).unwrap_or(last);
+    smallest + usize::from(smallest < last && tiles[smallest + 1].rows == tiles[smallest].rows)
 }
 
 /// Work of one block for each KV head.

@@ -4,7 +4,7 @@ use super::CudaConfig;
 use super::arguments::TensorMap;
 use super::driver::{Context, check};
 use super::shapes::{Heads, Shape, hopper_shape};
-use crate::attention::{Dtype, Geometry, KvLayer};
+use crate::attention::{Dtype, Geometry, KvLayer, KvStrides};
 use crate::error::Error;
 use cudarc::driver::sys::{self, CUdevice_attribute};
 
@@ -53,14 +53,38 @@ impl Maps {
         geometry: &Geometry,
         page_count: usize,
     ) -> Result<Self, Error> {
-        let Some(layout) = Layout::of(shape.box_most(), layer, geometry, page_count) else {
+        let of = |strides: &KvStrides, head_dim: usize| {
+            let heads = (geometry.kv_heads, head_dim);
+            Layout::of(
+                shape.box_most(),
+                layer.dtype,
+                strides,
+                heads,
+                geometry.page_size,
+                page_count,
+            )
+        };
+        let Some(keys) = of(&layer.strides, geometry.head_dim) else {
             return Ok(Self::default());
         };
-        let [Some(k), Some(v)] = [layout.encode(layer.k)?, layout.encode(layer.v)?] else {
+        let Some(k) = keys.encode(layer.k)? else {
             return Ok(Self::default());
         };
-        let positions = layout.boxes[1].max(layout.boxes[2]);
-        Ok(Self { k, v, box_positions: positions as i32, position_first: layout.position_first })
+        let v = match shape.heads().latent {
+            true => Some(k),
+            false => match of(&layer.v_strides, geometry.v_head_dim) {
+                // The order of dimensions is said once for both.
+                Some(values) if values.position_first == keys.position_first => {
+                    values.encode(layer.v)?
+                }
+                _ => None,
+            },
+        };
+        let Some(v) = v else {
+            return Ok(Self::default());
+        };
+        let positions = keys.boxes[1].max(keys.boxes[2]);
+        Ok(Self { k, v, box_positions: positions as i32, position_first: keys.position_first })
     }
 }
 
@@ -79,29 +103,30 @@ impl Layout {
     /// None where the device takes no such map.
     fn of(
         box_most: usize,
-        layer: &KvLayer<*mut u8>,
-        geometry: &Geometry,
+        dtype: Dtype,
+        given: &KvStrides,
+        (kv_heads, head_dim): (usize, usize),
+        page_size: usize,
         page_count: usize,
     ) -> Option<Self> {
-        let positions = 1 << geometry.page_size.trailing_zeros();
+        let positions = 1 << page_size.trailing_zeros();
         // Fp8 is widened on its way, which no copy of boxes does.
-        if positions < BOX_MIN || layer.dtype == Dtype::Fp8E4m3 {
+        if positions < BOX_MIN || dtype == Dtype::Fp8E4m3 {
             return None;
         }
-        let Geometry { kv_heads, head_dim, page_size, .. } = *geometry;
         let mut extents = [head_dim, kv_heads, page_size, page_count].map(|extent| extent as u64);
-        let mut given = [layer.strides.head, layer.strides.position, layer.strides.page];
+        let position_first = kv_heads == 1 || given.position < given.head;
+        let mut given = [given.head, given.position, given.page];
         let mut boxes = [BOX_ELEMENTS, 1, positions.min(box_most) as u32, 1];
-        let position_first = kv_heads == 1 || layer.strides.position < layer.strides.head;
         if position_first {
             extents.swap(1, 2);
             given.swap(0, 1);
             boxes.swap(1, 2);
         }
         let mut strides = [0; 3];
-        let mut before = (head_dim * layer.dtype.bytes()) as u64;
+        let mut before = (head_dim * dtype.bytes()) as u64;
         for ((stride, elements), extent) in strides.iter_mut().zip(given).zip(&extents[1..]) {
-            let bytes = (elements as u64).checked_mul(layer.dtype.bytes() as u64)?;
+            let bytes = (elements as u64).checked_mul(dtype.bytes() as u64)?;
             // Where there is only one, nobody goes to the next.
             *stride = if *extent == 1 { before } else { bytes };
             before = *stride;
@@ -144,17 +169,11 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attention::KvStrides;
-    use std::ptr;
 
     fn layout(page_size: usize, strides: [usize; 3], kv_heads: usize) -> Option<Layout> {
-        let geometry =
-            Geometry { query_heads: kv_heads, kv_heads, head_dim: 128, v_head_dim: 128, page_size };
         let [page, position, head] = strides;
         let strides = KvStrides { page, position, head };
-        let none = ptr::null_mut();
-        let layer = KvLayer { k: none, v: none, strides, v_strides: strides, dtype: Dtype::Bf16 };
-        Layout::of(64, &layer, &geometry, 100)
+        Layout::of(64, Dtype::Bf16, &strides, (kv_heads, 128), page_size, 100)
     }
 
     #[test]

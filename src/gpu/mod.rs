@@ -29,7 +29,7 @@ mod tier;
 
 pub use call::{AppendPrefill, MergeStates, NewKv, StepOfPlan};
 pub use images::Images;
-pub use shapes::{Heads, heads};
+pub use shapes::{Heads, heads, heads_of_sm90};
 pub use step::PlanOnDevice;
 pub use stream::Stream;
 

@@ -82,11 +82,12 @@ const fn divided(heads: Heads, rows: usize, keys: usize) -> Shape {
     Shape { value_warps: 2, ..of(heads, shape(heads.head_dim, rows, 1, keys)) }
 }
 
-const fn hopper(head_dim: usize, rows: usize, keys: usize) -> Shape {
-    Shape { family: Family::Hopper, ..shape(head_dim, rows, 1, keys) }
+const fn hopper(shape: Shape) -> Shape {
+    Shape { family: Family::Hopper, ..shape }
 }
 
-/// Tiles of so many rows and fewer are attn_mma's, also where there is attn_sm90.
+/// Tiles of so many rows and fewer attn_mma has also where there is attn_sm90, for steps with tree
+/// masks if for no others.
 pub(super) const ROWS_BESIDE_HOPPER: usize = 64;
 
 /// Heads for which there are kernels.
@@ -139,16 +140,28 @@ const SHAPES: [Shape; 25] = [
 ];
 
 /// For 16-bit KV.
-const SHAPES_HOPPER: [Shape; 3] =
-    [hopper(64, 192, 112), hopper(128, 128, 128), hopper(256, 128, 80)];
+const SHAPES_HOPPER: [Shape; 5] = [
+    hopper(shape(64, 192, 1, 112)),
+    hopper(shape(128, 128, 1, 128)),
+    hopper(of(UNFOLDED, shape(192, 128, 1, 128))),
+    hopper(shape(256, 128, 1, 80)),
+    hopper(divided(LATENT, 64, 64)),
+];
 
-/// For fp8.
-const SHAPES_HOPPER_FP8: [Shape; 3] =
-    [hopper(64, 192, 112), hopper(128, 128, 128), hopper(256, 128, 64)];
+/// For fp8, where heads of K and V are alike.
+const SHAPES_HOPPER_FP8: [Shape; 3] = [
+    hopper(shape(64, 192, 1, 112)),
+    hopper(shape(128, 128, 1, 128)),
+    hopper(shape(256, 128, 1, 64)),
+];
 
 impl Shape {
     pub(super) fn family(&self) -> Family {
         self.family
+    }
+
+    pub(super) fn heads(&self) -> Heads {
+        self.heads
     }
 
     pub(super) fn threads(&self) -> usize {
@@ -161,10 +174,14 @@ impl Shape {
     pub(super) fn shared_bytes(&self, kv_bytes: usize) -> usize {
         let Heads { head_dim, v_head_dim, latent } = self.heads;
         if self.family == Family::Hopper {
+            let values = if latent { 0 } else { v_head_dim };
+            let tiles = self.rows * head_dim + 2 * self.keys * (head_dim + values);
+            // What a group hands over to the other: weights, and factors of rows.
+            let handed = if latent { self.rows * (self.keys * 2 + 4) } else { 0 };
             // Barriers, items and what rows see of them, room to begin at a multiple of 1024.
             let (barriers, items) = (8 * 8 + 32, 4 * 8 + 2 * 48);
             let seen = (self.row_warps + self.rows) * 8;
-            return (self.rows + 4 * self.keys) * head_dim * 2 + barriers + items + seen + 1024;
+            return tiles * 2 + handed + barriers + items + seen + 1024;
         }
         let in_registers = head_dim <= 128;
         // An odd number of pieces of 16 bytes.
@@ -219,6 +236,7 @@ impl Shape {
         // rows 2.3 us, attn_sm90 1.0 us (P1). What is shared comes from the second cache, of which
         // nothing was measured by itself.
         let cost = match (self.family, self.rows) {
+            (Family::Hopper, 64) => 1.0,
             (Family::Hopper, 128) => 1.4,
             (Family::Hopper, _) => 1.9,
             (Family::Mma, 16) => 1.0,
@@ -233,10 +251,15 @@ pub(super) fn shapes(heads: Heads) -> impl Iterator<Item = &'static Shape> {
     SHAPES.iter().filter(move |shape| shape.heads == heads)
 }
 
+/// Heads for which there is attn_sm90: for tests, which build it for them.
+pub fn heads_of_sm90() -> impl Iterator<Item = Heads> {
+    SHAPES_HOPPER.iter().map(|shape| shape.heads)
+}
+
 /// The shape of attn_sm90, if it exists.
 pub(super) fn hopper_shape(heads: Heads, kv_dtype: Dtype) -> Option<&'static Shape> {
     let shapes = match kv_dtype {
-        Dtype::Fp8E4m3 => &SHAPES_HOPPER_FP8,
+        Dtype::Fp8E4m3 => &SHAPES_HOPPER_FP8[..],
         _ => &SHAPES_HOPPER,
     };
     shapes.iter().find(|shape| shape.heads == heads)

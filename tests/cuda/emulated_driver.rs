@@ -3,7 +3,7 @@
 #[path = "ptx/mod.rs"]
 mod ptx;
 
-use radixkv::gpu::{heads, kernel_table};
+use radixkv::gpu::{Heads, heads, heads_of_sm90, kernel_table};
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write;
 use std::fs;
@@ -48,7 +48,9 @@ pub fn build() -> PathBuf {
         .rev()
         .map(|heads| (kernels.join("attn_mma.cu"), Some((heads.head_dim, heads.v_head_dim))))
         .collect();
-    let of_hopper = [64, 128, 256].map(|dim| (kernels.join("attn_sm90.cu"), Some((dim, dim))));
+    let of_hopper = heads_of_sm90().map(|Heads { head_dim, v_head_dim, .. }| {
+        (kernels.join("attn_sm90.cu"), Some((head_dim, v_head_dim)))
+    });
     sources.extend(of_hopper);
     sources.push((kernels.join("memory.cu"), None));
     if from_ptx {

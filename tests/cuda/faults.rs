@@ -4,10 +4,10 @@ use super::long_heads::unusual;
 use super::trees::binary_tree;
 use super::world::{Setup, World};
 use radixkv::attention::Dtype;
-use radixkv::gpu::Heads;
+use radixkv::gpu::{Heads, heads_of_sm90};
 
 /// Names in the order of `Fault` in kernels/device.cuh, from 1 on.
-pub const FAULTS: [&str; 30] = [
+pub const FAULTS: [&str; 32] = [
     "no barrier before a tile is used",
     "no barrier after a tile was used",
     "no wait for a tile",
@@ -38,6 +38,8 @@ pub const FAULTS: [&str; 30] = [
     "no wait for the launch before",
     "an item is told before the last one was heard",
     "the counter of items is not put back",
+    "weights are handed over before the last ones were taken",
+    "weights are taken before they were handed over",
 ];
 /// Those that attn_mma can have.
 const OF_MMA: usize = 13;
@@ -55,6 +57,8 @@ const OF_MERGES: usize = 27;
 const OF_LAUNCHES: usize = 28;
 /// Where blocks take several items.
 const OF_ITEMS: [usize; 2] = [29, 30];
+/// Where one group makes the weights of another.
+const OF_GROUPS: [usize; 2] = [31, 32];
 /// What cannot happen where queries stay in shared memory.
 const OF_QUERIES: usize = 5;
 /// What cannot happen where every warp sees all keys.
@@ -110,9 +114,10 @@ fn steps_of_long_heads(heads: Heads, fault: usize) -> Result<(), String> {
 
 /// The same for attn_sm90: tiles that boxes make, and tiles that rows make, with every landing;
 /// or tiles that are widened.
-fn steps_of_sm90(kv_dtype: Dtype, fault: usize) -> Result<(), String> {
+fn steps_of_sm90(heads: Heads, kv_dtype: Dtype, fault: usize) -> Result<(), String> {
     for (page_size, landing) in [(16, 0), (16, 1), (16, 2), (7, 0), (7, 1)] {
-        let mut setup = Setup::new(64, page_size).heads(8, 2).sm90().dtypes(Dtype::Bf16, kv_dtype);
+        let setup = Setup::of(heads, page_size).heads(8, 2).sm90();
+        let mut setup = setup.dtypes(Dtype::Bf16, kv_dtype);
         setup.head_scales = kv_dtype == Dtype::Fp8E4m3;
         setup.sinks = true;
         setup.params.view.window = (fault == 7).then_some(300);
@@ -120,6 +125,10 @@ fn steps_of_sm90(kv_dtype: Dtype, fault: usize) -> Result<(), String> {
         let mut world = World::new(setup, 2);
         world.fill(0, 1100);
         world.driver.conduct(Conduct { fault: fault as i32, landing, ..Conduct::default() });
+        if heads.latent {
+            // A row whose keys are divided: 20 heads of a query go to no smaller tile.
+            world.try_step(&[(0, 5)])?;
+        }
         world.try_step(&[(0, 35), (1, 35)])?;
         // More items than there are multiprocessors, and a second launch of them.
         world.layers = 2;
@@ -167,11 +176,19 @@ fn every_fault_is_found_in_long_heads() {
 
 #[test]
 fn every_fault_of_attn_sm90_is_found() {
-    let faults = (1..OF_GRAPHS).filter(|fault| !NOT_OF_SM90.contains(fault)).chain([OF_LAUNCHES]);
-    check_all_are_found(faults.chain(OF_ITEMS), |fault| steps_of_sm90(Dtype::Bf16, fault));
-    let faults = (1..OF_GRAPHS).filter(|fault| !NOT_OF_FP8.contains(fault));
-    let faults = faults.filter(|fault| !NOT_OF_SM90.contains(fault)).chain([OF_HEAD_SCALES]);
-    check_all_are_found(faults.chain(OF_ITEMS), |fault| steps_of_sm90(Dtype::Fp8E4m3, fault));
+    let of = |head_dim| heads_of_sm90().find(|heads| heads.head_dim == head_dim).unwrap();
+    let faults = || (1..OF_GRAPHS).filter(|fault| !NOT_OF_SM90.contains(fault));
+    let of_items = || OF_ITEMS.into_iter().chain([OF_LAUNCHES]);
+    check_all_are_found(faults().chain(of_items()), |fault| {
+        steps_of_sm90(of(64), Dtype::Bf16, fault)
+    });
+    let of_fp8 = faults().filter(|fault| !NOT_OF_FP8.contains(fault)).chain([OF_HEAD_SCALES]);
+    check_all_are_found(of_fp8.chain(OF_ITEMS), |fault| {
+        steps_of_sm90(of(64), Dtype::Fp8E4m3, fault)
+    });
+    check_all_are_found(faults().chain(of_items()).chain(OF_GROUPS), |fault| {
+        steps_of_sm90(of(576), Dtype::Bf16, fault)
+    });
 }
 
 /// The comparison is sharp: a thousandth of a value more is seen.

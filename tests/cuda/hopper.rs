@@ -1,11 +1,11 @@
-//! attn_sm90: prefill and appends of more than 64 packed rows on Hopper, each step checked against
-//! attention in f64.
+//! attn_sm90 on Hopper: more than 64 packed rows, or 16 where values are latent. Each step is checked
+//! against attention in f64.
 use super::device;
 use super::emulator::{Conduct, Driver, is_real};
 use super::world::{Setup, World};
 use cudarc::driver::sys::{self, CUdevice_attribute};
 use radixkv::attention::{Dtype, KvLayout, Region};
-use radixkv::gpu::{CudaBackend, CudaConfig};
+use radixkv::gpu::{CudaBackend, CudaConfig, Heads, heads_of_sm90};
 use std::io::Write;
 use std::process::Command;
 
@@ -34,9 +34,25 @@ pub fn has_hopper() -> bool {
 
 const FP8: Dtype = Dtype::Fp8E4m3;
 
+/// Whether values lie as keys do.
+pub fn are_alike(heads: Heads) -> bool {
+    !heads.latent && heads.head_dim == heads.v_head_dim
+}
+
+/// Those whose values have another length than keys, or are in them.
+fn unusual() -> impl Iterator<Item = Heads> {
+    heads_of_sm90().filter(|&heads| !are_alike(heads))
+}
+
 /// Eight query heads over two KV heads: 17 queries have more rows than attn_mma's tiles take.
 fn setup(page_size: usize) -> Setup {
     Setup::new(64, page_size).heads(8, 2).sm90()
+}
+
+fn setup_of(heads: Heads, page_size: usize) -> Setup {
+    let mut setup = Setup::of(heads, page_size).heads(8, 1).sm90();
+    setup.pages = 700 / page_size + 8;
+    setup
 }
 
 #[test]
@@ -55,6 +71,22 @@ fn any_order_of_threads_and_any_landing_is_fine() {
             }
         }
     }
+    for heads in unusual() {
+        for (greedy, landing, page_size) in [
+            (true, 0, 7),
+            (true, 1, 16),
+            (true, 2, 7),
+            (false, 0, 16),
+            (false, 1, 7),
+            (false, 2, 16),
+        ] {
+            let mut world = World::new(setup_of(heads, page_size), 2);
+            world.driver.conduct(Conduct { greedy, landing, seed: 5, ..Conduct::default() });
+            world.fill(0, 450);
+            world.fill(1, 70);
+            world.step(&[(0, 40), (1, 20)]);
+        }
+    }
 }
 
 // K20
@@ -69,6 +101,14 @@ fn k20_any_cut_of_a_prompt_gives_the_same_with_attn_sm90() {
             world.step(&[(0, chunk)]);
         }
     }
+    for heads in unusual() {
+        for chunks in [&[190][..], &[1, 189], &[2, 5, 183]] {
+            let mut world = World::new(setup_of(heads, 16), 1);
+            for &chunk in chunks {
+                world.step(&[(0, chunk)]);
+            }
+        }
+    }
 }
 
 #[test]
@@ -76,10 +116,13 @@ fn every_head_dim_and_format_of_attn_sm90() {
     if !has_hopper() {
         return;
     }
-    for head_dim in [64, 128, 256] {
+    for heads in heads_of_sm90() {
         let formats = [Dtype::Bf16, Dtype::F16].into_iter();
         for (dtype, kv_dtype) in formats.flat_map(|dtype| [(dtype, dtype), (dtype, FP8)]) {
-            let setup = Setup::new(head_dim, 16).heads(8, 2).dtypes(dtype, kv_dtype).sm90();
+            if kv_dtype == FP8 && !are_alike(heads) {
+                continue;
+            }
+            let setup = Setup::of(heads, 16).heads(8, 2).dtypes(dtype, kv_dtype).sm90();
             let mut world = World::new(setup, 2);
             let (layer, pages) = (world.layer(), world.setup.pages);
             // What is widened does not come in boxes.
@@ -139,17 +182,32 @@ fn strides_layouts_and_page_sizes_of_attn_sm90() {
             world.step(&[(0, 19), (1, 70)]);
         }
     }
+    for heads in unusual() {
+        for (page_size, padding, layout) in [
+            (1, 0, KvLayout::Nhd),
+            (8, 8, KvLayout::Hnd),
+            (64, 0, KvLayout::Hnd),
+            (24, 16, KvLayout::Nhd),
+        ] {
+            let mut setup = setup_of(heads, page_size).heads(16, 2);
+            (setup.layout, setup.padding) = (layout, padding);
+            let mut world = World::new(setup, 2);
+            world.fill(0, 300);
+            world.step(&[(0, 9), (1, 20)]);
+        }
+    }
 }
 
-/// Tiles of 128 keys, of 112 and of 80: in boxes as large as divide them.
+/// Tiles of 128 keys, of 112, of 80 and of 64: in boxes as large as divide them.
 #[test]
 fn every_tile_is_made_of_boxes() {
     if !has_hopper() {
         return;
     }
-    for (head_dim, boxes) in [(64, [8, 16, 16]), (128, [8, 32, 64]), (256, [8, 16, 16])] {
+    for heads in heads_of_sm90() {
+        let boxes = if [64, 256].contains(&heads.head_dim) { [8, 16, 16] } else { [8, 32, 64] };
         for (page_size, positions) in [8, 32, 64].into_iter().zip(boxes) {
-            let mut world = World::new(Setup::new(head_dim, page_size).heads(8, 2).sm90(), 1);
+            let mut world = World::new(Setup::of(heads, page_size).heads(8, 2).sm90(), 1);
             let (layer, pages) = (world.layer(), world.setup.pages);
             assert_eq!(world.backend.positions_of_box(&layer, pages).unwrap(), positions);
             world.fill(0, 260);
@@ -184,6 +242,17 @@ fn k21_windows_soft_caps_and_regions_with_attn_sm90() {
         world.step(&[(0, 60)]);
         world.step(&[(0, 275)]);
     }
+    for heads in unusual() {
+        for (window, cap) in [(Some(60), None), (None, Some(20.0))] {
+            let mut setup = setup_of(heads, 16);
+            (setup.params.view.window, setup.params.soft_cap) = (window, cap);
+            (setup.q_size, setup.sinks) = (3.0, true);
+            let mut world = World::new(setup, 1);
+            world.sequences[0].regions = vec![Region { start: 60, end: 97 }];
+            world.step(&[(0, 70)]);
+            world.step(&[(0, 30)]);
+        }
+    }
 }
 
 #[test]
@@ -202,6 +271,30 @@ fn rows_are_split_merged_and_shared_with_attn_sm90() {
     world.step(&[(0, 20)]);
     let rows: Vec<_> = (0..6).map(|sequence| (sequence, 8)).collect();
     world.step(&rows);
+}
+
+/// Decoding with latent values: 128 heads of a query are two tiles, 17 go to a tile of 64 rows, 16
+/// to one of attn_mma; some rows share pages, others are long and split.
+// K20
+#[test]
+fn k20_latent_decoding_with_attn_sm90() {
+    if !has_hopper() {
+        return;
+    }
+    let latent = unusual().find(|heads| heads.latent).expect("there is one");
+    for query_heads in [16, 17, 128] {
+        let mut setup = setup_of(latent, 16).heads(query_heads, 1);
+        setup.pages = 150;
+        let mut world = World::new(setup, 4);
+        world.fill(0, 1100);
+        for to in 1..3 {
+            world.share(0, to, 40);
+            world.fill(to, 10 * to);
+        }
+        let rows: Vec<_> = (0..4).map(|sequence| (sequence, 1)).collect();
+        world.step(&rows);
+        world.step(&[(3, 2), (1, 1)]);
+    }
 }
 
 /// A query of more heads than a tile has rows, and heads that no tile ends with.

@@ -1,8 +1,8 @@
 //! Every kernel, with every mask that it may meet.
-use super::hopper::has_hopper;
+use super::hopper::{are_alike, has_hopper};
 use super::world::{Setup, World};
 use radixkv::attention::{Dtype, KvLayout, Region};
-use radixkv::gpu::{Heads, heads};
+use radixkv::gpu::{Heads, heads, heads_of_sm90};
 
 /// One combination: prefill, append, drafts and decoding, with rows for every tile.
 fn run(setup: Setup, with_regions: bool) {
@@ -34,10 +34,12 @@ fn every(nth: usize, sm90: bool) {
         (Dtype::Bf16, Dtype::Fp8E4m3),
         (Dtype::F16, Dtype::Fp8E4m3),
     ];
-    let is_for = |heads: &Heads| !sm90 || [64, 128, 256].contains(&heads.head_dim);
+    let all: Vec<Heads> = if sm90 { heads_of_sm90().collect() } else { heads().to_vec() };
     let mut number = 0;
-    for lengths in heads().into_iter().filter(is_for) {
-        for (dtype, kv_dtype) in formats {
+    for lengths in all {
+        // What attn_sm90 widens is alike.
+        let is_for = |kv_dtype| !sm90 || kv_dtype != Dtype::Fp8E4m3 || are_alike(lengths);
+        for (dtype, kv_dtype) in formats.into_iter().filter(|&(_, kv_dtype)| is_for(kv_dtype)) {
             for mask in 0..4 {
                 for page_size in [1, 16, 23, 128] {
                     for (heads, layout) in [((8, 2), KvLayout::Nhd), ((3, 1), KvLayout::Hnd)] {
