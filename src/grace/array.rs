@@ -363,6 +363,15 @@ impl<T: Send + Sync> Link<T> {
         }
     }
 
+    /// Leads where another link led, which leads nowhere then. This one led nowhere before. The
+    /// reference moves along: neither array is looked at.
+    pub fn take(&self, other: &Self) {
+        debug_assert!(self.0.load(Ordering::Relaxed).is_null());
+        // Readers rather find it in both than in none.
+        self.0.store(other.0.load(Ordering::Relaxed), Ordering::Release);
+        other.0.store(std::ptr::null_mut(), Ordering::Release);
+    }
+
     /// Has items fetched, should there be an array and so many from one on.
     #[inline(always)]
     pub fn fetch(&self, from: usize, count: usize) {

@@ -80,7 +80,7 @@ impl Room {
 }
 
 impl Many {
-    /// Makes the links from one on lead to the runs.
+    /// Makes the links from one on lead to the runs: of those that do already none is touched.
     fn link(&mut self, from: usize, garbage: &mut Garbage) {
         for at in from..self.links.len() {
             self.links[at].set(self.runs.get_mut(at).map(|run| &mut run.entries), garbage);
@@ -102,6 +102,9 @@ impl Many {
         let stay = if is_behind { len } else { len / 2 };
         self.runs[run].as_mut().cut(stay, &mut half);
         self.run_bytes += half.entries.bytes();
+        for (at, old) in self.links.iter().enumerate().take(self.runs.len()) {
+            links[at + usize::from(at > run)].take(old);
+        }
         self.runs.insert(run + 1, half);
         self.links = links;
         self.link(0, garbage);
@@ -132,14 +135,19 @@ impl Many {
 
     /// Takes an empty run away.
     fn remove_run(&mut self, run: usize, garbage: &mut Garbage) {
+        self.links[run].set(None, garbage);
         self.run_bytes -= self.runs.remove(run).entries.bytes();
-        // Without memory for other links the old ones do, one after another.
-        match links(self.runs.len()) {
-            Ok(links) => {
-                self.links = links;
-                self.link(0, garbage);
+        for at in run..self.runs.len() {
+            self.links[at].take(&self.links[at + 1]);
+        }
+        // Without memory for fewer links the old ones do.
+        if self.runs.len() * 2 <= self.links.len()
+            && let Ok(fewer) = links(self.runs.len())
+        {
+            for (new, old) in fewer.iter().zip(self.links.iter()) {
+                new.take(old);
             }
-            Err(OutOfMemory) => self.link(run, garbage),
+            self.links = fewer;
         }
     }
 }
