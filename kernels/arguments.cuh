@@ -89,7 +89,9 @@ struct AttentionArguments {
     float soft_cap_out;
     float v_scale;
     int32_t window; // positions that a query sees, itself included; 0: all
-    uint32_t reserved;
+    // Of attn_mma with few rows: the blocks of an item come one after another for so many KV heads,
+    // in powers of two.
+    uint32_t close_heads;
 };
 
 // A CUtensorMap: where the boxes lie that the device copies by itself.

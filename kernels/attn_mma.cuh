@@ -27,7 +27,8 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
     RowState state[2];
 
     RKV_DEVICE AttendBlock(const AttentionArguments &arguments, const Item &work)
-        : Rows(arguments, work), thread(thread_index()),
+        : Rows(arguments, work, head_of_block<S>(arguments), thread_index() & 31),
+          thread(thread_index()),
           row_warp(S::kKeyWarps == 1 ? (thread_index() >> 5) / S::kValueWarps : 0),
           key_warp(S::kKeyWarps == 1 ? 0 : thread_index() >> 5),
           value_warp((thread_index() >> 5) % S::kValueWarps), shared(shared_base()) {}
@@ -381,7 +382,8 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
         }
         if constexpr (S::kValueWarps > 1) {
             // No register was left to keep the item in: it is read once more.
-            const Rows again(args, read_item(args.items + anew(static_cast<int>(block_x()))));
+            const Item item_again = read_item(args.items + anew(item_of_block<S>(args)));
+            const Rows again(args, item_again, head_of_block<S>(args), thread_index() & 31);
             Writer<S, Rows>{again}.write_rows(o, state, row_warp, value_warp);
         } else if constexpr (S::kKeyWarps == 1) {
             Writer<S, Rows>{*this}.write_rows(o, state, row_warp, value_warp);
@@ -395,7 +397,7 @@ template <class S>
 RKV_DEVICE void attend(const AttentionArguments &args) {
     begin_launch();
     Item item;
-    if (take_item(args, item)) {
+    if (take_item<S>(args, item)) {
         AttendBlock<S> block(args, item);
         block.run();
     }

@@ -1,5 +1,5 @@
-// What the groups of attn_sm90 that compute have in common: queries, the products of a tile, weights
-// of its logits, and results.
+// What the groups of attn_sm90 that compute have in common: queries, the products of a tile,
+// weights of its logits, and results.
 #pragma once
 #include "items_sm90.cuh"
 #include "output.cuh"
@@ -27,15 +27,15 @@ struct Computer {
                         int warp_index, uint32_t shared_at, int tiles_before, int items_before)
         : rows(packed), args(arguments.attention),
           tiles(packed.any, S::kIsFp8 ? 0 : arguments.box_positions), group(warp_index / 4),
-          row_warp(warp_index % S::kRowWarps), shared(shared_at), before(tiles_before), round(items_before),
-          k_scale(k_scale_of_head<S>(args, rows.head)) {}
+          row_warp(warp_index % S::kRowWarps), shared(shared_at), before(tiles_before),
+          round(items_before), k_scale(k_scale_of_head<S>(args, rows.head)) {}
 
     RKV_DEVICE int stage_of(int tile) const { return (before + tile) % S::kStages; }
 
     RKV_DEVICE uint32_t query_tile() const { return shared + row_warp / 4 * S::kQueryBytes; }
 
-    // Waits for all threads that multiply the same rows. Numbers of barriers are constants: one that
-    // is computed would make the compiler reserve all of them.
+    // Waits for all threads that multiply the same rows. Numbers of barriers are constants: one
+    // that is computed would make the compiler reserve all of them.
     RKV_DEVICE void sync_rows() const {
         if (row_warp < 4) {
             sync_some<1, 128 * S::kValueGroups>();

@@ -75,6 +75,16 @@ RKV_DEVICE void copy_box(uint32_t to, const TensorMap *map, uint32_t barrier, in
                  "l"(map), "r"(barrier), "r"(element), "r"(second), "r"(third), "r"(page)
                  : "memory");
 }
+// Brings the box to the second cache, where a copy will find it.
+RKV_DEVICE void prefetch_box(const TensorMap *map, int element, int second, int third, int page) {
+    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map),
+                 "r"(element), "r"(second), "r"(third), "r"(page)
+                 : "memory");
+}
+// The same for so many bytes that lie one behind another.
+RKV_DEVICE void prefetch_bytes(const void *from, int bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
 // What this thread wrote to shared memory so far is there for products and copies of boxes, too.
 RKV_DEVICE void fence_async_proxy() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -1,7 +1,7 @@
-// The groups of attn_sm90 where values are latent: the sums of 512 of them for 64 rows are more than
-// the registers of one group. The first group makes the weights of all rows, and hands them over to
-// the second, by way of shared memory; each multiplies them with its half of the values, which are
-// read a second time from the tile of keys. (FlashMLA divides a block so, too.)
+// The groups of attn_sm90 where values are latent: the sums of 512 of them for 64 rows are more
+// than the registers of one group. The first group makes the weights of all rows, and hands them
+// over to the second, by way of shared memory; each multiplies them with its half of the values,
+// which are read a second time from the tile of keys. (FlashMLA divides a block so, too.)
 //
 // The second group's products run while the first makes the logits of the next tile. Two barriers
 // that have numbers:

@@ -87,6 +87,26 @@ struct Loader {
         return wanted ? load_global(args.pages + page_begin + page_of(key, args.kv)) : -1;
     }
 
+    // A latent tile waits for its place in shared memory: by then it is in the second cache. Worth
+    // it where other blocks have other rows of the same query; alone, memory is what bounds them.
+    RKV_DEVICE void prefetch(int tile, int page) const {
+        if (tile >= tiles.count || static_cast<int>(args.group.value) <= S::kTileRows) {
+            return;
+        }
+        const int key = tiles.first_key(tile) + row_of_lane(tile);
+        const int position = position_in_page(key, args.kv);
+        if (!by_boxes(tile)) {
+            if (page >= 0 && lane < kWarpRows) {
+                const int64_t place = place_of(page, position, head, args.kv) * 2;
+                prefetch_bytes(static_cast<const uint8_t *>(args.k) + place, S::kHeadDim * 2);
+            }
+        } else if (box_panel < S::kHeadDim / 64) {
+            const bool position_first = arguments.position_first != 0;
+            prefetch_box(&arguments.k, box_panel * 64, position_first ? position : head,
+                         position_first ? head : position, page);
+        }
+    }
+
     template <int kValues>
     RKV_DEVICE void start_boxes(int tile, int page, uint32_t to, uint32_t full) const {
         if (lane == 0) {
@@ -112,7 +132,8 @@ struct Loader {
         if (page >= 0) {
             const int key = tiles.first_key(tile) + row_of_lane(tile);
             const int position = position_in_page(key, args.kv);
-            place = place_of(page, position, head, kValues == 1 && kApart ? args.v_kv : args.kv) * 2;
+            const KvPlace &kv = kValues == 1 && kApart ? args.v_kv : args.kv;
+            place = place_of(page, position, head, kv) * 2;
         }
         const uint8_t *from = static_cast<const uint8_t *>(kValues == 1 ? args.v : args.k);
         RowCopies<kWarpRows, kDim<kValues> / 8>::each_in_rounds(
@@ -167,6 +188,9 @@ struct Loader {
         load<0>(0, page);
         for (int tile = 0; tile < tiles.count; tile++) {
             const int after = look_up(tile + 2);
+            if (S::kLatent) {
+                prefetch(tile + 2, after);
+            }
             if (tile + 1 < tiles.count) {
                 load<0>(tile + 1, next);
             }

@@ -6,11 +6,23 @@
 
 namespace rkv {
 
+// Which item this block of attn_mma computes, and of which KV head.
+template <class S>
+RKV_DEVICE int item_of_block(const AttentionArguments &args) {
+    return S::kCloseHeads ? block_x() >> args.close_heads : block_x();
+}
+template <class S>
+RKV_DEVICE int head_of_block(const AttentionArguments &args) {
+    const int close = block_x() & ((1 << args.close_heads) - 1);
+    return S::kCloseHeads ? (block_y() << args.close_heads) + close : block_y();
+}
+
 // Reads this block's item; false: the step has fewer.
+template <class S>
 RKV_DEVICE bool take_item(const AttentionArguments &args, Item &item) {
-    const int count = load_global(args.item_count);
-    item = read_item(args.items + block_x());
-    return is_there(block_x(), count, smaller(item.row_count, item.key_end));
+    const int count = load_global(args.item_count), number = item_of_block<S>(args);
+    item = read_item(args.items + number);
+    return is_there(number, count, smaller(item.row_count, item.key_end));
 }
 
 // What the keys of a head are to be multiplied with, where each has a scale of its own.
@@ -58,8 +70,6 @@ struct PackedRows {
     Range warp_all; // keys that every row of the warp sees
     Range any;      // keys that some row sees: of the warp, and after join() of the block
 
-    RKV_DEVICE PackedRows(const AttentionArguments &arguments, const Item &work)
-        : PackedRows(arguments, work, block_y(), thread_index() & 31) {}
     RKV_DEVICE PackedRows(const AttentionArguments &arguments, const Item &work, int kv_head,
                           int lane_index)
         : args(arguments), item(work), head(kv_head), lane(lane_index) {}

@@ -42,6 +42,10 @@ struct Shape {
     static constexpr int kSumKeys = tile_keys / key_warps; // whose values it sums
     static constexpr int kWarpValues = kValueDim / value_warps; // elements of them
     static constexpr bool kIsFp8 = kBytes<Kv> == 1;
+    // Whether blocks of several KV heads come one after another (AttentionArguments::close_heads).
+    // What heads of a position have lies side by side in most layouts: decoding is quicker when
+    // blocks read it at the same time. Latent vectors have one head.
+    static constexpr bool kCloseHeads = row_warps == 1 && !kLatent;
     static constexpr bool kWidensTile = kIsFp8 && key_warps == 1;
     static constexpr bool kWidensOperands = kIsFp8 && key_warps > 1;
 

@@ -1,7 +1,9 @@
 //! Attention on a GPU: the target shapes, timed by events, as lines that `scripts/gpu.sh` turns
 //! into the table of docs/PERFORMANCE.md.
 //!
-//!     cargo bench --bench cuda -- [shape...] [mma|sm90]      e.g. P1 D2; nothing: all
+//!     cargo bench --bench cuda -- [shape...] [mma|sm90] [page=N]
+//!
+//! Shapes such as P1 and D2; nothing: all. A page size is that of all of them, in bf16.
 //!
 //! A line: id, page size, format, kernel for tiles of many rows, median µs of a call, spread of the
 //! runs in %, TFLOP/s, TB/s, µs that the host takes to put a call on the stream, and what the shape
@@ -24,10 +26,11 @@ use shapes::{SHAPES, Shape, TRIAL};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let (kernels, wanted): (Vec<String>, Vec<String>) = std::env::args()
-        .skip(1)
-        .filter(|word| !word.starts_with('-'))
-        .partition(|word| word == "mma" || word == "sm90");
+    let words = std::env::args().skip(1).filter(|word| !word.starts_with('-'));
+    let (pages, words): (Vec<_>, Vec<_>) = words.partition(|word| word.starts_with("page="));
+    let page_wanted = pages.first().and_then(|word| word.strip_prefix("page=")?.parse().ok());
+    let (kernels, wanted): (Vec<_>, Vec<_>) =
+        words.into_iter().partition(|word| word == "mma" || word == "sm90");
     // Those of RADIXKV_KERNELS, so that two builds of them are compared side by side.
     let images = match Images::available() {
         Ok(images) if !images.is_empty() => images,
@@ -40,7 +43,8 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let config = CudaConfig { device: 0, images, sm90: Some(false), staging_bytes: None };
+    let sm90 = Some(false);
+    let config = CudaConfig { device: 0, images, sm90, staging_bytes: None };
     if let Err(error) = probe(&config) {
         eprintln!("SKIP benches/cuda: {error}");
         return ExitCode::SUCCESS;
@@ -62,7 +66,11 @@ fn main() -> ExitCode {
                 // with latent vectors.
                 let in_full = ["P3", "A3", "D2", "M1"].contains(&shape.id);
                 let is_usual = page_size == 16 && kv_dtype == Dtype::Bf16;
-                if in_full || is_usual {
+                let is_wanted = match page_wanted {
+                    Some(wanted) => page_size == wanted && kv_dtype == Dtype::Bf16,
+                    None => in_full || is_usual,
+                };
+                if is_wanted {
                     for (sm90, kernel) in [(false, "mma"), (true, "sm90")] {
                         if !kernels.is_empty() && kernels.iter().all(|named| named != kernel) {
                             continue;

@@ -37,6 +37,12 @@ inline void copy_box(uint32_t to, const TensorMap *map, uint32_t barrier, int el
                      int third, int page) {
     emulation::machine().units().copy_box(to, map, barrier, {element, second, third, page});
 }
+inline void prefetch_box(const TensorMap *map, int element, int second, int third, int page) {
+    emulation::machine().units().prefetch_box(map, {element, second, third, page});
+}
+inline void prefetch_bytes(const void *from, int bytes) {
+    emulation::machine().touch_global(from, static_cast<size_t>(bytes), 16);
+}
 inline void fence_async_proxy() {
     emulation::machine().units().clocks().fence(emulation::machine().thread());
 }

@@ -95,7 +95,8 @@ void Units::barrier_wait(uint32_t at, int parity) {
     clocks_.acquire(machine_.thread(), here.known);
 }
 
-void Units::copy_box(uint32_t to, const TensorMap *map, uint32_t at, const int (&begin)[4]) {
+// The box that begins there, if there is one; all of it is in memory that may be read.
+Units::Box Units::box_of(const TensorMap *map, const int (&begin)[4]) {
     Box box;
     if (reinterpret_cast<uintptr_t>(map) % 64 != 0) {
         fail("a tensor map is misaligned");
@@ -104,6 +105,23 @@ void Units::copy_box(uint32_t to, const TensorMap *map, uint32_t at, const int (
     if (box.map.magic != BoxMap::kMagic || box.map.is_exchanged == 0 || box.map.box[0] != 64) {
         fail("this is no map of boxes of rows of 128 bytes");
     }
+    std::copy(begin, begin + 4, box.at);
+    for (int dim = 0; dim < 4; dim++) {
+        // The driver fills what lies outside with zeros; here nobody asks for it.
+        if (begin[dim] < 0 || begin[dim] + box.map.box[dim] > box.map.extents[dim]) {
+            fail("a box reaches beyond the tensor");
+        }
+    }
+    for (uint32_t row = 0; row < box.rows(); row++) {
+        machine_.touch_global(box.row(row), 128, 16);
+    }
+    return box;
+}
+
+void Units::prefetch_box(const TensorMap *map, const int (&begin)[4]) { box_of(map, begin); }
+
+void Units::copy_box(uint32_t to, const TensorMap *map, uint32_t at, const int (&begin)[4]) {
+    Box box = box_of(map, begin);
     if (to % 1024 != 0) {
         fail("a box does not begin where the exchange of pieces does");
     }
@@ -113,18 +131,8 @@ void Units::copy_box(uint32_t to, const TensorMap *map, uint32_t at, const int (
     }
     box.to = to;
     box.barrier = at;
-    std::copy(begin, begin + 4, box.at);
-    for (int dim = 0; dim < 4; dim++) {
-        // The driver fills what lies outside with zeros; here nobody asks for it.
-        if (begin[dim] < 0 || begin[dim] + box.map.box[dim] > box.map.extents[dim]) {
-            fail("a box reaches beyond the tensor");
-        }
-    }
     machine_.shared().bytes(to, 16);
     machine_.shared().bytes(to + box.rows() * 128 - 16, 16);
-    for (uint32_t row = 0; row < box.rows(); row++) {
-        machine_.touch_global(box.row(row), 128, 16);
-    }
     clocks_.begin_box(to, box.rows() * 128, machine_.thread());
     boxes_.push_back(box);
     machine_.progress();

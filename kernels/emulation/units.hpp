@@ -56,6 +56,7 @@ class Units {
     void barrier_arrive(uint32_t at, int bytes);
     void barrier_wait(uint32_t at, int parity);
 
+    void prefetch_box(const TensorMap *map, const int (&at)[4]);
     void copy_box(uint32_t to, const TensorMap *map, uint32_t barrier, const int (&at)[4]);
     // Lets a box land, if one is under way.
     bool land_some();
@@ -98,6 +99,7 @@ class Units {
     void meet(int number, int threads, bool waits);
     Barrier &barrier(uint32_t at);
     void end_phase(Barrier &barrier);
+    Box box_of(const TensorMap *map, const int (&begin)[4]);
     void land(const Box &box);
     Group *convene(const char *kind, const Product *product);
     void depart(Group &group);

@@ -109,7 +109,7 @@ plain! {
         soft_cap_out: f32,
         v_scale: f32,
         window: i32,
-        reserved: u32,
+        close_heads: u32,
     }
     struct MergeArguments {
         out: Address,

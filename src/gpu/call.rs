@@ -360,7 +360,7 @@ impl CudaBackend {
             soft_cap_out: soft_cap.map_or(0.0, |cap| cap * LOG2_E),
             v_scale,
             window: view.window.map_or(0, |window| window.min(i32::MAX as u32) as i32),
-            reserved: 0,
+            close_heads: 0,
         };
         // The kernel for plain masks is another program, which may round otherwise.
         let masks = plan.may_have_masks();
@@ -378,8 +378,11 @@ impl CudaBackend {
             is_first = false;
             let threads = shape.threads();
             let shared = shape.shared_bytes(self.kv_dtype.bytes());
-            let grid = [items, self.geometry.kv_heads, 1];
             if shape.family() == Family::Mma {
+                let kv_heads = self.geometry.kv_heads;
+                let close = shape.close_heads(kv_heads);
+                arguments.close_heads = close;
+                let grid = [items << close, kv_heads >> close, 1];
                 // SAFETY: the caller's contract.
                 unsafe { kernel.launch_after(grid, threads, shared, &arguments, stream)? };
                 continue;

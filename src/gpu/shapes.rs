@@ -86,6 +86,9 @@ const fn hopper(shape: Shape) -> Shape {
     Shape { family: Family::Hopper, ..shape }
 }
 
+/// Rows of the tiles for decoding.
+const FEW_ROWS: usize = 16;
+
 /// Tiles of so many rows and fewer attn_mma has also where there is attn_sm90, for steps with tree
 /// masks if for no others.
 pub(super) const ROWS_BESIDE_HOPPER: usize = 64;
@@ -224,6 +227,14 @@ impl Shape {
         self.rows
     }
 
+    /// For how many KV heads the blocks of an item come one after another, in powers of two: for
+    /// all where rows are few (`kCloseHeads` in `kernels/tile.cuh`). Where many rows read the same
+    /// keys, those of one head are to stay in the second cache: an H100 takes 1.4 times as long
+    /// for P3 otherwise.
+    pub(super) fn close_heads(&self, kv_heads: usize) -> u32 {
+        if self.rows == FEW_ROWS && !self.heads.latent { kv_heads.trailing_zeros() } else { 0 }
+    }
+
     /// Positions of a box of attn_sm90 at most: a tile of keys is whole ones.
     pub(super) fn box_most(&self) -> usize {
         if self.keys.is_multiple_of(64) { 64 } else { 16 }
@@ -234,12 +245,13 @@ impl Shape {
         // Estimates. An H100 takes for 64 keys in bf16 at head dim 128, a multiprocessor: attn_mma
         // with 16 rows 1.6 us (D2) and with 64 as much (A6), both as memory gives them; with 128
         // rows 2.3 us, attn_sm90 1.0 us (P1). What is shared comes from the second cache, of which
-        // nothing was measured by itself.
+        // nothing was measured by itself. Of latent vectors attn_mma with 16 rows and attn_sm90
+        // with 64 take the same (M2, M5).
         let cost = match (self.family, self.rows) {
             (Family::Hopper, 64) => 1.0,
             (Family::Hopper, 128) => 1.4,
             (Family::Hopper, _) => 1.9,
-            (Family::Mma, 16) => 1.0,
+            (Family::Mma, FEW_ROWS) => 1.0,
             (Family::Mma, 64) => 1.6,
             (Family::Mma, _) => 2.5,
         };

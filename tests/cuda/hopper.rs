@@ -1,5 +1,5 @@
-//! attn_sm90 on Hopper: more than 64 packed rows, or 16 where values are latent. Each step is checked
-//! against attention in f64.
+//! attn_sm90 on Hopper: more than 64 packed rows, or 16 where values are latent. Each step is
+//! checked against attention in f64.
 use super::device;
 use super::emulator::{Conduct, Driver, is_real};
 use super::world::{Setup, World};

@@ -26,22 +26,30 @@ impl Body {
                 let map = self.address(&o[0], "u64");
                 format!("prefetch_map(reinterpret_cast<const TensorMap *>({map}));")
             }
+            "cp" if has("prefetch") && has("tensor") && has("4d") => {
+                format!("prefetch_box({});", self.box_at(&o[0]))
+            }
+            "cp" if has("prefetch") => {
+                let (from, bytes) = (self.address(&o[0], "u64"), self.value(&o[1], "s32"));
+                format!("prefetch_bytes(reinterpret_cast<const void *>({from}), {bytes});")
+            }
             "cp" if has("tensor") && has("4d") => {
-                let (map, place) = o[1].trim_matches(['[', ']']).split_once(',').expect("a place");
-                let place: Vec<_> =
-                    list(place.trim()).iter().map(|at| self.value(at, "s32")).collect();
-                format!(
-                    "copy_box({}, reinterpret_cast<const TensorMap *>({}), {}, {});",
-                    barrier(0),
-                    self.value(map, "u64"),
-                    barrier(2),
-                    place.join(", ")
-                )
+                let at = self.box_at(&o[1]);
+                let (map, place) = at.split_once(", ").expect("a place");
+                format!("copy_box({}, {map}, {}, {place});", barrier(0), barrier(2))
             }
             "wgmma" if has("mma_async") => self.product(&words, o),
             "wgmma" => String::new(),
             _ => panic!("the translator does not know {opcode} {o:?}"),
         }
+    }
+
+    /// A map, and where a box of it begins.
+    fn box_at(&self, operand: &str) -> String {
+        let (map, place) = operand.trim_matches(['[', ']']).split_once(',').expect("a place");
+        let place: Vec<_> = list(place.trim()).iter().map(|at| self.value(at, "s32")).collect();
+        let map = self.value(map, "u64");
+        format!("reinterpret_cast<const TensorMap *>({map}), {}", place.join(", "))
     }
 
     /// d (+)= left * right by four warps; the left one in shared memory, or in registers, and then
