@@ -8,8 +8,8 @@
 #                                  makes it small. With a folder of peers: what
 #                                  gpu_peers.py needs to run others beside it
 #   scripts/gpu.sh peers [folder]  make that folder (target/gpu-peers): FlashAttention-3 and
-#                                  FlashMLA out of vLLM's wheel (330 MB from PyPI). FlashInfer is run, too, if
-#                                  folder/site has it with the modules that it compiles
+#                                  FlashMLA out of vLLM's wheel (330 MB from PyPI). FlashInfer is
+#                                  run, too, if folder/site has it with the modules that it compiles
 #   scripts/gpu.sh run [folder [stage...]]
 #                                  run what was packed: needs a GPU and its driver, no network,
 #                                  no compiler; results go to folder (target/gpu/results)

@@ -2,10 +2,10 @@
 and FlashInfer, beside the table of benches/cuda in the same visit.
 
 Usage: gpu_peers.py [folder]. The folder, made by `scripts/gpu.sh peers`, holds what they need:
-`site`, packages for Python, and `fa3.so` and `flashmla.so`, libraries of operators for torch. What is missing is
-skipped and said. Prints lines of id, page size, library, median microseconds, and by how much a
-few rows differ from attention in f32. Calls follow one another on inputs that are taken in turn,
-as in benches/cuda/calls.rs. Plans are made before: their time is not counted.
+`site`, packages for Python, and `fa3.so` and `flashmla.so`, libraries of operators for torch. What
+is missing is skipped and said. Prints lines of id, page size, library, median microseconds, and by
+how much a few rows differ from attention in f32. Calls follow one another on inputs that are taken
+in turn, as in benches/cuda/calls.rs. Plans are made before: their time is not counted.
 """
 
 import math
