@@ -242,7 +242,14 @@ fn t16_no_row_of_any_group_maps_what_was_not_computed() {
     let policies = [PagePolicy::Through, PagePolicy::AfterUses(2), PagePolicy::OnEviction];
     // Landed, joined, shortened, late, damaged, out of the remote store.
     let mut counts = [0; 6];
-    for seed in 0..runs(180) {
+    // In a part of the runs what is rare may not come.
+    let least = [300, 20, 100, 20, 10, 3].map(|usual| usual * runs(100) / 100);
+    let is_enough = |counts: &[u64; 6]| counts.iter().zip(least).all(|(&n, least)| n >= least);
+    // How often it comes depends on when the tiers' thread runs: a few more seeds where it has not.
+    for seed in 0..runs(180) * 4 {
+        if seed >= runs(180) && is_enough(&counts) {
+            break;
+        }
         let mut rng = fastrand::Rng::with_seed(seed ^ 99);
         let models = models();
         let groups = models[seed as usize % models.len()].clone();
@@ -274,7 +281,5 @@ fn t16_no_row_of_any_group_maps_what_was_not_computed() {
         }
         world.end();
     }
-    // In a part of the runs what is rare may not come.
-    let least = [300, 20, 100, 20, 10, 3].map(|usual| usual * runs(100) / 100);
-    assert!(counts.iter().zip(least).all(|(&count, least)| count >= least), "{counts:?}");
+    assert!(is_enough(&counts), "{counts:?}");
 }
