@@ -28,7 +28,7 @@ impl Heads {
     }
 
     /// Whether values lie as keys do, in memory of their own.
-    pub(super) fn are_alike(&self) -> bool {
+    pub fn are_alike(&self) -> bool {
         !self.latent && self.head_dim == self.v_head_dim
     }
 

@@ -34,14 +34,9 @@ pub fn has_hopper() -> bool {
 
 const FP8: Dtype = Dtype::Fp8E4m3;
 
-/// Whether values lie as keys do.
-pub fn are_alike(heads: Heads) -> bool {
-    !heads.latent && heads.head_dim == heads.v_head_dim
-}
-
 /// Those whose values have another length than keys, or are in them.
 fn unusual() -> impl Iterator<Item = Heads> {
-    heads_of_sm90().filter(|&heads| !are_alike(heads))
+    heads_of_sm90().filter(|heads| !heads.are_alike())
 }
 
 /// Eight query heads over two KV heads: 17 queries have more rows than attn_mma's tiles take.
@@ -119,7 +114,7 @@ fn every_head_dim_and_format_of_attn_sm90() {
     for heads in heads_of_sm90() {
         let formats = [Dtype::Bf16, Dtype::F16].into_iter();
         for (dtype, kv_dtype) in formats.flat_map(|dtype| [(dtype, dtype), (dtype, FP8)]) {
-            if kv_dtype == FP8 && !are_alike(heads) {
+            if kv_dtype == FP8 && !heads.are_alike() {
                 continue;
             }
             let setup = Setup::of(heads, 16).heads(8, 2).dtypes(dtype, kv_dtype).sm90();

@@ -15,8 +15,7 @@ pub fn latent() -> Heads {
 
 /// Those and the others that this is about.
 pub fn unusual() -> impl Iterator<Item = Heads> {
-    let is_usual =
-        |heads: &Heads| !heads.latent && heads.head_dim == heads.v_head_dim && heads.head_dim < 512;
+    let is_usual = |heads: &Heads| heads.are_alike() && heads.head_dim < 512;
     heads().into_iter().filter(move |heads| !is_usual(heads))
 }
 

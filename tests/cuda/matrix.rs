@@ -1,5 +1,5 @@
 //! Every kernel, with every mask that it may meet.
-use super::hopper::{are_alike, has_hopper};
+use super::hopper::has_hopper;
 use super::world::{Setup, World};
 use radixkv::attention::{Dtype, KvLayout, Region};
 use radixkv::gpu::{Heads, heads, heads_of_sm90};
@@ -38,7 +38,7 @@ fn every(nth: usize, sm90: bool) {
     let mut number = 0;
     for lengths in all {
         // What attn_sm90 widens is alike.
-        let is_for = |kv_dtype| !sm90 || kv_dtype != Dtype::Fp8E4m3 || are_alike(lengths);
+        let is_for = |kv_dtype| !sm90 || kv_dtype != Dtype::Fp8E4m3 || lengths.are_alike();
         for (dtype, kv_dtype) in formats.into_iter().filter(|&(_, kv_dtype)| is_for(kv_dtype)) {
             for mask in 0..4 {
                 for page_size in [1, 16, 23, 128] {

@@ -64,7 +64,7 @@ impl Setup {
         setup
     }
 
-    /// With tiles of attn_sm90 for more than 64 packed rows.
+    /// With tiles of attn_sm90 for more than 64 packed rows, or 16 of latent values.
     pub fn sm90(mut self) -> Self {
         self.sm90 = true;
         self
