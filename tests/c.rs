@@ -1,5 +1,6 @@
 //! Compiles tests/c/*.c as strict consumers would, against the header and the libraries that this
-//! build made, and runs them. `RKV_RUNNER="valgrind -q --error-exitcode=99"` wraps the runs.
+//! build made, and runs them. `RKV_RUNNER="valgrind -q --error-exitcode=99"` wraps the runs,
+//! `RKV_LIBRARY_DIR` names a folder with another library.
 //!
 //! Give builds with another feature set a target directory of their own: cargo names the shared
 //! library the same whatever it was built with.
@@ -8,23 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
 
+mod native;
+
 const STRICT: &str = "-Wall -Wextra -Werror -pedantic -Wstrict-prototypes -Wconversion -Wshadow";
 const STANDARDS: [&str; 3] = ["c99", "c11", "c17"];
 /// What the static library needs from the system.
 const SYSTEM: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// target/<profile>/deps, where `cargo test` leaves libradixkv.so and libradixkv.a; or the folder
-/// that RKV_LIBRARY_DIR names, with a library of another profile.
-fn library_dir() -> PathBuf {
-    if let Some(folder) = env::var_os("RKV_LIBRARY_DIR") {
-        return fs::canonicalize(folder).unwrap();
-    }
-    env::current_exe().unwrap().parent().unwrap().to_owned()
-}
 
 fn run(command: &mut Command) -> Output {
     command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
@@ -41,37 +31,26 @@ fn must(command: &mut Command) {
     );
 }
 
-/// gcc always, clang when it is there.
-fn compilers() -> Vec<&'static str> {
-    let mut found = vec!["gcc"];
-    if Command::new("clang").arg("--version").output().is_ok_and(|out| out.status.success()) {
-        found.push("clang");
-    }
-    found
-}
-
 fn compiler(name: &str, standard: &str) -> Command {
     let mut command = Command::new(name);
     command
         .arg(format!("-std={standard}"))
         .args(STRICT.split(' '))
         .arg("-I")
-        .arg(root().join("include"));
+        .arg(native::root().join("include"));
     command
 }
 
-/// All programs, fault.c only where the library has what it calls.
+/// All programs but fault.c, for which few libraries have what it calls.
 fn programs() -> Vec<PathBuf> {
-    let mut found: Vec<_> = sources()
-        .into_iter()
-        .filter(|path| cfg!(feature = "fault-injection") || !path.ends_with("fault.c"))
-        .collect();
+    let mut found: Vec<_> =
+        sources().into_iter().filter(|path| !path.ends_with("fault.c")).collect();
     found.sort();
     found
 }
 
 fn sources() -> Vec<PathBuf> {
-    let found: Vec<_> = fs::read_dir(root().join("tests/c"))
+    let found: Vec<_> = fs::read_dir(native::root().join("tests/c"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
@@ -108,15 +87,15 @@ fn execute(program: &Path) {
     must(command.args(words).env("RUST_BACKTRACE", "0").env_remove("LD_LIBRARY_PATH"));
 }
 
-/// Builds and runs every program, and tells of all that failed.
-fn run_all(name: &str, standard: &str) {
-    let directory = library_dir();
+/// Builds and runs programs, and tells of all that failed.
+fn run_all(name: &str, standard: &str, programs: Vec<PathBuf>) {
+    let directory = native::lib_dir();
     let link = [
         format!("-L{}", directory.display()),
         "-lradixkv".to_owned(),
         format!("-Wl,-rpath,{}", directory.display()),
     ];
-    let failed: Vec<_> = programs()
+    let failed: Vec<_> = programs
         .into_iter()
         .filter(|source| {
             std::panic::catch_unwind(|| execute(&build(name, standard, source, &link))).is_err()
@@ -127,7 +106,7 @@ fn run_all(name: &str, standard: &str) {
 
 #[test]
 fn every_file_compiles_strictly() {
-    for name in compilers() {
+    for name in native::compilers(false) {
         for standard in STANDARDS {
             let mut command = compiler(name, standard);
             must(command.args(["-DRKV_FAULT_INJECTION", "-fsyntax-only"]).args(sources()));
@@ -137,19 +116,26 @@ fn every_file_compiles_strictly() {
 
 #[test]
 fn programs_built_by_gcc_pass() {
-    run_all("gcc", "c99");
+    run_all("gcc", "c99", programs());
+}
+
+/// M02
+#[test]
+#[cfg(feature = "fault-injection")]
+fn m02_panics_inside_the_library() {
+    run_all("gcc", "c99", vec![native::root().join("tests/c/fault.c")]);
 }
 
 #[test]
 fn programs_built_by_clang_pass() {
-    if compilers().contains(&"clang") {
-        run_all("clang", "c17");
+    if native::compilers(false).contains(&"clang") {
+        run_all("clang", "c17", programs());
     }
 }
 
 #[test]
 fn the_static_library_links() {
-    let newest = fs::read_dir(library_dir())
+    let newest = fs::read_dir(native::lib_dir())
         .unwrap()
         .map(|entry| entry.unwrap())
         .filter(|entry| {
@@ -160,7 +146,7 @@ fn the_static_library_links() {
         .expect("cargo test leaves libradixkv.a beside the test programs");
     let mut link = vec![newest.path().to_str().unwrap().to_owned()];
     link.extend(SYSTEM.split(' ').map(str::to_owned));
-    execute(&build("gcc", "c11", &root().join("tests/c/cache.c"), &link));
+    execute(&build("gcc", "c11", &native::root().join("tests/c/cache.c"), &link));
 }
 
 /// The names before an opening parenthesis that begin with `rkv_`, in text without comments.
@@ -188,7 +174,7 @@ fn strip_comments(text: &str) -> String {
 
 /// The C headers, one after the other.
 fn headers() -> String {
-    let read = |name: &str| fs::read_to_string(root().join("include").join(name)).unwrap();
+    let read = |name: &str| fs::read_to_string(native::root().join("include").join(name)).unwrap();
     read("radixkv.h") + &read("radixkv_spatial.h")
 }
 

@@ -24,9 +24,12 @@ pub fn decode(bytes: &[u8], dtype: Dtype) -> f32 {
 
 /// The number that is left of one in a format.
 pub fn round(value: f32, dtype: Dtype) -> f32 {
-    let mut bytes = Vec::new();
-    encode(value, dtype, &mut bytes);
-    decode(&bytes, dtype)
+    match dtype {
+        Dtype::F32 => value,
+        Dtype::F16 => f16::from_f32(value).to_f32(),
+        Dtype::Bf16 => bf16::from_f32(value).to_f32(),
+        Dtype::Fp8E4m3 => e4m3_to_f32(e4m3_from_f32(value)),
+    }
 }
 
 /// Largest relative error of rounding to a format, for normal numbers.

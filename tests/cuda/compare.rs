@@ -21,11 +21,13 @@ pub fn check_step(
 ) -> Result<(), String> {
     let (head_dim, v_head_dim) = (problem.geometry.head_dim, problem.geometry.v_head_dim);
     let (query_heads, kv_heads) = (problem.geometry.query_heads, problem.geometry.kv_heads);
-    let exact = problem.attend();
-    // Means of the values' sizes, with the same weights.
-    let sizes: Vec<f64> = problem.v.iter().map(|v| v.abs()).collect();
-    let spread = Problem { v: &sizes, ..*problem }.attend();
-    let largest = sizes.iter().fold(0.0, |most: f64, &size| most.max(size));
+    // Behind the values their sizes, whose means have the same weights.
+    let with_sizes = |v: &[f64]| [v.to_vec(), v.iter().map(|v| v.abs()).collect()].concat();
+    let v: Vec<f64> = problem.v.chunks_exact(v_head_dim).flat_map(with_sizes).collect();
+    let mut geometry = problem.geometry;
+    geometry.v_head_dim = 2 * v_head_dim;
+    let exact = Problem { v: &v, geometry, ..*problem }.attend();
+    let largest = problem.v.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
     for (index, q) in problem.q.chunks_exact(head_dim).enumerate() {
         let (query, head) = (index / query_heads, index % query_heads);
         let keys = problem.k.chunks_exact(head_dim).skip(head / (query_heads / kv_heads));
@@ -33,17 +35,19 @@ pub fn check_step(
         let logit = keys.step_by(kv_heads).map(products).fold(0.0, f64::max)
             * f64::from(problem.params.scale);
         let error = UNITS * 0.5f64.powi(24) * (1.0 + logit);
-        for d in 0..v_head_dim {
-            let at = index * v_head_dim + d;
-            let tolerance = rounding(dtype) * 1.02 * (spread.out[at] + exact.out[at].abs())
+        let (values, spread) =
+            exact.out[index * 2 * v_head_dim..][..2 * v_head_dim].split_at(v_head_dim);
+        for (d, &found) in out[index * v_head_dim..][..v_head_dim].iter().enumerate() {
+            let value = values[d];
+            let tolerance = rounding(dtype) * 1.02 * (spread[d] + value.abs())
                 + 2.0 * error * largest
                 + 1e-7;
-            if (f64::from(out[at]) - exact.out[at]).abs() <= tolerance {
+            if (f64::from(found) - value).abs() <= tolerance {
                 continue;
             }
             return Err(format!(
-                "query {query}, head {head}, element {d}: {} instead of {}, {tolerance:e} allowed",
-                out[at], exact.out[at]
+                "query {query}, head {head}, element {d}: {found} instead of {value}, \
+                 {tolerance:e} allowed"
             ));
         }
         let tolerance = error + rounding(Dtype::F32) * 4.0 * exact.lse[index].abs();

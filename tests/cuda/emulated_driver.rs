@@ -1,5 +1,5 @@
 //! The emulated libcuda.so, built from the kernels' own source; with RKV_CUDA_KERNELS=ptx from what
-//! nvcc made of it.
+//! nvcc made of it, with RKV_CUDA_KERNELS=ptx:64,576 of such heads.
 #[path = "ptx/mod.rs"]
 mod ptx;
 
@@ -16,9 +16,51 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Whether the kernels are to be what nvcc made.
+/// Which kernels are to be what nvcc made: none, all, or those with some elements of K's heads.
+enum FromPtx {
+    Nothing,
+    All,
+    Heads(Vec<usize>),
+}
+
+impl FromPtx {
+    /// As RKV_CUDA_KERNELS says: `ptx`, or `ptx:64,576`.
+    fn wanted() -> Self {
+        let Ok(wanted) = std::env::var("RKV_CUDA_KERNELS") else { return Self::Nothing };
+        match wanted.strip_prefix("ptx") {
+            Some("") => Self::All,
+            Some(heads) if heads.starts_with(':') => {
+                let numbers = heads[1..].split(',').map(|number| number.parse());
+                Self::Heads(numbers.collect::<Result<_, _>>().expect("RKV_CUDA_KERNELS=ptx:64,80"))
+            }
+            _ => panic!("RKV_CUDA_KERNELS is {wanted}: neither ptx nor ptx:64,80"),
+        }
+    }
+
+    /// What has no heads is taken with any.
+    fn has(&self, dims: Dims) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::All => true,
+            Self::Heads(heads) => dims.is_none_or(|(head_dim, _)| heads.contains(&head_dim)),
+        }
+    }
+
+    /// The folder of a library of such kernels.
+    fn name(&self) -> String {
+        match self {
+            Self::Nothing => "source".to_owned(),
+            Self::All => "ptx".to_owned(),
+            Self::Heads(heads) => {
+                heads.iter().fold("ptx".to_owned(), |name, head_dim| format!("{name}-{head_dim}"))
+            }
+        }
+    }
+}
+
+/// Whether some kernels are to be what nvcc made.
 pub fn from_ptx() -> bool {
-    std::env::var("RKV_CUDA_KERNELS").is_ok_and(|kernels| kernels == "ptx")
+    !matches!(FromPtx::wanted(), FromPtx::Nothing)
 }
 
 /// Compiles the kernels and the driver, unless they are unchanged; returns the library. In its
@@ -32,12 +74,13 @@ pub fn build() -> PathBuf {
         .filter(|path| path.is_file())
         .collect();
     files.sort();
-    let from_ptx = from_ptx();
     let mut hasher = DefaultHasher::new();
-    (FLAGS, from_ptx, TRANSLATOR).hash(&mut hasher);
+    (FLAGS, TRANSLATOR).hash(&mut hasher);
     files.iter().for_each(|file| fs::read(file).unwrap().hash(&mut hasher));
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+    let objects = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("emulated-driver-{:016x}", hasher.finish()));
+    let from_ptx = FromPtx::wanted();
+    let folder = objects.join(from_ptx.name());
     let library = folder.join("libcuda.so");
     if library.is_file() {
         return library;
@@ -53,45 +96,77 @@ pub fn build() -> PathBuf {
     });
     sources.extend(of_hopper);
     sources.push((kernels.join("memory.cu"), None));
-    if from_ptx {
-        let translated =
-            sources.iter().map(|(source, dims)| (as_ptx(source, *dims, &folder), None));
-        sources = translated.collect();
-    }
-    let others = ["machine", "units", "products", "driver", "copies", "graphs"];
-    sources.extend(others.map(|name| (kernels.join(format!("emulation/{name}.cpp")), None)));
+    let mut units: Vec<Unit> = sources
+        .into_iter()
+        .map(|(source, dims)| Unit { source, dims, is_ptx: from_ptx.has(dims) })
+        .collect();
+    units.extend(["machine", "units", "products", "driver", "copies", "graphs"].map(|name| {
+        let source = kernels.join(format!("emulation/{name}.cpp"));
+        Unit { source, dims: None, is_ptx: false }
+    }));
+    let missing: Vec<&Unit> = units.iter().filter(|unit| !unit.object(&objects).exists()).collect();
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut objects = Vec::new();
-    for round in sources.chunks(jobs) {
-        let running: Vec<(Child, PathBuf)> = round
-            .iter()
-            .map(|(source, dims)| {
-                let object = folder.join(format!("{}-{}.o", std::process::id(), objects.len()));
-                objects.push(object.clone());
-                let mut command = Command::new("g++");
-                command.args(FLAGS).args(definitions(*dims)).arg("-I").arg(root());
-                if source.starts_with(&folder) {
-                    command.args(["-w", "-O1"]); // translated: nobody reads it
-                }
-                command.args(["-x", "c++", "-c"]).arg(source).arg("-o").arg(&object);
-                (command.spawn().expect("g++ runs"), object)
-            })
-            .collect();
-        for (mut child, object) in running {
-            assert!(child.wait().unwrap().success(), "{}", object.display());
+    for round in missing.chunks(jobs) {
+        // Others may come first: each object appears whole.
+        let part = |unit: &Unit| {
+            unit.object(&objects).with_extension(format!("{}.part", std::process::id()))
+        };
+        let running: Vec<(Child, &Unit)> =
+            round.iter().map(|unit| (unit.compile(&objects, &part(unit)), *unit)).collect();
+        for (mut child, unit) in running {
+            assert!(child.wait().unwrap().success(), "{}", unit.name());
+            fs::rename(part(unit), unit.object(&objects)).unwrap();
         }
     }
     let part = folder.join(format!("{}.so", std::process::id()));
     let linked = Command::new("g++")
         .args(["-shared", "-Wl,-soname,libcuda.so", "-o"])
         .arg(&part)
-        .args(&objects)
+        .args(units.iter().map(|unit| unit.object(&objects)))
         .status();
     assert!(linked.expect("g++ runs").success());
-    // Others may have come first.
     let _ = symlink("libcuda.so", folder.join("libcuda.so.1"));
     fs::rename(part, &library).unwrap();
     library
+}
+
+/// A part of the library, compiled by itself.
+struct Unit {
+    source: PathBuf,
+    dims: Dims,
+    is_ptx: bool,
+}
+
+impl Unit {
+    fn name(&self) -> String {
+        let stem = self.source.file_stem().unwrap().to_string_lossy();
+        let dims = self.dims.map_or(String::new(), |(k, v)| format!("{k}-{v}"));
+        format!("{stem}{dims}{}", if self.is_ptx { "-ptx" } else { "" })
+    }
+
+    fn object(&self, folder: &Path) -> PathBuf {
+        folder.join(self.name() + ".o")
+    }
+
+    fn compile(&self, folder: &Path, object: &Path) -> Child {
+        let mut command = Command::new("g++");
+        command.args(FLAGS);
+        let source = match self.is_ptx {
+            true => {
+                command.args(["-w", "-O1"]); // nobody reads it
+                as_ptx(&self.source, self.dims, folder)
+            }
+            false => {
+                command.args(definitions(self.dims));
+                if self.source.extension().is_some_and(|extension| extension == "cpp") {
+                    command.arg("-O3"); // the machine itself, where all tests spend their time
+                }
+                self.source.clone()
+            }
+        };
+        command.arg("-I").arg(root()).args(["-x", "c++", "-c"]).arg(source);
+        command.arg("-o").arg(object).spawn().expect("g++ runs")
+    }
 }
 
 /// A library that another one made is not taken.

@@ -115,7 +115,10 @@ fn steps_of_long_heads(heads: Heads, fault: usize) -> Result<(), String> {
 /// The same for attn_sm90: tiles that boxes make, and tiles that rows make, with every landing;
 /// or tiles that are widened.
 fn steps_of_sm90(heads: Heads, kv_dtype: Dtype, fault: usize) -> Result<(), String> {
-    for (page_size, landing) in [(16, 0), (16, 1), (16, 2), (7, 0), (7, 1)] {
+    const WORLDS: [(usize, i32); 5] = [(16, 0), (16, 1), (7, 0), (16, 2), (7, 1)];
+    // Tiles of latent vectors take long: fewer landings.
+    let worlds = if heads.latent { 3..5 } else { 0..5 };
+    for (page_size, landing) in WORLDS[worlds].iter().copied() {
         let setup = Setup::of(heads, page_size).heads(8, 2).sm90();
         let mut setup = setup.dtypes(Dtype::Bf16, kv_dtype);
         setup.head_scales = kv_dtype == Dtype::Fp8E4m3;

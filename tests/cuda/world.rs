@@ -14,6 +14,8 @@ use radixkv::attention::{
 };
 use radixkv::error::Error;
 use radixkv::gpu::{CudaBackend, CudaConfig, PlanOnDevice, StepOfPlan, Stream};
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 #[derive(Debug, Clone, Default)]
 pub struct Sequence {
@@ -49,6 +51,8 @@ pub struct World {
     v_strides: KvStrides,
     free: Vec<u32>,
     number: u64,
+    /// What was stored for positions, which each step asks for again.
+    known: RefCell<HashMap<(usize, usize, Kind), Vec<f64>>>,
     /// How often a step is computed, as in so many layers: the last one's results are compared.
     pub layers: usize,
     /// A function of the driver that fails during the next call, after so many calls that succeed,
@@ -60,7 +64,7 @@ pub struct World {
 }
 
 /// Which numbers of a position.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     Q = 1,
     K,
@@ -104,6 +108,7 @@ impl World {
             v_strides,
             free,
             number: 0,
+            known: RefCell::default(),
             layers: 1,
             failing: None,
             driver,
@@ -133,10 +138,15 @@ impl World {
         if kind == Kind::V { v_head_dim } else { head_dim }
     }
 
+    /// The sequence whose numbers a position of another has.
+    fn whose(&self, sequence: usize, position: usize) -> usize {
+        let Sequence { numbers, shared, .. } = self.sequences[sequence];
+        if position < shared { numbers } else { sequence }
+    }
+
     /// The numbers of a position, [head][element], as the caller passes them.
     fn numbers(&self, sequence: usize, position: usize, kind: Kind) -> Vec<f32> {
-        let Sequence { numbers, shared, .. } = self.sequences[sequence];
-        let whose = if position < shared { numbers } else { sequence };
+        let whose = self.whose(sequence, position);
         let Geometry { query_heads, kv_heads, .. } = self.setup.geometry;
         if kind == Kind::V && self.setup.latent {
             let (keys, dim) = (self.numbers(sequence, position, Kind::K), self.dim(Kind::V));
@@ -172,6 +182,12 @@ impl World {
 
     /// What is in the cache for a position.
     fn stored(&self, sequence: usize, position: usize, kind: Kind) -> Vec<f64> {
+        let compute = || self.round_as_stored(sequence, position, kind);
+        let key = (self.whose(sequence, position), position, kind);
+        self.known.borrow_mut().entry(key).or_insert_with(compute).clone()
+    }
+
+    fn round_as_stored(&self, sequence: usize, position: usize, kind: Kind) -> Vec<f64> {
         let head_dim = self.dim(kind);
         let stored = |(at, x): (usize, f32)| {
             let scale = self.scale(kind, at / head_dim);

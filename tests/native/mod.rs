@@ -10,8 +10,12 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// target/<profile>/deps: where `cargo test` leaves the test and the shared library.
+/// target/<profile>/deps: where `cargo test` leaves the test and the shared library; or the folder
+/// that RKV_LIBRARY_DIR names, with a library of another profile.
 pub fn lib_dir() -> PathBuf {
+    if let Some(folder) = env::var_os("RKV_LIBRARY_DIR") {
+        return fs::canonicalize(folder).unwrap();
+    }
     env::current_exe().unwrap().parent().unwrap().to_owned()
 }
 
@@ -22,6 +26,19 @@ pub fn compilers(cpp: bool) -> Vec<&'static str> {
     let found: Vec<_> = names.into_iter().filter(installed).collect();
     assert!(!found.is_empty(), "neither {} nor {} is installed", names[0], names[1]);
     found
+}
+
+/// The oldest standard and the newest that the headers of a language are written for.
+pub fn standards(cpp: bool) -> [&'static str; 2] {
+    if cpp { ["c++17", "c++20"] } else { ["c99", "c17"] }
+}
+
+/// Compilers and standards that programs are built with to run: one standard for each compiler.
+/// Behind RKV_RUNNER, which is slow and looks at the library, only one compiler.
+pub fn builds(cpp: bool) -> Vec<(&'static str, &'static str)> {
+    let mut builds: Vec<_> = compilers(cpp).into_iter().zip(standards(cpp)).collect();
+    builds.truncate(if env::var_os("RKV_RUNNER").is_some() { 1 } else { builds.len() });
+    builds
 }
 
 /// A compiler with a strict consumer's warnings, all of them errors.
