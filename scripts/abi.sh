@@ -46,6 +46,7 @@ cargo build --locked --profile abi --lib
 options=(--no-added-syms) # tests/abi.rs has the names
 compare radixkv "$target/abi" rkv_
 
-cargo build --locked --profile abi --lib --manifest-path net/Cargo.toml --target-dir "$target/net"
+# As its tests build it.
+cargo build --locked --lib --manifest-path net/Cargo.toml --target-dir "$target/net"
 options=()
-compare radixkv_net "$target/net/abi" rkv_net_
+compare radixkv_net "$target/net/debug" rkv_net_

@@ -50,27 +50,9 @@ else
     cargo build --locked --release
 fi
 
-# In target/release the library has no SONAME, because programs that are linked there would look for
-# a libradixkv.so.0.2 that cargo does not create. So it is linked once more, from the static library
-# of the same build: to the same exports, with the flags of build.rs, and with the libraries of the
-# system that were found to be needed there. A missing one would stop it: -z defs.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-nm -D --defined-only "${built[0]}" | awk '{ print $3 }' >"$work/exports"
-native=$(readelf -d "${built[0]}" | sed -n 's/.*(NEEDED).*\[lib\([^.]*\)\.so.*/-l\1/p' |
-    tr '\n' ' ')
-native=${native% }
-[ -s "$work/exports" ] && [ -n "$native" ] || {
-    echo "error: ${built[0]} has no exports, or needs nothing" >&2
-    exit 1
-}
-{ echo '{ global:'; sed 's/$/;/' "$work/exports"; echo 'local: *; };'; } >"$work/version-script"
-sed 's/^/-Wl,-u,/' "$work/exports" >"$work/roots"
-# shellcheck disable=SC2086 # several libraries
-"${CC:-cc}" -shared -o "$work/libradixkv.so" -Wl,-soname,"$soname" \
-    -Wl,--version-script="$work/version-script" -Wl,--gc-sections -Wl,-O1 \
-    -Wl,-z,relro,-z,now,-z,nodelete,-z,noexecstack,-z,defs -Wl,--as-needed -nodefaultlibs \
-    @"$work/roots" "${built[1]}" $native
+native=$(bash scripts/link_with_soname.sh "$target/release" radixkv "$soname" "$work/libradixkv.so")
 
 depth=$(tr -cd / <<<"$libdir/" | wc -c) # from libdir up to the prefix
 up=$(printf '../%.0s' $(seq $((depth + 2))))

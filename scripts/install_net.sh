@@ -26,16 +26,19 @@ case ${1-} in
 *) sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 
-# A folder of its own: what `make net` builds has no SONAME, for programs that are linked there.
-target=$(realpath -m "${CARGO_TARGET_DIR:-target}/net/install")
-RUSTFLAGS="-C link-arg=-Wl,-soname,$soname" cargo build --locked --release \
-    --manifest-path net/Cargo.toml --target-dir "$target"
-built=$target/release
+# PROFILE is for tests of the package, to which it is no matter how quick the library is.
+profile=${PROFILE:-release}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}/net")
+cargo build --locked --profile "$profile" --manifest-path net/Cargo.toml --target-dir "$target"
+built=$target/${profile/#dev/debug}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+native=$(bash scripts/link_with_soname.sh "$built" radixkv_net "$soname" "$work/libradixkv_net.so")
 
 install -d "$include" "$lib/pkgconfig" "$cmake"
 install -m 644 include/radixkv_net.h "$include"
 install -m 644 "$built/libradixkv_net.a" "$lib"
-install -m 755 "$built/libradixkv_net.so" "$lib/libradixkv_net.so.$version"
+install -m 755 "$work/libradixkv_net.so" "$lib/libradixkv_net.so.$version"
 ln -sf "libradixkv_net.so.$version" "$lib/$soname"
 ln -sf "$soname" "$lib/libradixkv_net.so"
 cat >"$lib/pkgconfig/radixkv_net.pc" <<EOF
@@ -51,12 +54,10 @@ Cflags: -I\${includedir}
 EOF
 chmod 644 "$lib/pkgconfig/radixkv_net.pc"
 
-native=$(readelf -d "$built/libradixkv_net.so" |
-    sed -n 's/.*(NEEDED).*\[lib\([^.]*\)\.so.*/-l\1/p' | tr '\n' ';')
 depth=$(tr -cd / <<<"$libdir/" | wc -c) # from libdir up to the prefix
 up=$(printf '../%.0s' $(seq $((depth + 2))))
 for part in radixkv_netConfig:radixkv_netConfig radixkvConfigVersion:radixkv_netConfigVersion; do
-    sed -e "s|@VERSION@|$version|g" -e "s|@SONAME@|$soname|g" -e "s|@NATIVE_LIST@|${native%;}|g" \
+    sed -e "s|@VERSION@|$version|g" -e "s|@SONAME@|$soname|g" -e "s|@NATIVE_LIST@|${native// /;}|g" \
         -e "s|@LIBDIR@|$libdir|g" -e "s|@UP@|${up%/}|g" "cmake/${part%:*}.cmake.in" \
         >"$cmake/${part#*:}.cmake"
     chmod 644 "$cmake/${part#*:}.cmake"

@@ -8,7 +8,7 @@ command -v cmake >/dev/null || { echo "SKIP the package of libradixkv_net: no cm
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 prefix="$work/a prefix"
-PREFIX=$prefix bash scripts/install_net.sh >/dev/null
+PREFIX=$prefix PROFILE=dev bash scripts/install_net.sh >/dev/null
 mkdir "$work/program"
 cat >"$work/program/main.c" <<'END'
 #include <radixkv_net.h>
