@@ -39,9 +39,8 @@ pub fn check_step(
             exact.out[index * 2 * v_head_dim..][..2 * v_head_dim].split_at(v_head_dim);
         for (d, &found) in out[index * v_head_dim..][..v_head_dim].iter().enumerate() {
             let value = values[d];
-            let tolerance = rounding(dtype) * 1.02 * (spread[d] + value.abs())
-                + 2.0 * error * largest
-                + 1e-7;
+            let tolerance =
+                rounding(dtype) * 1.02 * (spread[d] + value.abs()) + 2.0 * error * largest + 1e-7;
             if (f64::from(found) - value).abs() <= tolerance {
                 continue;
             }
