@@ -6,10 +6,9 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 
-# Two lanes, side by side: no stage keeps two processors busy by itself, and none of one lane
-# compiles into a folder of the other's for long.
-all=(tests memcheck kernels abi docs)
-beside=(faults python net models fuzz lint)
+# Two at a time, in this order: none keeps two processors busy by itself. The first compiles for
+# long, and what needs the same folder comes late.
+all=(tests faults python net models memcheck fuzz lint kernels abi docs)
 long=(sanitizers matrix ptx_matrix aarch64 llama_cpp llama_server transformers vllm router engines
     python_speed long_model long_simulation long_tiers soak long_fuzz)
 # What nvcc made is the same for every folder that is built in.
@@ -17,7 +16,7 @@ RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
 export RADIXKV_KERNEL_CACHE
 target=${CARGO_TARGET_DIR:-target}
 logs=$target/test-logs
-limit='timeout --verbose --kill-after=10 2400' # for a stage, the compiler included
+limit='timeout --verbose --kill-after=10 3600' # for a stage, the compiler included
 
 have() { # command, what it shows
     command -v "$1" >/dev/null || { echo "SKIP $2: $1 is not installed"; return 1; }
@@ -60,8 +59,8 @@ stage_net() { # the library that publishes events, over sockets
 
 stage_faults() { # panics inside the library, through the header
     # A folder of its own: cargo keeps one libradixkv.so per profile, whatever its features.
-    # What has such a panic; `tests` has the rest.
-    $limit cargo test --locked --no-fail-fast --features fault-injection \
+    # What has such a panic; `tests` has the rest. Quick to compile, for there is little to run.
+    CARGO_PROFILE_TEST_OPT_LEVEL=0 $limit cargo test --locked --no-fail-fast --features fault-injection \
         --test c --test cpp --test go --target-dir "$target/fault-injection" -- --exact \
         m02_panics_inside_the_library m08_callbacks errors snapshot tests_pass
 }
@@ -203,9 +202,9 @@ mkdir -p "$logs"
 rm -f "$logs"/*
 [[ $* && $* != long ]] || bash scripts/tools.sh || exit 1
 
-beside_them=()
+at_a_time=1
 case "$*" in
-'') stages=("${all[@]}") beside_them=("${beside[@]}") ;;
+'') stages=("${all[@]}") at_a_time=2 ;;
 long) stages=("${long[@]}") program_limit=7200 ;;
 *) stages=("$@") ;;
 esac
@@ -221,17 +220,27 @@ run_stage() { # stage; what it printed, its status and its seconds go into $logs
     echo "$code $((SECONDS - start))" >"$logs/$1.status"
 }
 
-run_beside() { # stages; each is printed whole when it has ended
+next_stage() { # prints the number of one that nobody has taken
+    local at
+    {
+        flock 9
+        read -r at <"$logs/next"
+        echo $((at + 1)) >"$logs/next"
+    } 9>"$logs/lock"
+    echo "$at"
+}
+
+run_in_turn() { # takes stages until there is none; each is printed whole when it has ended
     local stage
-    for stage in "$@"; do
+    while stage=${stages[$(next_stage)]:-} && [ -n "$stage" ]; do
         run_stage "$stage" >"$logs/$stage.log"
         { flock 9; printf '\n=== %s\n' "$stage"; cat "$logs/$stage.log"; } 9>"$logs/lock"
     done
 }
 
-if [ ${#beside_them[@]} -gt 0 ]; then
-    run_beside "${stages[@]}" &
-    run_beside "${beside_them[@]}" &
+if [ $at_a_time -gt 1 ]; then
+    echo 0 >"$logs/next"
+    for ((i = 0; i < at_a_time; i++)); do run_in_turn & done
     wait
 else
     for stage in "${stages[@]}"; do
@@ -240,7 +249,6 @@ else
     done
 fi
 
-stages+=("${beside_them[@]}")
 report=() failed=()
 for stage in "${stages[@]}"; do
     read -r code seconds <"$logs/$stage.status" || code=none seconds=0

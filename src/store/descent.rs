@@ -309,6 +309,23 @@ impl Turn<'_> {
             && !cache.is_some_and(|cache| cache.has_long_needs(positions, self.shared.slice))
     }
 
+    /// Where a text leads of more tokens than a short path may have, if no groups limit that. None
+    /// when others should not wait for that, or nothing is cached.
+    #[inline(never)] // shorter texts are the hot ones
+    pub(crate) fn walk_shortly(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+    ) -> Option<Walk> {
+        let cache = self.state.cache.as_ref()?;
+        if !tokens.items.is_empty() || cache.groups.is_some() || !self.may_be_short(tokens) {
+            return None;
+        }
+        let (root, keys) = (cache.index.find_root(namespace)?, cache.keys(tokens.ids));
+        let (walk, goes_on) = cache.index.walk_some(root, keys, self.stretch());
+        (!goes_on).then_some(walk)
+    }
+
     /// The whole way down the path of a text that is looked up by its keys. None when others should
     /// not wait for that.
     pub(crate) fn descend_text(

@@ -104,12 +104,15 @@ unsafe fn match_tokens(
     tokens: TokenList<'_>,
     wanted: Wanted<'_>,
 ) -> Result<rkv_cache_match_result, Fail> {
-    if turn.is_long(tokens) {
+    let walk = if !turn.is_long(tokens) {
+        turn.state().walk_text(namespace, tokens)?
+    } else if let Some(walk) = turn.walk_shortly(namespace, tokens) {
+        Some(walk)
+    } else {
         // SAFETY: the caller's contract.
         return unsafe { match_long(turn, namespace, tokens, wanted) };
-    }
+    };
     let state = turn.state();
-    let walk = state.walk_text(namespace, tokens)?;
     if let Some(walk) = &walk
         && (wanted.row.is_empty() || walk.pages <= wanted.row.len())
         && let Some((node, lock)) = state.take_walk(walk, tokens.ids.len(), wanted.lock)?
