@@ -57,8 +57,9 @@ chmod 644 "$lib/pkgconfig/radixkv_net.pc"
 depth=$(tr -cd / <<<"$libdir/" | wc -c) # from libdir up to the prefix
 up=$(printf '../%.0s' $(seq $((depth + 2))))
 for part in radixkv_netConfig:radixkv_netConfig radixkvConfigVersion:radixkv_netConfigVersion; do
-    sed -e "s|@VERSION@|$version|g" -e "s|@SONAME@|$soname|g" -e "s|@NATIVE_LIST@|${native// /;}|g" \
-        -e "s|@LIBDIR@|$libdir|g" -e "s|@UP@|${up%/}|g" "cmake/${part%:*}.cmake.in" \
+    sed -e "s|@VERSION@|$version|g" -e "s|@SONAME@|$soname|g" \
+        -e "s|@NATIVE_LIST@|${native// /;}|g" -e "s|@LIBDIR@|$libdir|g" \
+        -e "s|@UP@|${up%/}|g" "cmake/${part%:*}.cmake.in" \
         >"$cmake/${part#*:}.cmake"
     chmod 644 "$cmake/${part#*:}.cmake"
 done

@@ -3,8 +3,8 @@
 #
 #   scripts/link_with_soname.sh FOLDER NAME SONAME OUTPUT
 #
-# In cargo's folder libNAME.so has no SONAME, because programs that are linked there would look for a
-# file that cargo does not create. So it is linked from libNAME.a of the same build: to the same
+# In cargo's folder libNAME.so has no SONAME, because programs that are linked there would look for
+# a file that cargo does not create. So it is linked from libNAME.a of the same build: to the same
 # exports, with the flags of build.rs, and with the libraries of the system that were found to be
 # needed there, which are printed. A missing one would stop it: -z defs.
 set -euo pipefail

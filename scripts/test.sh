@@ -8,9 +8,9 @@ export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 
 # Two at a time, in this order: none keeps two processors busy by itself. The first compiles for
 # long, and what needs the same folder comes late.
-all=(tests faults python net models memcheck fuzz lint kernels abi docs)
-long=(sanitizers matrix ptx_matrix aarch64 llama_cpp llama_server transformers vllm router engines
-    python_speed long_model long_simulation long_tiers soak long_fuzz)
+all=(tests faults python net models memcheck fuzz lint abi docs kernels)
+long=(sanitizers matrix ptx_matrix engine_clang aarch64 llama_cpp llama_server transformers vllm
+    router engines python_speed long_model long_simulation long_tiers soak long_fuzz)
 # What nvcc made is the same for every folder that is built in.
 RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
 export RADIXKV_KERNEL_CACHE
@@ -21,6 +21,13 @@ limit='timeout --verbose --kill-after=10 3600' # for a stage, the compiler inclu
 have() { # command, what it shows
     command -v "$1" >/dev/null || { echo "SKIP $2: $1 is not installed"; return 1; }
 }
+
+has_nvcc() {
+    [ -x "${CUDA_HOME:-$target/cuda/home}/bin/nvcc" ] || command -v nvcc >/dev/null
+}
+# The stage `kernels` may fetch it: what others compile goes on without.
+wants_cuda=${RADIXKV_CUDA:-}
+has_nvcc || export RADIXKV_CUDA=0
 
 stage_lint() { # formatting, clippy, rustdoc
     if cargo fmt --version >/dev/null 2>&1; then
@@ -50,7 +57,8 @@ stage_lint() { # formatting, clippy, rustdoc
 }
 
 stage_tests() { # everything under cargo: the Rust tests, and those that drive C, C++, Go, CMake
-    $limit cargo test --locked --no-fail-fast
+    # Clang's opinion of the reference engine takes as long as its tests: `make test-long` asks.
+    $limit cargo test --locked --no-fail-fast -- --skip clang_has_no_warnings
 }
 
 stage_net() { # the library that publishes events, over sockets
@@ -58,9 +66,10 @@ stage_net() { # the library that publishes events, over sockets
 }
 
 stage_faults() { # panics inside the library, through the header
-    # A folder of its own: cargo keeps one libradixkv.so per profile, whatever its features.
-    # What has such a panic; `tests` has the rest. Quick to compile, for there is little to run.
-    CARGO_PROFILE_TEST_OPT_LEVEL=0 $limit cargo test --locked --no-fail-fast --features fault-injection \
+    # A folder of its own: cargo keeps one libradixkv.so per profile, whatever its features. Here is
+    # what has such a panic; `tests` has the rest.
+    export CARGO_PROFILE_TEST_OPT_LEVEL=0
+    $limit cargo test --locked --no-fail-fast --features fault-injection \
         --test c --test cpp --test go --target-dir "$target/fault-injection" -- --exact \
         m02_panics_inside_the_library m08_callbacks errors snapshot tests_pass
 }
@@ -106,17 +115,17 @@ stage_docs() { # every parameter of the header is described
     echo "target/doxygen/html/index.html"
 }
 
-stage_fuzz() { # most of a minute for each fuzz target
+stage_fuzz() { # some seconds for each fuzz target
     [ -f scripts/fuzz.sh ] || { echo "SKIP fuzz: there is no scripts/fuzz.sh"; return 0; }
-    $limit bash scripts/fuzz.sh 45
+    $limit bash scripts/fuzz.sh 20
 }
 
 stage_kernels() { # what nvcc makes of the CUDA kernels: machine code, and their PTX under emulation
-    if [ "${RADIXKV_CUDA:-}" = 0 ]; then
+    if [ "$wants_cuda" = 0 ]; then
         echo "SKIP kernels as nvcc makes them: RADIXKV_CUDA is 0"
         return 0
     fi
-    if ! [ -x "${CUDA_HOME:-$target/cuda/home}/bin/nvcc" ] && ! command -v nvcc >/dev/null; then
+    if ! has_nvcc; then
         bash scripts/cuda_toolchain.sh || {
             echo "SKIP kernels as nvcc makes them: there is no nvcc (make cuda-toolchain)"
             return 0
@@ -125,7 +134,7 @@ stage_kernels() { # what nvcc makes of the CUDA kernels: machine code, and their
         export RADIXKV_CUDA_ARCHS=90a
         RADIXKV_CUDA=1 $limit cargo test --locked --test kernels
     fi
-    # Of the shortest heads and the longest; test-long has all. Only what kernels compute can differ.
+    # Of the shortest heads and the longest; test-long has all. Other tests run no kernels.
     RADIXKV_CUDA=1 RKV_CUDA_KERNELS=ptx:64,576 $limit cargo test --locked --test cuda -- \
         --skip cuda::driver --skip runner:: --skip cuda::tier --skip cuda::faults
 }
@@ -140,6 +149,10 @@ stage_matrix() { # every combination of the kernels' parameters, under emulation
 
 stage_ptx_matrix() { # the same, and all else, with what nvcc makes of all kernels
     RKV_CUDA_KERNELS=ptx RKV_CUDA_MATRIX=1 cargo test --locked --test cuda
+}
+
+stage_engine_clang() { # the reference engine as clang sees it
+    cargo test --locked --test engine clang_has_no_warnings
 }
 
 stage_aarch64() { # the library as it is compiled for aarch64, under qemu
@@ -209,7 +222,7 @@ long) stages=("${long[@]}") program_limit=7200 ;;
 *) stages=("$@") ;;
 esac
 # What hangs has failed: each program of tests by itself, however long the compiler takes.
-program_limit="timeout --verbose --kill-after=10 ${program_limit:-900}"
+program_limit="timeout --verbose --kill-after=10 ${program_limit:-1500}"
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$program_limit
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$program_limit
 

@@ -68,7 +68,14 @@ fn build(name: &str, standard: &str, source: &Path, link: &[String]) -> PathBuf 
     if cfg!(feature = "fault-injection") {
         command.arg("-DRKV_FAULT_INJECTION");
     }
-    command.args(["-g", "-pthread"]).arg(source).arg("-o").arg(&program).args(link).arg("-lm");
+    // Valgrind takes as many times longer as a program would.
+    command
+        .args(["-g", "-O1", "-pthread"])
+        .arg(source)
+        .arg("-o")
+        .arg(&program)
+        .args(link)
+        .arg("-lm");
     must(&mut command);
     program
 }

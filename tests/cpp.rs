@@ -161,7 +161,7 @@ fn headers() -> Vec<PathBuf> {
     headers
 }
 
-/// Each header stands alone, and may be included twice; the one that includes all in every standard.
+/// Each header stands alone, and may be included twice; the one with all of them in each standard.
 #[test]
 fn headers_stand_alone() {
     let [oldest, newest] = native::standards(true);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long threads had a lock for writing, where that was long in each of several runs.
 
-usage: held.py PROGRAM LIBRARY_FOLDER HEADER [--runs N] [--limit US] WORLD...
+usage: held.py PROGRAM LIBRARY_FOLDER HEADER [--runs N] [--limit US] [--reserve MIB] WORLD...
 
 The library is built with the feature `timed-lock`. A world does the same in each run, so its holds
 have the same numbers; of each the shortest time counts, without what others had the processor for.
@@ -21,7 +21,8 @@ def holds_of(arguments, world):
     """The holds of one run that were long: by page size and index, thread and number."""
     environment = dict(os.environ, LD_LIBRARY_PATH=arguments.library,
                        RADIXKV_LONG_HOLD_US=str(arguments.limit))
-    command = [arguments.program, "--header", arguments.header, world, "--rounds", "1"]
+    command = [arguments.program, "--header", arguments.header, world, "--rounds", "1",
+               "--reserve", str(arguments.reserve)]
     # Without all functions of the header it says so, and ends with 1.
     run = subprocess.run(command, env=environment, text=True, capture_output=True, check=False)
     if run.returncode not in (0, 1):
@@ -46,6 +47,7 @@ def main():
     parser.add_argument("worlds", nargs="+")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--limit", type=float, default=50)
+    parser.add_argument("--reserve", type=int, default=0)
     arguments = parser.parse_args()
     print("| world | page | index | thread | holds | longest, us | page faults in it "
           "| given up at |")

@@ -76,12 +76,15 @@ static size_t row_count;
 
 /* Rounds without a reader, and as many with one. */
 static unsigned rounds = 3;
+/* Memory for indexes that is had and touched before. */
+static uint64_t reserve_mib;
 static bool all, small;
 static const char *only, *header;
 
 static void usage(void)
 {
-    fprintf(stderr, "usage: longest-bench --header FILE [WORLD] [--rounds N] [--all] [--small]\n");
+    fprintf(stderr, "usage: longest-bench --header FILE [WORLD] [--rounds N] [--reserve MIB] [--all] "
+            "[--small]\n");
     exit(2);
 }
 
@@ -100,6 +103,8 @@ static void parse(int argument_count, char **arguments)
         } else if (strcmp(argument, "--rounds") == 0 && i + 1 < argument_count) {
             rounds = (unsigned)strtoul(arguments[++i], NULL, 10);
             rounds = rounds < 1 ? 1 : rounds < 4 ? rounds : 4;
+        } else if (strcmp(argument, "--reserve") == 0 && i + 1 < argument_count) {
+            reserve_mib = strtoull(arguments[++i], NULL, 10);
         } else if (strcmp(argument, "--header") == 0 && i + 1 < argument_count) {
             header = arguments[++i];
         } else if (argument[0] != '-' && only == NULL) {
@@ -137,6 +142,9 @@ static void run_in_child(int world)
     REQUIRE(child >= 0);
     if (child == 0) {
         close(ends[0]);
+        if (reserve_mib > 0) {
+            CHECK(rkv_reserve_index_memory(reserve_mib << 20, RKV_HUGE_PAGES_TRY));
+        }
         for (unsigned i = 0; i < 2 * rounds; i++) {
             /* The reader first: the last rounds, when all memory was there once, are without. */
             round_begin(i < rounds);

@@ -6,8 +6,14 @@
 #include "misuse.h"
 
 static inline uint64_t hashed(uint64_t hash, const void *bytes, size_t count) {
+    const uint8_t *at = bytes;
+    for (; count >= sizeof hash; at += sizeof hash, count -= sizeof hash) {
+        uint64_t word;
+        memcpy(&word, at, sizeof word);
+        hash = (hash ^ word) * UINT64_C(0x100000001b3);
+    }
     for (size_t i = 0; i < count; i++) {
-        hash = (hash ^ ((const uint8_t *)bytes)[i]) * UINT64_C(0x100000001b3);
+        hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
     }
     return hash;
 }
