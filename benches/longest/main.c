@@ -83,8 +83,9 @@ static const char *only, *header;
 
 static void usage(void)
 {
-    fprintf(stderr, "usage: longest-bench --header FILE [WORLD] [--rounds N] [--reserve MIB] [--all] "
-            "[--small]\n");
+    fprintf(stderr,
+            "usage: longest-bench --header FILE [WORLD] [--rounds N] [--reserve MIB] "
+            "[--all] [--small]\n");
     exit(2);
 }
 
