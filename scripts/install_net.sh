@@ -26,7 +26,7 @@ case ${1-} in
 *) sed -n '2,4s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 
-# PROFILE is for tests of the package, to which it is no matter how quick the library is.
+# PROFILE is for the test of the package, which needs no quick library.
 profile=${PROFILE:-release}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}/net")
 cargo build --locked --profile "$profile" --manifest-path net/Cargo.toml --target-dir "$target"

@@ -22,8 +22,8 @@ have() { # command, what it shows
     command -v "$1" >/dev/null || { echo "SKIP $2: $1 is not installed"; return 1; }
 }
 
-has_nvcc() {
-    [ -x "${CUDA_HOME:-$target/cuda/home}/bin/nvcc" ] || command -v nvcc >/dev/null
+has_nvcc() { # where kernels/build.rs looks for it
+    PATH="${CUDA_HOME:+$CUDA_HOME/bin:}$target/cuda/home/bin:$PATH" command -v nvcc >/dev/null
 }
 # The stage `kernels` may fetch it: what others compile goes on without.
 wants_cuda=${RADIXKV_CUDA:-}

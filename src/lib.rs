@@ -110,8 +110,7 @@
 //! A cache is changed, and nearly always read, under the lock. Only probes do without: the index
 //! publishes what they need (`index::Probe`), and they take the lock when that doesn't suffice.
 
-// Models of threads (tests/loom) need nothing of what stands above the store, which takes the
-// longest to compile.
+// Models of threads (tests/loom) do without what stands at the top, and takes long to compile.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 #[cfg(not(loom))]

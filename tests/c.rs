@@ -68,7 +68,7 @@ fn build(name: &str, standard: &str, source: &Path, link: &[String]) -> PathBuf 
     if cfg!(feature = "fault-injection") {
         command.arg("-DRKV_FAULT_INJECTION");
     }
-    // Valgrind takes as many times longer as a program would.
+    // Without optimisation a few take long, and under valgrind as many times longer.
     command
         .args(["-g", "-O1", "-pthread"])
         .arg(source)

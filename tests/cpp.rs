@@ -165,8 +165,9 @@ fn headers() -> Vec<PathBuf> {
 #[test]
 fn headers_stand_alone() {
     let [oldest, newest] = native::standards(true);
-    let all = headers().into_iter().map(|header| (header, oldest));
-    for (header, standard) in all.chain(headers().into_iter().take(1).map(|all| (all, newest))) {
+    let headers = headers();
+    let alone = headers.iter().map(|header| (header, oldest));
+    for (header, standard) in alone.chain([(&headers[0], newest)]) {
         let unit = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
             .join(header.file_stem().unwrap())
             .with_extension("twice.cpp");
@@ -178,7 +179,7 @@ fn headers_stand_alone() {
                 .arg(&unit)
                 .output()
                 .unwrap();
-            native::check(&output, &header);
+            native::check(&output, header);
         }
     }
 }

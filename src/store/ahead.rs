@@ -145,7 +145,7 @@ impl Turn<'_> {
         then: impl FnOnce(&mut State, Found, usize) -> Result<R, E>,
     ) -> Result<(R, Vec<u32>), E> {
         let then = |state: &mut State, (found, known), _: &mut [_]| then(state, found, known);
-        self.find_long(namespace, (tokens, &mut []), then, true)
+        self.find_long(namespace, (tokens, &mut []), then, (true, false))
     }
 
     /// The same for who wants the pages in a row: where that has room for all pages of the list,
@@ -157,23 +157,25 @@ impl Turn<'_> {
         row: &mut [MaybeUninit<u32>],
         then: impl FnOnce(&mut State, (Found, usize), &mut [MaybeUninit<u32>]) -> Result<R, E>,
     ) -> Result<(R, Vec<u32>), E> {
-        self.find_long(namespace, (tokens, row), then, true)
+        // Of a text that no groups limit the whole way was tried: `walk_shortly`.
+        let is_tried = tokens.items.is_empty() && !self.has_groups();
+        self.find_long(namespace, (tokens, row), then, (true, is_tried))
     }
 
-    /// The same, and whether what is found counts as used.
+    /// The same, with whether what is found counts as used, and whether looking it up in one go was
+    /// tried.
     pub(super) fn find_long<R, E: From<Error>>(
         &mut self,
         namespace: &Namespace,
         (tokens, row): (TokenList<'_>, &mut [MaybeUninit<u32>]),
         then: impl FnOnce(&mut State, (Found, usize), &mut [MaybeUninit<u32>]) -> Result<R, E>,
-        is_used: bool,
+        (is_used, is_tried): (bool, bool),
     ) -> Result<(R, Vec<u32>), E> {
         if !self.is_slow(tokens) {
             let found = self.state.find(namespace, tokens)?;
             return Ok((then(self.state(), (found, 0), row)?, Vec::new()));
         }
-        // A probe has tried that already.
-        if is_used
+        if !is_tried
             && self.may_be_short(tokens)
             && let Some(found) =
                 self.cache()?.find_shortly(namespace, (tokens, &[]), self.shared.slice)?

@@ -309,37 +309,31 @@ impl Turn<'_> {
             && !cache.is_some_and(|cache| cache.has_long_needs(positions, self.shared.slice))
     }
 
-    /// Where a text leads of more tokens than a short path may have, if no groups limit that. None
-    /// when others should not wait for that, or nothing is cached.
+    /// Where a text leads that is looked up by its keys, in one go: nowhere, if nothing is cached.
+    /// None when others should not wait for that.
     #[inline(never)] // shorter texts are the hot ones
     pub(crate) fn walk_shortly(
         &self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
-    ) -> Option<Walk> {
+    ) -> Option<Option<Walk>> {
         let cache = self.state.cache.as_ref()?;
-        if !tokens.items.is_empty() || cache.groups.is_some() || !self.may_be_short(tokens) {
+        if !tokens.items.is_empty() || !self.may_be_short(tokens) {
             return None;
         }
-        let (root, keys) = (cache.index.find_root(namespace)?, cache.keys(tokens.ids));
-        let (walk, goes_on) = cache.index.walk_some(root, keys, self.stretch());
-        (!goes_on).then_some(walk)
+        let Some(root) = cache.index.find_root(namespace) else { return Some(None) };
+        let (walk, goes_on) = cache.index.walk_some(root, cache.keys(tokens.ids), self.stretch());
+        (!goes_on).then_some(Some(walk))
     }
 
-    /// The whole way down the path of a text that is looked up by its keys. None when others should
-    /// not wait for that.
+    /// The same as a descent.
     pub(crate) fn descend_text(
         &self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
     ) -> Option<Descent> {
-        let cache = self.state.cache.as_ref()?;
-        let TokenList { ids: keys, items } = tokens;
-        if !items.is_empty() || !self.may_be_short(tokens) {
-            return None;
-        }
-        let query = Query { keys, positions: keys.len(), images: &[], unchecked: true };
-        cache.descend_shortly(namespace, (query, &[]), self.shared.slice)
+        let walk = self.walk_shortly(namespace, tokens)?;
+        Some(Descent { walk: walk.map(|walk| (walk, tokens.ids.len())), ..Descent::NONE })
     }
 
     /// Goes down the path of the first keys of a query, to less than the end of `positions`. What

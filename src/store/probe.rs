@@ -133,7 +133,8 @@ impl Shared {
         }
         drop(state);
         let found = |state: &mut State, (found, _), _: &mut [_]| Ok::<_, Error>(look(state, found));
-        self.turn().find_long(namespace, (tokens, &mut []), found, false).map(|(looked, _)| looked)
+        let asked = (tokens, &mut [][..]);
+        self.turn().find_long(namespace, asked, found, (false, true)).map(|(looked, _)| looked)
     }
 
     /// None when that doesn't work: for images, when the index changes too fast or can't do it, or

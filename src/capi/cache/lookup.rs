@@ -106,8 +106,10 @@ unsafe fn match_tokens(
 ) -> Result<rkv_cache_match_result, Fail> {
     let walk = if !turn.is_long(tokens) {
         turn.state().walk_text(namespace, tokens)?
-    } else if let Some(walk) = turn.walk_shortly(namespace, tokens) {
-        Some(walk)
+    } else if !turn.has_groups()
+        && let Some(walk) = turn.walk_shortly(namespace, tokens)
+    {
+        walk
     } else {
         // SAFETY: the caller's contract.
         return unsafe { match_long(turn, namespace, tokens, wanted) };
