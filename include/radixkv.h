@@ -44,7 +44,7 @@
  *   Handles    One owner each. A child keeps its parents alive: destroy in any order.
  *   Cost       Each function says what its time grows with, and what it waits for: no lock; the
  *              shared lock, beside other readers; or the lock, alone. "In slices" and "in portions"
- *              mean that it lets waiting threads in every 512 pages, or few microseconds; what they
+ *              mean that it lets waiting threads in every 256 pages, or few microseconds; what they
  *              may find half done is said there. A function that does
  *              not name RKV_STATUS_OUT_OF_MEMORY asks the host for no memory, except that a thread
  *              which has to sleep for a lock may. One that names RKV_STATUS_OUT_OF_PAGES may evict.
@@ -5595,7 +5595,7 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * that. That node may be a longer one in the place of the sequence's earlier node, whose id is
  * stale then: rkv_sequence_publish_result.node is the one to use from now on.
  *
- * More than 128 new pages, or 32,768 new positions, may be published in portions, between which
+ * More than 64 new pages, or 4096 new positions, may be published in portions, between which
  * waiting threads get in. When memory runs out after the first, or another thread truncates the
  * sequence meanwhile, what was published stays: the call succeeds, and shared_page_count says how
  * far it came.

@@ -20,6 +20,7 @@ mod interleavings {
     mod read;
     mod rows;
     pub mod settings;
+    mod table;
 }
 
 use interleavings::calls::{LONG, Long, SECOND, Second};

@@ -22,7 +22,7 @@ use crate::grace::Reader;
 use crate::ids::NodeId;
 use crate::memory::try_box;
 use crate::token::{Keys, PageDigest};
-use crate::tree::Hanging;
+use crate::tree::{Hanging, SpareTable};
 
 /// How far a query runs through the index. Reading it changes nothing.
 #[derive(Debug, Clone, Copy)]
@@ -237,6 +237,13 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
 
     /// Pages to insert before others are let in, who wait for no more than about `slice` evictions.
     fn publish_portion(&self, slice: usize) -> usize;
+
+    /// Slots of a larger table of its nodes that is needed soon, said once: one that is made by
+    /// then keeps nobody waiting.
+    fn wanted_table(&mut self) -> Option<usize>;
+
+    /// Takes such a table, or gives it back when it is not wanted any more.
+    fn keep_table(&mut self, made: SpareTable) -> Result<(), SpareTable>;
 
     /// Marks a node and all above it as used now; of those one that is given, and those above it,
     /// are left out.

@@ -300,9 +300,7 @@ impl Turn<'_> {
             });
         }
         let positions = check_prompt(tokens)?;
-        self.check_place(positions, room)?;
-        // The row is a large request.
-        self.unlocked(settle_allocator);
+        self.make_room_in_next_row(positions, room)?;
         let mut query = self.ask_long(namespace, tokens, Hold::All)?;
         let mut descent = match self.descend_to_find(&query, positions, Chains::Map) {
             Ok(descent) => descent,
@@ -331,6 +329,19 @@ impl Turn<'_> {
         self.discarded.put(pages);
         self.end_long(query);
         filled
+    }
+
+    /// Makes room for the row of the next sequence, while others have the lock where that is much.
+    fn make_room_in_next_row(&mut self, positions: usize, room: Room) -> Result<(), Error> {
+        let (most, slot) = self.check_place(positions, room)?;
+        // The row is a large request.
+        self.unlocked(settle_allocator);
+        if !self.table.has_room_in_row(slot, most) {
+            let longer = self.room_for_pages(most).map_err(|_| Error::memory("a row"))?;
+            let left = self.state().give_row_room(longer);
+            self.discarded.put(left);
+        }
+        Ok(())
     }
 
     /// Starts a sequence after a descent, but for writing its row and its tail, the keys from the

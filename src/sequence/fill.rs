@@ -15,7 +15,8 @@ impl Turn<'_> {
     ) -> Result<(), Error> {
         let Begun { id, shared, .. } = *begun;
         let (slot, portion) = (id.slot(), self.shared.read_portion());
-        self.check_being_made(id)?;
+        // To begin it was work, too.
+        self.let_in_while_made(id)?;
         let known = &known[..known.len().min(shared)];
         for pages in known.chunks(portion) {
             self.table.extend_shared(slot, pages.len()).copy_from_slice(pages);

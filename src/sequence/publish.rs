@@ -251,6 +251,7 @@ impl Turn<'_> {
     /// What is published stays: when a later portion lacks memory, or the sequence was cut short
     /// meanwhile, the result says how far it came.
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
+        self.make_wanted_table();
         self.check_computed(id, computed)?;
         self.begin_publishing(id);
         if self.digests_pages() {
@@ -259,6 +260,7 @@ impl Turn<'_> {
         let mut next = self.next_portion(id, computed)?;
         let mut done = self.publish_checked(id, (next.end, next.ahead), &[])?;
         while next.end < computed {
+            self.make_wanted_table();
             self.let_waiting_in();
             next = self.next_portion(id, computed)?;
             let more = self.check_computed(id, computed);
@@ -290,6 +292,7 @@ impl Turn<'_> {
                 return Ok(done);
             }
             digests.published(self.sequence(id)?);
+            self.make_wanted_table();
             self.let_waiting_in();
         }
     }

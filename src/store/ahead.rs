@@ -3,7 +3,7 @@
 //! With an index that finds pages by their digests, a lookup of a long prompt is mostly hashing,
 //! which needs nothing of the cache. It goes piece by piece: when all of a piece is cached, the
 //! next one is hashed, up to twice as long. So hardly more is hashed in vain than was found.
-use super::descent::stretch;
+use super::descent::short_stretch;
 use super::long_query::is_long_to_read;
 use super::lookup::Sharing;
 use super::ready_digests::Begun;
@@ -16,15 +16,15 @@ use std::mem::MaybeUninit;
 
 /// Of the pages of a slice, the part that is hashed at once: 64 pages, 5 microseconds with 16
 /// positions each.
-pub(super) const PIECES: usize = 8;
+pub(super) const PIECES: usize = 4;
 /// The part up to which prompts are short. They are hashed under the lock, in 4 microseconds with
 /// pages of 16 positions and 35 with the longest.
-pub(super) const SHORTS: usize = 16;
+pub(super) const SHORTS: usize = 8;
 
 /// Tokens of a list that may be looked up at once, whatever is cached: by its path, and where each
 /// page is digested.
 pub(super) fn short_lists(slice: usize, page_size: usize) -> [usize; 2] {
-    let Stretch { nodes, keys } = stretch(slice);
+    let Stretch { nodes, keys } = short_stretch(slice);
     let path = keys.min(nodes.saturating_mul(page_size));
     [path, path.min((slice / SHORTS).saturating_mul(page_size))]
 }

@@ -8,7 +8,7 @@ use crate::group::{GROUP_LIMIT, HungPage};
 use crate::handles::{Handles, Numbers};
 use crate::index::{IndexKind, Limits, Namespace, Node, NodeIds, Portion, PrefixIndex};
 use crate::journal::{Entered, Journal, Reason};
-use crate::memory::{Slab, try_box};
+use crate::memory::{Slab, settle_allocator, try_box};
 use crate::paging::PageTable;
 use crate::token::{Images, Keys};
 
@@ -328,6 +328,8 @@ impl Shared {
         let mut done = 0;
         while done < count {
             if done > 0 {
+                // What was evicted was small blocks; a list that moves now is a large one.
+                turn.unlocked(settle_allocator);
                 turn.let_others_in();
             }
             let (mut at, most) = (done, self.portion(count - done));

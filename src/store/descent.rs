@@ -13,8 +13,8 @@ use crate::index::{Namespace, Node, Stretch, Walk};
 use crate::token::{PageDigest, Query, TokenList, positions_at_most};
 use std::mem::MaybeUninit;
 
-/// Keys of a portion for each page of a slice: 32,768 in all, which take 6 microseconds to compare,
-/// and 12 when they are in no cache either.
+/// Keys of a portion for each page of a slice: 16,384 in all, which take 3 microseconds to compare,
+/// and 6 when they are in no cache either.
 const KEYS: usize = 64;
 /// Nodes of a path whose pages are noted from the first on.
 const FEW: usize = 32;
@@ -22,8 +22,14 @@ const FEW: usize = 32;
 const TRIES: usize = 4;
 
 /// What is looked up of a path before others are let in.
-pub(super) fn stretch(slice: usize) -> Stretch {
+fn stretch(slice: usize) -> Stretch {
     Stretch { nodes: path_portion(slice), keys: KEYS.saturating_mul(slice) }
+}
+
+/// What is looked up in one go where it is all: to let others in costs more than it takes.
+pub(super) fn short_stretch(slice: usize) -> Stretch {
+    let Stretch { nodes, keys } = stretch(slice);
+    Stretch { nodes: 2 * nodes, keys: keys.saturating_mul(2) }
 }
 
 /// What is known of the path of a prompt, and the foothold on it.
@@ -133,7 +139,8 @@ impl PrefixCache {
     /// Whether the path of a list may be longer than others should wait for.
     #[inline]
     pub(super) fn may_be_long(&self, tokens: TokenList<'_>, slice: usize) -> bool {
-        let (Stretch { nodes, keys }, positions) = (stretch(slice), positions_at_most(tokens));
+        let (Stretch { nodes, keys }, positions) =
+            (short_stretch(slice), positions_at_most(tokens));
         // Every node has a page.
         let many = positions / self.page_size() > nodes && self.index.node_count() > nodes;
         many || positions > keys
@@ -161,7 +168,8 @@ impl PrefixCache {
             }
             from = walk.node;
         }
-        let (walk, goes_on) = self.index.walk_some(from, self.keys(&keys[known..]), stretch(slice));
+        let (walk, goes_on) =
+            self.index.walk_some(from, self.keys(&keys[known..]), short_stretch(slice));
         if goes_on { None } else { all(walk) }
     }
 
@@ -304,7 +312,7 @@ impl Turn<'_> {
     /// keys at most, and perhaps no more than one of nodes.
     pub(super) fn may_be_short(&self, tokens: TokenList<'_>) -> bool {
         let (positions, cache) = (positions_at_most(tokens), self.state.cache.as_ref());
-        positions <= self.stretch().keys
+        positions <= short_stretch(self.shared.slice).keys
             && !self.digests_many(tokens)
             && !cache.is_some_and(|cache| cache.has_long_needs(positions, self.shared.slice))
     }
@@ -322,7 +330,8 @@ impl Turn<'_> {
             return None;
         }
         let Some(root) = cache.index.find_root(namespace) else { return Some(None) };
-        let (walk, goes_on) = cache.index.walk_some(root, cache.keys(tokens.ids), self.stretch());
+        let (walk, goes_on) =
+            cache.index.walk_some(root, cache.keys(tokens.ids), short_stretch(self.shared.slice));
         (!goes_on).then_some(Some(walk))
     }
 

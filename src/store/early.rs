@@ -171,7 +171,7 @@ impl Turn<'_> {
     pub(crate) fn carry_out<T>(&mut self, claim: impl Claim<T>) -> Result<T, Error> {
         let missing = claim.missing(self, 0)?;
         let moves_long = |row| missing > 0 && self.moves_long(row, missing);
-        if missing <= self.table.pool.free().min(self.shared.slice)
+        if missing <= self.table.pool.free().min(self.shared.pool_slice)
             && !claim.row(self).is_some_and(moves_long)
         {
             return claim.finish(self, missing, &mut Vec::new());
@@ -186,7 +186,7 @@ impl Turn<'_> {
         mut claim: impl Claim<T>,
         mut missing: usize,
     ) -> Result<T, Error> {
-        while missing <= self.shared.slice {
+        while missing <= self.shared.pool_slice {
             missing = self.make_room_for(&mut claim, missing)?;
             if !self.make_free(missing) {
                 return claim.finish(self, missing, &mut Vec::new());
@@ -282,7 +282,7 @@ impl Turn<'_> {
     }
 
     fn place_slices<T, C: Claim<T>>(&mut self, claim: &mut C, list: u32) -> Result<usize, Error> {
-        let slice = self.shared.slice;
+        let slice = self.shared.pool_slice;
         loop {
             let EarlyPages { pages, placed, .. } = &self.early[list];
             let some = *placed..*placed + slice;
@@ -299,7 +299,7 @@ impl Turn<'_> {
     /// Takes pages until at most a slice is missing, or none where they are placed in slices: what
     /// is placed can't be given back. Returns how many are missing in all.
     fn take_early<T, C: Claim<T>>(&mut self, claim: &C, list: u32) -> Result<usize, Error> {
-        let most_missing = if C::PLACES { 0 } else { self.shared.slice };
+        let most_missing = if C::PLACES { 0 } else { self.shared.pool_slice };
         loop {
             let taken = self.early[list].pages.len();
             let missing = claim.missing(self, taken)?;
@@ -307,7 +307,7 @@ impl Turn<'_> {
             if left <= most_missing {
                 return Ok(missing);
             }
-            let slice = left.min(self.shared.slice);
+            let slice = left.min(self.shared.pool_slice);
             self.make_room_in_list(list, slice)?;
             self.make_free(slice);
             let State { early, table, .. } = self.state();
@@ -346,7 +346,7 @@ impl Turn<'_> {
         lists: &mut EarlyByPool,
         missing: &ByPool,
     ) -> Result<(), Error> {
-        let slice = missing.map(|count| count.min(self.shared.slice));
+        let slice = missing.map(|count| count.min(self.shared.pool_slice));
         for pool in 0..self.table.pool_count() {
             match lists.0[pool] {
                 None if missing[pool] > 0 => {
@@ -388,7 +388,8 @@ impl Turn<'_> {
             }
         };
         if taken.is_ok() {
-            let (list, slice) = (lists.0[pool].expect("all of them are there"), self.shared.slice);
+            let (list, slice) =
+                (lists.0[pool].expect("all of them are there"), self.shared.pool_slice);
             for done in (0..count).step_by(slice) {
                 let State { early, table, .. } = self.state();
                 let EarlyPages { pages: taken, placed, .. } = &mut early[list];
@@ -414,7 +415,7 @@ impl Turn<'_> {
     pub(crate) fn set_aside(&mut self, slot: u32) -> Option<u32> {
         let shared = self.sequences[slot as usize].shared;
         let private = self.table.row(slot).map_or(0, <[u32]>::len) - shared;
-        if private <= self.shared.slice || self.early.try_reserve(1).is_err() {
+        if private <= self.shared.pool_slice || self.early.try_reserve(1).is_err() {
             return None;
         }
         let pages = self.table.take_private(slot, shared);
@@ -425,7 +426,7 @@ impl Turn<'_> {
     /// Puts loose pages of a pool back, all or none; many in slices. First all of them are taken
     /// out of the caller's hands, or it turns out that one is not in them.
     pub fn free_pages(&mut self, pool: u32, pages: &[u32]) -> Result<(), Error> {
-        let (slice, at) = (self.shared.slice, self.table.check_pool(pool)?);
+        let (slice, at) = (self.shared.pool_slice, self.table.check_pool(pool)?);
         self.table.pool_at(at).check_own()?;
         // Without memory for a list they go at once.
         let list = if pages.len() > slice { self.open_list(at, pages.len()).ok() } else { None };
@@ -452,7 +453,7 @@ impl Turn<'_> {
     #[cold]
     fn hand_back(&mut self, list: u32) {
         loop {
-            let slice = self.shared.slice;
+            let slice = self.shared.pool_slice;
             let State { early, table, .. } = self.state();
             let EarlyPages { pool, pages, .. } = &mut early[list];
             let left = pages.len().saturating_sub(slice);
@@ -468,7 +469,7 @@ impl Turn<'_> {
     /// Puts back what is left of a list, and ends it.
     pub(crate) fn give_back(&mut self, list: u32) {
         loop {
-            for _ in 0..self.shared.slice {
+            for _ in 0..self.shared.pool_slice {
                 let EarlyPages { pool, pages, .. } = &mut self.early[list];
                 let (pool, Some(page)) = (*pool, pages.pop()) else {
                     return self.close_list(list);

@@ -5,6 +5,7 @@ use super::long_rows::{HeldRows, TellRow};
 use super::{Descent, Hold, InsertRequest, InsertResult, LongQuery, State, Turn};
 use crate::error::Error;
 use crate::index::Namespace;
+use crate::memory::settle_allocator;
 use crate::token::{PageDigest, Query, position_count};
 
 impl Turn<'_> {
@@ -29,6 +30,7 @@ impl Turn<'_> {
         tell: TellRow<'_>,
         then: impl FnOnce(&mut State, InsertResult, usize) -> R,
     ) -> Result<(R, Vec<u32>), Error> {
+        self.make_wanted_table();
         if self.is_long(request.tokens) {
             return self.insert_long(&request, tell, then);
         }
@@ -50,6 +52,8 @@ impl Turn<'_> {
     ) -> Result<(R, Vec<u32>), Error> {
         let positions = position_count(request.tokens)?;
         self.cache()?.check_pages(request, positions)?;
+        // What is kept of the pages that are given is a large request.
+        self.unlocked(settle_allocator);
         let (namespace, descends) = self.namespace_to_insert(request)?;
         let query = self.ask_long(&namespace, request.tokens, Hold::All)?;
         let done = self.insert_asked((request, tell), &query, (descends, positions), then);
@@ -193,7 +197,7 @@ impl Turn<'_> {
         asked: (Query<'_>, &[PageDigest]),
         descent: &Descent,
     ) -> Result<(), Error> {
-        let (portion, page_size) = (self.shared.read_portion(), self.table.page_size());
+        let (portion, page_size) = (self.shared.locked_portion(), self.table.page_size());
         let (cache, table) = self.parts()?;
         let spine = InsertRequest { groups: &[], ..*request };
         let (walk, mut given) = cache.check_insert(table, &spine, asked, descent)?;

@@ -146,7 +146,7 @@ impl State {
 impl Turn<'_> {
     /// Empties a caller's row and gives the slot back; a long row is cut shorter before.
     pub fn erase(&mut self, slot: u32) -> Result<(), Error> {
-        let (slice, row) = (self.shared.slice, self.table.check_callers_row(slot)?);
+        let (slice, row) = (self.shared.pool_slice, self.table.check_callers_row(slot)?);
         while let left @ 1.. = self.table.row(slot)?.len().saturating_sub(slice) {
             self.table.shorten(slot, left);
             self.let_waiting_in();
@@ -158,7 +158,7 @@ impl Turn<'_> {
     /// Appends pages to a caller's row, all or none: many in slices.
     pub fn map(&mut self, slot: u32, first_index: usize, pages: &[u32]) -> Result<(), Error> {
         let row = self.table.check_callers_row(slot)?;
-        if pages.len() > self.shared.slice || self.moves_long(RowOf(row), pages.len()) {
+        if pages.len() > self.shared.pool_slice || self.moves_long(RowOf(row), pages.len()) {
             self.table.check_more_pages(slot, first_index, pages.len())?;
             self.make_room_in_long(RowOf(row), pages.len())?;
             self.table.same_row(row)?;
@@ -167,7 +167,7 @@ impl Turn<'_> {
         }
         let mut done = 0;
         loop {
-            let len = pages.len().min(done + self.shared.slice);
+            let len = pages.len().min(done + self.shared.pool_slice);
             let part = Part { list: &pages[..len], first: done };
             if let Err(error) = self.state().map(slot, first_index + done, part) {
                 self.unmap(row, first_index..first_index + done);
@@ -204,7 +204,7 @@ impl Turn<'_> {
             && self.is_row(row)
             && self.table.row(row.slot).is_ok_and(|pages| pages.len() == end)
         {
-            end = mapped.start.max(end.saturating_sub(self.shared.slice));
+            end = mapped.start.max(end.saturating_sub(self.shared.pool_slice));
             self.table.unmap(row.slot, end);
             self.let_waiting_in();
         }
@@ -213,7 +213,7 @@ impl Turn<'_> {
     /// Puts pages back to the pool that were to be mapped; those of the cache stay.
     #[cold]
     fn free_rest(&mut self, pages: &[u32]) {
-        for some in pages.chunks(self.shared.slice) {
+        for some in pages.chunks(self.shared.pool_slice) {
             let pool = &mut self.table.pool;
             some.iter().for_each(|&page| {
                 let _ = pool.free_loose(&[page]);

@@ -270,7 +270,7 @@ impl Shared {
         turn.check_pool_room(at, count, 0)?;
         let mut pages = Vec::new();
         pages.try_reserve_exact(count).map_err(|_| Error::memory("a list of pages"))?;
-        if count > self.slice {
+        if count > self.pool_slice {
             turn.take_loose_in_slices(at, count, &mut pages)?;
             return Ok(pages);
         }

@@ -1,6 +1,6 @@
 //! Probes: how far a list is cached, without a lock where that can be, and else with the one that
 //! readers share.
-use super::descent::stretch;
+use super::descent::short_stretch;
 use super::long_query::is_long_to_read;
 use super::lookup::Sharing;
 use super::{Found, PrefixCache, ReadyDigests, Shared, State};
@@ -55,7 +55,7 @@ impl PrefixCache {
         slice: usize,
     ) -> Result<Option<Found>, Error> {
         let positions = positions_at_most(tokens);
-        if is_long_to_read(tokens, stretch(slice).keys, slice)
+        if is_long_to_read(tokens, short_stretch(slice).keys, slice)
             || self.has_long_needs(positions, slice)
         {
             return Ok(None);

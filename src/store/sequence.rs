@@ -157,6 +157,17 @@ impl State {
         done
     }
 
+    /// Gives a list to the row of the next sequence, if there is a slot for one and its own is
+    /// shorter; returns the one that is left.
+    pub(crate) fn give_row_room(&mut self, list: Vec<u32>) -> Vec<u32> {
+        match self.table.next_slot() {
+            Ok(slot) if !self.table.has_room_in_row(slot, list.capacity()) => {
+                self.table.replace_row(slot, list)
+            }
+            _ => list,
+        }
+    }
+
     /// Takes the slot into which a new sequence was put, and names it.
     pub(crate) fn occupy(&mut self, slot: u32) -> SequenceId {
         let taken = self.table.take_slot(RowOwner::Sequence).expect("a slot is free");

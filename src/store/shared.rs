@@ -14,8 +14,11 @@ use crate::memory::Arc;
 use crate::paging::PageTableConfig;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Pages evicted or taken before a waiting thread gets in.
-const SLICE: usize = 512;
+/// Pages evicted or published before a waiting thread gets in.
+const SLICE: usize = 256;
+
+/// Pages that go to the pool, or come from it: that is quicker.
+const POOL_SLICE: usize = 512;
 
 /// Pages for each node that such a slice evicts from at most.
 const PAGES_PER_RUN: usize = 32;
@@ -45,8 +48,10 @@ pub struct Shared {
     group_count: usize,
     /// For probes, which take no lock. Empty without a cache.
     pub(crate) prober: Link<Prober>,
-    /// Pages that a call evicts or takes before it lets others in.
+    /// Pages that a call evicts before it lets others in, of which other portions are parts or
+    /// multiples, and those that it takes from the pool or gives back.
     pub(crate) slice: usize,
+    pub(crate) pool_slice: usize,
     /// See `short_lists`.
     pub(super) short_lists: [usize; 2],
     /// What is below the device.
@@ -98,7 +103,7 @@ impl Drop for Shared {
 impl Shared {
     /// A page table without a cache.
     pub fn new(config: PageTableConfig) -> Result<Arc<Self>, Error> {
-        Ok(Arc::new(Self::with_slices(config, SLICE, None)?)?)
+        Ok(Arc::new(Self::make(config, (SLICE, POOL_SLICE), None)?)?)
     }
 
     /// The same with slices of another size, and with something to do after each: for tests, which
@@ -110,6 +115,14 @@ impl Shared {
         at_yield: Option<Box<Yield>>,
     ) -> Result<Self, Error> {
         assert!(slice > 0, "a slice has a page at least");
+        Self::make(config, (slice, slice), at_yield)
+    }
+
+    fn make(
+        config: PageTableConfig,
+        (slice, pool_slice): (usize, usize),
+        at_yield: Option<Box<Yield>>,
+    ) -> Result<Self, Error> {
         Ok(Self {
             state: RwLock::new(State::new(config)?),
             waiting_writers: AtomicU32::new(0),
@@ -119,6 +132,7 @@ impl Shared {
             group_count: config.groups.list().len(),
             prober: Link::default(),
             slice,
+            pool_slice,
             short_lists: short_lists(slice, config.page_size as usize),
             lower: Default::default(),
             at_yield: AtYield(at_yield),

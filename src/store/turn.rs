@@ -7,6 +7,7 @@ use super::{ReadyDigests, Shared, State};
 use crate::error::Error;
 use crate::lock::RwLockWriteGuard;
 use crate::memory::{OutOfMemory, touch, try_touched_room};
+use crate::tree::SpareTable;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
@@ -131,6 +132,29 @@ impl Turn<'_> {
     fn free_discarded(&mut self) {
         let discarded = self.state.discarded.take();
         self.unlocked(|| drop(discarded));
+    }
+
+    /// Makes the larger table that the index needs soon while others have the lock. They may get
+    /// in only when there is one to be made.
+    #[inline]
+    pub(crate) fn make_wanted_table(&mut self) {
+        let cache = self.state.cache.as_mut();
+        if let Some(slots) = cache.and_then(|cache| cache.index.wanted_table()) {
+            self.make_table(slots);
+        }
+    }
+
+    #[cold]
+    fn make_table(&mut self, slots: usize) {
+        // Without memory the index makes it step by step, when it needs it.
+        let Ok(made) = self.unlocked(|| SpareTable::new(slots)) else { return };
+        let left = match &mut self.state.cache {
+            Some(cache) => cache.index.keep_table(made).err(),
+            None => Some(made),
+        };
+        if left.is_some() {
+            self.unlocked(|| drop(left));
+        }
     }
 
     /// An empty list for so many page numbers. Much memory is had, and touched, while others have

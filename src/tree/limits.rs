@@ -18,8 +18,9 @@ pub struct Limits {
 /// Pages of a segment, whatever its limit in words: twice as many as 64 KiB have.
 pub(crate) const SEGMENT_PAGES: u32 = 1 << 14;
 
-/// 64 KiB: to copy the segment of a node takes a few microseconds then, whatever is cached.
-const SEGMENT_WORDS: u32 = 1 << 14;
+/// Not quite 32 KiB: to copy the segment of a node, or to touch its memory for the first time,
+/// takes some microseconds then, whatever is cached, and a reserve has room for it.
+const SEGMENT_WORDS: u32 = (1 << 13) - 64;
 
 /// Generations in the limits that nobody chose.
 static GENERATIONS: AtomicU32 = AtomicU32::new(GENERATION_LIMIT);

@@ -18,6 +18,7 @@ mod roots;
 mod version;
 
 pub use check::Totals;
+pub use child_table::SpareTable;
 pub(crate) use child_table::{ChildTable, Hint, Place, TableView};
 pub use clear::Swept;
 pub use dump::{Hanging, Text};

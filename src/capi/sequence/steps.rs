@@ -166,7 +166,7 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 /// that. That node may be a longer one in the place of the sequence's earlier node, whose id is
 /// stale then: rkv_sequence_publish_result.node is the one to use from now on.
 ///
-/// More than 128 new pages, or 32,768 new positions, may be published in portions, between which
+/// More than 64 new pages, or 4096 new positions, may be published in portions, between which
 /// waiting threads get in. When memory runs out after the first, or another thread truncates the
 /// sequence meanwhile, what was published stays: the call succeeds, and shared_page_count says how
 /// far it came.

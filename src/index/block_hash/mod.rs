@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::ids::NodeId;
 use crate::memory::{OutOfMemory, seed};
 use crate::token::{DigestChain, KeyPieces, Keys, PageDigest, PageHasher};
-use crate::tree::{ChildTable, Hanging, Held, Swept, Text, Tree};
+use crate::tree::{ChildTable, Hanging, Held, SpareTable, Swept, Text, Tree};
 use entry::Entry;
 use foldhash::fast::FixedState;
 use std::fmt::Write;
@@ -186,6 +186,14 @@ impl PrefixIndex for BlockHashIndex {
     fn publish_portion(&self, slice: usize) -> usize {
         // Each is hashed, and gets a node: a quarter of a microsecond.
         slice.div_ceil(4)
+    }
+
+    fn wanted_table(&mut self) -> Option<usize> {
+        self.table.wanted_spare()
+    }
+
+    fn keep_table(&mut self, made: SpareTable) -> Result<(), SpareTable> {
+        self.table.keep_spare(made)
     }
 
     fn touch(&mut self, node: Node, below: Option<Node>) {

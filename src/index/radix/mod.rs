@@ -37,7 +37,7 @@ use crate::grace::Garbage;
 use crate::ids::NodeId;
 use crate::memory::{Arc, OutOfMemory, try_box};
 use crate::token::Keys;
-use crate::tree::{ChildTable, Hanging, Held, Swept, Tree};
+use crate::tree::{ChildTable, Hanging, Held, SpareTable, Swept, Tree};
 use hash::ChildHash;
 use node::Segment;
 use probe::View;
@@ -163,9 +163,18 @@ impl PrefixIndex for RadixIndex {
     }
 
     fn publish_portion(&self, slice: usize) -> usize {
-        // A node of 64 KiB as a rule, and the beginning of the next one. What is published in one
-        // portion is of one age.
-        (32 * slice / self.page_size).clamp(1, 16 * slice)
+        // A node of 32 KiB as a rule; of shorter ones as many as are whole, so that no portion has
+        // to lengthen what the one before began. What is published in one is of one age.
+        let most = (32 * slice / self.page_size).clamp(1, 16 * slice);
+        most - most % self.tree.nodes.page_limit().clamp(1, most)
+    }
+
+    fn wanted_table(&mut self) -> Option<usize> {
+        self.table.wanted_spare()
+    }
+
+    fn keep_table(&mut self, made: SpareTable) -> Result<(), SpareTable> {
+        self.table.keep_spare(made)
     }
 
     fn touch(&mut self, node: Node, below: Option<Node>) {

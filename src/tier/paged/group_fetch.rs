@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Pages of a slice for each page that is looked at before others are let in, in all groups
-/// together: 128 pages.
+/// together: 64 pages.
 const LOOK: usize = 4;
 
 /// What there is of a prompt.

@@ -9,179 +9,46 @@
 //! an entry stays in its slot until it is removed, or moved to a larger table: whoever searches
 //! finds what is there all the time, unless entries were moved meanwhile, which a version tells.
 //!
+//! A larger table is wanted somewhat before it is needed, so that a caller can make all of it, and
+//! touch it, where nobody waits: a [`SpareTable`]. What nobody makes is made when it is needed,
+//! chunk by chunk.
+//!
 //! Whatever needs memory is in `places`, which finds the slots of entries that are about to come:
 //! a larger table, chunks, and those moves without which a table could fill up before the one
 //! before it is empty. To `put` entries there, to replace or to remove some needs none. What a
 //! removal moves besides can be left for later.
+mod slots;
+
 use super::version::{Changed, Version};
-use crate::grace::{Array, Garbage, Link, One, Reader, prefetch};
-use crate::memory::{Arc, OutOfMemory, try_collect};
+use crate::grace::{Garbage, Link, Reader, prefetch};
+use crate::memory::{Arc, OutOfMemory};
 use crate::sync::{
-    AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed},
     limit,
+};
+pub(super) use slots::NODE_LIMIT;
+pub(crate) use slots::Place;
+pub use slots::SpareTable;
+use slots::{
+    CHUNK, Chunk, EMPTY, GONE, Slots, entry, entry_hash, entry_length, entry_node, find, kept,
 };
 use std::num::NonZero;
 
-/// Slots of a chunk.
-const CHUNK: usize = limit(512, 2);
 /// Slots of the old table that each change moves. More than 2 keeps the old one from outliving the
 /// filling of the new one.
 const STEP: usize = limit(8, 3);
 /// Slots of the smallest table.
 const SMALLEST: usize = 2 * CHUNK;
 
-const EMPTY: u64 = 0;
-/// A slot that had an entry; probing goes on behind it.
-const GONE: u64 = 1;
-
-/// Bits of an entry that have the node, and the length of its segment. The hash has the others.
-const NODE_BITS: u32 = 28;
-const LENGTH_BITS: u32 = 8;
-const HASH_AT: u32 = NODE_BITS + LENGTH_BITS;
-/// Nodes have smaller numbers.
-pub(super) const NODE_LIMIT: u32 = (1 << NODE_BITS) - 2;
-
-/// What a slot leads to. `length` tells how many pages its segment has, as a hint: whoever looks
-/// ahead reads there what may come next, and nothing depends on it. 0: not known.
-fn entry(hash: u32, node: u32, length: usize) -> u64 {
-    debug_assert!(node < NODE_LIMIT);
-    let length = if length < 1 << LENGTH_BITS { length as u64 } else { 0 };
-    // No entry is EMPTY or GONE.
-    (hash as u64) << HASH_AT | length << NODE_BITS | (node as u64 + 2)
-}
-
-/// As much of a hash as an entry has of it.
-fn kept(hash: u32) -> u32 {
-    hash & (u32::MAX >> (HASH_AT - 32))
-}
-
-fn entry_hash(entry: u64) -> u32 {
-    (entry >> HASH_AT) as u32
-}
-
-fn entry_node(entry: u64) -> u32 {
-    entry as u32 % (1 << NODE_BITS) - 2
-}
-
-fn entry_length(entry: u64) -> usize {
-    (entry >> NODE_BITS) as usize % (1 << LENGTH_BITS)
-}
-
-/// The index of the first entry that matches, among `len` slots, which `get` reads. Slots before
-/// `from` are known to be left.
-#[inline]
-fn find<E>(
-    len: usize,
-    get: impl Fn(usize) -> u64,
-    hash: u32,
-    from: usize,
-    mut matches: impl FnMut(u32) -> Result<bool, E>,
-) -> Result<Option<(usize, u64)>, E> {
-    let mask = len - 1;
-    let hash = kept(hash);
-    let mut at = (hash as usize & mask).max(from);
-    // There is always an EMPTY slot, but a reader may be overtaken by changes again and again.
-    for _ in 0..len {
-        let found = get(at);
-        if found == EMPTY {
-            return Ok(None);
-        }
-        if found != GONE && entry_hash(found) == hash && matches(entry_node(found))? {
-            return Ok(Some((at, found)));
-        }
-        at = (at + 1) & mask;
-    }
-    Ok(None)
-}
-
-type Chunk = [AtomicU64; CHUNK];
-
-#[derive(Debug)]
-struct Slots {
-    chunks: Vec<Option<One<Chunk>>>,
-    /// The way to them for readers.
-    links: Array<Link<Chunk>>,
-    mask: usize,
-    /// Slots that are not EMPTY.
-    taken: usize,
-    /// Chunks that there are.
-    made: usize,
-}
-
-impl Slots {
-    fn new(slots: usize) -> Result<Self, OutOfMemory> {
-        debug_assert!(slots.is_power_of_two() && slots >= CHUNK);
-        let count = slots / CHUNK;
-        let links = Array::shown((0..count).map(|_| Link::default()))?;
-        let chunks = try_collect((0..count).map(|_| None))?;
-        Ok(Self { chunks, links, mask: slots - 1, taken: 0, made: 0 })
-    }
-
-    fn len(&self) -> usize {
-        self.mask + 1
-    }
-
-    fn bytes(&self) -> usize {
-        self.made * One::<Chunk>::BYTES
-            + self.chunks.capacity() * size_of::<Option<One<Chunk>>>()
-            + self.links.bytes()
-    }
-
-    fn get(&self, at: usize) -> u64 {
-        self.chunks[at / CHUNK].as_ref().map_or(EMPTY, |chunk| chunk[at % CHUNK].load(Relaxed))
-    }
-
-    /// Makes the chunk of a slot, if need be.
-    #[inline]
-    fn make(&mut self, at: usize, garbage: &mut Garbage) -> Result<(), OutOfMemory> {
-        if self.chunks[at / CHUNK].is_none() {
-            let mut chunk = One::new(std::array::from_fn(|_| AtomicU64::new(EMPTY)))?;
-            self.links[at / CHUNK].set(Some(chunk.array()), garbage);
-            self.chunks[at / CHUNK] = Some(chunk);
-            self.made += 1;
-        }
-        Ok(())
-    }
-
-    /// Shows an entry and what it leads to, or takes one away, in a slot whose chunk was made.
-    fn set(&mut self, at: usize, entry: u64) {
-        let chunk = self.chunks[at / CHUNK].as_ref().expect("the chunk of the slot was made");
-        chunk[at % CHUNK].store(entry, Release);
-    }
-
-    /// The slot of the first entry that matches. Slots before `from` are known to be left.
-    fn find(&self, hash: u32, from: usize, mut matches: impl FnMut(u32) -> bool) -> Option<usize> {
-        let matches = |node| Ok::<_, ()>(matches(node));
-        let found = find(self.len(), |at| self.get(at), hash, from, matches);
-        found.ok().flatten().map(|(at, _)| at)
-    }
-
-    /// A slot for an entry, other than those of `others`.
-    #[inline]
-    fn place(
-        &mut self,
-        hash: u32,
-        others: &[Place],
-        garbage: &mut Garbage,
-    ) -> Result<Place, OutOfMemory> {
-        let mut at = kept(hash) as usize & self.mask;
-        while self.get(at) > GONE || others.iter().any(|other| other.at == at) {
-            at = (at + 1) & self.mask;
-        }
-        self.make(at, garbage)?;
-        Ok(Place { at, hash })
-    }
-
-    fn put(&mut self, Place { at, hash }: Place, node: u32, length: usize) {
-        self.taken += (self.get(at) == EMPTY) as usize;
-        self.set(at, entry(hash, node, length));
-    }
-
-    fn drop_chunk(&mut self, chunk: usize, garbage: &mut Garbage) {
-        self.made -= self.chunks[chunk].take().is_some() as usize;
-        self.links[chunk].set(None, garbage);
-    }
+/// Whether there is one.
+#[derive(Debug, Default)]
+enum Spare {
+    #[default]
+    Unasked,
+    /// Somebody makes it, or had no memory for it.
+    Asked,
+    Made(SpareTable),
 }
 
 /// The first entry of a hash: a node, and the length of its segment if that is known.
@@ -195,13 +62,6 @@ impl Hint {
     fn of(entry: u64) -> Self {
         Self { node: entry_node(entry), length: NonZero::new(entry_length(entry)) }
     }
-}
-
-/// Where an entry is about to come. Good until the table changes otherwise.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Place {
-    at: usize,
-    hash: u32,
 }
 
 /// The table for readers.
@@ -274,6 +134,8 @@ pub(crate) struct ChildTable {
     current: Slots,
     /// The table before, and the first of its slots that is not moved yet.
     old: Option<(Slots, usize)>,
+    /// The table after.
+    spare: Spare,
     len: usize,
     view: Arc<TableView>,
     garbage: Garbage,
@@ -284,7 +146,7 @@ impl ChildTable {
         let (mut current, view) = (Slots::new(SMALLEST)?, Arc::new(TableView::default())?);
         let mut garbage = Garbage::default();
         view.current.set(Some(&mut current.links), &mut garbage);
-        Ok(Self { current, old: None, len: 0, view, garbage })
+        Ok(Self { current, old: None, spare: Spare::Unasked, len: 0, view, garbage })
     }
 
     /// The table for readers.
@@ -299,7 +161,8 @@ impl ChildTable {
     /// Memory: of chunks, those that were written to.
     pub(crate) fn bytes(&self) -> usize {
         let old = self.old.as_ref().map_or(0, |(old, _)| old.bytes());
-        self.current.bytes() + old + size_of::<TableView>() + self.garbage.bytes()
+        let spare = if let Spare::Made(spare) = &self.spare { spare.0.bytes() } else { 0 };
+        self.current.bytes() + old + spare + size_of::<TableView>() + self.garbage.bytes()
     }
 
     pub(crate) fn find(&self, hash: u32, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
@@ -398,17 +261,47 @@ impl ChildTable {
         let _ = self.step();
     }
 
-    /// Opens a table that the entries fill to at most two fifths, so twice as large as a full one,
-    /// and not so small that it could fill up before the old one is moved: it takes at least a
+    /// Slots of a larger table that is needed soon, said once: somebody may make it by then.
+    #[inline]
+    pub(crate) fn wanted_spare(&mut self) -> Option<usize> {
+        let is_near = self.current.taken * 4 >= self.current.len() * 3;
+        if !is_near || !matches!(self.spare, Spare::Unasked) {
+            return None;
+        }
+        self.spare = Spare::Asked;
+        Some(self.next_slots())
+    }
+
+    /// Takes a larger table that was wanted, or gives it back when it is not wanted any more.
+    pub(crate) fn keep_spare(&mut self, made: SpareTable) -> Result<(), SpareTable> {
+        if !matches!(self.spare, Spare::Asked) {
+            return Err(made);
+        }
+        self.spare = Spare::Made(made);
+        Ok(())
+    }
+
+    /// Slots of a table that the entries fill to at most two fifths, so twice as many as a full one
+    /// has, and not so few that it could fill up before the old one is moved: it takes at least a
     /// fifth of the old one's slots in inserts.
+    fn next_slots(&self) -> usize {
+        let slots = (self.len * 5 / 2).next_power_of_two();
+        slots.max(self.current.len() / 2).max(SMALLEST)
+    }
+
+    /// Opens the next table.
     fn reopen(&mut self) -> Result<(), OutOfMemory> {
         debug_assert!(self.old.is_none(), "STEP is too small");
         while self.old.is_some() {
             self.step()?;
         }
-        let slots = (self.len * 5 / 2).next_power_of_two();
-        let slots = slots.max(self.current.len() / 2).max(SMALLEST);
-        let mut old = std::mem::replace(&mut self.current, Slots::new(slots)?);
+        let slots = self.next_slots();
+        let next = match std::mem::take(&mut self.spare) {
+            // Entries that came since may need more.
+            Spare::Made(spare) if spare.0.len() >= slots => spare.0,
+            _ => Slots::new(slots)?,
+        };
+        let mut old = std::mem::replace(&mut self.current, next);
         self.view.moves.begin();
         self.view.moved.store(0, Relaxed);
         self.view.old.set(Some(&mut old.links), &mut self.garbage);
@@ -471,6 +364,39 @@ mod tests {
                     assert_eq!((entry_hash(entry), entry_node(entry)), (kept(hash), node));
                     assert_eq!(entry_length(entry), if length < 256 { length } else { 0 });
                 }
+            }
+        }
+    }
+
+    /// A table that was made before takes the place of a full one, if it is large enough; it is
+    /// wanted once, early enough, and counted as soon as it is there.
+    #[test]
+    fn a_larger_table_is_made_before_it_is_needed() {
+        for too_small in [1, 2] {
+            let mut table = ChildTable::new().unwrap();
+            let (mut made, mut opened) = (0, 0);
+            for node in 0..5000_u32 {
+                let slots = table.slots();
+                if let Some(wanted) = table.wanted_spare() {
+                    let (bytes, spare) =
+                        (table.bytes(), SpareTable::new(wanted / too_small).unwrap());
+                    assert_eq!(wanted, 2 * slots);
+                    assert!(table.len() * 5 < slots * 4 - 5 * 32);
+                    table.keep_spare(spare).unwrap();
+                    assert!(table.bytes() >= bytes + (wanted / too_small) * size_of::<u64>());
+                    assert!(table.wanted_spare().is_none());
+                    made += 1;
+                }
+                let [place] = table.places([node.wrapping_mul(0x9e37_79b1)]).unwrap();
+                table.put(place, node, 1);
+                opened += usize::from(table.slots() != slots);
+            }
+            assert_eq!((made, opened), (3, 3));
+            let not_wanted = SpareTable::new(SMALLEST).unwrap();
+            assert!(table.keep_spare(not_wanted).is_err());
+            for node in 0..5000_u32 {
+                let found = table.find(node.wrapping_mul(0x9e37_79b1), |found| found == node);
+                assert_eq!(found, Some(node));
             }
         }
     }

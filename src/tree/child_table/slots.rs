@@ -1,0 +1,191 @@
+//! One table: slots with entries, in chunks, and where an entry comes in it.
+use crate::grace::{Array, Garbage, Link, One};
+use crate::memory::{OutOfMemory, try_collect};
+use crate::sync::{
+    AtomicU64,
+    Ordering::{Relaxed, Release},
+    limit,
+};
+
+/// Slots of a chunk.
+pub(super) const CHUNK: usize = limit(512, 2);
+
+pub(super) const EMPTY: u64 = 0;
+/// A slot that had an entry; probing goes on behind it.
+pub(super) const GONE: u64 = 1;
+
+/// Bits of an entry that have the node, and the length of its segment. The hash has the others.
+const NODE_BITS: u32 = 28;
+const LENGTH_BITS: u32 = 8;
+const HASH_AT: u32 = NODE_BITS + LENGTH_BITS;
+/// Nodes have smaller numbers.
+pub(in crate::tree) const NODE_LIMIT: u32 = (1 << NODE_BITS) - 2;
+
+/// What a slot leads to. `length` tells how many pages its segment has, as a hint: whoever looks
+/// ahead reads there what may come next, and nothing depends on it. 0: not known.
+pub(super) fn entry(hash: u32, node: u32, length: usize) -> u64 {
+    debug_assert!(node < NODE_LIMIT);
+    let length = if length < 1 << LENGTH_BITS { length as u64 } else { 0 };
+    // No entry is EMPTY or GONE.
+    (hash as u64) << HASH_AT | length << NODE_BITS | (node as u64 + 2)
+}
+
+/// As much of a hash as an entry has of it.
+pub(super) fn kept(hash: u32) -> u32 {
+    hash & (u32::MAX >> (HASH_AT - 32))
+}
+
+pub(super) fn entry_hash(entry: u64) -> u32 {
+    (entry >> HASH_AT) as u32
+}
+
+pub(super) fn entry_node(entry: u64) -> u32 {
+    entry as u32 % (1 << NODE_BITS) - 2
+}
+
+pub(super) fn entry_length(entry: u64) -> usize {
+    (entry >> NODE_BITS) as usize % (1 << LENGTH_BITS)
+}
+
+/// The index of the first entry that matches, among `len` slots, which `get` reads. Slots before
+/// `from` are known to be left.
+#[inline]
+pub(super) fn find<E>(
+    len: usize,
+    get: impl Fn(usize) -> u64,
+    hash: u32,
+    from: usize,
+    mut matches: impl FnMut(u32) -> Result<bool, E>,
+) -> Result<Option<(usize, u64)>, E> {
+    let mask = len - 1;
+    let hash = kept(hash);
+    let mut at = (hash as usize & mask).max(from);
+    // There is always an EMPTY slot, but a reader may be overtaken by changes again and again.
+    for _ in 0..len {
+        let found = get(at);
+        if found == EMPTY {
+            return Ok(None);
+        }
+        if found != GONE && entry_hash(found) == hash && matches(entry_node(found))? {
+            return Ok(Some((at, found)));
+        }
+        at = (at + 1) & mask;
+    }
+    Ok(None)
+}
+
+pub(super) type Chunk = [AtomicU64; CHUNK];
+
+#[derive(Debug)]
+pub(super) struct Slots {
+    pub(super) chunks: Vec<Option<One<Chunk>>>,
+    /// The way to them for readers.
+    pub(super) links: Array<Link<Chunk>>,
+    pub(super) mask: usize,
+    /// Slots that are not EMPTY.
+    pub(super) taken: usize,
+    /// Chunks that there are.
+    made: usize,
+}
+
+impl Slots {
+    pub(super) fn new(slots: usize) -> Result<Self, OutOfMemory> {
+        debug_assert!(slots.is_power_of_two() && slots >= CHUNK);
+        let count = slots / CHUNK;
+        let links = Array::shown((0..count).map(|_| Link::default()))?;
+        let chunks = try_collect((0..count).map(|_| None))?;
+        Ok(Self { chunks, links, mask: slots - 1, taken: 0, made: 0 })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.mask + 1
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.made * One::<Chunk>::BYTES
+            + self.chunks.capacity() * size_of::<Option<One<Chunk>>>()
+            + self.links.bytes()
+    }
+
+    pub(super) fn get(&self, at: usize) -> u64 {
+        self.chunks[at / CHUNK].as_ref().map_or(EMPTY, |chunk| chunk[at % CHUNK].load(Relaxed))
+    }
+
+    /// Makes the chunk of a slot, if need be.
+    #[inline]
+    pub(super) fn make(&mut self, at: usize, garbage: &mut Garbage) -> Result<(), OutOfMemory> {
+        if self.chunks[at / CHUNK].is_none() {
+            let mut chunk = One::new(std::array::from_fn(|_| AtomicU64::new(EMPTY)))?;
+            self.links[at / CHUNK].set(Some(chunk.array()), garbage);
+            self.chunks[at / CHUNK] = Some(chunk);
+            self.made += 1;
+        }
+        Ok(())
+    }
+
+    /// Shows an entry and what it leads to, or takes one away, in a slot whose chunk was made.
+    pub(super) fn set(&mut self, at: usize, entry: u64) {
+        let chunk = self.chunks[at / CHUNK].as_ref().expect("the chunk of the slot was made");
+        chunk[at % CHUNK].store(entry, Release);
+    }
+
+    /// The slot of the first entry that matches. Slots before `from` are known to be left.
+    pub(super) fn find(
+        &self,
+        hash: u32,
+        from: usize,
+        mut matches: impl FnMut(u32) -> bool,
+    ) -> Option<usize> {
+        let matches = |node| Ok::<_, ()>(matches(node));
+        let found = find(self.len(), |at| self.get(at), hash, from, matches);
+        found.ok().flatten().map(|(at, _)| at)
+    }
+
+    /// A slot for an entry, other than those of `others`.
+    #[inline]
+    pub(super) fn place(
+        &mut self,
+        hash: u32,
+        others: &[Place],
+        garbage: &mut Garbage,
+    ) -> Result<Place, OutOfMemory> {
+        let mut at = kept(hash) as usize & self.mask;
+        while self.get(at) > GONE || others.iter().any(|other| other.at == at) {
+            at = (at + 1) & self.mask;
+        }
+        self.make(at, garbage)?;
+        Ok(Place { at, hash })
+    }
+
+    pub(super) fn put(&mut self, Place { at, hash }: Place, node: u32, length: usize) {
+        self.taken += (self.get(at) == EMPTY) as usize;
+        self.set(at, entry(hash, node, length));
+    }
+
+    pub(super) fn drop_chunk(&mut self, chunk: usize, garbage: &mut Garbage) {
+        self.made -= self.chunks[chunk].take().is_some() as usize;
+        self.links[chunk].set(None, garbage);
+    }
+}
+
+/// Where an entry is about to come. Good until the table changes otherwise.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Place {
+    at: usize,
+    hash: u32,
+}
+
+/// A larger table, made before it is needed.
+#[derive(Debug)]
+pub struct SpareTable(pub(super) Slots);
+
+impl SpareTable {
+    /// With room for so many slots.
+    pub(crate) fn new(slots: usize) -> Result<Self, OutOfMemory> {
+        let (mut made, mut garbage) = (Slots::new(slots)?, Garbage::default());
+        for at in (0..slots).step_by(CHUNK) {
+            made.make(at, &mut garbage)?;
+        }
+        Ok(Self(made))
+    }
+}
