@@ -44,7 +44,7 @@
  *   Handles    One owner each. A child keeps its parents alive: destroy in any order.
  *   Cost       Each function says what its time grows with, and what it waits for: no lock; the
  *              shared lock, beside other readers; or the lock, alone. "In slices" and "in portions"
- *              mean that it lets waiting threads in every 256 pages, or few microseconds; what they
+ *              mean that it lets waiting threads in every 512 pages, or few microseconds; what they
  *              may find half done is said there. A function that does
  *              not name RKV_STATUS_OUT_OF_MEMORY asks the host for no memory, except that a thread
  *              which has to sleep for a lock may. One that names RKV_STATUS_OUT_OF_PAGES may evict.
