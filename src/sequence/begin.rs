@@ -309,7 +309,9 @@ impl Turn<'_> {
                 return Err(error);
             }
         };
-        let mut started = self.start_below(&mut query, &descent, (positions, room));
+        let mut started = self
+            .make_room_in_next_tail(&mut descent, positions)
+            .and_then(|()| self.start_below(&mut query, &descent, (positions, room)));
         if let Err(Error::OutOfPages(_)) = started {
             // Those that the call itself uses may be the ones that are missing.
             match self.leave_windows(&mut descent) {
@@ -341,6 +343,26 @@ impl Turn<'_> {
             let left = self.state().give_row_room(longer);
             self.discarded.put(left);
         }
+        Ok(())
+    }
+
+    /// The same for the tail of a sequence that begins after a descent.
+    fn make_room_in_next_tail(
+        &mut self,
+        descent: &mut Descent,
+        positions: usize,
+    ) -> Result<(), Error> {
+        let keys = positions - descent.known_end() * self.table.page_size();
+        let has_room = |state: &State| match state.table.next_slot() {
+            Ok(slot) => state.sequences[slot as usize].tail.has_room(keys),
+            Err(_) => true,
+        };
+        if has_room(self) {
+            return Ok(());
+        }
+        let Some(room) = self.room_behind(descent, keys)? else { return Ok(()) };
+        let left = if has_room(self) { room } else { self.state().give_tail_room(room) };
+        self.discarded.put(left);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use super::long_query::is_long_to_read;
 use super::{LongQuery, PrefixCache, Turn};
 use crate::error::Error;
 use crate::index::{Namespace, Node, Stretch, Walk};
+use crate::memory::try_touched_room;
 use crate::token::{PageDigest, Query, TokenList, positions_at_most};
 use std::mem::MaybeUninit;
 
@@ -113,6 +114,11 @@ impl Descent {
     /// How many those are.
     pub(super) fn end(&self) -> usize {
         self.end
+    }
+
+    /// How many pages are cached, as far as that is known.
+    pub(crate) fn known_end(&self) -> usize {
+        self.walk.map_or(self.end, |(walk, _)| walk.pages.max(self.end))
     }
 
     /// Where keys lead that begin like those of the descent, and whose first pages have these
@@ -458,6 +464,27 @@ impl Turn<'_> {
             self.ascend(std::mem::replace(descent, fresh), None);
         }
         Ok(())
+    }
+
+    /// Makes a list for so many of the last keys of a query, while others have the lock where that
+    /// is much. None where it is little, or nothing must come between.
+    pub(crate) fn room_behind(
+        &mut self,
+        descent: &mut Descent,
+        keys: usize,
+    ) -> Result<Option<Vec<u32>>, Error> {
+        let gone = self.caches_gone;
+        if keys <= self.shared.read_portion() || descent.near().is_some() {
+            return Ok(None);
+        }
+        // Without memory whoever needs the list says so.
+        let room = self.unlocked(|| try_touched_room(keys).ok());
+        if self.caches_gone != gone {
+            return Err(super::no_cache());
+        }
+        descent.forget_walk();
+        self.leave_cleared(descent)?;
+        Ok(room)
     }
 
     /// When what is below was used that was just taken, for `ascend`.

@@ -168,6 +168,15 @@ impl State {
         }
     }
 
+    /// The same for its tail, which lacks the room.
+    pub(crate) fn give_tail_room(&mut self, list: Vec<u32>) -> Vec<u32> {
+        let Ok(slot) = self.table.next_slot() else { return list };
+        let tail = &mut self.sequences[slot as usize].tail;
+        self.sequence_bytes += list.capacity() * size_of::<u32>();
+        self.sequence_bytes -= tail.bytes();
+        tail.replace(list)
+    }
+
     /// Takes the slot into which a new sequence was put, and names it.
     pub(crate) fn occupy(&mut self, slot: u32) -> SequenceId {
         let taken = self.table.take_slot(RowOwner::Sequence).expect("a slot is free");
