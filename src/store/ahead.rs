@@ -3,10 +3,10 @@
 //! With an index that finds pages by their digests, a lookup of a long prompt is mostly hashing,
 //! which needs nothing of the cache. It goes piece by piece: when all of a piece is cached, the
 //! next one is hashed, up to twice as long. So hardly more is hashed in vain than was found.
-use super::descent::short_stretch;
 use super::long_query::is_long_to_read;
 use super::lookup::Sharing;
 use super::ready_digests::Begun;
+use super::stretch::short_stretch;
 use super::{Chains, Found, Hold, PrefixCache, Shared, State, Turn};
 use crate::error::Error;
 use crate::index::{Namespace, Stretch};

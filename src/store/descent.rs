@@ -5,33 +5,18 @@
 //! above as used.
 use super::group_ahead::{Chains, GroupsAhead, RowHolds};
 use super::group_windows::Ahead;
-use super::long_path::path_portion;
-use super::long_query::is_long_to_read;
+use super::stretch::short_stretch;
 use super::{LongQuery, PrefixCache, Turn};
 use crate::error::Error;
 use crate::index::{Namespace, Node, Stretch, Walk};
 use crate::memory::try_touched_room;
-use crate::token::{PageDigest, Query, TokenList, positions_at_most};
+use crate::token::{PageDigest, Query, TokenList};
 use std::mem::MaybeUninit;
 
-/// Keys of a portion for each page of a slice: 16,384 in all, which take 3 microseconds to compare,
-/// and 6 when they are in no cache either.
-const KEYS: usize = 64;
 /// Nodes of a path whose pages are noted from the first on.
 const FEW: usize = 32;
 /// Times that a descent begins anew, after what it held was cleared.
 const TRIES: usize = 4;
-
-/// What is looked up of a path before others are let in.
-fn stretch(slice: usize) -> Stretch {
-    Stretch { nodes: path_portion(slice), keys: KEYS.saturating_mul(slice) }
-}
-
-/// What is looked up in one go where it is all: to let others in costs more than it takes.
-pub(super) fn short_stretch(slice: usize) -> Stretch {
-    let Stretch { nodes, keys } = stretch(slice);
-    Stretch { nodes: 2 * nodes, keys: keys.saturating_mul(2) }
-}
 
 /// What is known of the path of a prompt, and the foothold on it.
 #[derive(Debug, Default)]
@@ -142,18 +127,6 @@ impl Descent {
 }
 
 impl PrefixCache {
-    /// Whether the path of a list may be longer than others should wait for.
-    #[inline]
-    pub(super) fn may_be_long(&self, tokens: TokenList<'_>, slice: usize) -> bool {
-        let (Stretch { nodes, keys }, positions) =
-            (short_stretch(slice), positions_at_most(tokens));
-        // Every node has a page.
-        let many = positions / self.page_size() > nodes && self.index.node_count() > nodes;
-        many || positions > keys
-            || self.has_long_needs(positions, slice)
-            || is_long_to_read(tokens, keys, slice)
-    }
-
     /// The whole way down a query's path. None when others should not wait for that.
     pub(super) fn descend_shortly(
         &self,
@@ -301,28 +274,6 @@ impl PrefixCache {
 }
 
 impl Turn<'_> {
-    /// What is looked up of a path before others are let in.
-    #[inline]
-    pub(crate) fn stretch(&self) -> Stretch {
-        stretch(self.shared.slice)
-    }
-
-    /// Whether looking up a list may take longer than others should wait for.
-    #[inline]
-    pub(crate) fn is_slow(&self, tokens: TokenList<'_>) -> bool {
-        let Some(cache) = &self.state.cache else { return false };
-        cache.may_be_long(tokens, self.shared.slice) || self.digests_many(tokens)
-    }
-
-    /// Whether it is worth a try to look up a list that `is_slow` in one go: it has a portion of
-    /// keys at most, and perhaps no more than one of nodes.
-    pub(super) fn may_be_short(&self, tokens: TokenList<'_>) -> bool {
-        let (positions, cache) = (positions_at_most(tokens), self.state.cache.as_ref());
-        positions <= short_stretch(self.shared.slice).keys
-            && !self.digests_many(tokens)
-            && !cache.is_some_and(|cache| cache.has_long_needs(positions, self.shared.slice))
-    }
-
     /// Where a text leads that is looked up by its keys, in one go: nowhere, if nothing is cached.
     /// None when others should not wait for that.
     #[inline(never)] // shorter texts are the hot ones

@@ -57,6 +57,7 @@ mod retained;
 mod sequence;
 mod shared;
 mod state;
+mod stretch;
 mod tail;
 mod tail_digests;
 mod turn;

@@ -1,8 +1,8 @@
 //! Probes: how far a list is cached, without a lock where that can be, and else with the one that
 //! readers share.
-use super::descent::short_stretch;
 use super::long_query::is_long_to_read;
 use super::lookup::Sharing;
+use super::stretch::short_stretch;
 use super::{Found, PrefixCache, ReadyDigests, Shared, State};
 use crate::error::Error;
 use crate::grace::Reader;
