@@ -48,8 +48,8 @@ impl Turn<'_> {
         cache.may_be_long(tokens, self.shared.slice) || self.digests_many(tokens)
     }
 
-    /// Whether it is worth a try to look up a list that `is_slow` in one go: it has a portion of
-    /// keys at most, and perhaps no more than one of nodes.
+    /// Whether it is worth a try to look up a list that `is_slow` in one go: it has two portions
+    /// of keys at most, and perhaps no more than two of nodes.
     pub(super) fn may_be_short(&self, tokens: TokenList<'_>) -> bool {
         let (positions, cache) = (positions_at_most(tokens), self.state.cache.as_ref());
         positions <= short_stretch(self.shared.slice).keys
