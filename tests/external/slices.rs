@@ -77,8 +77,8 @@ fn j07_others_are_let_in_while_pages_are_evicted() {
         LET_IN.set(0);
         SHARED.set(Some(shared.clone()));
         assert_eq!(evict(&shared, 20), 20);
-        // Between two of them.
-        assert_eq!(LET_IN.get(), 19);
+        // Between two of them: for what the allocator does then, and for others.
+        assert_eq!(LET_IN.get(), 2 * 19);
         SHARED.set(None);
         let mut free = FREE.take();
         let stats = shared.read().page_table_stats();
