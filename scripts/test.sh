@@ -25,9 +25,22 @@ have() { # command, what it shows
 has_nvcc() { # where kernels/build.rs looks for it
     PATH="${CUDA_HOME:+$CUDA_HOME/bin:}$target/cuda/home/bin:$PATH" command -v nvcc >/dev/null
 }
-# The stage `kernels` may fetch it: what others compile goes on without.
-wants_cuda=${RADIXKV_CUDA:-}
-has_nvcc || export RADIXKV_CUDA=0
+
+see_to_nvcc() { # for the stages $*: all of them build with kernels, or all without, in one folder
+    no_nvcc="RADIXKV_CUDA is 0"
+    [ "${RADIXKV_CUDA:-}" != 0 ] && ! has_nvcc || return 0
+    no_nvcc="there is no nvcc (make cuda-toolchain)"
+    case " $* " in
+    *" kernels "*)
+        if bash scripts/cuda_toolchain.sh; then
+            # Five targets take minutes, and one of them is what is there to be tested.
+            export RADIXKV_CUDA_ARCHS=90a
+            return
+        fi
+        ;;
+    esac
+    export RADIXKV_CUDA=0
+}
 
 stage_lint() { # formatting, clippy, rustdoc
     if cargo fmt --version >/dev/null 2>&1; then
@@ -68,7 +81,8 @@ stage_net() { # the library that publishes events, over sockets
 stage_faults() { # panics inside the library, through the header
     # A folder of its own: cargo keeps one libradixkv.so per profile, whatever its features. Here is
     # what has such a panic; `tests` has the rest.
-    export CARGO_PROFILE_TEST_OPT_LEVEL=0
+    # Kernels are nothing to it, and `tests` is just making them.
+    export CARGO_PROFILE_TEST_OPT_LEVEL=0 RADIXKV_CUDA=0
     $limit cargo test --locked --no-fail-fast --features fault-injection \
         --test c --test cpp --test go --target-dir "$target/fault-injection" -- --exact \
         m02_panics_inside_the_library m08_callbacks errors snapshot tests_pass
@@ -120,22 +134,14 @@ stage_fuzz() { # some seconds for each fuzz target
     $limit bash scripts/fuzz.sh 20
 }
 
-stage_kernels() { # what nvcc makes of the CUDA kernels: machine code, and their PTX under emulation
-    if [ "$wants_cuda" = 0 ]; then
-        echo "SKIP kernels as nvcc makes them: RADIXKV_CUDA is 0"
+stage_kernels() { # what nvcc makes of the CUDA kernels: their PTX under emulation
+    if [ "${RADIXKV_CUDA:-}" = 0 ]; then
+        echo "SKIP kernels as nvcc makes them: $no_nvcc"
         return 0
     fi
-    if ! has_nvcc; then
-        bash scripts/cuda_toolchain.sh || {
-            echo "SKIP kernels as nvcc makes them: there is no nvcc (make cuda-toolchain)"
-            return 0
-        }
-        # With nvcc `tests` has read all machine code; one target takes a minute.
-        export RADIXKV_CUDA_ARCHS=90a
-        RADIXKV_CUDA=1 $limit cargo test --locked --test kernels
-    fi
+    # `tests` has read their machine code.
     # Of the shortest heads and the longest; test-long has all. Other tests run no kernels.
-    RADIXKV_CUDA=1 RKV_CUDA_KERNELS=ptx:64,576 $limit cargo test --locked --test cuda -- \
+    RKV_CUDA_KERNELS=ptx:64,576 $limit cargo test --locked --test cuda -- \
         --skip cuda::driver --skip runner:: --skip cuda::tier --skip cuda::faults
 }
 
@@ -221,16 +227,21 @@ case "$*" in
 long) stages=("${long[@]}") program_limit=7200 ;;
 *) stages=("$@") ;;
 esac
+see_to_nvcc "${stages[@]}"
 # What hangs has failed: each program of tests by itself, however long the compiler takes.
 program_limit="timeout --verbose --kill-after=10 ${program_limit:-1500}"
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$program_limit
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$program_limit
 
-run_stage() { # stage; what it printed, its status and its seconds go into $logs
-    local start=$SECONDS code
+in_its_shell() { # stage
     (set -e; "stage_$1") </dev/null 2>&1
+}
+
+run_stage() { # stage; what it printed, its status, its seconds and its processors' go into $logs
+    local start=$SECONDS code TIMEFORMAT='%0U %0S'
+    { time in_its_shell "$1"; } 2>"$logs/$1.cpu"
     code=$?
-    echo "$code $((SECONDS - start))" >"$logs/$1.status"
+    echo "$code $((SECONDS - start)) $(<"$logs/$1.cpu")" >"$logs/$1.status"
 }
 
 next_stage() { # prints the number of one that nobody has taken
@@ -264,10 +275,11 @@ fi
 
 report=() failed=()
 for stage in "${stages[@]}"; do
-    read -r code seconds <"$logs/$stage.status" || code=none seconds=0
+    read -r code seconds user system <"$logs/$stage.status" || code=none seconds=0 user=0 system=0
     said=ok
     [ "$code" = 0 ] || { said="FAILED ($code)"; failed+=("$stage"); }
-    report+=("$(printf '%-15s %5d s  %s' "$stage" "$seconds" "$said")")
+    report+=("$(printf '%-15s %5d s, %5d s of processors  %s' \
+        "$stage" "$seconds" $((user + system)) "$said")")
 done
 
 printf '\n=== %d s in all\n' $SECONDS

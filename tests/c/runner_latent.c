@@ -121,7 +121,9 @@ static void compute(const pair *p, rkv_sequence_id id, size_t start, size_t end,
     }
 }
 
-static void prompts(uint32_t dtype, uint32_t kv_dtype, uint32_t layout) {
+/* `shared` positions end two behind a page. */
+static void prompts(uint32_t dtype, uint32_t kv_dtype, uint32_t layout, uint32_t shared) {
+    const uint32_t whole = 2 * shared + 10, next = 2 * shared;
     pair p;
     memset(&p, 0, sizeof p);
     p.f = new_fixture(PAGE, 128);
@@ -134,18 +136,18 @@ static void prompts(uint32_t dtype, uint32_t kv_dtype, uint32_t layout) {
     const float scale = kv_dtype == RKV_DTYPE_FP8_E4M3 ? 0.25f : 1.0f;
     uint32_t ids[LONGEST];
     count_up(ids, LONGEST, 1);
-    /* whole, then one that shares 30 of its positions and two of a page by copy, then decoding */
-    rkv_sequence_info first = begin(&p.f, text(ids, 70));
-    compute(&p, first.sequence, 0, 70, 33, scale);
-    publish(&p.f, first.sequence, 70);
-    ids[30] = 9999;
-    rkv_sequence_info second = begin(&p.f, text(ids, 60));
-    CHECK(second.cached_position_count == 30 && second.copy_count == 1);
-    compute(&p, second.sequence, 30, 60, 7, scale);
+    /* whole, then one that shares its beginning and two positions of a page by copy, then decoding */
+    rkv_sequence_info first = begin(&p.f, text(ids, whole));
+    compute(&p, first.sequence, 0, whole, whole / 2 - 2, scale);
+    publish(&p.f, first.sequence, whole);
+    ids[shared] = 9999;
+    rkv_sequence_info second = begin(&p.f, text(ids, next));
+    CHECK(second.cached_position_count == shared && second.copy_count == 1);
+    compute(&p, second.sequence, shared, next, 7, scale);
     const uint32_t decoded[3] = {5, 6, 7};
     const rkv_tokens more = text(decoded, 3);
     CHECK_OK(rkv_sequence_append(p.f.cache, second.sequence, &more));
-    compute(&p, second.sequence, 60, 63, 1, scale);
+    compute(&p, second.sequence, next, next + 3, 1, scale);
     release(&p.f, first.sequence);
     release(&p.f, second.sequence);
     rkv_plan_destroy(p.plan);
@@ -158,10 +160,12 @@ static void prompts(uint32_t dtype, uint32_t kv_dtype, uint32_t layout) {
 static void latent_values_are_the_beginnings_of_keys(void) {
     const uint32_t layouts[] = {RKV_KV_LAYOUT_NHD, RKV_KV_LAYOUT_HND};
     for (size_t i = 0; i < 2; i++) {
-        prompts(RKV_DTYPE_F32, RKV_DTYPE_F32, layouts[i]);
-        prompts(RKV_DTYPE_BF16, RKV_DTYPE_BF16, layouts[i]);
-        prompts(RKV_DTYPE_BF16, RKV_DTYPE_FP8_E4M3, layouts[i]);
+        prompts(RKV_DTYPE_F32, RKV_DTYPE_F32, layouts[i], 14);
+        prompts(RKV_DTYPE_BF16, RKV_DTYPE_BF16, layouts[i], 14);
+        prompts(RKV_DTYPE_BF16, RKV_DTYPE_FP8_E4M3, layouts[i], 14);
     }
+    /* longer than what is computed in one go */
+    prompts(RKV_DTYPE_BF16, RKV_DTYPE_BF16, layouts[0], 30);
 }
 
 /* K alone takes memory, and can lie in the engine's. */
