@@ -6,107 +6,44 @@
 //! library the same whatever it was built with.
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::{env, fs};
 
 mod native;
 
-const STRICT: &str = "-Wall -Wextra -Werror -pedantic -Wstrict-prototypes -Wconversion -Wshadow";
 const STANDARDS: [&str; 3] = ["c99", "c11", "c17"];
 /// What the static library needs from the system.
 const SYSTEM: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
-fn run(command: &mut Command) -> Output {
-    command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
-}
-
-fn must(command: &mut Command) {
-    let output = run(command);
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-}
-
-fn compiler(name: &str, standard: &str) -> Command {
-    let mut command = Command::new(name);
-    command
-        .arg(format!("-std={standard}"))
-        .args(STRICT.split(' '))
-        .arg("-I")
-        .arg(native::root().join("include"));
-    command
+fn sources() -> Vec<PathBuf> {
+    native::files(&native::root().join("tests/c"), "c")
 }
 
 /// All programs but fault.c, for which few libraries have what it calls.
 fn programs() -> Vec<PathBuf> {
-    let mut found: Vec<_> =
-        sources().into_iter().filter(|path| !path.ends_with("fault.c")).collect();
-    found.sort();
-    found
+    sources().into_iter().filter(|path| !path.ends_with("fault.c")).collect()
 }
 
-fn sources() -> Vec<PathBuf> {
-    let found: Vec<_> = fs::read_dir(native::root().join("tests/c"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
-        .collect();
-    assert!(!found.is_empty(), "no C tests found");
-    found
+fn stem(source: &Path) -> &str {
+    source.file_stem().unwrap().to_str().unwrap()
 }
 
-fn build(name: &str, standard: &str, source: &Path, link: &[String]) -> PathBuf {
-    let stem = source.file_stem().unwrap().to_str().unwrap();
-    let kind = if link.iter().any(|flag| flag.ends_with(".a")) { "static" } else { "shared" };
-    let program =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{stem}-{name}-{standard}-{kind}"));
-    let mut command = compiler(name, standard);
-    if cfg!(feature = "fault-injection") {
-        command.arg("-DRKV_FAULT_INJECTION");
-    }
-    // Without optimisation a few take long, and under valgrind as many times longer.
-    command
-        .args(["-g", "-O1", "-pthread"])
-        .arg(source)
-        .arg("-o")
-        .arg(&program)
-        .args(link)
-        .arg("-lm");
-    must(&mut command);
-    program
-}
-
-fn execute(program: &Path) {
-    let runner = env::var("RKV_RUNNER").unwrap_or_default();
-    let program = program.to_str().unwrap();
+fn run(program: &Path) {
+    let mut runner = env::var("RKV_RUNNER").unwrap_or_default();
     // What a child process inherits is left where it is, on purpose.
-    let leaks = runner.contains("valgrind") && program.contains("/child_process-");
-    let more = leaks.then_some("--leak-check=no");
-    let mut words = runner.split_whitespace().chain(more).chain([program]);
-    // A printed backtrace would leave memory behind that valgrind reports.
-    // cargo names target/<profile> in LD_LIBRARY_PATH: another build may have left an older library
-    // there.
-    let mut command = Command::new(words.next().unwrap());
-    must(command.args(words).env("RUST_BACKTRACE", "0").env_remove("LD_LIBRARY_PATH"));
+    if runner.contains("valgrind") && program.to_str().unwrap().contains("/child_process-") {
+        runner += " --leak-check=no";
+    }
+    native::run_under(&runner, program);
 }
 
 /// Builds and runs programs, and tells of all that failed.
 fn run_all(name: &str, standard: &str, programs: Vec<PathBuf>) {
-    let directory = native::lib_dir();
-    let link = [
-        format!("-L{}", directory.display()),
-        "-lradixkv".to_owned(),
-        format!("-Wl,-rpath,{}", directory.display()),
-    ];
+    let passes = |source: &PathBuf| {
+        run(&native::build(&[source.clone()], stem(source), name, false, standard));
+    };
     let failed: Vec<_> = programs
         .into_iter()
-        .filter(|source| {
-            std::panic::catch_unwind(|| execute(&build(name, standard, source, &link))).is_err()
-        })
+        .filter(|source| std::panic::catch_unwind(|| passes(source)).is_err())
         .collect();
     assert!(failed.is_empty(), "{name} -std={standard}: {failed:?}");
 }
@@ -115,8 +52,9 @@ fn run_all(name: &str, standard: &str, programs: Vec<PathBuf>) {
 fn every_file_compiles_strictly() {
     for name in native::compilers(false) {
         for standard in STANDARDS {
-            let mut command = compiler(name, standard);
-            must(command.args(["-DRKV_FAULT_INJECTION", "-fsyntax-only"]).args(sources()));
+            let mut command = native::compiler(name, false, standard);
+            command.args(["-DRKV_FAULT_INJECTION", "-fsyntax-only"]).args(sources());
+            native::check(&command.output().unwrap(), Path::new("tests/c"));
         }
     }
 }
@@ -151,9 +89,10 @@ fn the_static_library_links() {
         })
         .max_by_key(|entry| entry.metadata().unwrap().modified().unwrap())
         .expect("cargo test leaves libradixkv.a beside the test programs");
-    let mut link = vec![newest.path().to_str().unwrap().to_owned()];
-    link.extend(SYSTEM.split(' ').map(str::to_owned));
-    execute(&build("gcc", "c11", &native::root().join("tests/c/cache.c"), &link));
+    let mut library = vec![newest.path().to_str().unwrap().to_owned()];
+    library.extend(SYSTEM.split(' ').map(str::to_owned));
+    let source = native::root().join("tests/c/cache.c");
+    run(&native::build_with(&library, &[source], "static", ("gcc", false, "c11")));
 }
 
 /// The names before an opening parenthesis that begin with `rkv_`, in text without comments.

@@ -49,7 +49,9 @@ pub fn compiler(name: &str, cpp: bool, std: &str) -> Command {
         .std(std)
         .target(env!("RKV_TARGET"))
         .host(env!("RKV_TARGET"))
-        .opt_level(0)
+        // Without optimisation a few C programs take long, and under valgrind as many times longer;
+        // C++ takes longer to compile with it.
+        .opt_level(if cpp { 0 } else { 1 })
         .debug(true)
         .warnings(true)
         .extra_warnings(true)
@@ -61,13 +63,16 @@ pub fn compiler(name: &str, cpp: bool, std: &str) -> Command {
         .cargo_metadata(false)
         .get_compiler();
     let mut command = tool.to_command();
+    if !cpp {
+        command.arg("-Wstrict-prototypes");
+    }
     if cfg!(feature = "fault-injection") {
         command.arg("-DRKV_FAULT_INJECTION");
     }
     command
 }
 
-/// Compiles and links `sources` into one program; returns it.
+/// Compiles and links `sources` into one program with the shared library; returns it.
 pub fn build(
     sources: &[PathBuf],
     name: &str,
@@ -75,16 +80,31 @@ pub fn build(
     cpp: bool,
     std: &str,
 ) -> PathBuf {
+    let library = [
+        format!("-L{}", lib_dir().display()),
+        "-lradixkv".to_owned(),
+        format!("-Wl,-rpath,{}", lib_dir().display()),
+    ];
+    build_with(&library, sources, name, (compiler_name, cpp, std))
+}
+
+/// The same with the words that link a library.
+pub fn build_with(
+    library: &[String],
+    sources: &[PathBuf],
+    name: &str,
+    (compiler_name, cpp, std): (&str, bool, &str),
+) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("native");
     fs::create_dir_all(&folder).unwrap();
     let program = folder.join(format!("{name}-{compiler_name}-{std}"));
     let output = compiler(compiler_name, cpp, std)
+        .arg("-pthread")
         .args(sources)
         .arg("-o")
         .arg(&program)
-        .arg(format!("-L{}", lib_dir().display()))
-        .args(["-lradixkv", "-lm"])
-        .arg(format!("-Wl,-rpath,{}", lib_dir().display()))
+        .args(library)
+        .arg("-lm")
         .output()
         .unwrap();
     check(&output, &program);
@@ -94,9 +114,15 @@ pub fn build(
 /// Runs a program, which must succeed; returns what it printed.
 pub fn run(program: &Path) -> String {
     let runner = env::var("RKV_RUNNER").unwrap_or_default();
+    run_under(&runner, program)
+}
+
+/// The same behind the words of a runner.
+pub fn run_under(runner: &str, program: &Path) -> String {
     let mut words = runner.split_whitespace().chain([program.to_str().unwrap()]);
     let output = Command::new(words.next().unwrap())
         .args(words)
+        // A printed backtrace would leave memory behind that valgrind reports.
         .env("RUST_BACKTRACE", "0")
         // cargo names target/<profile> here, where another build may have left an older library.
         .env_remove("LD_LIBRARY_PATH")
