@@ -9,8 +9,9 @@ export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 # Two at a time, in this order: none keeps two processors busy by itself. The first compiles for
 # long, and what needs the same folder comes late.
 all=(tests faults python net models memcheck fuzz lint abi docs kernels)
-long=(sanitizers matrix ptx_matrix engine_clang aarch64 llama_cpp llama_server transformers vllm
-    router engines python_speed long_model long_simulation long_tiers soak long_fuzz)
+long=(sanitizers matrix ptx_matrix engine_clang go_pointers aarch64 llama_cpp llama_server
+    transformers vllm router engines python_speed long_model long_simulation long_tiers soak
+    long_fuzz)
 # What nvcc made is the same for every folder that is built in.
 RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
 export RADIXKV_KERNEL_CACHE
@@ -70,8 +71,10 @@ stage_lint() { # formatting, clippy, rustdoc
 }
 
 stage_tests() { # everything under cargo: the Rust tests, and those that drive C, C++, Go, CMake
-    # Clang's opinion of the reference engine takes as long as its tests: `make test-long` asks.
-    $limit cargo test --locked --no-fail-fast -- --skip clang_has_no_warnings
+    # Clang's opinion of the reference engine takes as long as its tests, and Go compiles all of its
+    # own library for strict checks of pointers: `make test-long` asks.
+    $limit cargo test --locked --no-fail-fast -- --skip clang_has_no_warnings \
+        --skip strict_pointer_checks
 }
 
 stage_net() { # the library that publishes events, over sockets
@@ -159,6 +162,10 @@ stage_ptx_matrix() { # the same, and all else, with what nvcc makes of all kerne
 
 stage_engine_clang() { # the reference engine as clang sees it
     cargo test --locked --test engine clang_has_no_warnings
+}
+
+stage_go_pointers() { # the Go binding under the strictest checks of what it passes
+    cargo test --locked --test go strict_pointer_checks
 }
 
 stage_aarch64() { # the library as it is compiled for aarch64, under qemu

@@ -136,7 +136,7 @@ static void prompts(uint32_t dtype, uint32_t kv_dtype, uint32_t layout, uint32_t
     const float scale = kv_dtype == RKV_DTYPE_FP8_E4M3 ? 0.25f : 1.0f;
     uint32_t ids[LONGEST];
     count_up(ids, LONGEST, 1);
-    /* whole, then one that shares its beginning and two positions of a page by copy, then decoding */
+    /* whole, then one that shares its beginning, two positions of a page by copy, then decoding */
     rkv_sequence_info first = begin(&p.f, text(ids, whole));
     compute(&p, first.sequence, 0, whole, whole / 2 - 2, scale);
     publish(&p.f, first.sequence, whole);
