@@ -39,7 +39,8 @@ fn run(program: &Path) {
 /// Builds and runs programs, and tells of all that failed.
 fn run_all(name: &str, standard: &str, programs: Vec<PathBuf>) {
     let passes = |source: &PathBuf| {
-        run(&native::build(&[source.clone()], stem(source), name, false, standard));
+        let sources = std::slice::from_ref(source);
+        run(&native::build(sources, stem(source), name, false, standard));
     };
     let failed: Vec<_> = programs
         .into_iter()

@@ -2,7 +2,7 @@
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::index::{Namespace, Node};
-use crate::memory::{settle_allocator, try_to_vec};
+use crate::memory::{settle_allocator, try_to_vec, try_touched_room};
 use crate::paging::{PageCopy, RowOwner};
 use crate::store::{
     Chains, Claim, Descent, Found, GroupRoom, Hold, LongQuery, ParentRows, PrefixCache,
@@ -302,16 +302,14 @@ impl Turn<'_> {
         let positions = check_prompt(tokens)?;
         self.make_room_in_next_row(positions, room)?;
         let mut query = self.ask_long(namespace, tokens, Hold::All)?;
-        let mut descent = match self.descend_to_find(&query, positions, Chains::Map) {
+        let mut descent = match self.descend_to_begin(&query, positions) {
             Ok(descent) => descent,
             Err(error) => {
                 self.end_long(query);
                 return Err(error);
             }
         };
-        let mut started = self
-            .make_room_in_next_tail(&mut descent, positions)
-            .and_then(|()| self.start_below(&mut query, &descent, (positions, room)));
+        let mut started = self.start_below(&mut query, &descent, (positions, room));
         if let Err(Error::OutOfPages(_)) = started {
             // Those that the call itself uses may be the ones that are missing.
             match self.leave_windows(&mut descent) {
@@ -346,24 +344,32 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// The same for the tail of a sequence that begins after a descent.
-    fn make_room_in_next_tail(
+    /// Goes down the path of a prompt, behind which there is room for its tail then.
+    fn descend_to_begin(
         &mut self,
-        descent: &mut Descent,
+        query: &LongQuery<'_>,
         positions: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<Descent, Error> {
+        let mut descent = self.descend_to_find(query, positions, Chains::Map)?;
         let keys = positions - descent.known_end() * self.table.page_size();
-        let has_room = |state: &State| match state.table.next_slot() {
-            Ok(slot) => state.sequences[slot as usize].tail.has_room(keys),
-            Err(_) => true,
-        };
-        if has_room(self) {
-            return Ok(());
+        if self.make_room_in_next_tail(keys) {
+            descent = self.descend_further(query, positions, Chains::Map, descent)?;
         }
-        let Some(room) = self.room_behind(descent, keys)? else { return Ok(()) };
-        let left = if has_room(self) { room } else { self.state().give_tail_room(room) };
-        self.discarded.put(left);
-        Ok(())
+        Ok(descent)
+    }
+
+    /// Makes room for the tail of the next sequence. Whether that was much, and others were let in.
+    fn make_room_in_next_tail(&mut self, keys: usize) -> bool {
+        let has_room = |slot: u32| self.sequences[slot as usize].tail.has_room(keys);
+        if keys <= self.shared.read_portion() || self.table.next_slot().ok().is_none_or(has_room) {
+            return false;
+        }
+        // Without memory whoever needs the list says so.
+        if let Ok(room) = self.unlocked(|| try_touched_room(keys)) {
+            let left = self.state().give_tail_room(room);
+            self.discarded.put(left);
+        }
+        true
     }
 
     /// Starts a sequence after a descent, but for writing its row and its tail, the keys from the

@@ -9,7 +9,6 @@ use super::stretch::short_stretch;
 use super::{LongQuery, PrefixCache, Turn};
 use crate::error::Error;
 use crate::index::{Namespace, Node, Stretch, Walk};
-use crate::memory::try_touched_room;
 use crate::token::{PageDigest, Query, TokenList};
 use std::mem::MaybeUninit;
 
@@ -309,38 +308,52 @@ impl Turn<'_> {
         &mut self,
         query: &LongQuery<'_>,
         (keys, positions): (usize, usize),
-        mut row: Option<&mut [MaybeUninit<u32>]>,
+        row: Option<&mut [MaybeUninit<u32>]>,
     ) -> Result<Descent, Error> {
-        let stretch = self.stretch();
-        // Of a prompt a token at least is not reused.
-        let last = query.keys().boundary(positions - 1) / self.table.page_size();
+        let last = self.last_reusable(query, positions);
         let is_known = self.cache()?.index.find_root(query.namespace()).is_some();
         let room = match row {
             None if is_known => self.room_for_pages(positions / self.table.page_size()),
             _ => Ok(Vec::new()),
         };
-        let (mut descent, mut tries) = (Descent::after(self.caches_gone), 1);
+        let mut descent = Descent::after(self.caches_gone);
         // Without memory for all that may come it grows, and is copied.
         descent.pages = room.unwrap_or_default();
+        self.go_down(query, (keys, last), row, &mut descent)?;
+        Ok(descent)
+    }
+
+    /// Goes on from where a descent is, to a page that is the last one to be found.
+    fn go_down(
+        &mut self,
+        query: &LongQuery<'_>,
+        (keys, last): (usize, usize),
+        mut row: Option<&mut [MaybeUninit<u32>]>,
+        descent: &mut Descent,
+    ) -> Result<(), Error> {
+        let (stretch, mut tries) = (self.stretch(), 1);
         loop {
             let cache = self.state.cache.as_mut().ok_or_else(super::no_cache)?;
             let (asked, digests) = query.first(keys);
             let asked = (query.namespace(), asked, digests);
             let step = (stretch, last);
             let row = row.as_deref_mut();
-            let Some(held) = cache.step_down(asked, step, &mut descent, row) else {
-                return Ok(descent);
-            };
+            let Some(held) = cache.step_down(asked, step, descent, row) else { return Ok(()) };
             self.let_in()?;
             if self.cache()?.index.is_detached(held) {
                 let fresh = Descent::after(self.caches_gone);
-                self.ascend(std::mem::replace(&mut descent, fresh), None);
+                self.ascend(std::mem::replace(descent, fresh), None);
                 tries += 1;
                 if tries > TRIES {
-                    return Ok(descent);
+                    return Ok(());
                 }
             }
         }
+    }
+
+    /// The page at whose end a prompt of so many positions is reused at most: a token of it is not.
+    fn last_reusable(&self, query: &LongQuery<'_>, positions: usize) -> usize {
+        query.keys().boundary(positions - 1) / self.table.page_size()
     }
 
     /// Goes down the path of a query of so many positions, to look it up then.
@@ -366,6 +379,31 @@ impl Turn<'_> {
             self.ascend(descent, None);
             descent = self.descend(query, (usize::MAX, positions), None)?;
         }
+        Ok(descent)
+    }
+
+    /// Goes on with a descent after others were let in, who may have published any length of what
+    /// was not known.
+    pub(crate) fn descend_further(
+        &mut self,
+        query: &LongQuery<'_>,
+        positions: usize,
+        chains: Chains,
+        mut descent: Descent,
+    ) -> Result<Descent, Error> {
+        if descent.gone != self.caches_gone {
+            return Err(super::no_cache());
+        }
+        if self.has_groups() {
+            let pages = descent.take_pages();
+            self.ascend(descent, None);
+            self.discarded.put(pages);
+            return self.descend_to_find(query, positions, chains);
+        }
+        descent.forget_walk();
+        self.leave_cleared(&mut descent)?;
+        let last = self.last_reusable(query, positions);
+        self.go_down(query, (usize::MAX, last), None, &mut descent)?;
         Ok(descent)
     }
 
@@ -415,27 +453,6 @@ impl Turn<'_> {
             self.ascend(std::mem::replace(descent, fresh), None);
         }
         Ok(())
-    }
-
-    /// Makes a list for so many of the last keys of a query, while others have the lock where that
-    /// is much. None where it is little, or nothing must come between.
-    pub(crate) fn room_behind(
-        &mut self,
-        descent: &mut Descent,
-        keys: usize,
-    ) -> Result<Option<Vec<u32>>, Error> {
-        let gone = self.caches_gone;
-        if keys <= self.shared.read_portion() || descent.near().is_some() {
-            return Ok(None);
-        }
-        // Without memory whoever needs the list says so.
-        let room = self.unlocked(|| try_touched_room(keys).ok());
-        if self.caches_gone != gone {
-            return Err(super::no_cache());
-        }
-        descent.forget_walk();
-        self.leave_cleared(descent)?;
-        Ok(room)
     }
 
     /// When what is below was used that was just taken, for `ascend`.

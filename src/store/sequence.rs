@@ -168,10 +168,14 @@ impl State {
         }
     }
 
-    /// The same for its tail, which lacks the room.
+    /// The same for its tail, if there still is a cache.
     pub(crate) fn give_tail_room(&mut self, list: Vec<u32>) -> Vec<u32> {
-        let Ok(slot) = self.table.next_slot() else { return list };
-        let tail = &mut self.sequences[slot as usize].tail;
+        let slot = self.table.next_slot().ok();
+        let place = slot.and_then(|slot| self.sequences.get_mut(slot as usize));
+        let Some(Sequence { tail, .. }) = place else { return list };
+        if tail.has_room(list.capacity()) {
+            return list;
+        }
         self.sequence_bytes += list.capacity() * size_of::<u32>();
         self.sequence_bytes -= tail.bytes();
         tail.replace(list)
