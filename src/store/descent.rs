@@ -32,6 +32,8 @@ pub struct Descent {
     gone: u64,
     /// A node above the one that is held, not many above where a lookup is to end.
     near: Option<Node>,
+    /// How many of the pages are others than those of an insert, once they were compared.
+    pub(super) duplicates: Option<usize>,
     /// What it has of groups.
     pub(super) groups: Option<GroupsAhead>,
 }
@@ -45,6 +47,7 @@ impl Descent {
         walk: None,
         gone: 0,
         near: None,
+        duplicates: None,
         groups: None,
     };
 

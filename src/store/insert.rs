@@ -209,8 +209,10 @@ impl PrefixCache {
             }
             None => HangResult::default(),
         };
-        let mut duplicates = 0;
-        self.visit_duplicates(request, (end, existing), descent.pages(), |_| duplicates += 1);
+        let (mut duplicates, compared) =
+            descent.duplicates.map_or((0, 0), |count| (count, descent.pages().len()));
+        let places = (compared.max(request.from_page), end, existing);
+        self.visit_duplicates(request, places, descent.pages(), |_| duplicates += 1);
         let claimed = pages - existing;
         self.counters.inserted_pages += claimed as u64;
         self.counters.duplicate_pages += duplicates as u64;
@@ -262,7 +264,8 @@ impl PrefixCache {
         let existing = walk.map_or(0, |walk| walk.pages).max(request.from_page);
         if let Some(walk) = walk.filter(|_| table.pool.is_external()) {
             self.check_duplicates(table, request, (walk.node, existing), descent.pages())?;
-            self.visit_duplicates(request, (walk.node, existing), descent.pages(), |at| {
+            let places = (request.from_page, walk.node, existing);
+            self.visit_duplicates(request, places, descent.pages(), |at| {
                 given.set(request.pages[at], true);
             });
         }
@@ -286,17 +289,16 @@ impl PrefixCache {
         hung
     }
 
-    /// Gives `visit` the places of the pages before `existing` for which another one is published;
-    /// of those some are known.
+    /// Gives `visit` the places of the pages from one on and before `existing` for which another
+    /// one is published; of those some are known.
     fn visit_duplicates(
         &self,
         request: &InsertRequest<'_>,
-        (end, existing): (Node, usize),
+        (from, end, existing): (usize, Node, usize),
         known: &[u32],
         mut visit: impl FnMut(usize),
     ) {
-        let from = request.from_page;
-        if existing == from {
+        if existing <= from {
             return;
         }
         let mut compare = |first: usize, start: usize, published: &[u32]| {
@@ -329,7 +331,7 @@ impl PrefixCache {
             groups.hung.pool_of(request.groups[row].group)
         };
         let mut wrong = None;
-        let places = (end, existing);
+        let places = (request.from_page, end, existing);
         self.visit_duplicates(request, places, known_pages, |at| {
             if !table.pool.mark_outside(request.pages[at]) {
                 wrong = Some(table.pool.not_to_claim("args.pages", at, request.pages[at]));

@@ -108,6 +108,7 @@ impl Turn<'_> {
         descent: &mut Descent,
         rows: &mut HeldRows,
     ) -> Result<InsertResult, Error> {
+        self.compare_known(request, descent)?;
         let page_size = self.table.page_size();
         // Of what class pages of each group are is said again where the end of the prefix moves.
         let portion = self.cache()?.index.publish_portion(self.shared.slice);
@@ -147,6 +148,7 @@ impl Turn<'_> {
         };
         let (first, asked) = part(request.from_page, first.min(pages));
         let mut done = cache.insert_held(table, &first, asked, descent, Start::AsAsked)?;
+        descent.duplicates = None;
         if let Some(node) = done.node.filter(|_| late.is_some()) {
             done.lock = Some(cache.lock_late(node));
         }
@@ -188,6 +190,27 @@ impl Turn<'_> {
         }
         self.hold_moved(request, (descent, done.pages))?;
         Ok(done)
+    }
+
+    /// Counts the duplicates of what a descent has, where that is much, while others have the lock.
+    fn compare_known(
+        &mut self,
+        request: &InsertRequest<'_>,
+        descent: &mut Descent,
+    ) -> Result<(), Error> {
+        let (gone, known) = (self.caches_gone, descent.pages());
+        let from = request.from_page.min(known.len());
+        if known.len() - from <= self.shared.read_portion() {
+            return Ok(());
+        }
+        let pairs = known[from..].iter().zip(&request.pages[from..]);
+        let count = self.unlocked(|| pairs.filter(|(known, given)| known != given).count());
+        if self.caches_gone != gone {
+            return Err(super::no_cache());
+        }
+        descent.duplicates = Some(count);
+        descent.forget_walk();
+        self.leave_cleared(descent)
     }
 
     /// Refuses what the whole of a list would be refused for, before a part of it is published.
