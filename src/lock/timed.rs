@@ -84,9 +84,21 @@ fn end() -> impl FnOnce() {
     let nanoseconds = now.nanoseconds - since.nanoseconds;
     move || {
         if nanoseconds > long_hold() {
+            let before = Used::now();
             tell(nanoseconds, now.faults - since.faults);
+            leave_out(before);
         }
     }
+}
+
+/// What the thread did since then is not part of the holds that go on.
+fn leave_out(since: Used) {
+    let (now, (mut holds, depth)) = (Used::now(), SINCE.get());
+    for hold in &mut holds[..depth] {
+        hold.nanoseconds += now.nanoseconds - since.nanoseconds;
+        hold.faults += now.faults - since.faults;
+    }
+    SINCE.set((holds, depth));
 }
 
 #[cold]

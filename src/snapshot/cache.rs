@@ -3,7 +3,7 @@ use super::freed::{Freed, Snapshot, Stack};
 use super::ledger::Ledger;
 use super::nodes::NODE_LIMIT;
 use super::rest::Rest;
-use super::search::{Search, Step, let_others_in, stretch};
+use super::search::{Search, Step, end_change, let_others_in, stretch};
 use super::spot::Spot;
 use super::tree::{Found, Tree};
 use super::{
@@ -19,8 +19,9 @@ use crate::token::{TEXT_ID_LIMIT, all_text, bad_id};
 
 /// Tokens of a node: what is copied at once takes a few microseconds.
 pub(super) const SEGMENT: usize = 1 << 14;
-/// Entries and nodes that go before others are let in.
-const SLICE: usize = 32;
+/// Entries and nodes that go before others are let in: for each the processor waits for memory a
+/// dozen times.
+const SLICE: usize = 8;
 /// Places that are looked at before others are let in.
 const LOOKS: usize = 128;
 
@@ -168,6 +169,7 @@ impl<V> SnapshotCache<V> {
         tree.join_again();
         // The entry is the newest one now.
         let evicted = self.evict(&mut tree, ledger, true, freed);
+        end_change(tree);
         Ok((SnapshotInserted { stored: true, replaced, evicted }, spot))
     }
 
@@ -294,8 +296,10 @@ impl<V> SnapshotCache<V> {
 
     /// Lets entries go until the limits hold.
     pub(super) fn shrink(&self, freed: &mut Freed<V>) {
+        settle_allocator();
         let mut tree = self.change();
         self.evict(&mut tree, self.ledger.write(), false, freed);
+        end_change(tree);
     }
 
     /// Removes the entry of exactly these tokens; false when there is none. Readers keep what they
@@ -303,6 +307,8 @@ impl<V> SnapshotCache<V> {
     pub fn remove(&self, namespace: &Namespace, tokens: &[u32], freed: &mut Freed<V>) -> bool {
         let find =
             |tree: &Tree<V>, search: &mut Search, most| tree.find_on(search, tokens, (false, most));
+        // What is freed below may lie beside much that was freed before.
+        settle_allocator();
         let (mut tree, Search { found, .. }) = self.search_to_change(namespace, &find);
         let Some(Found { node, .. }) = found.filter(|found| found.tokens == tokens.len()) else {
             return false;
@@ -318,6 +324,7 @@ impl<V> SnapshotCache<V> {
             let_others_in(&mut tree);
             work = SLICE;
         }
+        end_change(tree);
         true
     }
 

@@ -107,15 +107,20 @@ impl<V> Ledger<V> {
     /// Counts all entries out. Those that somebody reads are taken from their nodes; the others
     /// stay there, for whoever has the nodes from now on.
     pub(super) fn remove_all(&mut self, nodes: &mut Nodes<V>) {
+        // Most often none is pinned: the caller has taken those already, a few at a time.
         for reader in self.pins.iter() {
+            if self.pinned == 0 {
+                break;
+            }
             let reader = &mut self.readers[reader];
             if reader.node != NONE {
+                self.pinned -= 1;
                 reader.kept = nodes[reader.node].entry.take();
                 self.detached_bytes += reader.kept.as_ref().map_or(0, |kept| kept.bytes as u128);
                 reader.node = NONE;
             }
         }
-        (self.entries, self.pinned, self.bytes) = (0, 0, self.detached_bytes);
+        (self.entries, self.bytes) = (0, self.detached_bytes);
         self.order = Order::new();
     }
 

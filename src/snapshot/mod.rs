@@ -46,6 +46,7 @@
 mod buckets;
 mod cache;
 mod check;
+mod discarded;
 mod entries;
 mod freed;
 mod ledger;

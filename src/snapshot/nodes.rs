@@ -1,4 +1,5 @@
 //! The nodes of the tree: what lies in them, and how they hang together.
+use super::discarded::Discarded;
 use super::freed::Snapshot;
 use super::recency::Link;
 use super::{Label, NONE};
@@ -52,7 +53,7 @@ impl<V> Node<V> {
     }
 }
 
-type Places<V> = [Node<V>; CHUNK];
+pub(super) type Places<V> = [Node<V>; CHUNK];
 
 #[derive(Debug)]
 struct Chunk<V> {
@@ -86,6 +87,8 @@ pub(super) struct Nodes<V> {
     gone: u64,
     /// How many had when one of a chunk did last. Not in the chunk, which every step looks at.
     gone_by: Vec<u64>,
+    /// What is to be given back without the lock.
+    pub(super) discarded: Discarded<Box<Places<V>>>,
 }
 
 impl<V> Nodes<V> {
@@ -93,7 +96,8 @@ impl<V> Nodes<V> {
         let limit = limit.min(NODE_LIMIT);
         let (chunks, gone_by) = (Vec::new(), Vec::new());
         let (roomy, bare) = (NONE, NONE);
-        Self { chunks, roomy, bare, len: 0, places: 0, limit, gone: 0, gone_by }
+        let discarded = Discarded::new();
+        Self { chunks, roomy, bare, len: 0, places: 0, limit, gone: 0, gone_by, discarded }
     }
 
     /// Others had the same numbers before.
@@ -131,9 +135,9 @@ impl<V> Nodes<V> {
         self.limit
     }
 
-    /// Chunks that there are numbers for.
-    pub(super) fn chunks(&self) -> usize {
-        self.chunks.len()
+    /// One more than the last number that a node may have now.
+    pub(super) fn end(&self) -> usize {
+        self.chunks.len() * CHUNK
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -243,31 +247,44 @@ impl<V> Nodes<V> {
         if self.chunks[at as usize].taken == 0 && self.places - self.len > CHUNK {
             self.unlink_roomy(at);
             let chunk = &mut self.chunks[at as usize];
-            chunk.places = None;
+            let places = chunk.places.take().expect("an empty chunk that has room has memory");
+            self.discarded.put_chunk(places);
             chunk.after = std::mem::replace(&mut self.bare, at);
             self.places -= CHUNK;
         }
     }
 
-    /// Moves the nodes of a chunk that may be moved into other chunks. What hangs on a node's
-    /// number is for `moved` to mend, which gets the old number and the new one.
+    /// Moves nodes of a chunk into other chunks: those before number `end` that may be moved, from
+    /// there down, in as many steps as `work` says. `look` says whether a node may, and how many
+    /// steps that takes. What hangs on a node's number is for `moved` to mend, which gets the old
+    /// number and the new one. Returns the number to go on before.
     pub(super) fn evacuate(
         &mut self,
-        chunk: usize,
-        may_move: impl Fn(&Self, u32) -> bool,
+        mut end: usize,
+        mut work: usize,
+        look: impl Fn(&Self, u32) -> (bool, usize),
         mut moved: impl FnMut(&mut Self, u32, u32),
-    ) {
-        let at = chunk as u32;
+    ) -> usize {
+        let chunk = (end - 1) / CHUNK;
+        let (at, begin) = (chunk as u32, chunk * CHUNK);
         // A full one has nothing to give; one without memory, or empty, has given what it has.
         if [0, u64::MAX].contains(&self.chunks[chunk].taken) {
-            return;
+            return begin;
         }
         self.unlink_roomy(at);
-        let mut left = self.chunks[chunk].taken;
-        while left != 0 && self.roomy != NONE {
-            let from = at * CHUNK as u32 + left.trailing_zeros();
-            left &= left - 1;
-            if may_move(self, from) {
+        while end > begin && work > 0 {
+            if self.roomy == NONE {
+                end = begin;
+                break;
+            }
+            end -= 1;
+            if self.chunks[chunk].taken & 1 << (end - begin) == 0 {
+                continue;
+            }
+            let from = end as u32;
+            let (may_move, steps) = look(self, from);
+            work = work.saturating_sub(steps);
+            if may_move {
                 let (is_trimmable, leads) = (self.is_trimmable(from), self.leads(from));
                 let node = self.take(from);
                 let to = self.put(node);
@@ -278,6 +295,7 @@ impl<V> Nodes<V> {
         }
         self.link_roomy(at);
         self.give_back(at);
+        end
     }
 
     pub(super) fn get(&self, at: u32) -> Option<&Node<V>> {
@@ -298,7 +316,7 @@ impl<V> Nodes<V> {
 
     /// Every node with its number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Node<V>)> {
-        let numbers = 0..(self.chunks.len() * CHUNK) as u32;
+        let numbers = 0..self.end() as u32;
         numbers.filter_map(|at| Some((at, self.get(at)?)))
     }
 
@@ -444,14 +462,12 @@ mod tests {
         // One of each chunk stays.
         there.retain(|at| at % CHUNK as u32 == 5 || nodes.remove(*at).parent != NONE);
         assert_eq!((nodes.len(), nodes.places()), (16, 1024));
-        for chunk in (1..nodes.chunks()).rev() {
-            nodes.evacuate(
-                chunk,
-                |_, at| at != 69,
-                |_, from, to| {
-                    *there.iter_mut().find(|at| **at == from).unwrap() = to;
-                },
-            );
+        let mut end = nodes.end();
+        while end > CHUNK {
+            let look = |_: &Nodes<()>, at| (at != 69, 1);
+            end = nodes.evacuate(end, 1, look, |_, from, to| {
+                *there.iter_mut().find(|at| **at == from).unwrap() = to;
+            });
         }
         assert!(there.iter().all(|at| nodes.get(*at).is_some()) && there.contains(&69));
         assert!(nodes.places() <= 3 * CHUNK && nodes.bytes() < full / 4);

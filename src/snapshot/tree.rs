@@ -28,6 +28,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Children beyond which a node keeps its number: giving it another one changes every child.
 const MANY: usize = 32;
+/// Nodes and children of such that are moved or looked at before others are let in.
+const MOVED: usize = 32;
 
 /// The longest stored prefix of a query.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +67,7 @@ pub(super) struct Tree<V> {
     pub(super) dying: Order,
     /// Tokens of a node at most.
     segment: usize,
-    /// The chunk of nodes to be moved next.
+    /// The nodes to be moved next are those before this number.
     sweep: usize,
     /// Times that somebody took the lock to change something.
     pub(super) changes: u64,
@@ -403,7 +405,9 @@ impl<V> Tree<V> {
                 }
                 self.detach(node);
             }
-            self.label_bytes -= self.nodes.remove(node).label.bytes();
+            let label = self.nodes.remove(node).label;
+            self.label_bytes -= label.bytes();
+            self.nodes.discarded.put_label(label);
             if is_root {
                 break;
             }
@@ -418,12 +422,13 @@ impl<V> Tree<V> {
         if self.nodes.places() <= self.nodes.len() * 4 + SPARSE {
             return;
         }
-        self.sweep = self.sweep.checked_sub(1).unwrap_or(self.nodes.chunks() - 1);
-        let Self { nodes, buckets, roots, unjoined, dying, hasher, sweep, .. } = self;
-        let may_move = |nodes: &Nodes<V>, at: u32| {
-            nodes[at].reader.load(Relaxed) == NONE && nodes.children(at).nth(MANY).is_none()
+        let end = if self.sweep > 0 { self.sweep } else { self.nodes.end() };
+        let Self { nodes, buckets, roots, unjoined, dying, hasher, .. } = self;
+        let look = |nodes: &Nodes<V>, at: u32| {
+            let children = nodes.children(at).take(MANY + 1).count();
+            (nodes[at].reader.load(Relaxed) == NONE && children <= MANY, 1 + children)
         };
-        nodes.evacuate(*sweep, may_move, |nodes, from, to| {
+        self.sweep = nodes.evacuate(end, MOVED, look, |nodes, from, to| {
             let hash = |parent, first: Option<u32>| hash_child(hasher, parent, first.unwrap_or(0));
             let Node { label, parent, first_child, entry, link, .. } = &nodes[to];
             let (parent, first) = (*parent, label.first());
