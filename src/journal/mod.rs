@@ -109,9 +109,9 @@ impl Journal {
         &self.ring
     }
 
-    /// The records alone, when the cache is gone.
-    pub fn into_ring(self) -> Ring {
-        self.ring
+    /// The records alone, when the cache is gone. None can follow.
+    pub fn take_ring(&mut self) -> Ring {
+        self.ring.take()
     }
 
     /// Heap memory.

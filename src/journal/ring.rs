@@ -46,6 +46,13 @@ impl Ring {
         })
     }
 
+    /// All of it; there is no room here any more.
+    pub(super) fn take(&mut self) -> Self {
+        let Self { page_size, oldest, newest, .. } = *self;
+        let empty = Self { page_size, words: vec![], places: vec![], oldest, newest, end: 0 };
+        std::mem::replace(self, empty)
+    }
+
     /// Words that a record should not exceed, so that several fit. One page always does.
     pub(super) fn record_words(&self) -> usize {
         RECORD_WORDS.min(self.words.len() / 4)

@@ -116,7 +116,9 @@ impl Shared {
             turn.check_no_cache()?;
             // Unless another one with a journal came and went meanwhile.
             if turn.last_number == last_number {
-                turn.attach(coming);
+                let left = turn.attach(coming);
+                drop(turn);
+                drop(left);
                 return Ok(());
             }
         }
@@ -269,21 +271,23 @@ impl State {
     /// Ends it, and keeps the records of its journal; the rest is to be dropped without the lock.
     fn end_leaving(&mut self) -> Leaving {
         let mut gone = self.leaving.take().expect("a cache leaves");
-        if let Some(journal) = gone.cache.journal.take() {
-            self.keep_records(journal.into_ring());
+        if let Some(journal) = &mut gone.cache.journal {
+            self.keep_records(journal.take_ring());
         }
         gone
     }
 }
 
 impl Turn<'_> {
-    /// Puts a cache on the page table, which has none.
-    fn attach(&mut self, coming: Coming) {
+    /// Puts a cache on the page table, which has none. What it takes the place of is to be dropped
+    /// without the lock.
+    fn attach(&mut self, mut coming: Coming) -> impl Sized + use<> {
         let mut prober = coming.prober.map(One::into_array);
         self.shared.prober.set(prober.as_mut(), &mut Garbage::default());
         let state = self.state();
-        (state.sequences, state.retained) = (coming.sequences, coming.retained);
+        std::mem::swap(&mut state.sequences, &mut coming.sequences);
+        std::mem::swap(&mut state.retained, &mut coming.retained);
         (state.cache, state.tag) = (Some(coming.cache), coming.tag);
-        state.last_ring = None;
+        (coming.sequences, coming.retained, state.last_ring.take())
     }
 }

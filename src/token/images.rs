@@ -7,7 +7,7 @@ use super::keys;
 use super::list::{Item, TokenKind};
 use crate::error::Error;
 use crate::error::text;
-use crate::memory::{OrderedMap, TryGrow, try_filled};
+use crate::memory::{OrderedMap, Slab, try_filled};
 use sha2::{Digest, Sha256};
 
 /// Digest and length: what makes two images the same.
@@ -34,11 +34,13 @@ struct Entry {
     uses: u64,
 }
 
-/// Interned images. An ordered map, since a hash map would stop the scheduler to rehash.
+/// Interned images. An ordered map, since a hash map would stop the scheduler to rehash; and in
+/// chunks, since a list that grows moves.
 #[derive(Debug)]
 pub struct Images {
     numbers: OrderedMap<Content, u32>,
-    entries: Vec<Entry>,
+    /// By number; none is ever taken out.
+    entries: Slab<Entry>,
     /// Free numbers: the one that is free longest, which is taken first, and the last one.
     free: u32,
     last_free: u32,
@@ -64,7 +66,7 @@ impl Images {
 
     /// Heap memory.
     pub fn bytes(&self) -> usize {
-        self.numbers.bytes() + self.entries.capacity() * size_of::<Entry>()
+        self.numbers.bytes() + self.entries.bytes()
     }
 
     /// The key of an image that is known.
@@ -74,7 +76,7 @@ impl Images {
 
     /// Digest and positions of an image that is known.
     pub(super) fn content(&self, number: u32) -> Option<Content> {
-        let entry = self.entries.get(number as usize).filter(|entry| entry.uses > 0);
+        let entry = self.entries.get(number).filter(|entry| entry.uses > 0);
         entry.map(|entry| entry.content)
     }
 
@@ -84,18 +86,17 @@ impl Images {
             return Ok(key);
         }
         let content = (digest, positions);
-        let fresh = self.entries.len() as u32;
-        if self.free == NONE && fresh >= keys::IMAGE_LIMIT {
+        if self.free == NONE && self.entries.len() as u32 >= keys::IMAGE_LIMIT {
             return Err(Error::memory("another image number"));
         }
         self.numbers.try_reserve(1)?;
         let entry = Entry { content, next: NONE, uses: 1 };
         let number = if self.free == NONE {
-            self.entries.try_push(entry)?;
-            fresh
+            self.entries.try_reserve(1)?;
+            self.entries.insert(entry)
         } else {
             let number = self.free;
-            self.free = std::mem::replace(&mut self.entries[number as usize], entry).next;
+            self.free = std::mem::replace(&mut self.entries[number], entry).next;
             number
         };
         self.numbers.insert(content, number);
@@ -105,19 +106,19 @@ impl Images {
     /// The key of an image that is known, and stays known until it is released.
     pub fn hold_known(&mut self, digest: [u8; 16], positions: u32) -> Option<u32> {
         let &number = self.numbers.get(&(digest, positions))?;
-        self.entries[number as usize].uses += 1;
+        self.entries[number].uses += 1;
         Some(keys::image(number))
     }
 
     /// Takes a number back, for its turn after those that are free already.
     #[cold]
     fn put_back(&mut self, number: u32) {
-        self.numbers.remove(&self.entries[number as usize].content);
-        self.entries[number as usize].next = NONE;
+        self.numbers.remove(&self.entries[number].content);
+        self.entries[number].next = NONE;
         if self.free == NONE {
             self.free = number;
         } else {
-            self.entries[self.last_free as usize].next = number;
+            self.entries[self.last_free].next = number;
         }
         self.last_free = number;
     }
@@ -143,14 +144,14 @@ impl Images {
     /// Counts the image positions among keys that entered the index.
     pub fn add_uses(&mut self, keys: &[u32]) {
         for number in keys.iter().filter_map(|&key| keys::image_number(key)) {
-            self.entries[number as usize].uses += 1;
+            self.entries[number].uses += 1;
         }
     }
 
     /// Takes back what `add_uses` of the same keys counted, or `hold_all`.
     pub fn release(&mut self, keys: &[u32]) {
         for number in keys.iter().filter_map(|&key| keys::image_number(key)) {
-            let entry = &mut self.entries[number as usize];
+            let entry = &mut self.entries[number];
             entry.uses -= 1;
             if entry.uses == 0 {
                 self.put_back(number);
