@@ -178,8 +178,7 @@ impl State {
             true => {
                 self.reserve_group_rows(slot, row_pages)?;
                 let room = room.of_groups(row_pages, query.positions);
-                let known = descent.map_or(&[][..], Descent::pages);
-                self.find_group_reuse((query, known), room, find)?
+                self.find_group_reuse((query, descent), room, find)?
             }
         };
         let own = reuse.found.pages() * page_size;

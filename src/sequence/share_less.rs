@@ -2,7 +2,7 @@
 //! than it could.
 use super::fetch::query;
 use crate::error::Error;
-use crate::group::{Seen, Spine, reach};
+use crate::group::{Reached, Seen, Spine, reach};
 use crate::ids::SequenceId;
 use crate::paging::RowOwner;
 use crate::store::{ByPool, Claim, EarlyByPool, State, Turn, no_cache};
@@ -42,8 +42,8 @@ impl ShareLess {
         let known = self.keep(state)? * page_size;
         let hung = state.hung().ok_or_else(no_cache)?;
         let groups = state.table.groups();
-        let reached =
-            reach(groups, hung, (known, page_size, Seen::default()), fit, || RowSpine(row));
+        let known = (Reached::all(known), page_size, Seen::default());
+        let reached = reach(groups, hung, known, fit, || RowSpine(row));
         Ok(reached.positions / page_size)
     }
 }

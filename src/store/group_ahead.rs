@@ -6,7 +6,7 @@
 //! adds one use to the last page; what the call itself uses goes after that, in portions too.
 use super::group_cache::GroupCache;
 use super::group_holds::{Hold, Use, full};
-use super::group_windows::Ahead;
+use super::group_windows::{Ahead, Searched};
 use super::{Descent, LongQuery, PrefixCache, State, Turn};
 use crate::error::Error;
 use crate::group::{GROUP_LIMIT, GroupKind, HungPage, Seen};
@@ -29,6 +29,8 @@ pub(crate) struct GroupsAhead {
     windows: Option<u32>,
     /// What was seen.
     seen: Seen,
+    /// What was found then.
+    searched: Option<Searched>,
 }
 
 /// The holds of a call that begins a sequence.
@@ -43,7 +45,7 @@ pub(crate) struct RowHolds {
 impl GroupsAhead {
     /// Nothing is used yet.
     fn at(foothold: u32) -> Self {
-        Self { foothold, hold: None, windows: None, seen: Seen::default() }
+        Self { foothold, hold: None, windows: None, seen: Seen::default(), searched: None }
     }
 
     /// These are held.
@@ -69,7 +71,7 @@ impl GroupsAhead {
 
     /// The hold of windows, of which nothing is known any more.
     pub(super) fn forget_windows(&mut self) -> Option<u32> {
-        (self.seen.windows, self.seen.end) = (0, 0);
+        (self.seen.windows, self.seen.end, self.searched) = (0, 0, None);
         self.windows
     }
 
@@ -79,6 +81,12 @@ impl GroupsAhead {
             return Ahead::default();
         }
         Ahead { seen: self.seen, windows: self.windows }
+    }
+
+    /// What was found, unless the path was cleared meanwhile.
+    pub(super) fn searched(&self, cache: &PrefixCache) -> Option<&Searched> {
+        let is_there = !cache.index.is_detached(cache.footholds[self.foothold].node);
+        self.searched.as_ref().filter(|_| is_there)
     }
 }
 
@@ -131,6 +139,12 @@ impl PrefixCache {
         let full = |groups: &GroupCache| groups.full().next().is_some();
         self.has_long_rows(positions, slice)
             && (self.groups.as_deref().is_some_and(full) || self.has_long_windows(slice))
+    }
+
+    /// The same of states, where an end with one may be far up.
+    fn has_far_states(&self, positions: usize, slice: usize) -> bool {
+        let has_states = |groups: &GroupCache| groups.groups.end_with_pages();
+        self.has_long_rows(positions, slice) && self.groups.as_deref().is_some_and(has_states)
     }
 
     /// The same of rows that are to be written, with their holes.
@@ -186,7 +200,9 @@ impl Turn<'_> {
         let (keys, slice) = (query.keys().keys, self.shared.slice);
         let is_long = |cache: &PrefixCache, positions| match chains {
             Chains::Map => cache.has_long_rows(positions, slice),
-            Chains::Use | Chains::Look => cache.has_long_needs(positions, slice),
+            Chains::Use | Chains::Look => {
+                cache.has_long_needs(positions, slice) || cache.has_far_states(positions, slice)
+            }
         };
         let cache = self.parts()?.0;
         if !is_long(cache, keys.len()) {
@@ -211,32 +227,31 @@ impl Turn<'_> {
         }
         let known = &descent.pages()[..descent.pages().len().min(walk.pages)];
         let mut spine = SpinePages::new(known, &rest);
-        let (count, chains_seen) = self.take_chains(ahead.hold, spine, walk.pages)?;
-        ahead.seen.chains = chains_seen;
-        // Of what a sequence begins with a token at least is not reused.
-        let last = query.keys().positions - usize::from(chains == Chains::Map);
-        let mut end = found.min(last);
-        if count < walk.pages {
-            end = end.min(count * self.table.page_size());
-        }
+        ahead.seen.chains = self.take_chains(ahead.hold, spine, walk.pages)?;
         spine.after = walk.partial.map(|partial| partial.page);
-        if !uses || ahead.windows.is_some() {
-            ahead.seen =
-                self.go_ahead_in_windows(query, spine, (end, ahead.seen), ahead.windows)?;
+        let asked = (found, chains == Chains::Map);
+        if let Some((seen, searched)) =
+            self.search_ahead(query, spine, asked, (ahead.seen, ahead.windows))?
+        {
+            ahead.searched = Some(searched);
+            // What only was looked at may go before the step, which then looks at little.
+            if !uses || ahead.windows.is_some() {
+                ahead.seen = seen;
+            }
         }
         descent.groups = Some(ahead);
         descent.forget_walk();
         Ok(())
     }
 
-    /// Uses the pages of FULL groups on a path, or looks at them, in portions; returns how many all
-    /// groups have from the beginning on, and each has of as many as those before it.
+    /// Uses the pages of FULL groups on a path, or looks at them, in portions; returns how many
+    /// each has from the beginning on, of as many as those before it.
     fn take_chains(
         &mut self,
         hold: Option<u32>,
         spine: SpinePages<'_>,
         mut count: usize,
-    ) -> Result<(usize, [u32; GROUP_LIMIT]), Error> {
+    ) -> Result<[u32; GROUP_LIMIT], Error> {
         let (portion, mut seen) = (PAGES * self.shared.slice, Seen::default().chains);
         for group in full(*self.table.groups()) {
             let mut place = 0;
@@ -256,7 +271,7 @@ impl Turn<'_> {
             }
             seen[group] = count as u32;
         }
-        Ok((count, seen))
+        Ok(seen)
     }
 
     /// Makes room for what is used of a path of so many pages: of windows too, if some are long, or

@@ -4,7 +4,7 @@ use super::PrefixCache;
 use super::group_holds::{Hold, Use};
 use super::group_rows::GroupRows;
 use super::group_stats::GroupCounters;
-use super::group_windows::Ahead;
+use super::group_windows::Known;
 use super::lookup::Found;
 use crate::error::{Error, text};
 use crate::group::{
@@ -294,14 +294,14 @@ impl PrefixCache {
         &self,
         groups: &GroupCache,
         (found, known): (&Found, &[u32]),
-        query: Query<'_>,
+        (before, query): (Reached, Query<'_>),
     ) -> Reached {
         let fit = |positions| self.reusable(query.boundary(positions), query);
         let path = || {
             let walk = found.walk.as_ref().expect("something was found");
             Path::of_walk(self.index.as_ref(), walk).with_known(known)
         };
-        let bounds = (found.positions(), self.page_size(), found.ahead.seen);
+        let bounds = (before, self.page_size(), found.ahead.seen);
         reach(&groups.groups, &groups.hung, bounds, fit, path)
     }
 
@@ -309,11 +309,22 @@ impl PrefixCache {
     pub(super) fn limit_to_groups(
         &self,
         groups: &GroupCache,
-        (found, pages): (Found, &[u32]),
+        (mut found, known): (Found, Known<'_>),
         query: Query<'_>,
     ) -> (Found, Reached) {
+        let Known { pages, searched, .. } = known;
+        // What was published since the search is not looked at.
+        let searched = searched.filter(|searched| searched.known <= found.positions());
+        if let Some(searched) = searched {
+            found = found.cut(searched.known, query);
+        }
         let known = found.positions();
-        let reached = self.reach_of_groups(groups, (&found, pages), query);
+        let before = searched.map_or(Reached::all(known), |searched| searched.reached);
+        let reached = match searched.and_then(|searched| searched.begin) {
+            // Where a sequence begins is looked at once more.
+            Some(_) => before,
+            None => self.reach_of_groups(groups, (&found, pages), (before, query)),
+        };
         let costliest = reached.costliest() as u32;
         let depths = self.depths(groups, (known, reached.positions), query);
         (found.cut(reached.positions, query).at(Depths { costliest, ..depths }), reached)
@@ -354,7 +365,7 @@ impl PrefixCache {
     pub(super) fn find_for_groups(
         &self,
         namespace: &Namespace,
-        (query, known, ahead): (Query<'_>, &[u32], Ahead),
+        (query, known): (Query<'_>, Known<'_>),
         walk_keys: impl Fn(&dyn PrefixIndex, Node, Keys<'_>) -> Walk,
     ) -> Found {
         let groups = self.groups.as_deref().expect("there are several groups");
@@ -362,7 +373,7 @@ impl PrefixCache {
         // compiled into the call then.
         let walk = |index: &dyn PrefixIndex, root, keys: Keys<'_>| walk_keys(index, root, keys);
         let mut found = self.find_spine(namespace, query, walk);
-        found.ahead = ahead;
+        found.ahead = known.ahead;
         self.limit_to_groups(groups, (found, known), query).0
     }
 

@@ -21,10 +21,11 @@ impl PrefixCache {
             descent.walk(self, (root, keys.keys), digests)
         };
         let mut found = self.find_spine(namespace, query, walk);
-        found.ahead = descent.ahead(self);
+        let known = descent.known(self);
+        found.ahead = known.ahead;
         match &self.groups {
-            None => (found, Reached { positions: found.positions(), lost: Default::default() }),
-            Some(groups) => self.limit_to_groups(groups, (found, descent.pages()), query),
+            None => (found, Reached::all(found.positions())),
+            Some(groups) => self.limit_to_groups(groups, (found, known), query),
         }
     }
 }

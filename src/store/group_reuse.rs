@@ -3,10 +3,11 @@
 use super::group_ahead::RowHolds;
 use super::group_cache::{GroupCache, Path};
 use super::group_rows::{ByPool, GroupCopy, GroupRows};
+use super::group_windows::Known;
 use super::lookup::{Found, Reuse};
-use super::{PrefixCache, State};
+use super::{Descent, PrefixCache, State};
 use crate::error::Error;
-use crate::group::{GroupKind, HungPage, Seen, Spine};
+use crate::group::{GroupKind, HungPage, Reached, Seen, Spine};
 use crate::index::{Node, Partial};
 use crate::token::Query;
 
@@ -75,21 +76,26 @@ impl State {
     #[inline(never)]
     pub(crate) fn find_group_reuse(
         &self,
-        (query, known): (Query<'_>, &[u32]),
+        (query, descent): (Query<'_>, Option<&Descent>),
         room: GroupRoom,
         find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
     ) -> Result<Reuse, Error> {
         let cache = self.cache()?;
         let groups = cache.groups.as_deref().expect("there are several groups");
         let page_size = cache.page_size();
+        let known = descent.map_or_else(Known::default, |descent| descent.known(cache));
+        let begin = known.searched.and_then(|searched| searched.begin);
         let found = find(cache, query);
         query.check_text(found.pages() * page_size)?;
         let fit = |positions| cache.reusable(query.boundary(positions), query);
         let (mut limit, mut refused) = (found.positions().min(query.positions - 1), None);
         for attempt in 0..=ATTEMPTS {
             let positions = if attempt == ATTEMPTS { 0 } else { fit(limit) };
+            // Up to there it was searched.
+            let positions = begin.filter(|&begin| begin < positions).unwrap_or(positions);
             let found = found.cut(positions, query);
-            let positions = cache.reach_of_groups(groups, (&found, known), query).positions;
+            let asked = (Reached::all(positions), query);
+            let positions = cache.reach_of_groups(groups, (&found, known.pages), asked).positions;
             let found = found.cut(positions, query);
             let reuse = cache.reuse(found, positions, query);
             let mut protected = cache.protected_in_groups(&found, positions);

@@ -11,7 +11,7 @@ use super::group_cache::GroupCache;
 use super::group_holds::{Hold, Use};
 use super::{Descent, LongQuery, PrefixCache, Turn};
 use crate::error::Error;
-use crate::group::{Class, HungPage, Search, Seen, Spine};
+use crate::group::{Class, HungPage, Reached, Search, Seen, Spine};
 use crate::index::Node;
 use crate::memory::OutOfMemory;
 use std::ops::Range;
@@ -29,6 +29,35 @@ pub(super) struct Ahead {
     pub(super) seen: Seen,
     /// The hold that uses what was seen of windows.
     pub(super) windows: Option<u32>,
+}
+
+/// What a search ahead of a step found.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Searched {
+    /// Positions that were known in group 0.
+    pub(super) known: usize,
+    /// What all groups can reuse of those.
+    pub(super) reached: Reached,
+    /// What of that a sequence that begins with the query can, which leaves a token to compute.
+    pub(super) begin: Option<usize>,
+}
+
+/// What a descent knows of a query.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Known<'a> {
+    /// The first pages of group 0.
+    pub(super) pages: &'a [u32],
+    pub(super) ahead: Ahead,
+    /// None where nobody searched.
+    pub(super) searched: Option<&'a Searched>,
+}
+
+impl Descent {
+    /// All that it knows.
+    pub(super) fn known(&self, cache: &PrefixCache) -> Known<'_> {
+        let searched = self.groups.as_ref().and_then(|groups| groups.searched(cache));
+        Known { pages: self.pages(), ahead: self.ahead(cache), searched }
+    }
 }
 
 impl Ahead {
@@ -112,44 +141,55 @@ impl PrefixCache {
 }
 
 impl Turn<'_> {
-    /// Looks for the end of a query that all groups can reuse, of so many positions at most, and
-    /// uses what it needs of windows, or only looks at that. These are the pages of group 0.
-    pub(super) fn go_ahead_in_windows(
+    /// Looks for the end of a query that all groups can reuse, of which so much is known in group
+    /// 0, or with `begins` for that of a sequence that begins with it. Uses what that needs of
+    /// windows, in a hold. None where others took that away each time.
+    pub(super) fn search_ahead(
         &mut self,
         query: &LongQuery<'_>,
         spine: SpinePages<'_>,
-        (known, seen): (usize, Seen),
-        hold: Option<u32>,
-    ) -> Result<Seen, Error> {
+        (known, begins): (usize, bool),
+        (seen, hold): (Seen, Option<u32>),
+    ) -> Result<Option<(Seen, Searched)>, Error> {
         let keys = query.keys();
-        let known = self.cache()?.reusable(keys.boundary(known), keys);
         for _ in 0..TRIES {
-            let windows = self.search_windows(query, spine, (known, seen))?;
-            let found = Seen { windows, end: windows / self.table.page_size(), ..seen };
-            let Some(at) = hold else { return Ok(found) };
+            let reached = self.search(query, spine, (Reached::all(known), seen))?;
+            let (mut end, mut begin) = (reached.positions, None);
+            if begins {
+                let most = end.min(keys.positions - 1);
+                if most < end {
+                    let most = self.cache()?.reusable(keys.boundary(most), keys);
+                    end = self.search(query, spine, (Reached::all(most), seen))?.positions;
+                }
+                begin = Some(end);
+            }
+            let found = Seen { windows: end, end: end / self.table.page_size(), ..seen };
+            let searched = Searched { known, reached, begin };
+            let Some(at) = hold else { return Ok(Some((found, searched))) };
             if self.use_windows(at, spine, found, true)? {
-                return Ok(found);
+                return Ok(Some((found, searched)));
             }
             self.empty_hold(at)?;
         }
-        Ok(seen)
+        Ok(None)
     }
 
-    fn search_windows(
+    /// What all groups can reuse of a query, of what was reached before.
+    fn search(
         &mut self,
         query: &LongQuery<'_>,
         spine: SpinePages<'_>,
-        (known, seen): (usize, Seen),
-    ) -> Result<usize, Error> {
+        (before, seen): (Reached, Seen),
+    ) -> Result<Reached, Error> {
         let keys = query.keys();
-        let mut search = Search::new(known, self.table.page_size(), seen);
+        let mut search = Search::new(before, self.table.page_size(), seen);
         loop {
             let most = LOOKED_AT.saturating_mul(self.shared.slice);
             let cache = self.cache()?;
             let groups = cache.groups.as_deref().expect("there are several groups");
             let fit = |positions| cache.reusable(keys.boundary(positions), keys);
             if search.go_on(&groups.groups, &groups.hung, (fit, || spine), most) {
-                return Ok(search.positions());
+                return Ok(search.reached());
             }
             self.let_in()?;
         }

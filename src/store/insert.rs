@@ -246,18 +246,17 @@ impl PrefixCache {
     }
 
     /// Refuses a query of which an insert would be refused whatever the pages are. Returns how far
-    /// it is there, and, of an external pool, the pages that are given for what is.
+    /// it is there; `given` gets, of an external pool, the pages that are given for what is.
     pub(super) fn check_insert(
         &mut self,
         table: &mut PageTable,
         request: &InsertRequest<'_>,
         (query, digests): (Query<'_>, &[PageDigest]),
-        descent: &Descent,
-    ) -> Result<(Option<Walk>, PageSet), Error> {
+        (descent, given): (&Descent, &mut PageSet),
+    ) -> Result<Option<Walk>, Error> {
         if request.lock && request.moved.is_none() {
             self.reserve_lock(0, Ahead::default())?;
         }
-        let mut given = PageSet::below(table.pool.total() + 1)?;
         query.check_text(0)?;
         let from = self.insert_start(request, query, descent)?;
         let walk = self.walk_to_insert(request, query, (from, descent, digests));
@@ -269,7 +268,7 @@ impl PrefixCache {
                 given.set(request.pages[at], true);
             });
         }
-        Ok((walk, given))
+        Ok(walk)
     }
 
     /// Hangs the pages of groups, and drops the states of the path of which there are too many now.

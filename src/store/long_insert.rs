@@ -6,6 +6,7 @@ use super::{Descent, Hold, InsertRequest, InsertResult, LongQuery, State, Turn};
 use crate::error::Error;
 use crate::index::Namespace;
 use crate::memory::settle_allocator;
+use crate::paging::PageSet;
 use crate::token::{PageDigest, Query, position_count};
 
 impl Turn<'_> {
@@ -121,7 +122,12 @@ impl Turn<'_> {
             let (cache, table) = self.parts()?;
             return cache.insert_held(table, request, asked, descent, Start::AsAsked);
         }
-        self.check_portions(request, asked, descent)?;
+        let given = self.set_of_pool(0)?;
+        descent.forget_walk();
+        self.leave_cleared(descent)?;
+        let given = self.check_portions(request, asked, descent, given)?;
+        // As large as the pools.
+        self.unlocked_in_cache(|| drop(given))?;
         descent.forget_walk();
         self.leave_cleared(descent)?;
         *rows = self.open_rows(request, pages)?;
@@ -198,32 +204,32 @@ impl Turn<'_> {
         request: &InsertRequest<'_>,
         descent: &mut Descent,
     ) -> Result<(), Error> {
-        let (gone, known) = (self.caches_gone, descent.pages());
+        let known = descent.pages();
         let from = request.from_page.min(known.len());
         if known.len() - from <= self.shared.read_portion() {
             return Ok(());
         }
         let pairs = known[from..].iter().zip(&request.pages[from..]);
-        let count = self.unlocked(|| pairs.filter(|(known, given)| known != given).count());
-        if self.caches_gone != gone {
-            return Err(super::no_cache());
-        }
+        let others = || pairs.filter(|(known, given)| known != given).count();
+        let count = self.unlocked_in_cache(others)?;
         descent.duplicates = Some(count);
         descent.forget_walk();
         self.leave_cleared(descent)
     }
 
     /// Refuses what the whole of a list would be refused for, before a part of it is published.
+    /// `given` gets the pages of pool 0; returns that with the same of the other pools.
     fn check_portions(
         &mut self,
         request: &InsertRequest<'_>,
         asked: (Query<'_>, &[PageDigest]),
         descent: &Descent,
-    ) -> Result<(), Error> {
+        mut given: PageSet,
+    ) -> Result<Vec<PageSet>, Error> {
         let (portion, page_size) = (self.shared.locked_portion(), self.table.page_size());
         let (cache, table) = self.parts()?;
         let spine = InsertRequest { groups: &[], ..*request };
-        let (walk, mut given) = cache.check_insert(table, &spine, asked, descent)?;
+        let walk = cache.check_insert(table, &spine, asked, (descent, &mut given))?;
         let existing = walk.map_or(0, |walk| walk.pages).max(request.from_page);
         let beyond = match request.groups.is_empty() {
             true => Vec::new(),
@@ -239,9 +245,6 @@ impl Turn<'_> {
             }
             self.let_in()?;
         }
-        if !request.groups.is_empty() {
-            self.check_rows((request, pages), (descent.pages(), &beyond), given)?;
-        }
-        Ok(())
+        self.check_rows((request, pages), (descent.pages(), &beyond), given)
     }
 }

@@ -12,9 +12,9 @@ use crate::ids::{LockId, NodeId};
 use crate::index::{Node, Portion};
 use crate::memory::TryGrow;
 
-/// Nodes of a portion, as a part of the pages of a slice: 128 of them take 10 microseconds when
-/// none is in a cache of the processor.
-const NODES: usize = 2;
+/// Nodes of a portion, as a part of the pages of a slice: 64 of them take 30 microseconds when none
+/// is in a cache of the processor.
+const NODES: usize = 4;
 /// Page numbers that are copied at once, in portions of a read: 10 microseconds.
 const ROW: usize = 4;
 

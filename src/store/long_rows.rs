@@ -188,7 +188,7 @@ impl Turn<'_> {
         (request, pages): (&InsertRequest<'_>, usize),
         (known, rest): (&[u32], &[u32]),
         given: PageSet,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<PageSet>, Error> {
         let portion = CHECKED * self.shared.slice;
         let spine = |place: usize| match place < known.len() {
             true => Some(&known[place]),
@@ -200,14 +200,14 @@ impl Turn<'_> {
             self.cache()?.check_row(request, at, pages).map_err(name)?;
             let row = &request.groups[at];
             let mut place = request.from_page;
+            let number = self.table.groups().list()[row.group].pool as usize;
+            if given_of[number].has_no_room() {
+                given_of[number] = self.set_of_pool(number)?;
+            }
             while place < pages {
                 let (cache, table) = self.parts()?;
                 let hung = &cache.groups.as_ref().expect("rows were found good").hung;
-                let number = hung.pool_of(row.group);
                 let (pool, given) = (table.pool_at(number), &mut given_of[number]);
-                if given.has_no_room() {
-                    *given = PageSet::below(pool.total() + 1)?;
-                }
                 for place in place..pages.min(place + portion) {
                     let page = row.pages[place];
                     let there = spine(place).map_or(0, |&spine| hung.page(row.group, spine));
@@ -223,7 +223,13 @@ impl Turn<'_> {
                 self.let_in()?;
             }
         }
-        Ok(())
+        Ok(given_of)
+    }
+
+    /// An empty set for the pages of a pool, made while others have the lock: there may be many.
+    pub(super) fn set_of_pool(&mut self, pool: usize) -> Result<PageSet, Error> {
+        let pages = self.table.pool_at(pool).total();
+        Ok(self.unlocked_in_cache(|| PageSet::below(pages + 1))??)
     }
 
     /// Makes room for the use of all that hangs at the places of rows.

@@ -1,6 +1,6 @@
 //! Lookups: how far a prefix is cached, and where it may be cut.
 use super::group_cache::Depths;
-use super::group_windows::Ahead;
+use super::group_windows::{Ahead, Known};
 use super::{Descent, LongQuery, PrefixCache, State};
 use crate::error::Error;
 use crate::ids::LockId;
@@ -187,7 +187,7 @@ impl PrefixCache {
         known: Option<Walk>,
     ) -> Result<Found, Error> {
         with_known_query(tokens, &self.images, |query| {
-            let asked = (query, &[][..], Ahead::default());
+            let asked = (query, Known::default());
             Ok(self.find_by(namespace, asked, |index, root, keys| {
                 let known = known.filter(|_| keys.keys.len() == query.keys.len());
                 known.unwrap_or_else(|| index.walk(root, keys))
@@ -197,7 +197,7 @@ impl PrefixCache {
 
     /// How far a query is cached.
     pub fn find_query(&self, namespace: &Namespace, query: Query<'_>) -> Found {
-        let asked = (query, &[][..], Ahead::default());
+        let asked = (query, Known::default());
         self.find_by(namespace, asked, |index, root, keys| index.walk(root, keys))
     }
 
@@ -213,7 +213,7 @@ impl PrefixCache {
         (query, digests): (Query<'_>, &[PageDigest]),
         descent: &Descent,
     ) -> Found {
-        let asked = (query, descent.pages(), descent.ahead(self));
+        let asked = (query, descent.known(self));
         let found = self.find_by(namespace, asked, |_, root, keys| {
             descent.walk(self, (root, keys.keys), digests)
         });
@@ -230,12 +230,12 @@ impl PrefixCache {
     fn find_by(
         &self,
         namespace: &Namespace,
-        (query, known, ahead): (Query<'_>, &[u32], Ahead),
+        (query, known): (Query<'_>, Known<'_>),
         walk_keys: impl Fn(&dyn PrefixIndex, Node, Keys<'_>) -> Walk,
     ) -> Found {
         match self.groups {
             None => self.find_spine(namespace, query, walk_keys),
-            Some(_) => self.find_for_groups(namespace, (query, known, ahead), walk_keys),
+            Some(_) => self.find_for_groups(namespace, (query, known), walk_keys),
         }
     }
 

@@ -16,8 +16,8 @@ fn stretch(slice: usize) -> Stretch {
 
 /// What is looked up in one go where it is all: to let others in costs more than it takes.
 pub(super) fn short_stretch(slice: usize) -> Stretch {
-    let Stretch { nodes, keys } = stretch(slice);
-    Stretch { nodes: 2 * nodes, keys: keys.saturating_mul(2) }
+    // To pass a node takes less than what else is done for one of a portion.
+    Stretch { nodes: slice, keys: stretch(slice).keys.saturating_mul(2) }
 }
 
 impl PrefixCache {
@@ -48,8 +48,8 @@ impl Turn<'_> {
         cache.may_be_long(tokens, self.shared.slice) || self.digests_many(tokens)
     }
 
-    /// Whether it is worth a try to look up a list that `is_slow` in one go: it has two portions
-    /// of keys at most, and perhaps no more than two of nodes.
+    /// Whether it is worth a try to look up a list that `is_slow` in one go: it has two portions of
+    /// keys at most, and perhaps few nodes.
     pub(super) fn may_be_short(&self, tokens: TokenList<'_>) -> bool {
         let (positions, cache) = (positions_at_most(tokens), self.state.cache.as_ref());
         positions <= short_stretch(self.shared.slice).keys

@@ -118,6 +118,13 @@ impl Turn<'_> {
         })
     }
 
+    /// The same for a call that goes on in its cache: refused when that went meanwhile.
+    pub(crate) fn unlocked_in_cache<R>(&mut self, work: impl FnOnce() -> R) -> Result<R, Error> {
+        let gone = self.caches_gone;
+        let done = self.unlocked(work);
+        if self.caches_gone == gone { Ok(done) } else { Err(super::no_cache()) }
+    }
+
     /// Frees what waits for that, while others may get in. Whether there was anything.
     #[inline]
     fn end_discarded(&mut self) -> bool {

@@ -51,12 +51,20 @@ fn deep(setting: Setting) -> World {
     world
 }
 
+/// What is found is what is cached when it is taken. With several groups it is what they could
+/// reuse when that was looked for, and can still: others may have brought more since.
+fn check_found(world: &World, found: Found, now: Found) {
+    let (found, now) = (found.positions(), now.positions());
+    let is_it = if world.shared.group_count() > 1 { found <= now } else { found == now };
+    assert!(is_it, "{found} positions are found, and {now} are cached");
+}
+
 fn lookup(world: &World, family: u32, lock: bool) -> Result<(), Error> {
     let ids = tokens(family, 2 * PAGES + 1);
     let list = list(family, &ids);
     let take = |state: &mut State, found: Found, known: usize| {
         let now = state.find(&Namespace::default(), list)?;
-        assert_eq!(found.positions(), now.positions(), "what is found is what is cached then");
+        check_found(world, found, now);
         let (matched, lock) = state.take_match(found, lock)?;
         let (all, rest) = (pages(state, &matched, 0)?, pages(state, &matched, known)?);
         assert_eq!(all[known..], rest[known..]);
@@ -74,7 +82,7 @@ fn lookup_into(world: &World, family: u32) -> Result<(), Error> {
     let mut row = vec![MaybeUninit::new(u32::MAX); PAGES as usize + 1];
     let take = |state: &mut State, (found, known): (Found, usize), row: &mut [MaybeUninit<u32>]| {
         let now = state.find(&Namespace::default(), list)?;
-        assert_eq!(found.positions(), now.positions(), "what is found is what is cached then");
+        check_found(world, found, now);
         let (matched, lock) = state.take_match(found, true)?;
         state.visit_path(matched.node, known, |start, part| {
             row[start..start + part.len()].write_copy_of_slice(part);
