@@ -242,7 +242,8 @@ impl Turn<'_> {
             self.missing_for_append(id, positions, 0)?;
         }
         let mut query = self.hold_query(tokens, Hold::All)?;
-        let is_text = query.keys().check_text(0);
+        let ahead = self.check_text_ahead(&mut query, 0);
+        let is_text = ahead.and_then(|_| query.keys().check_text(0));
         let done = is_text.and_then(|()| self.append_query(id, &mut query));
         self.end_query(query);
         done

@@ -301,7 +301,7 @@ impl Turn<'_> {
         let positions = check_prompt(tokens)?;
         self.make_room_in_next_row(positions, room)?;
         let mut query = self.ask_long(namespace, tokens, Hold::All)?;
-        let mut descent = match self.descend_to_begin(&query, positions) {
+        let mut descent = match self.descend_to_begin(&mut query, positions) {
             Ok(descent) => descent,
             Err(error) => {
                 self.end_long(query);
@@ -346,12 +346,20 @@ impl Turn<'_> {
     /// Goes down the path of a prompt, behind which there is room for its tail then.
     fn descend_to_begin(
         &mut self,
-        query: &LongQuery<'_>,
+        query: &mut LongQuery<'_>,
         positions: usize,
     ) -> Result<Descent, Error> {
         let mut descent = self.descend_to_find(query, positions, Chains::Map)?;
+        let reused = descent.reused(self.cache()?);
+        let checked = match self.check_text_ahead(query.held(), reused) {
+            Ok(checked) => checked,
+            Err(error) => {
+                self.ascend(descent, None);
+                return Err(error);
+            }
+        };
         let keys = positions - descent.known_end() * self.table.page_size();
-        if self.make_room_in_next_tail(keys) {
+        if self.make_room_in_next_tail(keys) || checked {
             descent = self.descend_further(query, positions, Chains::Map, descent)?;
         }
         Ok(descent)

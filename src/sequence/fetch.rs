@@ -28,7 +28,7 @@ pub struct Landed {
 /// A sequence as queries are, without its keys.
 pub(super) fn query(sequence: &Sequence) -> Query<'_> {
     let images = &sequence.image_spans;
-    Query { keys: &[], positions: sequence.positions, images, unchecked: false }
+    Query { keys: &[], positions: sequence.positions, images, unchecked: 0 }
 }
 
 impl State {

@@ -65,7 +65,7 @@ impl Turn<'_> {
         let no_room = |_| Error::memory("the children");
         children.try_reserve_exact(count).map_err(no_room)?;
         made.try_reserve_exact(count).map_err(no_room)?;
-        let nothing = Query { keys: &[], positions: 0, images: &[], unchecked: false };
+        let nothing = Query { keys: &[], positions: 0, images: &[], unchecked: 0 };
         let tokens = self.tokens_of_parent(parent)?;
         // None: the parent has changed.
         let started = (0..count).try_for_each(|at| -> Result<(), Option<Error>> {

@@ -102,7 +102,7 @@ impl State {
             keys: &[],
             positions: parent.positions,
             images: &parent.image_spans,
-            unchecked: false,
+            unchecked: 0,
         };
         let computed = parent.computed(self.table.page_size());
         let mut positions = self.cache()?.reusable(known.boundary(computed.min(limit)), known);
@@ -214,7 +214,7 @@ impl State {
         if let Some(base) = child.base {
             cache.index.lock(base);
         }
-        let whole = Query { keys: &[], positions, images: &child.image_spans, unchecked: false };
+        let whole = Query { keys: &[], positions, images: &child.image_spans, unchecked: 0 };
         child.groups.depths = cache.depths_of_child(share.positions, whole);
         let held = child.images.len() - suffix_images.len();
         cache.images.add_uses(&child.images[..held]);
@@ -296,6 +296,7 @@ impl Turn<'_> {
         suffix: &mut HeldQuery<'_>,
         is_known: bool,
     ) -> Result<Option<Begun>, Error> {
+        self.check_text_ahead(suffix, 0)?;
         suffix.keys().check_text(0)?;
         let tail = self.tail_of_child(how.parent, suffix.keys().keys)?;
         let (let_in, rows) = self.use_parent_rows(how.parent, share.positions)?;

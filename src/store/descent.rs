@@ -180,7 +180,7 @@ impl PrefixCache {
                 self.index.walk_some(descent.held().unwrap_or(root), keys, most)
             };
             // An id of the caller could look like the key of an image.
-            let is_unclear = walk.media && query.unchecked;
+            let is_unclear = walk.media && query.unchecked > 0;
             if !goes_on || is_unclear || walk.pages > last {
                 let is_all = !goes_on && !has_digests;
                 descent.walk = is_all.then_some((walk, keys.len()));

@@ -58,6 +58,12 @@ impl Descent {
         let searched = self.groups.as_ref().and_then(|groups| groups.searched(cache));
         Known { pages: self.pages(), ahead: self.ahead(cache), searched }
     }
+
+    /// Positions that a sequence can begin with, as far as that is known.
+    pub(crate) fn reused(&self, cache: &PrefixCache) -> usize {
+        let begin = self.known(cache).searched.and_then(|searched| searched.begin);
+        begin.unwrap_or(self.known_end() * cache.page_size())
+    }
 }
 
 impl Ahead {

@@ -56,8 +56,14 @@ impl Turn<'_> {
         // What is kept of the pages that are given is a large request.
         self.unlocked(settle_allocator);
         let (namespace, descends) = self.namespace_to_insert(request)?;
-        let query = self.ask_long(&namespace, request.tokens, Hold::All)?;
-        let done = self.insert_asked((request, tell), &query, (descends, positions), then);
+        let mut query = self.ask_long(&namespace, request.tokens, Hold::All)?;
+        let gone = self.caches_gone;
+        let checked = self.check_text_ahead(query.held(), 0);
+        let done = match checked {
+            Ok(true) if self.caches_gone != gone => Err(super::no_cache()),
+            Ok(_) => self.insert_asked((request, tell), &query, (descends, positions), then),
+            Err(error) => Err(error),
+        };
         self.end_long(query);
         done
     }

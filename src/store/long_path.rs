@@ -140,10 +140,9 @@ impl Turn<'_> {
         let cache = self.parts()?.0;
         let node = cache.index.resolve(id)?;
         // Every node has a page.
-        if cache.index.end_page(node) <= nodes {
-            return cache.lock(node);
-        }
-        self.lock_long(id)
+        let is_short = cache.index.end_page(node) <= nodes
+            || cache.groups.is_none() && cache.index.ancestor(node, nodes).is_none();
+        if is_short { cache.lock(node) } else { self.lock_long(id) }
     }
 
     #[cold]

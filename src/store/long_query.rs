@@ -28,6 +28,10 @@ pub(crate) enum Hold {
     Known,
 }
 
+/// Ids that are looked at before others are let in: 2 microseconds, and 12 when they are in no
+/// cache.
+const CHECKED_AT_ONCE: usize = 1 << 15;
+
 /// Keys of a list, which stay what they are: its images are held.
 pub(crate) struct HeldQuery<'a> {
     keys: HeldKeys<'a>,
@@ -180,6 +184,21 @@ impl Turn<'_> {
         // Keys of images are those of one cache.
         let is_there = images.at.is_none() || images.gone == self.caches_gone;
         if is_there { keys } else { Err(super::no_cache()) }
+    }
+
+    /// Refuses ids of a list that are no text ids, from one on, while others have the lock, where
+    /// those are many. Whether others were let in.
+    pub(crate) fn check_text_ahead(
+        &mut self,
+        query: &mut HeldQuery<'_>,
+        from: usize,
+    ) -> Result<bool, Error> {
+        if query.keys.unchecked_from(from) <= CHECKED_AT_ONCE {
+            return Ok(false);
+        }
+        self.unlocked(|| query.keys().check_text(from))?;
+        query.keys.set_checked_from(from);
+        Ok(true)
     }
 
     /// Lets go of what `ask_long` holds.

@@ -156,7 +156,7 @@ impl Sharing {
         mut reach: impl FnMut(&[u32]) -> Option<Reach>,
     ) -> Option<usize> {
         let mut reached = reach(query.keys)?;
-        if query.unchecked && reached.media {
+        if query.unchecked > 0 && reached.media {
             // An id of the caller could look like the key of an image.
             let text = query.text_prefix(self.matched(&reached));
             if text.keys.len() < query.keys.len() {
