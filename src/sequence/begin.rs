@@ -343,7 +343,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Goes down the path of a prompt, behind which there is room for its tail then.
+    /// Goes down the path of a prompt, behind which all ids are good then, and there is room for
+    /// its tail.
     fn descend_to_begin(
         &mut self,
         query: &mut LongQuery<'_>,

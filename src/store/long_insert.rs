@@ -57,13 +57,9 @@ impl Turn<'_> {
         self.unlocked(settle_allocator);
         let (namespace, descends) = self.namespace_to_insert(request)?;
         let mut query = self.ask_long(&namespace, request.tokens, Hold::All)?;
-        let gone = self.caches_gone;
         let checked = self.check_text_ahead(query.held(), 0);
-        let done = match checked {
-            Ok(true) if self.caches_gone != gone => Err(super::no_cache()),
-            Ok(_) => self.insert_asked((request, tell), &query, (descends, positions), then),
-            Err(error) => Err(error),
-        };
+        let done = checked
+            .and_then(|_| self.insert_asked((request, tell), &query, (descends, positions), then));
         self.end_long(query);
         done
     }

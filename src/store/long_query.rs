@@ -196,7 +196,7 @@ impl Turn<'_> {
         if query.keys.unchecked_from(from) <= CHECKED_AT_ONCE {
             return Ok(false);
         }
-        self.unlocked(|| query.keys().check_text(from))?;
+        self.unlocked_in_cache(|| query.keys().check_text(from))??;
         query.keys.set_checked_from(from);
         Ok(true)
     }
