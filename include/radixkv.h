@@ -4399,7 +4399,8 @@ enum rkv_status rkv_page_table_config_init(struct rkv_page_table_config *config,
  * @param out_table receives the page table, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY
  * @par Cost
- * O(page_count + slot_count); no lock
+ * O(page_count + slot_count); no lock. The first call of a process also has the library's code
+ * mapped, so that no later call waits for that with a lock
  * @par Thread safety
  * any thread
  */
@@ -7077,7 +7078,7 @@ enum rkv_status rkv_snapshot_cache_config_init(struct rkv_snapshot_cache_config 
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_INVALID_STATE when the process has 65535 snapshot caches
  * @par Cost
- * O(1); no lock
+ * O(1); no lock; the first call of a process as rkv_page_table_create()
  * @par Thread safety
  * any thread
  */

@@ -8,6 +8,7 @@
 mod arc;
 mod boxed;
 mod carved;
+mod code;
 mod huge;
 mod ordered_map;
 mod reserve;
@@ -19,6 +20,7 @@ pub mod treap;
 pub use arc::Arc;
 pub use boxed::{IndexBox, try_box, try_box_with};
 pub use carved::{Carved, Lent, Piece};
+pub use code::map_code;
 pub use huge::Pages;
 pub use ordered_map::OrderedMap;
 pub use reserve::{Refused, ReserveStats, put_reserved, reserve, reserve_stats, take_reserved};
@@ -56,12 +58,12 @@ pub fn settle_allocator() {
 /// A request that is no reason for glibc to give memory back to the system.
 const MUCH: usize = 60 << 10;
 
-/// Has the allocator take more from the system than the next small block needs. glibc lets what a
-/// thread has grow page by page, with a call each, and the page faults of all threads wait for it.
+/// Has the allocator take more from the system than the next small block needs, and touches it.
+/// glibc lets what a thread has grow page by page, with a call each, and the page faults of all
+/// threads wait for it.
 pub fn grow_allocator() {
-    let mut much = Vec::<u8>::new();
-    drop(much.try_reserve_exact(MUCH));
-    std::hint::black_box(&much);
+    // Without memory there is nothing to be done about it.
+    drop(try_touched_room::<u8>(MUCH));
 }
 
 /// Growth that can be refused; nothing changes then.

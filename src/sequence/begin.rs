@@ -325,7 +325,7 @@ impl Turn<'_> {
         });
         let pages = descent.take_pages();
         self.ascend(descent, used_at);
-        self.discarded.put(pages);
+        self.housekeeping.discard(pages);
         self.end_long(query);
         filled
     }
@@ -338,7 +338,7 @@ impl Turn<'_> {
         if !self.table.has_room_in_row(slot, most) {
             let longer = self.room_for_pages(most).map_err(|_| Error::memory("a row"))?;
             let left = self.state().give_row_room(longer);
-            self.discarded.put(left);
+            self.housekeeping.discard(left);
         }
         Ok(())
     }
@@ -375,7 +375,7 @@ impl Turn<'_> {
         // Without memory whoever needs the list says so.
         if let Ok(room) = self.unlocked(|| try_touched_room(keys)) {
             let left = self.state().give_tail_room(room);
-            self.discarded.put(left);
+            self.housekeeping.discard(left);
         }
         true
     }

@@ -113,6 +113,7 @@ impl State {
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         cache.counters.inserted_pages += done.claimed as u64;
         cache.counters.duplicate_pages += done.remapped as u64;
+        self.housekeeping.inserted(done.claimed * page_size);
         Ok(done)
     }
 
@@ -252,6 +253,8 @@ impl Turn<'_> {
     /// meanwhile, the result says how far it came.
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
         self.make_wanted_table();
+        let known = self.sequence(id)?.shared * self.table.page_size();
+        self.ready_heap(computed.saturating_sub(known));
         self.check_computed(id, computed)?;
         self.begin_publishing(id);
         if self.digests_pages() {

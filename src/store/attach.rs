@@ -12,7 +12,7 @@ use crate::grace::{Garbage, One};
 use crate::group::Groups;
 use crate::index::{IdRange, Tags};
 use crate::journal::Reason;
-use crate::memory::try_collect;
+use crate::memory::{grow_allocator, try_collect};
 use crate::paging::{PageTable, RowOwner};
 
 /// Another cache may have the tag from now on, with higher numbers than this one gave. O(slots).
@@ -112,6 +112,8 @@ impl Shared {
             let (last_number, shape) = (state.last_number, state.shape()?);
             drop(state);
             let coming = Coming::new(config, ids, shape, last_number)?;
+            // For the first inserts.
+            grow_allocator();
             let mut turn = self.turn();
             turn.check_no_cache()?;
             // Unless another one with a journal came and went meanwhile.

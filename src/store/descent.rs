@@ -400,7 +400,7 @@ impl Turn<'_> {
         if self.has_groups() {
             let pages = descent.take_pages();
             self.ascend(descent, None);
-            self.discarded.put(pages);
+            self.housekeeping.discard(pages);
             return self.descend_to_find(query, positions, chains);
         }
         descent.forget_walk();

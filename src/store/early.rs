@@ -162,7 +162,7 @@ impl State {
         let EarlyPages { pages, .. } = self.early.remove(list);
         assert!(pages.is_empty(), "a call keeps no page");
         self.early_bytes -= pages.capacity() * size_of::<u32>();
-        self.discarded.put(pages);
+        self.housekeeping.discard(pages);
     }
 }
 

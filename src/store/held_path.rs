@@ -130,7 +130,7 @@ impl Turn<'_> {
     /// Lets a path go.
     pub fn let_path_go(&mut self, path: HeldPath) {
         let HeldPath { foothold, pages, gone, .. } = path;
-        self.discarded.put(pages);
+        self.housekeeping.discard(pages);
         let Some(at) = foothold.filter(|_| gone == self.caches_gone) else { return };
         if let Ok((cache, _)) = self.parts() {
             let node = cache.footholds.remove(at).node;

@@ -5,7 +5,7 @@ use super::long_rows::{HeldRows, TellRow};
 use super::{Descent, Hold, InsertRequest, InsertResult, LongQuery, State, Turn};
 use crate::error::Error;
 use crate::index::Namespace;
-use crate::memory::settle_allocator;
+use crate::memory::grow_allocator;
 use crate::paging::PageSet;
 use crate::token::{PageDigest, Query, position_count};
 
@@ -41,6 +41,7 @@ impl Turn<'_> {
             cache.index.resolve(from)?;
         }
         let done = cache.insert(table, &request)?;
+        self.count_inserted(done.claimed);
         Ok((then(self.state(), done, 0), Vec::new()))
     }
 
@@ -53,8 +54,8 @@ impl Turn<'_> {
     ) -> Result<(R, Vec<u32>), Error> {
         let positions = position_count(request.tokens)?;
         self.cache()?.check_pages(request, positions)?;
-        // What is kept of the pages that are given is a large request.
-        self.unlocked(settle_allocator);
+        // What is kept of the pages that are given is a large request; many small ones follow.
+        self.unlocked(grow_allocator);
         let (namespace, descends) = self.namespace_to_insert(request)?;
         let mut query = self.ask_long(&namespace, request.tokens, Hold::All)?;
         let checked = self.check_text_ahead(query.held(), 0);
@@ -122,7 +123,9 @@ impl Turn<'_> {
         let has_groups = self.has_groups();
         if pages <= first && !self.are_long_rows(request, pages) {
             let (cache, table) = self.parts()?;
-            return cache.insert_held(table, request, asked, descent, Start::AsAsked);
+            let done = cache.insert_held(table, request, asked, descent, Start::AsAsked)?;
+            self.count_inserted(done.claimed);
+            return Ok(done);
         }
         let given = self.set_of_pool(0)?;
         descent.forget_walk();
@@ -164,6 +167,7 @@ impl Turn<'_> {
             cache.move_lock_down(lock, node);
             done.lock = Some(lock);
         }
+        self.count_inserted(done.claimed);
         while done.pages < pages {
             let node = done.node.expect("a portion has pages");
             if self.parts()?.0.hold_down(node, done.pages, descent).is_none() {
@@ -175,10 +179,12 @@ impl Turn<'_> {
             let (cache, table) = self.parts()?;
             let more = cache.insert_held(table, &next, asked, descent, Start::Held);
             let Ok(more) = more else { break };
+            let claimed = more.claimed;
             done = done.and(more);
             if let (Some(lock), Some(node)) = (done.lock, done.node) {
                 cache.move_lock_down(lock, node);
             }
+            self.count_inserted(claimed);
         }
         let Some(node) = done.node.filter(|_| has_groups) else { return Ok(done) };
         let cache = self.parts()?.0;
@@ -198,6 +204,12 @@ impl Turn<'_> {
         }
         self.hold_moved(request, (descent, done.pages))?;
         Ok(done)
+    }
+
+    /// Counts what pages took of the memory that was made ready.
+    fn count_inserted(&mut self, pages: usize) {
+        let positions = pages * self.table.page_size();
+        self.housekeeping.inserted(positions);
     }
 
     /// Counts the duplicates of what a descent has, where that is much, while others have the lock.

@@ -249,7 +249,7 @@ impl State {
         let lock = place.lock;
         let room = place.empty();
         self.sequence_bytes += place.tail.bytes(); // of all else nothing is left
-        self.discarded.put(room);
+        self.housekeeping.discard(room);
         self.live -= 1;
         lock
     }
@@ -265,7 +265,7 @@ impl State {
         }
         let room = place.empty();
         self.sequence_bytes += place.bytes();
-        self.discarded.put(room);
+        self.housekeeping.discard(room);
         self.live -= 1;
         ended
     }

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::grace::Link;
 use crate::index::Portion;
 use crate::lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-use crate::memory::Arc;
+use crate::memory::{Arc, map_code};
 use crate::paging::PageTableConfig;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -103,6 +103,7 @@ impl Drop for Shared {
 impl Shared {
     /// A page table without a cache.
     pub fn new(config: PageTableConfig) -> Result<Arc<Self>, Error> {
+        map_code();
         Ok(Arc::new(Self::make(config, (SLICE, POOL_SLICE), None)?)?)
     }
 

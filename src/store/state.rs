@@ -2,8 +2,8 @@
 use super::PrefixCache;
 use super::attach::Leaving;
 use super::clear::Clears;
-use super::discarded::Discarded;
 use super::early::EarlyPages;
+use super::housekeeping::Housekeeping;
 use super::retained::Registry;
 use super::sequence::Sequence;
 use crate::error::Error;
@@ -35,8 +35,8 @@ pub struct State {
     pub(crate) early: Slab<EarlyPages>,
     /// Heap memory of those lists.
     pub(crate) early_bytes: usize,
-    /// What is to be freed without the lock.
-    pub(crate) discarded: Discarded,
+    /// What is to be done without the lock.
+    pub(crate) housekeeping: Housekeeping,
     /// The records of the last cache, which is gone.
     pub(crate) last_ring: Option<Ring>,
     /// No record of a cache that is gone had a higher number.
@@ -59,7 +59,7 @@ impl State {
             sequence_bytes: 0,
             early: Slab::default(),
             early_bytes: 0,
-            discarded: Discarded::default(),
+            housekeeping: Housekeeping::default(),
             last_ring: None,
             last_number: 0,
         })

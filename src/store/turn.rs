@@ -2,11 +2,12 @@
 //!
 //! A call takes it for all that it does, a batch for all its items. What a turn knew before it let
 //! others in is nothing that it uses afterwards: everything is looked up anew, by its id.
+use super::housekeeping::is_much;
 use super::shared::{READER_PAUSES, WRITER_PAUSES};
 use super::{ReadyDigests, Shared, State};
 use crate::error::Error;
 use crate::lock::RwLockWriteGuard;
-use crate::memory::{OutOfMemory, touch, try_touched_room};
+use crate::memory::{OutOfMemory, grow_allocator, touch, try_touched_room};
 use crate::tree::SpareTable;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
@@ -32,7 +33,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         // A panic leaves the state as it is, which nobody is to see.
         if !std::thread::panicking() {
-            self.end_discarded();
+            self.keep_house();
         }
     }
 }
@@ -125,20 +126,29 @@ impl Turn<'_> {
         if self.caches_gone == gone { Ok(done) } else { Err(super::no_cache()) }
     }
 
-    /// Frees what waits for that, while others may get in. Whether there was anything.
+    /// Does what waits for that, while others may get in. Whether there was anything.
     #[inline]
-    fn end_discarded(&mut self) -> bool {
-        let waits = !self.state.discarded.is_empty();
-        if waits {
-            self.free_discarded();
+    fn keep_house(&mut self) -> bool {
+        let is_due = self.state.housekeeping.is_due();
+        if is_due {
+            self.do_housework();
         }
-        waits
+        is_due
     }
 
     #[cold]
-    fn free_discarded(&mut self) {
-        let discarded = self.state.discarded.take();
-        self.unlocked(|| drop(discarded));
+    fn do_housework(&mut self) {
+        let work = self.state.housekeeping.take();
+        self.unlocked(|| work.carry_out());
+    }
+
+    /// Has memory made ready, while others have the lock, for many positions that are about to be
+    /// inserted. They may get in only when there are many.
+    #[inline]
+    pub(crate) fn ready_heap(&mut self, positions: usize) {
+        if is_much(positions) {
+            self.unlocked(grow_allocator);
+        }
     }
 
     /// Makes the larger table that the index needs soon while others have the lock. They may get
@@ -182,7 +192,7 @@ impl Turn<'_> {
 
     /// Lets waiting threads in, in the middle of a call. The state must be whole.
     pub(crate) fn let_others_in(&mut self) {
-        self.end_discarded();
+        self.keep_house();
         let Self { shared, state, .. } = self;
         if let Some(at_yield) = &shared.at_yield.0 {
             return RwLockWriteGuard::unlocked(state, at_yield);
@@ -200,7 +210,7 @@ impl Turn<'_> {
     /// spins, and would be at it for as long as all the steps take. Whether somebody may have got
     /// in.
     pub(crate) fn let_waiting_in(&mut self) -> bool {
-        let was_free = self.end_discarded();
+        let was_free = self.keep_house();
         let Self { shared, state, .. } = self;
         let readers = shared.waiting_readers.load(Ordering::Relaxed);
         // A clock in the lock times each step by itself.
@@ -223,16 +233,22 @@ mod tests {
     use super::*;
     use crate::paging::PageTableConfig;
 
-    /// Who gives the lock up only to free memory says so too: others may have changed everything.
+    /// Who gives the lock up only for the allocator says so too: others may have changed all.
     #[test]
-    fn freeing_what_was_discarded_lets_others_in() {
+    fn housework_lets_others_in() {
         let config =
             PageTableConfig { page_size: 1, page_count: 4, slot_count: 1, ..Default::default() };
         let shared = Shared::new(config).expect("a page table");
         let mut turn = shared.turn();
         assert!(!turn.let_waiting_in());
-        turn.discarded.put(Vec::with_capacity(1 << 20));
+        turn.housekeeping.discard(Vec::with_capacity(1 << 20));
         assert!(turn.let_waiting_in());
         assert!(!turn.let_waiting_in());
+        // So many tokens that their memory has to be made ready again; all at once, or one by one.
+        for (positions, times) in [(1 << 14, 1), (0, 1000), (1, 100)] {
+            (0..times).for_each(|_| turn.housekeeping.inserted(positions));
+            assert_eq!(turn.let_waiting_in(), positions > 0);
+            assert!(!turn.let_waiting_in());
+        }
     }
 }

@@ -5,6 +5,8 @@ use radixkv::index::{IndexKind, Namespace};
 use radixkv::paging::PageTableConfig;
 use radixkv::store::{CacheConfig, Scope, Shared};
 use radixkv::token::TokenList;
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Nodes, twice as many as the first table has room for.
@@ -43,10 +45,19 @@ fn grow(index: IndexKind, others: fn(&Shared, IndexKind)) -> (Arc<Shared>, u32, 
     shared.attach_cache(config(index)).unwrap();
     SHARED.set(Some(shared.clone()));
     for token in 0..NODES {
-        let step: Step = Box::new(move |shared| others(shared, index));
+        let was_made = Rc::new(Cell::new(false));
+        let made = was_made.clone();
+        let step: Step = Box::new(move |shared| {
+            // When that is published the allocator may get its turn; a table comes before.
+            if !cached(shared, token) {
+                others(shared, index);
+                made.set(true);
+            }
+        });
         NEXT.set(Some((0, step)));
         let done = begin_and_publish(&shared, token);
-        if NEXT.take().is_none() {
+        NEXT.set(None);
+        if was_made.get() {
             return (shared, token, done);
         }
         done.unwrap();

@@ -159,7 +159,8 @@ pub unsafe extern "C" fn rkv_page_table_config_init(
 /// @param out_table receives the page table, owned by the caller
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY
 /// @par Cost
-/// O(page_count + slot_count); no lock
+/// O(page_count + slot_count); no lock. The first call of a process also has the library's code
+/// mapped, so that no later call waits for that with a lock
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -133,7 +133,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_config_init(
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_INVALID_STATE when the process has 65535 snapshot caches
 /// @par Cost
-/// O(1); no lock
+/// O(1); no lock; the first call of a process as rkv_page_table_create()
 /// @par Thread safety
 /// any thread
 #[must_use]

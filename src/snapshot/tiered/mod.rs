@@ -43,7 +43,7 @@ use super::{
 use crate::error::Error;
 use crate::ids::{HandleId, PinId};
 use crate::lock::RwLock;
-use crate::memory::Arc;
+use crate::memory::{Arc, map_code};
 use crate::tier::remote::RemoteConfig;
 use crate::tier::{LowerStore, Record, Source, Wake};
 use fetch::{FreedStates, Memory, rescue};
@@ -144,6 +144,7 @@ pub struct TieredSnapshots<P> {
 impl<P> TieredSnapshots<P> {
     /// An empty cache with nothing below it.
     pub fn new(limits: SnapshotLimits) -> Result<Self, Error> {
+        map_code();
         let (memory, lower) = (SnapshotCache::new(limits)?, RwLock::new(None));
         Ok(Self { memory, lower, attachments: AtomicU32::new(0) })
     }

@@ -1,0 +1,74 @@
+//! What is done for the allocator when nobody waits for the lock.
+//!
+//! Long lists that a call has done with go back to the system, which takes that as long as to give
+//! them, some 60 us for 512 KiB. And after many pages were inserted, the allocator makes memory
+//! ready for the next ones: else the lock would be had while the system gives it, page by page.
+use crate::memory::grow_allocator;
+
+/// Lists that wait at most: those of one call. More go at once.
+const LISTS: usize = 4;
+/// Entries of a list that is long.
+const LONG: usize = 8192;
+
+/// Bytes that may be used, as roughly as they are counted, of the much more that is made ready.
+const READY: usize = 16 << 10;
+/// What an insert uses beside the keys: a node or two.
+const NODES: usize = 256;
+
+#[derive(Debug, Default)]
+pub(crate) struct Housekeeping {
+    lists: [Vec<u32>; LISTS],
+    count: usize,
+    /// Bytes that were used since memory was made ready; of those that count nothing is left.
+    used: usize,
+}
+
+impl Housekeeping {
+    /// Takes a list that is not needed any more.
+    pub fn discard(&mut self, list: Vec<u32>) {
+        if list.capacity() > LONG && self.count < LISTS {
+            self.lists[self.count] = list;
+            self.count += 1;
+        }
+    }
+
+    /// Pages of so many positions were inserted.
+    #[inline]
+    pub fn inserted(&mut self, positions: usize) {
+        if positions > 0 {
+            self.used = self.used.saturating_add(bytes(positions));
+        }
+    }
+
+    /// Whether there is something to be done.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.count > 0 || self.used >= READY
+    }
+
+    /// What is to be done, without the lock.
+    pub fn take(&mut self) -> Self {
+        let used = if self.used >= READY { std::mem::take(&mut self.used) } else { 0 };
+        let (lists, count) = (std::mem::take(&mut self.lists), std::mem::take(&mut self.count));
+        Self { lists, count, used }
+    }
+
+    /// Does it.
+    pub fn carry_out(self) {
+        let used = self.used;
+        drop(self);
+        if used > 0 {
+            grow_allocator();
+        }
+    }
+}
+
+/// Whether an insert of so many positions uses much of what was made ready at once.
+#[inline]
+pub(super) fn is_much(positions: usize) -> bool {
+    bytes(positions) >= READY
+}
+
+fn bytes(positions: usize) -> usize {
+    positions.saturating_mul(size_of::<u32>()).saturating_add(NODES)
+}
