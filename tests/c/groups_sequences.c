@@ -84,8 +84,10 @@ static void g05_g07_a_prompt_is_computed_once(void) {
     CHECK_EQ(copies_of(&f, second.sequence, copies), 1);
     CHECK_EQ(group_row(&f, second.sequence, STATE, pages), 1);
     CHECK(copies[0].group == STATE && copies[0].target_page == pages[0]);
+    copy_count = 99;
     CHECK_STATUS(rkv_sequence_checkpoint(f.cache, second.sequence, &copy_count),
                  RKV_STATUS_INVALID_STATE);
+    CHECK_EQ(copy_count, 99);
     CHECK_OK(rkv_sequence_confirm_copies(f.cache, second.sequence));
     CHECK_EQ(group_row(&f, second.sequence, WINDOW, pages), 6);
     CHECK(pages[2] == 0 && pages[3] != 0 && pages[5] != 0);

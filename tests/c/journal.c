@@ -454,6 +454,11 @@ static void m01_journal(void) {
     room.record_capacity = SIZE_MAX / 8;
     BAD(&f, rkv_cache_read_journal(f.cache, 0, &room, &r.journal), "buffers.records");
     room = all_room();
+    /* together none, as far as a size_t counts */
+    room.page_capacity = room.token_capacity = SIZE_MAX / 2 + 1;
+    room.record_capacity = room.item_capacity = 0;
+    BAD(&f, rkv_cache_read_journal(f.cache, 0, &room, &r.journal), "buffers.pages");
+    room = all_room();
     BAD(&f, rkv_cache_read_contents(f.cache, 9, &room, &r.contents), "first_page");
     BAD(&f, rkv_cache_read_contents(f.cache, UINT32_MAX, &room, &r.contents), "first_page");
     end_fixture(&f);

@@ -47,7 +47,8 @@ impl Buffers<'_> {
                 WantedElements::new(given.items, item_size, item_room, item_names)?,
             )
         };
-        let asks = records.capacity() + page_capacity + token_capacity + items.capacity() == 0;
+        let rooms = [records.capacity(), page_capacity, token_capacity, items.capacity()];
+        let asks = rooms == [0; 4];
         // SAFETY: the caller's contract.
         let (pages, tokens) = unsafe {
             (

@@ -145,7 +145,7 @@ pub unsafe extern "C" fn rkv_sequence_checkpoint(
     // SAFETY: the caller's contract on cache and out_copy_count.
     unsafe {
         with(cache, |shared| {
-            put(0, out_copy_count, "out_copy_count")?;
+            check_out(out_copy_count, 1, "out_copy_count")?;
             let count = shared.turn().checkpoint(SequenceId(sequence))?;
             put(count, out_copy_count, "out_copy_count")
         })
