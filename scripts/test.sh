@@ -9,9 +9,9 @@ export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 # Two at a time, in this order: none keeps two processors busy by itself. The first compiles for
 # long, and what needs the same folder comes late.
 all=(tests faults python net models memcheck fuzz lint abi docs kernels)
-long=(sanitizers matrix ptx_matrix engine_clang go_pointers aarch64 llama_cpp llama_server
-    transformers vllm router engines python_speed long_model long_simulation long_tiers soak
-    long_fuzz)
+long=(sanitizers matrix ptx_matrix kernel_faults engine_clang go_pointers aarch64 llama_cpp
+    llama_server transformers vllm router engines python_speed long_model long_simulation long_tiers
+    soak long_fuzz)
 # What nvcc made is the same for every folder that is built in.
 RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
 export RADIXKV_KERNEL_CACHE
@@ -71,10 +71,11 @@ stage_lint() { # formatting, clippy, rustdoc
 }
 
 stage_tests() { # everything under cargo: the Rust tests, and those that drive C, C++, Go, CMake
-    # Clang's opinion of the reference engine takes as long as its tests, and Go compiles all of its
-    # own library for strict checks of pointers: `make test-long` asks.
+    # Clang's opinion of the reference engine takes as long as its tests, Go compiles all of its own
+    # library for strict checks of pointers, and kernels with faults are tests of the tests:
+    # `make test-long` asks.
     $limit cargo test --locked --no-fail-fast -- --skip clang_has_no_warnings \
-        --skip strict_pointer_checks
+        --skip strict_pointer_checks --skip every_fault
 }
 
 stage_net() { # the library that publishes events, over sockets
@@ -132,9 +133,10 @@ stage_docs() { # every parameter of the header is described
     echo "target/doxygen/html/index.html"
 }
 
-stage_fuzz() { # some seconds for each fuzz target
-    [ -f scripts/fuzz.sh ] || { echo "SKIP fuzz: there is no scripts/fuzz.sh"; return 0; }
-    $limit bash scripts/fuzz.sh 20
+stage_fuzz() { # the fuzz targets on saved inputs and on what is made of them
+    # What a fuzzer and AddressSanitizer add takes minutes to compile: `make test-long` has both.
+    $limit cargo test --locked --no-fail-fast --no-default-features \
+        --manifest-path fuzz/Cargo.toml --target-dir "$target/fuzz_inputs"
 }
 
 stage_kernels() { # what nvcc makes of the CUDA kernels: their PTX under emulation
@@ -162,6 +164,10 @@ stage_ptx_matrix() { # the same, and all else, with what nvcc makes of all kerne
 
 stage_engine_clang() { # the reference engine as clang sees it
     cargo test --locked --test engine clang_has_no_warnings
+}
+
+stage_kernel_faults() { # the tests find each fault that is put into a kernel
+    cargo test --locked --test cuda every_fault
 }
 
 stage_go_pointers() { # the Go binding under the strictest checks of what it passes

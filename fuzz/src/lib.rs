@@ -11,7 +11,7 @@ mod prompt;
 mod snapshot;
 mod tokens;
 
-pub use arguments::{FUNCTIONS, arguments};
+pub use arguments::{FUNCTIONS, arguments, never_succeeded};
 pub use groups::groups;
 pub use operations::operations;
 pub use tokens::tokens;

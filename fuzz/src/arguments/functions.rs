@@ -1,6 +1,9 @@
 //! One entry for each function of the header.
 use super::values::*;
-use super::{Call, Outcome, journal, many, runner, sequences, snapshots, tiers};
+use super::world::vacant_table;
+use super::{
+    Call, Outcome, events, journal, lower, many, pools, runner, sequences, snapshots, texts, tiers,
+};
 use crate::abi::{Pair, Sized32};
 use crate::input::Input;
 use radixkv::capi::*;
@@ -57,30 +60,14 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         Outcome::Done
     }),
     // Tokens
-    ("rkv_coord_bin", |_, i, a| unsafe { rkv_coord_bin(float(i), a.out(i)) }.into()),
-    ("rkv_coord_value", |_, i, a| unsafe { rkv_coord_value(number(i), a.out(i)) }.into()),
-    ("rkv_size_bin", |_, i, a| unsafe { rkv_size_bin(float(i), a.out(i)) }.into()),
-    ("rkv_size_value", |_, i, a| unsafe { rkv_size_value(number(i), a.out(i)) }.into()),
-    ("rkv_image_digest", |_, i, a| {
-        let bytes: Vec<_> = (0..i.below(70)).map(|_| i.byte()).collect();
-        let (bytes, count) = a.list(i, &bytes);
-        unsafe { rkv_image_digest(bytes.cast(), count, a.room_for(i, 16)) }.into()
-    }),
-    ("rkv_tokens_build", |_, i, a| {
-        let prompt = tokens(i, a);
-        let (ids, capacity) = a.room(i, 32);
-        // As many as there can be.
-        let items = a.room_for(i, 5);
-        unsafe { rkv_tokens_build(prompt, ids, capacity, items, a.count(i)) }.into()
-    }),
-    ("rkv_tokens_regions", |_, i, a| {
-        let list = tokens(i, a);
-        let (regions, capacity) = a.room(i, 4);
-        unsafe { rkv_tokens_regions(list, regions, capacity, a.count(i)) }.into()
-    }),
-    ("rkv_tokens_position_count", |_, i, a| {
-        unsafe { rkv_tokens_position_count(tokens(i, a), a.out(i)) }.into()
-    }),
+    ("rkv_coord_bin", texts::coord_bin),
+    ("rkv_coord_value", texts::coord_value),
+    ("rkv_size_bin", texts::size_bin),
+    ("rkv_size_value", texts::size_value),
+    ("rkv_image_digest", texts::image_digest),
+    ("rkv_tokens_build", texts::build),
+    ("rkv_tokens_regions", texts::regions),
+    ("rkv_tokens_position_count", texts::position_count),
     // The page table
     ("rkv_page_table_config_init", |_, i, a| {
         let (room, size) = init_room(i, size_of::<rkv_page_table_config>());
@@ -384,20 +371,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         unsafe { rkv_sequence_release(w.cache(i), w.sequence(i)) }.into()
     }),
     // At the end, so that saved inputs go on calling what they called.
-    ("rkv_tokens_page_digests", |_, i, a| {
-        let parent = rkv_page_digest { bytes: [i.byte(); 32] };
-        let args = rkv_tokens_page_digests_args {
-            page_size: number(i).wrapping_add(1),
-            space: namespace(i, a),
-            tokens: tokens(i, a),
-            parent: if i.flag() { a.list(i, &[parent]).0 } else { ptr::null() },
-            first_page: if i.flag() { size(i) as u64 } else { 0 },
-            ..Sized32::sized()
-        };
-        let args = a.read(i, &args);
-        let (digests, capacity) = a.room(i, 8);
-        unsafe { rkv_tokens_page_digests(args, digests, capacity, a.count(i)) }.into()
-    }),
+    ("rkv_tokens_page_digests", texts::page_digests),
     // The runner
     ("rkv_runner_read_kv_memory", runner::KV_MEMORY),
     ("rkv_runner_copy_pages", runner::COPY_PAGES),
@@ -463,6 +437,39 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_cache_match_many", many::find),
     ("rkv_cache_probe_many", many::probe),
     ("rkv_runner_keep_branches", runner::KEEP_BRANCHES),
+    // Groups and pools
+    ("rkv_page_table_allocate_pool_pages", pools::allocate),
+    ("rkv_page_table_free_pool_pages", pools::free),
+    ("rkv_page_table_read_pool_stats", pools::stats),
+    ("rkv_cache_evict_pool", pools::evict),
+    ("rkv_cache_probe_groups", pools::probe),
+    ("rkv_cache_read_group_stats", pools::group_stats),
+    ("rkv_cache_read_locked_pages", pools::locked_pages),
+    ("rkv_sequence_read_group_row", pools::row),
+    ("rkv_sequence_read_published", pools::published),
+    ("rkv_sequence_slide", pools::slide),
+    ("rkv_sequence_checkpoint", pools::checkpoint),
+    ("rkv_sequence_donate", pools::donate),
+    // Events
+    ("rkv_event_encoder_create", events::create),
+    ("rkv_event_encoder_destroy", events::destroy),
+    ("rkv_event_encoder_encode", events::encode),
+    ("rkv_event_encoder_name_namespace", events::name_namespace),
+    ("rkv_event_encoder_repeat", events::repeat),
+    // Tiers below the pages
+    ("rkv_tier_config_init", lower::config_init),
+    ("rkv_cache_attach_tiers", lower::attach),
+    ("rkv_cache_detach_tiers", lower::detach),
+    ("rkv_cache_flush_tiers", lower::flush),
+    ("rkv_cache_shrink_tiers", lower::shrink),
+    ("rkv_cache_read_tier_stats", lower::stats),
+    ("rkv_sequence_fetch", lower::fetch),
+    ("rkv_sequence_agree", lower::agree),
+    ("rkv_cache_poll", lower::poll),
+    ("rkv_cache_complete", lower::complete),
+    ("rkv_cache_prefetch", lower::prefetch),
+    ("rkv_cache_cancel_prefetch", lower::cancel_prefetch),
+    ("rkv_runner_copy_tier_pages", lower::copy),
 ];
 
 /// A text that must end.
@@ -487,14 +494,4 @@ fn row_length(pair: &Pair, slot: u32) -> usize {
         rkv_status::Ok => count,
         _ => 0,
     }
-}
-
-/// A page table of its own, without a cache.
-pub fn vacant_table() -> *mut rkv_page_table {
-    let config =
-        rkv_page_table_config { page_size: 2, page_count: 4, slot_count: 1, ..Sized32::sized() };
-    let mut table = ptr::null_mut();
-    // SAFETY: all pointers lead to live values.
-    crate::abi::ok(unsafe { rkv_page_table_create(&config, &mut table) });
-    table
 }

@@ -1,9 +1,8 @@
 //! The functions of runner and plan, which `functions` lists.
 use super::arena::Arena;
 use super::compute::{HEAD_DIM, KV_HEADS, LAYERS, QUERY_HEADS};
-use super::functions::vacant_table;
 use super::values::{element_size, flags, float, init_room, number, size, zero};
-use super::world::World;
+use super::world::{World, vacant_table};
 use super::{Call, Outcome};
 use crate::abi::Sized32;
 use crate::input::Input;
@@ -428,7 +427,7 @@ fn stream(input: &mut Input<'_>) -> *mut c_void {
 
 impl World {
     /// A runner: ours, none, or a handle of the wrong kind.
-    fn runner(&self, input: &mut Input<'_>) -> *mut rkv_runner {
+    pub(super) fn runner(&self, input: &mut Input<'_>) -> *mut rkv_runner {
         match input.below(32) {
             30 => ptr::null_mut(),
             31 => self.compute().plan.cast(),

@@ -1,5 +1,6 @@
 //! Two page tables with caches in which something goes on, and a runner over each.
 use super::compute::Compute;
+use super::events::Encoder;
 use super::shelf::Shelf;
 use crate::abi::{Pair, Sized32, ok};
 use crate::snapshot::Snapshot;
@@ -9,6 +10,8 @@ use std::ptr;
 
 /// What the calls work on. The first pair is ours, the second one must never change.
 pub struct World {
+    /// Events of the first pair, once somebody wants some.
+    pub encoder: Encoder,
     pub pairs: [Pair; 2],
     /// Runners over them, once they are needed.
     computes: [OnceCell<Compute>; 2],
@@ -20,6 +23,10 @@ pub struct World {
     pub sequences: Vec<rkv_sequence_id>,
     /// Our locks on nodes of the first pair.
     pub locks: Vec<rkv_lock_id>,
+    /// Copies of the first pair that were given and not yet completed.
+    pub jobs: Vec<rkv_copy_job>,
+    /// Prefetches that were started, ended ones too.
+    pub prefetches: Vec<rkv_prefetch_id>,
     /// Nodes, locks and sequences of the second pair.
     pub foreign: Vec<u64>,
     /// A snapshot cache.
@@ -53,7 +60,7 @@ fn publish(pair: &Pair, state: &rkv_sequence_info) -> rkv_node_id {
 impl World {
     pub const PAGES: u32 = 40;
     pub const SLOTS: u32 = 8;
-    const PAGE_SIZE: u32 = 4;
+    pub const PAGE_SIZE: u32 = 4;
 
     pub fn new(index: u32) -> Self {
         let config = rkv_page_table_config {
@@ -108,17 +115,23 @@ impl World {
             ok(rkv_page_table_reserve(ours.table, slot, 9));
             ok(rkv_page_table_allocate_pages(ours.table, loose.len(), loose.as_mut_ptr()));
         }
+        let mut own_lock = 0;
+        // SAFETY: the handle is alive, and so is the output.
+        ok(unsafe { rkv_cache_lock(ours.cache, nodes[1], &mut own_lock) });
         let theirs = begin(other, &[0, 1, 1, 0, 1]);
         let (node, mut lock) = (publish(other, &theirs), 0);
         // SAFETY: the handle is alive, and so is the output.
         ok(unsafe { rkv_cache_lock(other.cache, node, &mut lock) });
         let foreign = vec![node, lock, theirs.sequence];
         Self {
+            encoder: Encoder(ptr::null_mut()),
+            jobs: Vec::new(),
+            prefetches: Vec::new(),
             pairs,
             computes: Default::default(),
             loose,
             nodes,
-            locks: Vec::new(),
+            locks: vec![own_lock],
             sequences,
             foreign,
             shelf: Shelf::new(),
@@ -166,4 +179,14 @@ impl World {
             self.locks.push(lock);
         }
     }
+}
+
+/// A page table of its own, without a cache.
+pub fn vacant_table() -> *mut rkv_page_table {
+    let config =
+        rkv_page_table_config { page_size: 2, page_count: 4, slot_count: 1, ..Sized32::sized() };
+    let mut table = ptr::null_mut();
+    // SAFETY: all pointers lead to live values.
+    ok(unsafe { rkv_page_table_create(&config, &mut table) });
+    table
 }
