@@ -31,12 +31,14 @@ unsafe extern "C" fn map_own(
     _size: usize,
     _data: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's contract; there are so many headers.
-    let (base, headers) = unsafe {
-        let info = &*info;
-        let count = usize::from(info.dlpi_phnum);
-        (info.dlpi_addr as usize, std::slice::from_raw_parts(info.dlpi_phdr, count))
-    };
+    // SAFETY: the caller's contract.
+    let (base, first, count) =
+        unsafe { ((*info).dlpi_addr as usize, (*info).dlpi_phdr, usize::from((*info).dlpi_phnum)) };
+    if first.is_null() {
+        return 0;
+    }
+    // SAFETY: there are so many headers.
+    let headers = unsafe { std::slice::from_raw_parts(first, count) };
     let here = map_code as fn() as *const () as usize;
     let codes = headers
         .iter()
