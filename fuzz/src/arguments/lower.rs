@@ -15,25 +15,9 @@ use std::ptr;
 /// Bytes of a page of the world's runner.
 const PAGE_BYTES: usize = 2 * LAYERS * World::PAGE_SIZE as usize * KV_HEADS * HEAD_DIM * 4;
 
-/// A number of `known`, or any.
-fn id(i: &mut Input<'_>, known: &[u64]) -> u64 {
-    let id = i.pick(known).copied().unwrap_or(0);
-    match i.below(16) {
-        13 => id ^ 1 << i.below(64),
-        14 => i.u64(),
-        15 => 0,
-        _ => id,
-    }
-}
-
 /// So many bytes that they are there, or more than any machine has.
 fn bytes(i: &mut Input<'_>) -> u64 {
     if i.rarely(8) { u64::MAX - i.below(64) as u64 } else { (i.below(12) * PAGE_BYTES) as u64 }
-}
-
-/// Milliseconds in which a run doesn't stand still.
-fn timeout(i: &mut Input<'_>) -> u64 {
-    i.below(3) as u64
 }
 
 pub(super) fn config_init(_: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
@@ -119,7 +103,7 @@ pub(super) fn poll(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
 
 pub(super) fn complete(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
     let known: Vec<_> = w.jobs.iter().map(|job| job.job).collect();
-    let jobs: Vec<_> = (0..i.below(6)).map(|_| id(i, &known)).collect();
+    let jobs: Vec<_> = (0..i.below(6)).map(|_| given_out(i, &known)).collect();
     let (numbers, count) = a.list(i, &jobs);
     let status = unsafe { rkv_cache_complete(w.cache(i), numbers, count, i.flag()) };
     if status == rkv_status::Ok {
@@ -141,7 +125,7 @@ pub(super) fn prefetch(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outco
 }
 
 pub(super) fn cancel_prefetch(w: &mut World, i: &mut Input<'_>, _: &mut Arena) -> Outcome {
-    unsafe { rkv_cache_cancel_prefetch(w.cache(i), id(i, &w.prefetches)) }.into()
+    unsafe { rkv_cache_cancel_prefetch(w.cache(i), given_out(i, &w.prefetches)) }.into()
 }
 
 /// Copies between the runner's memory and memory of a page, which a job may say wrongly.

@@ -15,19 +15,8 @@ use std::ptr;
 impl World {
     /// A ticket: out, ended, or none.
     fn ticket(&self, input: &mut Input<'_>) -> rkv_ticket_id {
-        let ticket = input.pick(&self.shelf.tickets).copied().unwrap_or(0);
-        match input.below(16) {
-            13 => ticket ^ 1 << input.below(64),
-            14 => input.u64(),
-            15 => 0,
-            _ => ticket,
-        }
+        given_out(input, &self.shelf.tickets)
     }
-}
-
-/// So many milliseconds that a run doesn't stand still.
-fn timeout(i: &mut Input<'_>) -> u64 {
-    i.below(3) as u64
 }
 
 pub fn config_init(_: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {

@@ -39,6 +39,22 @@ pub fn flags(input: &mut Input<'_>, known: u32) -> u32 {
     if input.rarely(16) { number(input) } else { input.byte() as u32 & known }
 }
 
+/// A number that a call gave out, or any, or none.
+pub fn given_out(input: &mut Input<'_>, known: &[u64]) -> u64 {
+    let id = input.pick(known).copied().unwrap_or(0);
+    match input.below(16) {
+        13 => id ^ 1 << input.below(64),
+        14 => input.u64(),
+        15 => 0,
+        _ => id,
+    }
+}
+
+/// So many milliseconds that a run doesn't stand still.
+pub fn timeout(input: &mut Input<'_>) -> u64 {
+    input.below(3) as u64
+}
+
 pub fn float(input: &mut Input<'_>) -> f64 {
     match input.below(12) {
         0 => f64::NAN,
