@@ -9,15 +9,15 @@ mod compute;
 mod events;
 mod functions;
 mod journal;
-mod lower;
 mod many;
+mod paged_tiers;
 mod pools;
 mod runner;
 mod sequences;
 mod shelf;
+mod snapshot_tiers;
 mod snapshots;
-mod texts;
-mod tiers;
+mod tokens;
 mod values;
 mod world;
 

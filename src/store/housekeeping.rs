@@ -19,7 +19,7 @@ const NODES: usize = 256;
 pub(crate) struct Housekeeping {
     lists: [Vec<u32>; LISTS],
     count: usize,
-    /// Bytes that were used since memory was made ready; of those that count nothing is left.
+    /// Bytes that inserts used since memory was made ready, roughly.
     used: usize,
 }
 

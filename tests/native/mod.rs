@@ -50,7 +50,7 @@ pub fn compiler(name: &str, cpp: bool, std: &str) -> Command {
         .target(env!("RKV_TARGET"))
         .host(env!("RKV_TARGET"))
         // Without optimisation a few C programs take long, and under valgrind as many times longer.
-        // Compiling takes longer with it: C++, and whatever clang does, which is to look at it.
+        // Compiling takes longer with it, C++ most of all, and C with clang six times as long.
         .opt_level(if name == "gcc" { 1 } else { 0 })
         .debug(true)
         .warnings(true)

@@ -2,7 +2,8 @@
 use super::values::*;
 use super::world::vacant_table;
 use super::{
-    Call, Outcome, events, journal, lower, many, pools, runner, sequences, snapshots, texts, tiers,
+    Call, Outcome, events, journal, many, paged_tiers, pools, runner, sequences, snapshot_tiers,
+    snapshots, tokens,
 };
 use crate::abi::{Pair, Sized32};
 use crate::input::Input;
@@ -60,14 +61,14 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         Outcome::Done
     }),
     // Tokens
-    ("rkv_coord_bin", texts::coord_bin),
-    ("rkv_coord_value", texts::coord_value),
-    ("rkv_size_bin", texts::size_bin),
-    ("rkv_size_value", texts::size_value),
-    ("rkv_image_digest", texts::image_digest),
-    ("rkv_tokens_build", texts::build),
-    ("rkv_tokens_regions", texts::regions),
-    ("rkv_tokens_position_count", texts::position_count),
+    ("rkv_coord_bin", tokens::coord_bin),
+    ("rkv_coord_value", tokens::coord_value),
+    ("rkv_size_bin", tokens::size_bin),
+    ("rkv_size_value", tokens::size_value),
+    ("rkv_image_digest", tokens::image_digest),
+    ("rkv_tokens_build", tokens::build),
+    ("rkv_tokens_regions", tokens::regions),
+    ("rkv_tokens_position_count", tokens::position_count),
     // The page table
     ("rkv_page_table_config_init", |_, i, a| {
         let (room, size) = init_room(i, size_of::<rkv_page_table_config>());
@@ -119,8 +120,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         }
         let status = unsafe { rkv_page_table_allocate_pages(table, count, pages) };
         if status == rkv_status::Ok && count > 0 {
-            w.loose.extend_from_slice(unsafe { std::slice::from_raw_parts(pages, count) });
-            w.loose.drain(..w.loose.len().saturating_sub(48));
+            w.note_pages(unsafe { std::slice::from_raw_parts(pages, count) });
         }
         status.into()
     }),
@@ -371,7 +371,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         unsafe { rkv_sequence_release(w.cache(i), w.sequence(i)) }.into()
     }),
     // At the end, so that saved inputs go on calling what they called.
-    ("rkv_tokens_page_digests", texts::page_digests),
+    ("rkv_tokens_page_digests", tokens::page_digests),
     // The runner
     ("rkv_runner_read_kv_memory", runner::KV_MEMORY),
     ("rkv_runner_copy_pages", runner::COPY_PAGES),
@@ -404,15 +404,15 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_snapshot_cache_probe", snapshots::probe),
     ("rkv_snapshot_cache_release", snapshots::release),
     ("rkv_snapshot_cache_remove", snapshots::remove),
-    ("rkv_snapshot_tier_config_init", tiers::config_init),
-    ("rkv_snapshot_cache_attach", tiers::attach),
-    ("rkv_snapshot_cache_detach", tiers::detach),
-    ("rkv_snapshot_cache_flush", tiers::flush),
-    ("rkv_snapshot_cache_fetch", tiers::fetch),
-    ("rkv_snapshot_cache_take", tiers::take),
-    ("rkv_snapshot_cache_cancel", tiers::cancel),
-    ("rkv_snapshot_cache_read_parts", tiers::read_parts),
-    ("rkv_snapshot_cache_read_tier_stats", tiers::stats),
+    ("rkv_snapshot_tier_config_init", snapshot_tiers::config_init),
+    ("rkv_snapshot_cache_attach", snapshot_tiers::attach),
+    ("rkv_snapshot_cache_detach", snapshot_tiers::detach),
+    ("rkv_snapshot_cache_flush", snapshot_tiers::flush),
+    ("rkv_snapshot_cache_fetch", snapshot_tiers::fetch),
+    ("rkv_snapshot_cache_take", snapshot_tiers::take),
+    ("rkv_snapshot_cache_cancel", snapshot_tiers::cancel),
+    ("rkv_snapshot_cache_read_parts", snapshot_tiers::read_parts),
+    ("rkv_snapshot_cache_read_tier_stats", snapshot_tiers::stats),
     // Parents and children
     ("rkv_sequence_continue", sequences::go_on),
     ("rkv_sequence_fork", sequences::fork),
@@ -457,19 +457,19 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_event_encoder_name_namespace", events::name_namespace),
     ("rkv_event_encoder_repeat", events::repeat),
     // Tiers below the pages
-    ("rkv_tier_config_init", lower::config_init),
-    ("rkv_cache_attach_tiers", lower::attach),
-    ("rkv_cache_detach_tiers", lower::detach),
-    ("rkv_cache_flush_tiers", lower::flush),
-    ("rkv_cache_shrink_tiers", lower::shrink),
-    ("rkv_cache_read_tier_stats", lower::stats),
-    ("rkv_sequence_fetch", lower::fetch),
-    ("rkv_sequence_agree", lower::agree),
-    ("rkv_cache_poll", lower::poll),
-    ("rkv_cache_complete", lower::complete),
-    ("rkv_cache_prefetch", lower::prefetch),
-    ("rkv_cache_cancel_prefetch", lower::cancel_prefetch),
-    ("rkv_runner_copy_tier_pages", lower::copy),
+    ("rkv_tier_config_init", paged_tiers::config_init),
+    ("rkv_cache_attach_tiers", paged_tiers::attach),
+    ("rkv_cache_detach_tiers", paged_tiers::detach),
+    ("rkv_cache_flush_tiers", paged_tiers::flush),
+    ("rkv_cache_shrink_tiers", paged_tiers::shrink),
+    ("rkv_cache_read_tier_stats", paged_tiers::stats),
+    ("rkv_sequence_fetch", paged_tiers::fetch),
+    ("rkv_sequence_agree", paged_tiers::agree),
+    ("rkv_cache_poll", paged_tiers::poll),
+    ("rkv_cache_complete", paged_tiers::complete),
+    ("rkv_cache_prefetch", paged_tiers::prefetch),
+    ("rkv_cache_cancel_prefetch", paged_tiers::cancel_prefetch),
+    ("rkv_runner_copy_tier_pages", paged_tiers::copy),
 ];
 
 /// A text that must end.

@@ -23,8 +23,7 @@ pub(super) fn allocate(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outco
     }
     let status = unsafe { rkv_page_table_allocate_pool_pages(table, pool, count, pages) };
     if status == rkv_status::Ok && count > 0 {
-        w.loose.extend_from_slice(unsafe { std::slice::from_raw_parts(pages, count) });
-        w.loose.drain(..w.loose.len().saturating_sub(48));
+        w.note_pages(unsafe { std::slice::from_raw_parts(pages, count) });
     }
     status.into()
 }

@@ -24,13 +24,7 @@ impl World {
     /// A pin: out, released, or none.
     pub fn pin(&self, input: &mut Input<'_>) -> rkv_pin_id {
         let list = if input.flag() { &self.shelf.pins } else { &self.shelf.stale };
-        let pin = input.pick(list).copied().unwrap_or(0);
-        match input.below(16) {
-            13 => pin ^ 1 << input.below(64),
-            14 => input.u64(),
-            15 => 0,
-            _ => pin,
-        }
+        given_out(input, list)
     }
 }
 

@@ -173,6 +173,12 @@ impl World {
         }
     }
 
+    /// Notes pages that are private now and in no row; the oldest are forgotten.
+    pub fn note_pages(&mut self, pages: &[u32]) {
+        self.loose.extend_from_slice(pages);
+        self.loose.drain(..self.loose.len().saturating_sub(48));
+    }
+
     /// Notes a lock, unless it is none or one that moved.
     pub fn note_lock(&mut self, lock: rkv_lock_id) {
         if lock != 0 && !self.locks.contains(&lock) {

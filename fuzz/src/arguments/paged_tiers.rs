@@ -28,6 +28,7 @@ pub(super) fn config_init(_: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Ou
 
 pub(super) fn attach(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
     let store = rkv_remote_store { reserved: zero(i), ..Sized32::sized() };
+    // SAFETY: numbers and a pointer.
     let pool: rkv_tier_pool_config = unsafe { std::mem::zeroed() };
     let (pools, pool_count) = if i.rarely(24) { a.list(i, &[pool]) } else { (ptr::null(), 0) };
     let config = rkv_tier_config {
@@ -55,7 +56,12 @@ pub(super) fn attach(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome
 }
 
 pub(super) fn detach(w: &mut World, i: &mut Input<'_>, _: &mut Arena) -> Outcome {
-    unsafe { rkv_cache_detach_tiers(w.cache(i), timeout(i)) }.into()
+    let status = unsafe { rkv_cache_detach_tiers(w.cache(i), timeout(i)) };
+    if status == rkv_status::Ok {
+        // The host memory that they name is gone.
+        w.jobs.clear();
+    }
+    status.into()
 }
 
 pub(super) fn flush(w: &mut World, i: &mut Input<'_>, _: &mut Arena) -> Outcome {
