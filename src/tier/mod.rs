@@ -189,6 +189,12 @@ impl StoreStats {
     pub fn turns(&self) -> u64 {
         self.commits + self.released
     }
+
+    /// A commit was carried out, which took so long.
+    fn count_commit(&mut self, nanoseconds: u64) {
+        self.commits += 1;
+        self.commit_nanoseconds_max = self.commit_nanoseconds_max.max(nanoseconds);
+    }
 }
 
 /// What was found when a store was opened, least recently used first.

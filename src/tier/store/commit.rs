@@ -206,7 +206,19 @@ impl Shared {
     }
 
     fn succeed(&self, changes: &Changes, nanoseconds: u64) {
-        for puts in changes.put.chunks(STEP) {
+        let (puts, removals) = (changes.put.chunks(STEP), changes.removed.chunks(STEP));
+        // With the last step, which may end somebody's wait: he sees this commit among the others.
+        let mut left = puts.len() + removals.len();
+        let mut count_at_last = |state: &mut State| {
+            left -= 1;
+            if left == 0 {
+                state.stats.count_commit(nanoseconds);
+            }
+        };
+        if changes.put.is_empty() && changes.removed.is_empty() {
+            self.state.lock().stats.count_commit(nanoseconds);
+        }
+        for puts in puts {
             let mut state = self.state.lock();
             for Kept { key, .. } in puts {
                 let Some(entry) = state.entries.get_mut(key) else { continue };
@@ -224,9 +236,10 @@ impl Shared {
                 let event = Event::Committed { key: *key };
                 state.keep_promise(Some(event).filter(|_| !is_removed));
             }
+            count_at_last(&mut state);
             self.unlock(state);
         }
-        for keys in changes.removed.chunks(STEP) {
+        for keys in removals {
             let mut state = self.state.lock();
             for key in keys {
                 let Some(entry) = state.entries.get_mut(key) else { continue };
@@ -237,11 +250,8 @@ impl Shared {
                     state.forget(key);
                 }
             }
+            count_at_last(&mut state);
         }
-        let mut state = self.state.lock();
-        state.stats.commits += 1;
-        state.stats.commit_nanoseconds_max = state.stats.commit_nanoseconds_max.max(nanoseconds);
-        drop(state);
         self.flushed.notify_all();
     }
 
