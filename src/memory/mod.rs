@@ -140,7 +140,7 @@ pub fn try_touched_zeros<T: bytemuck::Zeroable>(count: usize) -> Result<Vec<T>, 
 }
 
 /// An empty list with room for so many items, which the system gives now.
-pub fn try_touched_room<T: bytemuck::Zeroable>(count: usize) -> Result<Vec<T>, OutOfMemory> {
+pub fn try_touched_room<T>(count: usize) -> Result<Vec<T>, OutOfMemory> {
     let mut made = Vec::new();
     made.try_reserve_exact(count)?;
     touch(made.spare_capacity_mut());
@@ -150,9 +150,9 @@ pub fn try_touched_room<T: bytemuck::Zeroable>(count: usize) -> Result<Vec<T>, O
 
 /// Has the system give memory now that is to be written to: it does so when it is first touched,
 /// and that takes longer than to fill it. What is in it is lost.
-pub fn touch<T: bytemuck::Zeroable>(room: &mut [MaybeUninit<T>]) {
+pub fn touch<T>(room: &mut [MaybeUninit<T>]) {
     for item in room.iter_mut().step_by(touched_by::<T>()) {
-        item.write(T::zeroed());
+        *item = MaybeUninit::zeroed();
     }
 }
 

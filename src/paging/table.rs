@@ -347,6 +347,12 @@ impl PageTable {
         Ok(())
     }
 
+    /// Heap memory of all rows.
+    #[inline]
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
     /// Whether a row has room for more pages where it lies.
     #[inline]
     pub fn has_room_in_row(&self, slot: u32, more: usize) -> bool {

@@ -173,6 +173,7 @@ impl State {
         find: impl FnOnce(&PrefixCache, Query<'_>) -> Found,
     ) -> Result<usize, Error> {
         let (page_size, has_groups) = (self.table.page_size(), self.has_groups());
+        let before = self.row_bytes();
         let reuse = match has_groups {
             false => self.find_reuse(query, row_pages, find)?,
             true => {
@@ -186,6 +187,7 @@ impl State {
         self.reserve_tail(slot, query.keys.len() - own).map_err(no_room)?;
         let image_spans = try_to_vec(query.images)?;
         self.table.reserve_row(slot, row_pages).map_err(|_| Error::memory("a row"))?;
+        self.housekeeping.took(self.row_bytes() - before);
         let cache = self.cache.as_mut().expect("it was there");
         let matched = cache.take(&reuse.found, reuse.with)?;
 
@@ -299,7 +301,8 @@ impl Turn<'_> {
             });
         }
         let positions = check_prompt(tokens)?;
-        self.make_room_in_next_row(positions, room)?;
+        let (row_pages, _) = self.check_place(positions, room)?;
+        self.make_room_in_next_rows(row_pages)?;
         let mut query = self.ask_long(namespace, tokens, Hold::All)?;
         let mut descent = match self.descend_to_begin(&mut query, positions) {
             Ok(descent) => descent,
@@ -330,16 +333,22 @@ impl Turn<'_> {
         filled
     }
 
-    /// Makes room for the row of the next sequence, while others have the lock where that is much.
-    fn make_room_in_next_row(&mut self, positions: usize, room: Room) -> Result<(), Error> {
-        let (most, slot) = self.check_place(positions, room)?;
-        // The row is a large request.
+    /// Makes room for the rows of the next sequence, while others have the lock where that is much.
+    pub(super) fn make_room_in_next_rows(&mut self, pages: usize) -> Result<(), Error> {
+        let before = self.row_bytes();
+        // They are large requests.
         self.unlocked(settle_allocator);
-        if !self.table.has_room_in_row(slot, most) {
-            let longer = self.room_for_pages(most).map_err(|_| Error::memory("a row"))?;
+        let slot = self.table.next_slot()?;
+        if !self.table.has_room_in_row(slot, pages) {
+            let longer = self.room_for_pages(pages).map_err(|_| Error::memory("a row"))?;
             let left = self.state().give_row_room(longer);
             self.housekeeping.discard(left);
         }
+        if self.has_groups() {
+            self.make_room_in_next_group_rows(pages)?;
+        }
+        let took = self.row_bytes().saturating_sub(before);
+        self.housekeeping.took(took);
         Ok(())
     }
 

@@ -72,8 +72,9 @@ impl Turn<'_> {
             let (mut tail, mut let_in, mut rows) = (None, false, None);
             if lets_in {
                 tail = self.tail_of_child(parent, &[]).map_err(Some)?;
+                let made = self.make_room_for_child(share).map_err(Some)?;
                 (let_in, rows) = self.use_parent_rows(parent, share.positions).map_err(Some)?;
-                let_in |= tail.is_some() || (at > 0 && self.let_waiting_in());
+                let_in |= tail.is_some() || made || (at > 0 && self.let_waiting_in());
             }
             let child = self.with_parent_rows(rows, |turn| {
                 if let_in {

@@ -299,9 +299,10 @@ impl Turn<'_> {
         self.check_text_ahead(suffix, 0)?;
         suffix.keys().check_text(0)?;
         let tail = self.tail_of_child(how.parent, suffix.keys().keys)?;
+        let made = self.make_room_for_child(share)?;
         let (let_in, rows) = self.use_parent_rows(how.parent, share.positions)?;
         let begun = self.with_parent_rows(rows, |turn| {
-            if tail.is_some() || let_in || !HeldKeys::lie_there(how.suffix) {
+            if tail.is_some() || made || let_in || !HeldKeys::lie_there(how.suffix) {
                 // Others were let in.
                 let Some(now) = turn.share_for_continuation(how)? else { return Ok(None) };
                 share = now;
@@ -329,6 +330,15 @@ impl Turn<'_> {
             self.end_parent_rows(rows);
         }
         started
+    }
+
+    /// Makes room for the rows of a child, if those are long. Whether others were let in.
+    pub(super) fn make_room_for_child(&mut self, share: Share) -> Result<bool, Error> {
+        let are_long = share.row_pages > self.shared.read_portion();
+        if are_long {
+            self.make_room_in_next_rows(share.row_pages)?;
+        }
+        Ok(are_long)
     }
 
     /// A copy of a parent's tail and what comes after it, if to write it takes longer than others

@@ -12,6 +12,10 @@ use crate::memory::{Slab, settle_allocator, try_box};
 use crate::paging::PageTable;
 use crate::token::{Images, Keys};
 
+/// The part of the runs of pages that are evicted at once where each may have an image, which goes
+/// with it.
+const WITH_IMAGES: usize = 2;
+
 /// How to build a cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheConfig {
@@ -138,6 +142,9 @@ impl PrefixCache {
         reason: Reason,
         report: &mut dyn FnMut(usize, &[u32]),
     ) -> usize {
+        let has_images = !self.images.is_empty();
+        let part = if has_images { WITH_IMAGES } else { 1 };
+        let most = Portion { runs: most.runs.div_ceil(part), ..most };
         let evict = |index: &mut dyn PrefixIndex, report: &mut dyn FnMut(&[u32], &[u32])| {
             index.evict(most, report)
         };

@@ -56,6 +56,11 @@ impl Descent {
         Self { gone, ..Self::NONE }
     }
 
+    /// Caches that were gone before the one that it is in.
+    pub(super) fn gone(&self) -> u64 {
+        self.gone
+    }
+
     /// The node that is held: those above are marked as used by the ascent.
     pub(crate) fn held(&self) -> Option<Node> {
         self.held.map(|(_, node)| node)
@@ -117,8 +122,14 @@ impl Descent {
         digests: &[PageDigest],
     ) -> Walk {
         let (pages, page_size) = (self.end, cache.page_size());
+        let ahead = self.groups.as_ref().and_then(|groups| groups.text_end(cache));
         match (self.walk, self.held()) {
             (Some((walk, count)), _) if count == keys.len() => walk,
+            _ if let Some((node, pages)) = ahead
+                && pages * page_size <= keys.len() =>
+            {
+                cache.index.walk(node, cache.keys(&keys[pages * page_size..]))
+            }
             (_, Some(held)) if digests.len() <= pages && pages * page_size <= keys.len() => {
                 cache.index.walk(held, cache.keys(&keys[pages * page_size..]))
             }
@@ -276,25 +287,7 @@ impl PrefixCache {
 }
 
 impl Turn<'_> {
-    /// Where a text leads that is looked up by its keys, in one go: nowhere, if nothing is cached.
-    /// None when others should not wait for that.
-    #[inline(never)] // shorter texts are the hot ones
-    pub(crate) fn walk_shortly(
-        &self,
-        namespace: &Namespace,
-        tokens: TokenList<'_>,
-    ) -> Option<Option<Walk>> {
-        let cache = self.state.cache.as_ref()?;
-        if !tokens.items.is_empty() || !self.may_be_short(tokens) {
-            return None;
-        }
-        let Some(root) = cache.index.find_root(namespace) else { return Some(None) };
-        let (walk, goes_on) =
-            cache.index.walk_some(root, cache.keys(tokens.ids), short_stretch(self.shared.slice));
-        (!goes_on).then_some(Some(walk))
-    }
-
-    /// The same as a descent.
+    /// Where a text leads that is looked up in one go. None when others should not wait for that.
     pub(crate) fn descend_text(
         &self,
         namespace: &Namespace,
@@ -418,7 +411,13 @@ impl Turn<'_> {
         chains: Chains,
     ) -> Result<(), Error> {
         self.go_ahead_in_groups(query, descent, chains)?;
-        if descent.held().is_some() { self.come_near(query, descent) } else { Ok(()) }
+        if descent.held().is_none() {
+            return Ok(());
+        }
+        self.come_near(query, descent)?;
+        // The step walks to its end anew, which is work enough for one hold of the lock.
+        descent.forget_walk();
+        self.let_in()
     }
 
     /// Goes up again, in portions, to where groups end that can reuse far less than is known.
@@ -426,8 +425,11 @@ impl Turn<'_> {
         let (nodes, Some(held)) = (self.path_portion(), descent.held()) else { return Ok(()) };
         for _ in 0..TRIES {
             let cache = self.cache()?;
-            let found = cache.find_behind(query, descent);
-            let (pages, mut near, mut goes_on) = (found.pages(), held, false);
+            let (mut near, mut goes_on) = (held, false);
+            let pages = match descent.known(cache).searched {
+                Some(searched) => searched.reached.positions / cache.page_size(),
+                None => cache.find_behind(query, descent).pages(),
+            };
             // From where it was before, unless that is above the end now.
             if let Some(before) = descent.near.filter(|&it| cache.index.end_page(it) > pages) {
                 near = before;

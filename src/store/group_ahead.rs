@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::group::{GROUP_LIMIT, GroupKind, HungPage, Seen};
 use crate::ids::NodeId;
 use crate::index::{Node, Walk};
-use crate::memory::OutOfMemory;
+use crate::memory::{OutOfMemory, try_touched_room};
 
 /// Pages of FULL groups that are taken at once, for each page of a slice: 512, which take some 8
 /// microseconds, and three times that when they are in no cache.
@@ -23,6 +23,8 @@ const PAGES: usize = 2;
 pub(crate) struct GroupsAhead {
     /// The end of the path, which is held.
     foothold: u32,
+    /// How many pages lie on the way there, if it ends with whole ones and they are all of text.
+    text: Option<usize>,
     /// The uses along it.
     hold: Option<u32>,
     /// Those at its end, of groups that slide.
@@ -45,7 +47,8 @@ pub(crate) struct RowHolds {
 impl GroupsAhead {
     /// Nothing is used yet.
     fn at(foothold: u32) -> Self {
-        Self { foothold, hold: None, windows: None, seen: Seen::default(), searched: None }
+        let seen = Seen::default();
+        Self { foothold, text: None, hold: None, windows: None, seen, searched: None }
     }
 
     /// These are held.
@@ -73,6 +76,13 @@ impl GroupsAhead {
     pub(super) fn forget_windows(&mut self) -> Option<u32> {
         (self.seen.windows, self.seen.end, self.searched) = (0, 0, None);
         self.windows
+    }
+
+    /// Where the path ends, and with how many pages, if a walk may go on there.
+    pub(super) fn text_end(&self, cache: &PrefixCache) -> Option<(Node, usize)> {
+        let (node, pages) = (cache.footholds[self.foothold].node, self.text?);
+        let is_there = !cache.index.is_detached(node) && cache.index.end_page(node) == pages;
+        is_there.then_some((node, pages))
     }
 
     /// What is known, unless the path was cleared meanwhile.
@@ -215,7 +225,8 @@ impl Turn<'_> {
         }
         // Without memory it all happens in the step.
         let Some(foothold) = cache.hold(walk.node) else { return Ok(()) };
-        let mut ahead = GroupsAhead::at(foothold);
+        let text = Some(walk.pages).filter(|_| !walk.media);
+        let mut ahead = GroupsAhead { text, ..GroupsAhead::at(foothold) };
         descent.groups = Some(ahead);
         let found = self.parts()?.0.find_walked(query, walk);
         let rest = self.known_beyond(descent, Some(walk))?;
@@ -286,7 +297,10 @@ impl Turn<'_> {
         let cache = self.parts()?.0;
         ahead.hold = Some(cache.open_chains()?);
         if maps || cache.has_long_windows(slice) {
-            ahead.windows = Some(cache.open_windows(pages)?);
+            let count = cache.most_uses(pages);
+            // The system may take long to give that much.
+            let uses = self.unlocked_in_cache(|| try_touched_room(count))?.map_err(no_room)?;
+            ahead.windows = Some(self.parts()?.0.open_hold(uses).map_err(no_room)?);
         }
         Ok(())
     }
@@ -358,11 +372,11 @@ impl Turn<'_> {
         let Some(foothold) = cache.hold(node) else { return Ok(()) };
         let mut ahead = GroupsAhead::at(foothold);
         descent.groups = Some(ahead);
-        // Nothing may fail now that pages are published: without memory it happens in one step.
         let opened = self.open_holds(&mut ahead, count, false);
         descent.groups = Some(ahead);
-        if opened.is_err() {
-            return Ok(());
+        if let Err(error) = opened {
+            // Nothing may fail now that pages are published: without memory it happens in one step.
+            return if descent.gone() == self.caches_gone { Ok(()) } else { Err(error) };
         }
         let spine = SpinePages::new(descent.pages(), &[]);
         self.take_chains(ahead.hold, spine, count)?;
@@ -418,6 +432,11 @@ impl State {
     }
 }
 
+/// There is no memory for a hold.
+fn no_room(_: OutOfMemory) -> Error {
+    Error::memory("what a call uses of groups")
+}
+
 impl PrefixCache {
     /// How many positions of a query can be reused in group 0, whose keys lead there.
     fn find_walked(&self, query: &LongQuery<'_>, walk: Walk) -> usize {
@@ -429,12 +448,17 @@ impl PrefixCache {
 
     /// Makes room for the uses of a call in FULL groups, and for those that the step adds there.
     fn open_chains(&mut self) -> Result<u32, Error> {
-        let no_room = |_: OutOfMemory| Error::memory("what a call uses of groups");
         let groups = self.groups.as_deref_mut().expect("there are several groups");
         let mut uses = Vec::new();
         let count = 2 * groups.full().count();
         uses.try_reserve_exact(count).map_err(|error| no_room(error.into()))?;
-        groups.holds.try_reserve(1).map_err(no_room)?;
+        self.open_hold(uses).map_err(no_room)
+    }
+
+    /// Makes a hold that is to use so much.
+    pub(super) fn open_hold(&mut self, uses: Vec<Use>) -> Result<u32, OutOfMemory> {
+        let groups = self.groups.as_deref_mut().expect("there are several groups");
+        groups.holds.try_reserve(1)?;
         Ok(self.insert_hold(Hold { node: Node(0), uses, keeps: false }))
     }
 

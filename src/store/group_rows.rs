@@ -4,9 +4,9 @@
 //! A row has a place for each page of the sequence, with holes where its window has passed; that of
 //! a STATE group has one place, for the state that the next step changes. What the cache has of a
 //! row is in use; the rest is private.
-use super::State;
 use super::group_cache::{Before, Depths};
 use super::group_holds::full;
+use super::{State, Turn};
 use crate::error::Error;
 use crate::group::{GROUP_LIMIT, GroupKind, Hung, HungPage};
 use crate::memory::{OutOfMemory, TryGrow};
@@ -226,7 +226,53 @@ impl GroupRows {
     }
 }
 
+impl Turn<'_> {
+    /// Makes room for rows of so many places of the next sequence, while others have the lock where
+    /// that is much.
+    pub(crate) fn make_room_in_next_group_rows(&mut self, places: usize) -> Result<(), Error> {
+        let groups = *self.table.groups();
+        for (group, config) in groups.hung() {
+            let count = config.row_pages(places);
+            if self.next_group_room(group) < count {
+                let longer = self.room_for_pages(count).map_err(|_| no_room())?;
+                let left = self.state().give_group_room(group, longer);
+                self.housekeeping.discard(left);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// There is no memory for rows.
+fn no_room() -> Error {
+    Error::memory("the rows of groups")
+}
+
 impl State {
+    /// The places of the next sequence's row for which there is room; usize::MAX where there will
+    /// be none.
+    fn next_group_room(&self, group: usize) -> usize {
+        let slot = self.table.next_slot().ok();
+        let place = slot.and_then(|slot| self.sequences.get(slot as usize));
+        place.map_or(usize::MAX, |place| place.groups.rows.get(group).map_or(0, Vec::capacity))
+    }
+
+    /// Gives a list to that row, if its own is shorter; returns the one that is left.
+    fn give_group_room(&mut self, group: usize, list: Vec<u32>) -> Vec<u32> {
+        if self.next_group_room(group) >= list.capacity() {
+            return list;
+        }
+        let slot = self.table.next_slot().expect("it has a row");
+        if self.reserve_group_rows(slot, 0).is_err() {
+            // Whoever needs the row says so.
+            return list;
+        }
+        let row = &mut self.sequences[slot as usize].groups.rows[group];
+        self.sequence_bytes += list.capacity() * size_of::<u32>();
+        self.sequence_bytes -= row.capacity() * size_of::<u32>();
+        std::mem::replace(row, list)
+    }
+
     /// Makes room for rows of so many places, and for what is copied.
     pub(crate) fn reserve_group_rows(&mut self, slot: u32, places: usize) -> Result<(), Error> {
         let groups = *self.table.groups();
@@ -247,7 +293,7 @@ impl State {
         };
         let done = reserve(&mut sequence.groups);
         self.sequence_bytes += sequence.bytes() - before;
-        done.map_err(|_| Error::memory("the rows of groups"))
+        done.map_err(|_| no_room())
     }
 
     /// Pages that the rows of a sequence lack for so many places, by pool.

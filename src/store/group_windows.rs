@@ -8,12 +8,10 @@
 //! page.
 use super::group_ahead::SpinePages;
 use super::group_cache::GroupCache;
-use super::group_holds::{Hold, Use};
+use super::group_holds::Use;
 use super::{Descent, LongQuery, PrefixCache, Turn};
 use crate::error::Error;
 use crate::group::{Class, HungPage, Reached, Search, Seen, Spine};
-use crate::index::Node;
-use crate::memory::OutOfMemory;
 use std::ops::Range;
 
 /// Pages of a window from which on it is long, for each page of a slice: 1536.
@@ -103,20 +101,15 @@ impl PrefixCache {
         })
     }
 
-    /// Makes room for what a prefix of so many pages at most needs of windows, and for what a lock
-    /// uses beside that.
-    pub(super) fn open_windows(&mut self, pages: usize) -> Result<u32, Error> {
-        let no_room = |_: OutOfMemory| Error::memory("what a call uses of groups");
+    /// What a prefix of so many pages at most needs of windows, and what a lock uses beside that.
+    pub(super) fn most_uses(&self, pages: usize) -> usize {
         let page_size = self.page_size();
-        let groups = self.groups.as_deref_mut().expect("there are several groups");
+        let groups = self.groups.as_deref().expect("there are several groups");
         let most = groups.groups.hung().map(|(_, config)| match config.kind.slides() {
             true => config.kind.most(page_size).min(pages),
             false => 1,
         });
-        let (count, mut uses) = (most.sum(), Vec::new());
-        uses.try_reserve_exact(count).map_err(|error| no_room(error.into()))?;
-        groups.holds.try_reserve(1).map_err(no_room)?;
-        Ok(self.insert_hold(Hold { node: Node(0), uses, keeps: false }))
+        most.sum()
     }
 
     /// Lets a hold use the pages of a group at some places, all of them, or those that are there.

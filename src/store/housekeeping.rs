@@ -1,8 +1,9 @@
 //! What is done for the allocator when nobody waits for the lock.
 //!
 //! Long lists that a call has done with go back to the system, which takes that as long as to give
-//! them, some 60 us for 512 KiB. And after many pages were inserted, the allocator makes memory
-//! ready for the next ones: else the lock would be had while the system gives it, page by page.
+//! them, some 60 us for 512 KiB. And after many pages were inserted, or sequences got new rows, the
+//! allocator makes memory ready for the next ones: else the lock would be had while the system
+//! gives it, page by page.
 use crate::memory::grow_allocator;
 
 /// Lists that wait at most: those of one call. More go at once.
@@ -12,14 +13,14 @@ const LONG: usize = 8192;
 
 /// Bytes that may be used, as roughly as they are counted, of the much more that is made ready.
 const READY: usize = 16 << 10;
-/// What an insert uses beside the keys: a node or two.
-const NODES: usize = 256;
+/// What an insert uses beside the keys: a node or two, or that of a namespace.
+const NODES: usize = 512;
 
 #[derive(Debug, Default)]
 pub(crate) struct Housekeeping {
     lists: [Vec<u32>; LISTS],
     count: usize,
-    /// Bytes that inserts used since memory was made ready, roughly.
+    /// Bytes that were used since memory was made ready, roughly.
     used: usize,
 }
 
@@ -36,8 +37,14 @@ impl Housekeeping {
     #[inline]
     pub fn inserted(&mut self, positions: usize) {
         if positions > 0 {
-            self.used = self.used.saturating_add(bytes(positions));
+            self.took(bytes(positions));
         }
+    }
+
+    /// So many bytes were asked for.
+    #[inline]
+    pub fn took(&mut self, bytes: usize) {
+        self.used = self.used.saturating_add(bytes);
     }
 
     /// Whether there is something to be done.

@@ -133,9 +133,9 @@ impl Turn<'_> {
         let given = self.check_portions(request, asked, descent, given)?;
         // As large as the pools.
         self.unlocked_in_cache(|| drop(given))?;
+        *rows = self.open_rows(request, pages)?;
         descent.forget_walk();
         self.leave_cleared(descent)?;
-        *rows = self.open_rows(request, pages)?;
         let part = |from_page: usize, end: usize| {
             let part = InsertRequest {
                 pages: &request.pages[..end],

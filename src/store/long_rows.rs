@@ -4,14 +4,14 @@
 //! What hangs at the places of such a row is in use until the call ends: who gave a page would take
 //! it for one that stays his, had the cache given it up meanwhile.
 use super::group_cache::Before;
-use super::group_holds::{Hold, Use};
+use super::group_holds::Use;
 use super::group_insert::{ComingPages, HangResult};
 use super::group_limit::SavedAt;
 use super::{Descent, InsertRequest, PrefixCache, Turn};
 use crate::error::{Error, text};
 use crate::group::{GROUP_LIMIT, GroupKind, HungPage};
-use crate::index::{Node, Walk};
-use crate::memory::TryGrow;
+use crate::index::Walk;
+use crate::memory::{TryGrow, try_touched_room};
 use crate::paging::{PageSet, PageTable};
 use std::ops::Range;
 
@@ -232,7 +232,7 @@ impl Turn<'_> {
         Ok(self.unlocked_in_cache(|| PageSet::below(pages + 1))??)
     }
 
-    /// Makes room for the use of all that hangs at the places of rows.
+    /// Makes room for the use of all that hangs at the places of rows. Others are let in.
     pub(super) fn open_rows(
         &mut self,
         request: &InsertRequest<'_>,
@@ -243,14 +243,11 @@ impl Turn<'_> {
             return Ok(HeldRows { at: None, gone });
         }
         let no_room = |_| Error::memory("the rows of an insert");
-        let (cache, _) = self.parts()?;
         let count = (pages - request.from_page) * request.groups.len();
-        let mut uses = Vec::new();
-        uses.try_reserve_exact(count).map_err(|error| no_room(error.into()))?;
-        let groups = cache.groups.as_deref_mut().expect("rows were found good");
-        groups.holds.try_reserve(1).map_err(no_room)?;
-        let at = Some(cache.insert_hold(Hold { node: Node(0), uses, keeps: false }));
-        Ok(HeldRows { at, gone })
+        // The system may take long to give that much.
+        let uses = self.unlocked_in_cache(|| try_touched_room(count))?.map_err(no_room)?;
+        let at = self.parts()?.0.open_hold(uses).map_err(no_room)?;
+        Ok(HeldRows { at: Some(at), gone })
     }
 
     /// Lets go of what `open_rows` made room for, if its cache is still there.

@@ -147,6 +147,12 @@ impl State {
         found.ok_or_else(|| no_sequence(&self.table, id))
     }
 
+    /// Heap memory of all rows, in all groups, and of the other lists of sequences.
+    #[inline]
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.table.row_bytes() + self.sequence_bytes
+    }
+
     /// Makes room for more keys of the sequence in a slot, or of a new one, which the slot keeps if
     /// there will be none after all.
     pub(crate) fn reserve_tail(&mut self, slot: u32, keys: usize) -> Result<(), OutOfMemory> {

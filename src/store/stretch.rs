@@ -2,7 +2,7 @@
 use super::long_path::path_portion;
 use super::long_query::is_long_to_read;
 use super::{PrefixCache, Turn};
-use crate::index::Stretch;
+use crate::index::{Namespace, Stretch, Walk};
 use crate::token::{TokenList, positions_at_most};
 
 /// Keys of a portion for each page of a slice: 16,384 in all, which take 3 microseconds to compare,
@@ -55,5 +55,23 @@ impl Turn<'_> {
         positions <= short_stretch(self.shared.slice).keys
             && !self.digests_many(tokens)
             && !cache.is_some_and(|cache| cache.has_long_needs(positions, self.shared.slice))
+    }
+
+    /// Where a text leads that is looked up by its keys, in one go: nowhere, if nothing is cached.
+    /// None when others should not wait for that.
+    #[inline(never)] // shorter texts are the hot ones
+    pub(crate) fn walk_shortly(
+        &self,
+        namespace: &Namespace,
+        tokens: TokenList<'_>,
+    ) -> Option<Option<Walk>> {
+        let cache = self.state.cache.as_ref()?;
+        if !tokens.items.is_empty() || !self.may_be_short(tokens) {
+            return None;
+        }
+        let Some(root) = cache.index.find_root(namespace) else { return Some(None) };
+        let (walk, goes_on) =
+            cache.index.walk_some(root, cache.keys(tokens.ids), short_stretch(self.shared.slice));
+        (!goes_on).then_some(Some(walk))
     }
 }

@@ -16,10 +16,6 @@ use std::sync::atomic::Ordering;
 /// Pauses in which a thread that waits to change something sees that the lock is free.
 const TURN_PAUSES: u32 = 16 * WRITER_PAUSES;
 
-/// Pages of groups beside the first that are published at once, in all of them together: a slice
-/// and this part of one. Each hangs somewhere then, is in use, and has a class, some 30 ns.
-const HUNG: usize = 2;
-
 /// The lock, and the state that it guards.
 pub struct Turn<'a> {
     pub(crate) shared: &'a Shared,
@@ -99,13 +95,14 @@ impl Turn<'_> {
         self.shared.is_poisoned()
     }
 
-    /// Pages that are published before others are let in, with those of all groups.
+    /// Pages that are published before others are let in, with those of all groups: a slice of
+    /// those beside the first, each of which then hangs somewhere, is in use, and has a class.
     pub(crate) fn publish_portion(&self) -> Result<usize, Error> {
         let (slice, hung) = (self.shared.slice, self.table.groups().list().len() - 1);
         let portion = self.cache()?.index.publish_portion(slice);
         Ok(match hung {
             0 => portion,
-            _ => portion.min((slice + slice.div_ceil(HUNG)).div_ceil(hung)),
+            _ => portion.min(slice.div_ceil(hung)),
         })
     }
 
@@ -164,7 +161,13 @@ impl Turn<'_> {
     #[cold]
     fn make_table(&mut self, slots: usize) {
         // Without memory the index makes it step by step, when it needs it.
-        let Ok(made) = self.unlocked(|| SpareTable::new(slots)) else { return };
+        let made = self.unlocked(|| {
+            let made = SpareTable::new(slots);
+            // It may have used what was ready for whoever wants it.
+            grow_allocator();
+            made
+        });
+        let Ok(made) = made else { return };
         let left = match &mut self.state.cache {
             Some(cache) => cache.index.keep_table(made).err(),
             None => Some(made),

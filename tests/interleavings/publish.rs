@@ -19,7 +19,7 @@ fn portion(setting: Setting) -> usize {
         Setting::One(IndexKind::BlockHash) => 1,
         Setting::One(IndexKind::Radix) => 16,
         // Those of the other groups come along.
-        _ => 2_usize.div_ceil(setting.config().groups.list().len() - 1),
+        _ => 1,
     }
 }
 
