@@ -13,7 +13,7 @@ import statistics
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 KINDS = ("default", "python", "radixkv")
 
@@ -22,21 +22,31 @@ def answers(path: Path) -> dict[str, dict[str, Any]]:
     return {entry["name"]: entry for entry in json.loads(path.read_text())}
 
 
-def calls(path: Path) -> list[tuple[str, str, float, float]]:
-    """Request, method, and the microseconds of it and of the tensors that it made."""
+class Call(NamedTuple):
+    """A call of a cache, and its microseconds: all, those of tensors that it made, and those of
+    SGLang's pools."""
+
+    request: str
+    method: str
+    us: float
+    tensors: float
+    pools: float
+
+
+def calls(path: Path) -> list[Call]:
     rows = (line.split(" ") for line in path.read_text().splitlines())
-    return [(row[0], row[1], int(row[2]) / 1e3, int(row[3]) / 1e3) for row in rows]
+    return [Call(*row[:2], *(int(ns) / 1e3 for ns in row[2:])) for row in rows]
 
 
-def by_request(rows: list[tuple[str, str, float, float]]) -> tuple[list[float], list[float]]:
-    """Microseconds of each request's calls, and of the tensors in them; both in order."""
-    took: dict[str, float] = defaultdict(float)
-    tensors: dict[str, float] = defaultdict(float)
-    for name, _, us, converting in rows:
-        if name.startswith("talk-"):
-            took[name] += us
-            tensors[name] += converting
-    return sorted(took.values()), sorted(tensors.values())
+def by_request(rows: list[Call]) -> dict[str, list[float]]:
+    """Microseconds of each request's calls, of parts of them, and of the rest, each in order."""
+    took: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for call in rows:
+        own = call.us - call.tensors - call.pools
+        parts = {"all": call.us, "tensors": call.tensors, "SGLang's pools": call.pools}
+        for part, us in {**parts, "the rest": own}.items():
+            took[part][call.request] += us
+    return {part: sorted(of.values()) for part, of in took.items()}
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -49,19 +59,20 @@ def show_time(folder: Path, page_size: str) -> None:
         path = folder / f"{kind}-{page_size}.log"
         if not path.exists():
             continue
-        rows = [row for row in calls(path) if row[0].startswith("talk-")]
-        took, tensors = by_request(rows)
-        p50, p99 = percentile(took, 0.5), percentile(took, 0.99)
-        print(f"  {kind:8} p50 {p50:7.1f}  p99 {p99:7.1f}  of these tensors p50", end=" ")
-        print(f"{percentile(tensors, 0.5):.1f}  p99 {percentile(tensors, 0.99):.1f}")
+        rows = [row for row in calls(path) if row.request.startswith("talk-")]
+        took = by_request(rows)
+        for part, us in took.items():
+            p50, p99 = percentile(us, 0.5), percentile(us, 0.99)
+            name = kind if part == "all" else f"  {part}"
+            print(f"  {name:17} p50 {p50:7.1f}  p99 {p99:7.1f}")
         methods: dict[str, list[float]] = defaultdict(list)
-        for _, method, us, _ in rows:
-            methods[method].append(us)
+        for row in rows:
+            methods[row.method].append(row.us)
         parts = sorted(methods.items(), key=lambda item: -sum(item[1]))
         print("          ", end="")
         print(
             ", ".join(
-                f"{name} {len(us) / len(took):.1f} x {statistics.median(us):.1f}"
+                f"{name} {len(us) / len(took['all']):.1f} x {statistics.median(us):.1f}"
                 for name, us in parts
             )
         )

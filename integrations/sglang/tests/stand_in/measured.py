@@ -4,7 +4,8 @@ choice; `measured-python`, the same with its core in Python; `measured-radixkv`.
 Every call from outside is timed, by the clock of the thread, which stands still when others run;
 whatever the cache calls by itself is part of it. A call is charged to the request that was matched
 last, so that with one request at a time each gets its own. One line for each goes to the file that
-MEASURED_LOG names: request, method, nanoseconds, and of these those that making tensors took.
+MEASURED_LOG names: request, method, nanoseconds, and of these those that making tensors took, and
+those of SGLang's pools, which every cache calls.
 """
 
 import os
@@ -22,12 +23,21 @@ METHODS = """match_prefix touch_prefix lock unlock inc_lock_ref dec_lock_ref pat
 #: Of RadixkvCache: between tensors and the arrays of the cache.
 CONVERSIONS = {"_numbers": ("indices", "tensor"), "_tables": ("copied",)}
 
+#: What caches have SGLang's pools do: copy states, take back pages and slots, hand slots out.
+POOLS = {
+    "req_to_token_pool": ("free_mamba_cache", "donate_mamba_ping_pong_slot", "write"),
+    "req_to_token_pool.mamba_pool": ("copy_from",),
+    "req_to_token_pool.mamba_allocator": ("alloc", "free"),
+    "token_to_kv_pool_allocator": ("free", "free_page_ids"),
+}
+
 
 class Meter:
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._depth = 0
-        self._converted = 0
+        self._parts = {"tensors": 0, "pools": 0}
+        self._is_in_part = False
         self.request = ""
 
     def of_call(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,27 +48,34 @@ class Meter:
                 return call(*args, **options)
             if name == "match_prefix" and args[0].req is not None:
                 self.request = args[0].req.rid
-            self._depth, self._converted = 1, 0
+            self._depth = 1
+            self._parts = dict.fromkeys(self._parts, 0)
             start = clock()
             try:
                 return call(*args, **options)
             finally:
                 took = clock() - start
                 self._depth = 0
-                line = f"{self.request} {name} {took} {self._converted}\n"
+                parts = self._parts
+                line = f"{self.request} {name} {took} {parts['tensors']} {parts['pools']}\n"
                 os.write(self._file, line.encode())
 
         return timed
 
-    def of_conversion(self, call: Callable[..., Any]) -> Callable[..., Any]:
+    def of_part(self, part: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """What belongs to a part of a cache's call, but for what is within another one."""
         clock = time.thread_time_ns
 
-        def timed(*args: Any) -> Any:
+        def timed(*args: Any, **options: Any) -> Any:
+            if not self._depth or self._is_in_part:
+                return call(*args, **options)
+            self._is_in_part = True
             start = clock()
             try:
-                return call(*args)
+                return call(*args, **options)
             finally:
-                self._converted += clock() - start
+                self._parts[part] += clock() - start
+                self._is_in_part = False
 
         return timed
 
@@ -77,9 +94,13 @@ def register() -> None:
             meter = Meter(os.environ["MEASURED_LOG"])
             for name in (it for it in METHODS if hasattr(cache, it)):
                 setattr(cache, name, meter.of_call(name, getattr(cache, name)))
-            for kind, names in CONVERSIONS.items():
-                for name in names if (owner := getattr(cache, kind, None)) is not None else ():
-                    setattr(owner, name, meter.of_conversion(getattr(owner, name)))
+            for part, owners in {"tensors": CONVERSIONS, "pools": POOLS}.items():
+                for path, names in owners.items():
+                    owner = cache
+                    for step in path.split("."):
+                        owner = getattr(owner, step, None)
+                    for name in (it for it in names if hasattr(owner, it)):
+                        setattr(owner, name, meter.of_part(part, getattr(owner, name)))
             return cache
 
         return factory
