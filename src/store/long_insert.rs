@@ -2,12 +2,13 @@
 //! groups come when all of group 0 is there (`long_rows.rs`).
 use super::insert::Start;
 use super::long_rows::{HeldRows, TellRow};
+use super::stretch::short_stretch;
 use super::{Descent, Hold, InsertRequest, InsertResult, LongQuery, State, Turn};
 use crate::error::Error;
 use crate::index::Namespace;
 use crate::memory::grow_allocator;
 use crate::paging::PageSet;
-use crate::token::{PageDigest, Query, position_count};
+use crate::token::{PageDigest, Query, TokenList, position_count};
 
 impl Turn<'_> {
     /// Publishes pages that a caller holds. `then` gets what was done, and how many pages of the
@@ -32,7 +33,7 @@ impl Turn<'_> {
         then: impl FnOnce(&mut State, InsertResult, usize) -> R,
     ) -> Result<(R, Vec<u32>), Error> {
         self.make_wanted_table();
-        if self.is_long(request.tokens) {
+        if self.is_long(request.tokens) && !self.goes_on_shortly(&request) {
             return self.insert_long(&request, tell, then);
         }
         let (cache, table) = self.parts()?;
@@ -43,6 +44,21 @@ impl Turn<'_> {
         let done = cache.insert(table, &request)?;
         self.count_inserted(done.claimed);
         Ok((then(self.state(), done, 0), Vec::new()))
+    }
+
+    /// Whether little is to be inserted of a long text, behind a node that is not deep: to compare
+    /// what leads to it, and to protect all of it, is quick.
+    fn goes_on_shortly(&self, request: &InsertRequest<'_>) -> bool {
+        let (TokenList { ids, items, .. }, slice) = (request.tokens, self.shared.slice);
+        let Some(cache) = &self.state.cache else { return false };
+        let from = request.from.and_then(|id| cache.index.resolve(id).ok());
+        items.is_empty()
+            && ids.len().saturating_sub(request.from_token) <= self.short_path()
+            && ids.len() <= short_stretch(slice).keys
+            && !cache.sharing.digests_pages
+            && !cache.has_long_needs(ids.len(), slice)
+            && !self.are_long_rows(request, ids.len() / cache.page_size())
+            && from.is_some_and(|node| !self.is_deep(node))
     }
 
     #[cold]

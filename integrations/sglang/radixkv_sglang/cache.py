@@ -149,22 +149,22 @@ class RadixkvCache(BasePrefixCache):
             self._cache.unlock(lock.receipt)
 
     def inc_lock_ref(self, node: CachedPrefix) -> IncLockRefResult:
-        before = self._cache.stats().reclaimable_page_count
+        before = self._table.pool_stats(0).reclaimable_page_count
         lock = self._lock(node)
         if lock:
             node.locks.append(lock)
-        after = self._cache.stats().reclaimable_page_count
+        after = self._table.pool_stats(0).reclaimable_page_count
         return IncLockRefResult(delta=(after - before) * self.page_size)
 
     def dec_lock_ref(
         self, node: CachedPrefix, params: DecLockRefParams | None = None
     ) -> DecLockRefResult:
-        before = self._cache.stats().reclaimable_page_count
+        before = self._table.pool_stats(0).reclaimable_page_count
         if node.locks:
             self._cache.unlock(node.locks.pop())
         elif node.length and not self.disable:
             raise ValueError(f"{node} has no lock to undo")
-        after = self._cache.stats().reclaimable_page_count
+        after = self._table.pool_stats(0).reclaimable_page_count
         return DecLockRefResult(delta=(after - before) * self.page_size)
 
     def _lock(self, node: CachedPrefix) -> int:
@@ -330,10 +330,10 @@ class RadixkvCache(BasePrefixCache):
         return max(token_count, min(share, EVICTED_LIMIT))
 
     def evictable_size(self) -> int:
-        return self._cache.stats().reclaimable_page_count * self.page_size
+        return self._table.pool_stats(0).reclaimable_page_count * self.page_size
 
     def protected_size(self) -> int:
-        stats = self._cache.stats()
+        stats = self._table.pool_stats(0)
         return (stats.cached_page_count - stats.reclaimable_page_count) * self.page_size
 
     def full_evictable_size(self) -> int:
@@ -343,7 +343,7 @@ class RadixkvCache(BasePrefixCache):
         return self.protected_size()
 
     def total_size(self) -> int:
-        return self._cache.stats().cached_page_count * self.page_size
+        return self._table.pool_stats(0).cached_page_count * self.page_size
 
     def supports_prefix_sharing(self) -> bool:
         return not self.disable
