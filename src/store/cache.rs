@@ -14,7 +14,7 @@ use crate::token::{Images, Keys};
 
 /// The part of the runs of pages that are evicted at once where each may have an image, which goes
 /// with it.
-const WITH_IMAGES: usize = 2;
+const WITH_IMAGES: usize = 4;
 
 /// How to build a cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -96,13 +96,15 @@ impl Turn<'_> {
     }
 
     /// Pages that are published before others are let in, with those of all groups: a slice of
-    /// those beside the first, each of which then hangs somewhere, is in use, and has a class.
+    /// those beside the first, each of which then hangs somewhere, is in use, and has a class. The
+    /// journal's records take as long as another group.
     pub(crate) fn publish_portion(&self) -> Result<usize, Error> {
         let (slice, hung) = (self.shared.slice, self.table.groups().list().len() - 1);
-        let portion = self.cache()?.index.publish_portion(slice);
+        let cache = self.cache()?;
+        let portion = cache.index.publish_portion(slice);
         Ok(match hung {
             0 => portion,
-            _ => portion.min(slice.div_ceil(hung)),
+            _ => portion.min(slice.div_ceil(hung + usize::from(cache.journal.is_some()))),
         })
     }
 

@@ -43,7 +43,7 @@ use super::{
 use crate::error::Error;
 use crate::ids::{HandleId, PinId};
 use crate::lock::RwLock;
-use crate::memory::{Arc, map_code};
+use crate::memory::{Arc, grow_allocator, map_code};
 use crate::tier::remote::RemoteConfig;
 use crate::tier::{LowerStore, Record, Source, Wake};
 use fetch::{FreedStates, Memory, rescue};
@@ -146,6 +146,8 @@ impl<P> TieredSnapshots<P> {
     pub fn new(limits: SnapshotLimits) -> Result<Self, Error> {
         map_code();
         let (memory, lower) = (SnapshotCache::new(limits)?, RwLock::new(None));
+        // For the first inserts.
+        grow_allocator();
         Ok(Self { memory, lower, attachments: AtomicU32::new(0) })
     }
 
