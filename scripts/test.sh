@@ -298,14 +298,15 @@ done
 
 printf '\n=== %d s in all\n' $SECONDS
 printf '%s\n' "${report[@]}"
-# Who reads only the end sees what failed.
-for stage in "${failed[@]}"; do
-    grep -hE '^(test .* FAILED|thread .* panicked at|timeout: |error(\[|:) )' "$logs/$stage.log" |
-        sed "s/^/$stage: /"
-done
 grep -ohs 'SKIP.*: .*' "$logs"/* | sort -u | grep . || echo "nothing was skipped"
 # What the runners counted, in their own words.
 for stage in "${stages[@]}"; do
     grep -hE '^(test result: |PASS |FAIL )' "$logs/$stage.log" | grep -v ' 0 passed; 0 failed'
+done
+# Who reads only the end sees what failed.
+errors='^(test .* FAILED|thread .* panicked at|timeout: |error(\[|:) |Diff in )|: error: '
+for stage in "${failed[@]}"; do
+    grep -hE "$errors" "$logs/$stage.log" | sed "s/^/FAIL $stage: /" ||
+        echo "FAIL $stage: see above"
 done
 exit $((${#failed[@]} > 0))

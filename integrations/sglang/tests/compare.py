@@ -34,8 +34,11 @@ class Call(NamedTuple):
 
 
 def calls(path: Path) -> list[Call]:
-    rows = (line.split(" ") for line in path.read_text().splitlines())
-    return [Call(*row[:2], *(int(ns) / 1e3 for ns in row[2:])) for row in rows]
+    def call(request: str, method: str, *ns: str) -> Call:
+        us, tensors, pools = (int(each) / 1e3 for each in ns)
+        return Call(request, method, us, tensors, pools)
+
+    return [call(*line.split(" ")) for line in path.read_text().splitlines()]
 
 
 def by_request(rows: list[Call]) -> dict[str, list[float]]:
