@@ -24,15 +24,13 @@ use crate::grace::{Garbage, Link, Reader, prefetch};
 use crate::memory::{Arc, OutOfMemory};
 use crate::sync::{
     AtomicUsize,
-    Ordering::{Acquire, Relaxed},
+    Ordering::{Acquire, Relaxed, Release},
     limit,
 };
 pub(super) use slots::NODE_LIMIT;
 pub(crate) use slots::Place;
 pub use slots::SpareTable;
-use slots::{
-    CHUNK, Chunk, EMPTY, GONE, Slots, entry, entry_hash, entry_length, entry_node, find, kept,
-};
+use slots::{CHUNK, Chunk, GONE, Slots, entry, entry_hash, entry_length, entry_node, find, kept};
 use std::num::NonZero;
 
 /// Slots of the old table that each change moves. More than 2 keeps the old one from outliving the
@@ -115,13 +113,13 @@ impl TableView {
     ) -> Result<Option<u64>, Changed> {
         for (table, from) in [(&self.current, 0), (&self.old, self.moved.load(Relaxed))] {
             let chunks = table.read(reader);
-            let get = |at: usize| {
-                let chunk = chunks.get(at / CHUNK).and_then(|link| link.read(reader).first());
-                chunk.map_or(EMPTY, |chunk| chunk[at % CHUNK].load(Acquire))
-            };
-            if !chunks.is_empty()
-                && let Some((_, found)) = find(chunks.len() * CHUNK, get, hash, from, &mut matches)?
-            {
+            if chunks.is_empty() {
+                continue;
+            }
+            let (slots, chunk) = (chunks.len() * CHUNK, |at: usize| {
+                chunks.get(at).and_then(|link| link.read(reader).first())
+            });
+            if let Some((_, found)) = find(slots, (chunk, Acquire), hash, from, &mut matches)? {
                 return Ok(Some(found));
             }
         }
@@ -166,11 +164,11 @@ impl ChildTable {
     }
 
     pub(crate) fn find(&self, hash: u32, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
-        if let Some(at) = self.current.find(hash, 0, &mut matches) {
-            return Some(entry_node(self.current.get(at)));
-        }
-        let (old, moved) = self.old.as_ref()?;
-        old.find(hash, *moved, matches).map(|at| entry_node(old.get(at)))
+        let found = self.current.find(hash, 0, &mut matches).or_else(|| {
+            let (old, moved) = self.old.as_ref()?;
+            old.find(hash, *moved, matches)
+        });
+        found.map(|(_, entry)| entry_node(entry))
     }
 
     /// Slots of the table that entries are put into.
@@ -191,7 +189,7 @@ impl ChildTable {
     pub(crate) fn hint(&self, hash: u32) -> Option<Hint> {
         // Most often the first slot has it.
         let first = self.current.get(kept(hash) as usize & self.current.mask);
-        if first > GONE && entry_hash(first) == kept(hash) {
+        if entry_hash(first) == kept(hash) {
             return Some(Hint::of(first));
         }
         self.hint_behind(hash)
@@ -199,12 +197,11 @@ impl ChildTable {
 
     #[inline(never)]
     fn hint_behind(&self, hash: u32) -> Option<Hint> {
-        let current = self.current.find(hash, 0, |_| true).map(|at| self.current.get(at));
-        let entry = current.or_else(|| {
+        let found = self.current.find(hash, 0, |_| true).or_else(|| {
             let (old, moved) = self.old.as_ref()?;
-            old.find(hash, *moved, |_| true).map(|at| old.get(at))
+            old.find(hash, *moved, |_| true)
         });
-        entry.map(Hint::of)
+        found.map(|(_, entry)| Hint::of(entry))
     }
 
     /// Slots for entries of these hashes, which are about to be put there.
@@ -233,12 +230,12 @@ impl ChildTable {
 
     /// Makes the entry of `from` lead to `to`, whose segment is so long.
     pub(crate) fn replace(&mut self, hash: u32, from: u32, to: u32, length: usize) {
-        let found = if let Some(at) = self.current.find(hash, 0, |node| node == from) {
+        let found = if let Some((at, _)) = self.current.find(hash, 0, |node| node == from) {
             Some((&mut self.current, at))
         } else {
             let old = self.old.as_mut();
             old.and_then(|(old, moved)| {
-                old.find(hash, *moved, |node| node == from).map(|at| (old, at))
+                old.find(hash, *moved, |node| node == from).map(|(at, _)| (old, at))
             })
         };
         let (table, at) = found.expect("the child is in the table");
@@ -246,15 +243,12 @@ impl ChildTable {
     }
 
     pub(crate) fn remove(&mut self, hash: u32, node: u32) {
-        if let Some(at) = self.current.find(hash, 0, |found| found == node) {
-            // The end of a probe chain can be EMPTY again, which keeps chains short under churn.
-            let next = self.current.get((at + 1) & self.current.mask);
-            self.current.set(at, if next == EMPTY { EMPTY } else { GONE });
-            self.current.taken -= (next == EMPTY) as usize;
+        if let Some((at, _)) = self.current.find(hash, 0, |found| found == node) {
+            self.current.remove(at);
         } else {
             let (old, moved) = self.old.as_mut().expect("the child is in one of the tables");
-            let at = old.find(hash, *moved, |found| found == node);
-            old.set(at.expect("the child is in the table"), GONE);
+            let found = old.find(hash, *moved, |found| found == node);
+            old.set(found.expect("the child is in the table").0, GONE);
         }
         self.len -= 1;
         // Without memory the next one moves more.
@@ -324,22 +318,29 @@ impl ChildTable {
     }
 
     fn move_some(&mut self) -> Result<(), OutOfMemory> {
-        for _ in 0..STEP {
-            let Some((old, moved)) = &mut self.old else {
-                break;
-            };
-            let found = old.get(*moved);
-            if found > GONE {
-                let place = self.current.place(entry_hash(found), &[], &mut self.garbage)?;
-                self.current.put(place, entry_node(found), entry_length(found));
-                old.set(*moved, GONE);
+        let mut left = STEP;
+        while left > 0
+            && let Some((old, moved)) = &mut self.old
+        {
+            let chunk = *moved / CHUNK;
+            let end = (*moved + left).min((chunk + 1) * CHUNK);
+            left -= end - *moved;
+            let places = *moved % CHUNK..=(end - 1) % CHUNK;
+            // What was never made has no entries.
+            for slot in old.chunks[chunk].as_deref().map_or(&[][..], |slots| &slots[places]) {
+                let found = slot.load(Relaxed);
+                if found > GONE {
+                    let place = self.current.place(entry_hash(found), &[], &mut self.garbage)?;
+                    self.current.put_entry(place, found);
+                    slot.store(GONE, Release);
+                }
             }
-            *moved += 1;
-            self.view.moved.store(*moved, Relaxed);
-            if *moved % CHUNK == 0 {
-                old.drop_chunk(*moved / CHUNK - 1, &mut self.garbage);
+            *moved = end;
+            self.view.moved.store(end, Relaxed);
+            if end % CHUNK == 0 {
+                old.drop_chunk(chunk, &mut self.garbage);
             }
-            if *moved == old.len() {
+            if end == old.len() {
                 self.old = None;
                 self.view.old.set(None, &mut self.garbage);
             }
@@ -399,6 +400,47 @@ mod tests {
                 assert_eq!(found, Some(node));
             }
         }
+    }
+
+    /// Entries whose slots are near each other come and go in every order, while the table grows
+    /// and is filled with what has gone: each is found as long as it is there.
+    #[test]
+    fn what_is_there_is_found_whatever_has_gone() {
+        let (mut table, mut random) = (ChildTable::new().unwrap(), fastrand::Rng::with_seed(1));
+        let hash = |node: u32| node % 300 * 7;
+        let mut there = Vec::new();
+        for node in 0..60_000_u32 {
+            let [place] = table.places([hash(node)]).unwrap();
+            table.put(place, node, 1);
+            there.push(node);
+            while there.len() > 700 || (!there.is_empty() && random.usize(..3) == 0) {
+                let gone = there.swap_remove(random.usize(..there.len()));
+                table.remove(hash(gone), gone);
+                assert_eq!(table.find(hash(gone), |found| found == gone), None);
+            }
+            if node % 64 == 0 {
+                for &node in &there {
+                    assert_eq!(table.find(hash(node), |found| found == node), Some(node));
+                }
+            }
+        }
+    }
+
+    /// What is removed leaves nothing to probe past when all that lay behind it is gone too.
+    #[test]
+    fn chains_end_where_their_last_entry_is() {
+        let mut table = ChildTable::new().unwrap();
+        let hash = 2 * CHUNK as u32 - 3; // across the end of the table
+        for node in 0..100 {
+            let [place] = table.places([hash]).unwrap();
+            table.put(place, node, 1);
+        }
+        for node in 0..99 {
+            table.remove(hash, node);
+        }
+        assert_eq!((table.current.taken, table.find(hash, |_| true)), (100, Some(99)));
+        table.remove(hash, 99);
+        assert_eq!((table.current.taken, table.len()), (0, 0));
     }
 
     /// Lengths stay with their entries while the table grows, which doubles when it is four fifths

@@ -3,7 +3,7 @@ use crate::grace::{Array, Garbage, Link, One};
 use crate::memory::{OutOfMemory, try_collect};
 use crate::sync::{
     AtomicU64,
-    Ordering::{Relaxed, Release},
+    Ordering::{self, Relaxed, Release},
     limit,
 };
 
@@ -26,13 +26,12 @@ pub(in crate::tree) const NODE_LIMIT: u32 = (1 << NODE_BITS) - 2;
 pub(super) fn entry(hash: u32, node: u32, length: usize) -> u64 {
     debug_assert!(node < NODE_LIMIT);
     let length = if length < 1 << LENGTH_BITS { length as u64 } else { 0 };
-    // No entry is EMPTY or GONE.
-    (hash as u64) << HASH_AT | length << NODE_BITS | (node as u64 + 2)
+    (kept(hash) as u64) << HASH_AT | length << NODE_BITS | (node as u64 + 2)
 }
 
-/// As much of a hash as an entry has of it.
+/// As much of a hash as an entry has of it: never 0, which EMPTY and GONE have there.
 pub(super) fn kept(hash: u32) -> u32 {
-    hash & (u32::MAX >> (HASH_AT - 32))
+    (hash & (u32::MAX >> (HASH_AT - 32))).max(1)
 }
 
 pub(super) fn entry_hash(entry: u64) -> u32 {
@@ -47,29 +46,33 @@ pub(super) fn entry_length(entry: u64) -> usize {
     (entry >> NODE_BITS) as usize % (1 << LENGTH_BITS)
 }
 
-/// The index of the first entry that matches, among `len` slots, which `get` reads. Slots before
-/// `from` are known to be left.
+/// The index of the first entry that matches, among `len` slots, of which `chunk` gives a chunk:
+/// without one, all of its slots are EMPTY. Slots before `from` are known to be left.
 #[inline]
-pub(super) fn find<E>(
+pub(super) fn find<'a, E>(
     len: usize,
-    get: impl Fn(usize) -> u64,
+    (chunk, order): (impl Fn(usize) -> Option<&'a Chunk>, Ordering),
     hash: u32,
     from: usize,
     mut matches: impl FnMut(u32) -> Result<bool, E>,
 ) -> Result<Option<(usize, u64)>, E> {
-    let mask = len - 1;
-    let hash = kept(hash);
+    let (mask, hash) = (len - 1, kept(hash));
     let mut at = (hash as usize & mask).max(from);
     // There is always an EMPTY slot, but a reader may be overtaken by changes again and again.
-    for _ in 0..len {
-        let found = get(at);
-        if found == EMPTY {
-            return Ok(None);
+    for _ in 0..len / CHUNK + 1 {
+        let Some(slots) = chunk(at / CHUNK) else { break };
+        for slot in &slots[at % CHUNK..] {
+            let found = slot.load(order);
+            if entry_hash(found) == hash {
+                if matches(entry_node(found))? {
+                    return Ok(Some((at, found)));
+                }
+            } else if found == EMPTY {
+                return Ok(None);
+            }
+            at += 1;
         }
-        if found != GONE && entry_hash(found) == hash && matches(entry_node(found))? {
-            return Ok(Some((at, found)));
-        }
-        at = (at + 1) & mask;
+        at &= mask;
     }
     Ok(None)
 }
@@ -129,16 +132,17 @@ impl Slots {
         chunk[at % CHUNK].store(entry, Release);
     }
 
-    /// The slot of the first entry that matches. Slots before `from` are known to be left.
+    /// The first entry that matches, and its slot. Slots before `from` are known to be left.
     pub(super) fn find(
         &self,
         hash: u32,
         from: usize,
         mut matches: impl FnMut(u32) -> bool,
-    ) -> Option<usize> {
+    ) -> Option<(usize, u64)> {
         let matches = |node| Ok::<_, ()>(matches(node));
-        let found = find(self.len(), |at| self.get(at), hash, from, matches);
-        found.ok().flatten().map(|(at, _)| at)
+        let chunk = |at: usize| self.chunks[at].as_deref();
+        let found = find(self.len(), (chunk, Relaxed), hash, from, matches);
+        found.ok().flatten()
     }
 
     /// A slot for an entry, other than those of `others`.
@@ -149,17 +153,52 @@ impl Slots {
         others: &[Place],
         garbage: &mut Garbage,
     ) -> Result<Place, OutOfMemory> {
-        let mut at = kept(hash) as usize & self.mask;
-        while self.get(at) > GONE || others.iter().any(|other| other.at == at) {
-            at = (at + 1) & self.mask;
+        let mut at = self.first_free(kept(hash) as usize & self.mask);
+        while others.iter().any(|other| other.at == at) {
+            at = self.first_free((at + 1) & self.mask);
         }
         self.make(at, garbage)?;
         Ok(Place { at, hash })
     }
 
-    pub(super) fn put(&mut self, Place { at, hash }: Place, node: u32, length: usize) {
+    /// The first slot from one on that has no entry.
+    #[inline]
+    fn first_free(&self, mut at: usize) -> usize {
+        while let Some(slots) = &self.chunks[at / CHUNK] {
+            let is_free = |slot: &AtomicU64| slot.load(Relaxed) <= GONE;
+            if let Some(count) = slots[at % CHUNK..].iter().position(is_free) {
+                return at + count;
+            }
+            at = (at / CHUNK + 1) * CHUNK & self.mask;
+        }
+        at
+    }
+
+    pub(super) fn put(&mut self, place: Place, node: u32, length: usize) {
+        self.put_entry(place, entry(place.hash, node, length));
+    }
+
+    /// The same with an entry as it is.
+    pub(super) fn put_entry(&mut self, Place { at, .. }: Place, entry: u64) {
         self.taken += (self.get(at) == EMPTY) as usize;
-        self.set(at, entry(hash, node, length));
+        self.set(at, entry);
+    }
+
+    /// Takes an entry away. What ends a probe chain is EMPTY again, which keeps chains short under
+    /// churn.
+    pub(super) fn remove(&mut self, at: usize) {
+        if self.get((at + 1) & self.mask) != EMPTY {
+            return self.set(at, GONE);
+        }
+        let mut last = at;
+        loop {
+            self.set(last, EMPTY);
+            self.taken -= 1;
+            last = last.wrapping_sub(1) & self.mask;
+            if self.get(last) != GONE {
+                break;
+            }
+        }
     }
 
     pub(super) fn drop_chunk(&mut self, chunk: usize, garbage: &mut Garbage) {
