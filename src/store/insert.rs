@@ -235,8 +235,9 @@ impl PrefixCache {
                 let digests = if from.is_none() { digests } else { &[] };
                 return descent.walk(self, (node, &query.keys[..whole]), digests);
             }
-            let root = self.index.find_root(&self.index.namespace(node));
-            if let Some(root) = root.filter(|_| digests.len() > request.from_page) {
+            if digests.len() > request.from_page
+                && let Some(root) = self.index.find_root(&self.index.namespace(node))
+            {
                 let keys = self.keys(&query.keys[..whole]);
                 return self.index.walk_digested(root, keys, digests);
             }
