@@ -20,7 +20,7 @@ pub use way::{Ask, Path, Way, Ways};
 use crate::error::Error;
 use crate::grace::Reader;
 use crate::ids::NodeId;
-use crate::memory::try_box;
+use crate::memory::{OutOfMemory, try_box};
 use crate::token::{Keys, PageDigest};
 use crate::tree::{Hanging, SpareTable};
 
@@ -237,6 +237,9 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
 
     /// Pages to insert before others are let in, who wait for no more than about `slice` evictions.
     fn publish_portion(&self, slice: usize) -> usize;
+
+    /// Makes room for what must not move while it grows, before there are so many nodes at most.
+    fn expect(&mut self, nodes: usize) -> Result<(), OutOfMemory>;
 
     /// Slots of a larger table of its nodes that is needed soon, said once: one that is made by
     /// then keeps nobody waiting.

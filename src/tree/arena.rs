@@ -74,6 +74,13 @@ impl<H: Held> Arena<H> {
         self.chunks.len() * CHUNK
     }
 
+    /// Has room for the list of the chunks of so many nodes, so that it need not move while it
+    /// grows: that takes the longer, the more there are.
+    pub fn expect(&mut self, count: usize) -> Result<(), OutOfMemory> {
+        let chunks = count.min(NODE_LIMIT as usize).div_ceil(CHUNK);
+        Ok(self.chunks.try_reserve_exact(chunks.saturating_sub(self.chunks.len()))?)
+    }
+
     /// Nodes that can be made.
     #[inline]
     fn room(&self) -> usize {

@@ -188,6 +188,10 @@ impl PrefixIndex for BlockHashIndex {
         slice.div_ceil(4)
     }
 
+    fn expect(&mut self, nodes: usize) -> Result<(), OutOfMemory> {
+        self.tree.nodes.expect(nodes)
+    }
+
     fn wanted_table(&mut self) -> Option<usize> {
         self.table.wanted_spare()
     }

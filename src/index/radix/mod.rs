@@ -169,6 +169,11 @@ impl PrefixIndex for RadixIndex {
         most - most % self.tree.nodes.page_limit().clamp(1, most)
     }
 
+    fn expect(&mut self, nodes: usize) -> Result<(), OutOfMemory> {
+        self.tree.nodes.expect(nodes)?;
+        self.rows.expect(nodes)
+    }
+
     fn wanted_table(&mut self) -> Option<usize> {
         self.table.wanted_spare()
     }

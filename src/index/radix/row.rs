@@ -258,6 +258,12 @@ impl OwnRows {
         Self { chunks: Vec::new(), rows, made_bytes: size_of::<Rows>() }
     }
 
+    /// Has room for the list of the chunks of so many, as the arena of their nodes has.
+    pub(super) fn expect(&mut self, count: usize) -> Result<(), OutOfMemory> {
+        let chunks = count.div_ceil(CHUNK);
+        Ok(self.chunks.try_reserve_exact(chunks.saturating_sub(self.chunks.len()))?)
+    }
+
     /// Makes rows for the first `count` nodes.
     #[inline]
     pub(super) fn try_reserve(&mut self, count: usize) -> Result<(), OutOfMemory> {
