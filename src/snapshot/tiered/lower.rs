@@ -7,7 +7,7 @@ use super::value::{Storable, Value, Writing};
 use super::{SnapshotCache, TierCounters, TierPolicy};
 use crate::error::Error;
 use crate::lock::RwLock;
-use crate::memory::{Arc, OutOfMemory, seed, try_box};
+use crate::memory::{Arc, OrderedMap, OutOfMemory, try_box};
 use crate::snapshot::spot::Spot;
 use crate::snapshot::{ENTRY_LIMIT, Freed, Namespace, NewSnapshot, SnapshotLimits, count};
 use crate::tier::remote::RemoteEvent;
@@ -24,8 +24,8 @@ const AHEAD: usize = 8;
 /// In how many nodes that have gone an index counts on from those before it: so a spot of another
 /// one is of nodes that have gone.
 const ATTACHMENT_BITS: u32 = 40;
-/// Writes of which those that were removed meanwhile are looked for.
-const SWEEP: usize = 64;
+/// Writes that are looked at for each new one, whether what they write was removed meanwhile.
+const SWEEP: usize = 2;
 
 pub(super) type Numbered<T> = HashMap<u64, T, FixedState>;
 
@@ -106,9 +106,10 @@ struct Pending {
 pub(super) struct Table {
     /// The number of the next record.
     next: u64,
-    pending: Numbered<Pending>,
-    /// Writes beyond which those that were removed are looked for.
-    sweep_at: usize,
+    /// In a map that never stops to move all that it has.
+    pending: OrderedMap<u64, Pending>,
+    /// The first of them that is looked at next.
+    sweep_from: u64,
     /// What the store had no room for.
     retries: VecDeque<Arc<Note>>,
     /// Turns of the store when they were last tried.
@@ -166,8 +167,8 @@ impl Lower {
         let link = Arc::new(Link { store, closing, alone })?;
         let table = Table {
             next: 1,
-            pending: HashMap::with_hasher(FixedState::with_seed(seed())),
-            sweep_at: SWEEP,
+            pending: OrderedMap::default(),
+            sweep_from: 0,
             retries: VecDeque::new(),
             tried_at: 0,
             loads: Loads::new()?,
@@ -453,18 +454,24 @@ impl Table {
     }
 
     fn reserve_pending(&mut self) -> Result<(), OutOfMemory> {
-        if self.pending.len() >= self.sweep_at {
-            // No event comes for what was removed while it was written.
-            self.pending.retain(|_, pending| !pending.mark.is_gone.load(Relaxed));
-            self.sweep_at = SWEEP.max(2 * self.pending.len());
+        // No event comes for what was removed while it was written.
+        for _ in 0..SWEEP {
+            let next = self.pending.from(&self.sweep_from).next();
+            let Some((&number, Pending { mark, .. })) = next else {
+                self.sweep_from = 0;
+                break;
+            };
+            self.sweep_from = number + 1;
+            if mark.is_gone.load(Relaxed) {
+                self.pending.remove(&number);
+            }
         }
-        Ok(self.pending.try_reserve(1)?)
+        self.pending.try_reserve(1)
     }
 
     /// Writes that go on.
     pub(super) fn writing(&self) -> usize {
-        let is_meant = |pending: &&Pending| !pending.mark.is_gone.load(Relaxed);
-        self.pending.values().filter(is_meant).count()
+        self.pending.iter().filter(|(_, pending)| !pending.mark.is_gone.load(Relaxed)).count()
     }
 
     /// Whether something waits for room.
