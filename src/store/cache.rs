@@ -15,6 +15,8 @@ use crate::token::{Images, Keys};
 /// The part of the runs of pages that are evicted at once where each may have an image, which goes
 /// with it.
 const WITH_IMAGES: usize = 4;
+/// The same where each is entered into a journal.
+const WITH_JOURNAL: usize = 2;
 
 /// How to build a cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -142,8 +144,11 @@ impl PrefixCache {
         reason: Reason,
         report: &mut dyn FnMut(usize, &[u32]),
     ) -> usize {
-        let has_images = !self.images.is_empty();
-        let part = if has_images { WITH_IMAGES } else { 1 };
+        let part = match (self.images.is_empty(), &self.journal) {
+            (false, _) => WITH_IMAGES,
+            (true, Some(_)) => WITH_JOURNAL,
+            (true, None) => 1,
+        };
         let most = Portion { runs: most.runs.div_ceil(part), ..most };
         let evict = |index: &mut dyn PrefixIndex, report: &mut dyn FnMut(&[u32], &[u32])| {
             index.evict(most, report)

@@ -208,7 +208,9 @@ impl Turn<'_> {
 
     /// Lets go of what `hold_query` holds.
     pub(crate) fn end_query(&mut self, query: HeldQuery<'_>) {
-        self.let_images_go(query.images);
+        let HeldQuery { keys, images } = query;
+        self.let_images_go(images);
+        self.housekeeping.discard(keys.into_list());
     }
 
     /// Holds images of a list.

@@ -240,6 +240,14 @@ impl MadeKeys {
     }
 }
 
+impl MadeKeys {
+    /// The list of keys, if it is not kept for the next.
+    fn into_list(mut self) -> Vec<u32> {
+        let is_kept = self.scratch.keys.capacity() <= KEYS_KEPT;
+        if is_kept { Vec::new() } else { std::mem::take(&mut self.scratch.keys) }
+    }
+}
+
 impl Drop for MadeKeys {
     fn drop(&mut self) {
         if self.scratch.keys.capacity() <= KEYS_KEPT {
@@ -284,6 +292,11 @@ impl<'a> HeldKeys<'a> {
         let text = &ids[..bad.unwrap_or(ids.len())];
         let unchecked = if is_checked { 0 } else { ids.len() };
         Ok(Self { made: None, text, unchecked, positions: ids.len() })
+    }
+
+    /// The list that was made of it, if that is so long that it is not kept for the next.
+    pub fn into_list(self) -> Vec<u32> {
+        self.made.map_or_else(Vec::new, MadeKeys::into_list)
     }
 
     /// How many ids from one on were not looked at yet.
