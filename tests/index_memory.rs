@@ -9,7 +9,7 @@ mod index_memory {
     pub mod world;
 }
 
-use failing::{Failure, bytes_in_use, failing};
+use failing::{Failure, bytes_in_use, failing, largest_grown};
 use fastrand::Rng;
 use index_memory::world::{Op, PAGES, World};
 use radixkv::index::{IndexKind, Namespace, Portion, PrefixIndex};
@@ -180,6 +180,34 @@ fn m10_a_conversation_token_by_token_is_counted() {
         while index.evict(Portion::of(997), &mut |_, _| {}) > 0 {
             agree("evicted", kind, index.as_ref(), bytes_in_use() - before);
         }
+    }
+}
+
+/// Where an index was told how many nodes may come, no list that grows with them is ever moved:
+/// others would wait for that, the longer the more there are.
+// M10
+#[test]
+fn m10_lists_of_an_index_that_is_told_its_size_stay_where_they_are() {
+    const NODES: u32 = 80_000;
+    let _alone = alone();
+    let images = Images::default();
+    for kind in KINDS {
+        let before = bytes_in_use();
+        let mut index = kind.open(1, 1).unwrap();
+        index.expect(NODES as usize + 1000).unwrap(); // and the roots
+        agree("expecting", kind, index.as_ref(), bytes_in_use() - before);
+        let grown = largest_grown(|| {
+            for page in 1..NODES {
+                // A few on each of many paths.
+                let root = Namespace { epoch: u64::from(page % 1000), ..Namespace::default() };
+                let root = index.make_root(&root).unwrap();
+                let keys = Keys { keys: &[page], images: &images };
+                assert_eq!(index.insert(root, keys, &[page]).unwrap().existing, 0);
+            }
+        });
+        assert!(grown <= 4096, "{kind:?}: a list of {grown} bytes was made larger");
+        assert!(index.stats().nodes >= NODES as usize - 1);
+        agree("expected", kind, index.as_ref(), bytes_in_use() - before);
     }
 }
 

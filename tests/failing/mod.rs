@@ -30,6 +30,8 @@ thread_local! {
     static FAILURE: Cell<Option<Failure>> = const { Cell::new(None) };
     /// Requests since the failure was set, and how many of them failed.
     static COUNTS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    /// Bytes of the largest block that had to become larger.
+    static LARGEST_GROWN: Cell<usize> = const { Cell::new(0) };
     /// Whether this is one of the library's threads; asked once.
     static IS_LIBRARYS: Cell<Option<bool>> = const { Cell::new(None) };
 }
@@ -98,6 +100,9 @@ unsafe impl GlobalAlloc for Failing {
             return std::ptr::null_mut();
         }
         count(size as isize - layout.size() as isize);
+        if size > layout.size() {
+            LARGEST_GROWN.set(LARGEST_GROWN.get().max(layout.size()));
+        }
         // SAFETY: the caller's contract.
         unsafe { System.realloc(memory, layout, size) }
     }
@@ -121,6 +126,14 @@ fn count(bytes: isize) {
 #[allow(dead_code)] // not every test that fails allocations counts bytes
 pub fn bytes_in_use() -> usize {
     IN_USE.get() as usize
+}
+
+/// Bytes of the largest block that this thread had made larger while `body` ran.
+#[allow(dead_code)] // as above
+pub fn largest_grown(body: impl FnOnce()) -> usize {
+    LARGEST_GROWN.set(0);
+    body();
+    LARGEST_GROWN.get()
 }
 
 /// Runs `body`, which is a callback of a call that fails, without failures.

@@ -24,7 +24,7 @@ use crate::grace::{Garbage, Link, Reader, prefetch};
 use crate::memory::{Arc, OutOfMemory};
 use crate::sync::{
     AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Acquire, Relaxed},
     limit,
 };
 pub(super) use slots::NODE_LIMIT;
@@ -332,12 +332,13 @@ impl ChildTable {
                 if found > GONE {
                     let place = self.current.place(entry_hash(found), &[], &mut self.garbage)?;
                     self.current.put_entry(place, found);
-                    slot.store(GONE, Release);
+                    // Whoever misses it learns from the version that entries were moved.
+                    slot.store(GONE, Relaxed);
                 }
             }
             *moved = end;
             self.view.moved.store(end, Relaxed);
-            if end % CHUNK == 0 {
+            if end.is_multiple_of(CHUNK) {
                 old.drop_chunk(chunk, &mut self.garbage);
             }
             if end == old.len() {

@@ -169,7 +169,7 @@ impl Slots {
             if let Some(count) = slots[at % CHUNK..].iter().position(is_free) {
                 return at + count;
             }
-            at = (at / CHUNK + 1) * CHUNK & self.mask;
+            at = ((at / CHUNK + 1) * CHUNK) & self.mask;
         }
         at
     }
