@@ -156,7 +156,7 @@ impl Coming {
         let mut sequences = Vec::new();
         sequences.try_reserve_exact(slots).map_err(|_| Error::memory("the sequences"))?;
         let mut cache = PrefixCache::new(page_size, ids, config)?;
-        // Each has a page, but for those of the first namespaces.
+        // Each node has a page of the pool, but for roots.
         cache.index.expect(pages)?;
         cache.open_groups(&groups, &pool_pages, config.checkpoint_limit)?;
         cache.open_journal(config.journal_bytes, &pool_pages, last_number + 1)?;
