@@ -3,8 +3,11 @@
 
 usage: held.py PROGRAM LIBRARY_FOLDER HEADER [--runs N] [--limit US] [--reserve MIB] WORLD...
 
-The library is built with the feature `timed-lock`. A world does the same in each run, so its holds
-have the same numbers; of each the shortest time counts, without what others had the processor for.
+The library is built with the feature `timed-lock`. A world that waits for nobody does the same in
+each run, so its holds have the same numbers; of each the shortest time counts, without what others
+had the processor for. Where other threads do a part of the work the numbers differ from run to run:
+then a place counts with the fewest holds that one run had there, and with the longest one of the
+run where that was shortest.
 """
 import argparse
 import collections
@@ -39,6 +42,14 @@ def holds_of(arguments, world):
     return holds
 
 
+def by_place(holds):
+    """The holds of a run, by where they were given up: number and time of each."""
+    places = collections.defaultdict(dict)
+    for (shape, thread, number), (us, faults, lines) in holds.items():
+        places[shape, thread, " < ".join(lines)][number] = us, faults
+    return places
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
@@ -49,21 +60,23 @@ def main():
     parser.add_argument("--limit", type=float, default=50)
     parser.add_argument("--reserve", type=int, default=0)
     arguments = parser.parse_args()
-    print("| world | page | index | thread | holds | longest, us | page faults in it "
-          "| given up at |")
+    print("| world | page | index | thread | holds in each run, same ones | longest, us "
+          "| page faults in it | given up at |")
     print("|---|--:|--:|---|--:|--:|--:|---|")
     for world in arguments.worlds:
-        runs = [holds_of(arguments, world) for _ in range(arguments.runs)]
-        rows = collections.defaultdict(list)
-        for key in set(runs[0]).intersection(*runs[1:]):
-            shape, thread, _ = key
-            us, faults, lines = min(run[key] for run in runs)
-            rows[shape, thread, " < ".join(lines)].append((us, faults))
-        for (shape, thread, place), held in sorted(rows.items(), key=lambda row: -max(row[1])[0]):
-            us, faults = max(held)
+        runs = [by_place(holds_of(arguments, world)) for _ in range(arguments.runs)]
+        rows = []
+        for place in set(runs[0]).intersection(*runs[1:]):
+            held = [run[place] for run in runs]
+            # The quickest of one and the same hold, where there is one; else of the longest ones.
+            same = [min(run[number] for run in held)
+                    for number in set(held[0]).intersection(*held[1:])]
+            longest = min(max(run.values()) for run in held)
+            rows.append((max(same, default=longest), len(same), min(map(len, held)), place))
+        for (us, faults), same, count, (shape, thread, lines) in sorted(rows, reverse=True):
             page, index = shape
-            print(f"| {world} | {page} | {index} | {thread} | {len(held)} | {us:.1f} | {faults} "
-                  f"| `{place}` |", flush=True)
+            print(f"| {world} | {page} | {index} | {thread} | {count}, {same} | {us:.1f} | {faults} "
+                  f"| `{lines}` |", flush=True)
 
 
 if __name__ == "__main__":

@@ -248,6 +248,60 @@ static rkv_snapshot_cache *open(const char *directory, uint64_t entry_limit)
     return cache;
 }
 
+/* ---- lists as long as the longest prompts: half of each is what all begin with ------------ */
+
+static rkv_tokens long_list_of(uint32_t number, uint32_t *ids)
+{
+    uint32_t half = sizes.positions / 2;
+    tokens_fill(SEED + 4, 0, ids, half);
+    tokens_fill(SEED + 5, number, ids + half, half);
+    return text(ids, 2 * half);
+}
+
+static void look_up(rkv_snapshot_cache *cache, const rkv_tokens *tokens, bool is_there)
+{
+    rkv_snapshot_cache_match_result found = {.struct_size = sizeof found};
+    TIME(rkv_snapshot_cache_match, cache, NULL, tokens, 0, &found);
+    REQUIRE((found.pin != 0) == is_there && (is_there || found.fetchable_token_count > 0));
+    if (is_there) {
+        TIME(rkv_snapshot_cache_release, cache, found.pin);
+    }
+}
+
+static void long_lists(rkv_snapshot_cache *cache, uint8_t *data)
+{
+    enum { COUNT = 16 };
+    uint32_t *ids = allocate(sizes.positions, sizeof *ids);
+    situation("lists of 131,072 tokens");
+    for (uint32_t i = 0; i < COUNT; i++) {
+        rkv_tokens tokens = long_list_of(i, ids);
+        insert(cache, &tokens, data, PAGE_BYTES);
+        insert(cache, &tokens, data, PAGE_BYTES);
+    }
+    TIME(rkv_snapshot_cache_flush, cache, MINUTE);
+    /* What comes after them takes their places in memory. */
+    for (uint32_t i = 0; i < sizes.stored; i++) {
+        rkv_tokens tokens = list_of(sizes.stored + 1 + i, ids);
+        insert(cache, &tokens, data, PAGE_BYTES);
+    }
+    TIME(rkv_snapshot_cache_flush, cache, MINUTE);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        rkv_tokens tokens = long_list_of(i, ids);
+        look_up(cache, &tokens, false);
+        rkv_ticket_id ticket = ask(cache, &tokens);
+        if (i % 4 == 0) {
+            TIME(rkv_snapshot_cache_cancel, cache, ticket);
+        } else {
+            take(cache, ticket);
+            look_up(cache, &tokens, true);
+        }
+        if (i % 4 < 2) {
+            TIME(rkv_snapshot_cache_remove, cache, NULL, &tokens, NULL);
+        }
+    }
+    free(ids);
+}
+
 void world_snapshot_tiers(uint32_t page_size, uint32_t index)
 {
     (void)page_size, (void)index;
@@ -275,6 +329,7 @@ void world_snapshot_tiers(uint32_t page_size, uint32_t index)
             take(cache, ticket);
         }
     }
+    long_lists(cache, data);
     TIME(rkv_snapshot_cache_check, cache);
     reader_stop();
     TIME(rkv_snapshot_cache_detach, cache, MINUTE);

@@ -30,6 +30,7 @@ pub use slots::{Slot, Slots};
 
 use std::collections::TryReserveError;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The host has no memory for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,23 @@ const MUCH: usize = 60 << 10;
 pub fn grow_allocator() {
     // Without memory there is nothing to be done about it.
     drop(try_touched_room::<u8>(MUCH));
+}
+
+/// Bytes that may be used, as roughly as they are counted, of the much more that is made ready.
+pub const READY: usize = 16 << 10;
+
+/// Memory that is made ready for what is done with a lock, before that is taken.
+#[derive(Debug, Default)]
+pub struct ReadyMemory(AtomicUsize);
+
+impl ReadyMemory {
+    /// So many bytes are about to be asked for, roughly.
+    pub fn want(&self, bytes: usize) {
+        if self.0.fetch_add(bytes.min(READY), Ordering::Relaxed) >= READY {
+            self.0.store(0, Ordering::Relaxed);
+            grow_allocator();
+        }
+    }
 }
 
 /// Growth that can be refused; nothing changes then.

@@ -4,7 +4,7 @@ use super::ledger::Ledger;
 use super::nodes::NODE_LIMIT;
 use super::rest::Rest;
 use super::search::{Search, Step, end_change, let_others_in, stretch};
-use super::spot::Spot;
+use super::spot::{Exact, Spot};
 use super::tree::{Found, Tree};
 use super::{
     Counters, ENTRY_LIMIT, Hit, NONE, Namespace, NewSnapshot, SnapshotInserted, SnapshotLimits,
@@ -21,9 +21,22 @@ use crate::token::{TEXT_ID_LIMIT, all_text, bad_id};
 pub(super) const SEGMENT: usize = 1 << 14;
 /// Entries and nodes that go before others are let in: for each the processor waits for memory a
 /// dozen times.
-const SLICE: usize = 8;
+pub(super) const SLICE: usize = 8;
 /// Places that are looked at before others are let in.
 const LOOKS: usize = 128;
+
+/// What takes long of an insert.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    spot: Spot,
+    /// The rest of a long list.
+    copy: Option<Rest>,
+}
+
+impl Ahead {
+    /// Nothing.
+    pub(super) const NONE: Self = Self { spot: Spot::NONE, copy: None };
+}
 
 /// The right to change what is stored.
 pub(super) type Store<'a, V> = RwLockWriteGuard<'a, Tree<V>>;
@@ -113,36 +126,47 @@ impl<V> SnapshotCache<V> {
         make: impl FnOnce() -> V,
         freed: &mut Freed<V>,
     ) -> Result<SnapshotInserted, Error> {
-        Ok(self.insert_noting(new, Spot::NONE, make, freed)?.0)
+        if !self.takes(&new)? {
+            return Ok(self.refuse(make(), freed));
+        }
+        let ahead = match new.tokens.len() > self.segment {
+            true => self.ahead(new.list())?,
+            false => Ahead::NONE,
+        };
+        Ok(self.insert_ahead(new, ahead, true, make, freed)?.0)
     }
 
-    /// The same, from where the tokens lead to or did, or from nowhere; and where it is then.
-    pub(super) fn insert_noting(
-        &self,
-        new: NewSnapshot<'_>,
-        spot: Spot,
-        make: impl FnOnce() -> V,
-        freed: &mut Freed<V>,
-    ) -> Result<(SnapshotInserted, Spot), Error> {
-        let NewSnapshot { namespace, tokens, bytes, next_token, is_trimmable } = new;
+    /// Whether an insert is not in vain; an error when it never can be right.
+    pub(super) fn takes(&self, new: &NewSnapshot<'_>) -> Result<bool, Error> {
+        let NewSnapshot { tokens, bytes, .. } = *new;
         if !all_text(tokens) {
             let at = tokens.iter().position(|&id| id >= TEXT_ID_LIMIT).unwrap_or(0);
             return Err(bad_id(at, tokens[at]));
         }
         let SnapshotLimits { entries: entry_limit, bytes: byte_limit } = self.limits;
-        if tokens.is_empty() || entry_limit == 0 || byte_limit == 0 || bytes > byte_limit {
-            count(&mut self.ledger.write().counters.rejected, 1);
-            freed.refuse(make());
-            let refused = SnapshotInserted { stored: false, replaced: false, evicted: 0 };
-            return Ok((refused, Spot::NONE));
-        }
-        let copy = self.copy_ahead(namespace, tokens)?;
+        Ok(!tokens.is_empty() && entry_limit > 0 && byte_limit > 0 && bytes <= byte_limit)
+    }
+
+    /// An insert that is in vain.
+    pub(super) fn refuse(&self, value: V, freed: &mut Freed<V>) -> SnapshotInserted {
+        count(&mut self.ledger.write().counters.rejected, 1);
+        freed.refuse(value);
+        SnapshotInserted { stored: false, replaced: false, evicted: 0 }
+    }
+
+    /// An insert that is not, with what was made ahead; and where the entry is then. What goes for
+    /// it may be left to the caller.
+    pub(super) fn insert_ahead(
+        &self,
+        new: NewSnapshot<'_>,
+        Ahead { spot, copy }: Ahead,
+        evicts: bool,
+        make: impl FnOnce() -> V,
+        freed: &mut Freed<V>,
+    ) -> Result<(SnapshotInserted, Spot), Error> {
+        let NewSnapshot { namespace, tokens, bytes, next_token, is_trimmable } = new;
         let walk = |tree: &Tree<V>, search: &mut Search, most| {
-            if search.tokens == 0
-                && let Some(begun) = tree.search_from(spot, tokens)
-            {
-                *search = begun;
-            }
+            tree.begin(search, spot, tokens);
             tree.walk_on(search, tokens, most, |_, _, _| {})
         };
         // What is made below may be large, and who looks something up waits for it.
@@ -168,48 +192,22 @@ impl<V> SnapshotCache<V> {
         let spot = Spot::new(&tree.nodes, node, tokens.len());
         tree.join_again();
         // The entry is the newest one now.
-        let evicted = self.evict(&mut tree, ledger, true, freed);
+        let evicted = if evicts { self.evict(&mut tree, ledger, true, freed) } else { 0 };
         end_change(tree);
         Ok((SnapshotInserted { stored: true, replaced, evicted }, spot))
     }
 
-    /// A copy of what the tree has not of a long list, made while others go on. When somebody
-    /// changes that part of the tree meanwhile it is of no use.
-    fn copy_ahead(&self, namespace: &Namespace, tokens: &[u32]) -> Result<Option<Rest>, Error> {
-        if tokens.len() <= self.segment {
-            return Ok(None);
-        }
-        let walk = |tree: &Tree<V>, search: &mut Search, most| {
-            tree.walk_on(search, tokens, most, |_, _, _| {})
-        };
-        let known = self.search(namespace, &walk).1.map_or(0, |end| end.known());
-        Rest::try_new(tokens, known, self.segment).map(Some)
-    }
-
-    /// Lets entries go, least recently used first, until the limits hold or all that are left are
-    /// pinned; and others in after every few of them. With `keep_newest` the newest stays: what was
-    /// just inserted, or an insert beside pinned entries would be in vain.
-    fn evict<'a>(
-        &'a self,
-        tree: &mut Store<'_, V>,
-        mut ledger: RwLockWriteGuard<'a, Ledger<V>>,
-        keep_newest: bool,
-        freed: &mut Freed<V>,
-    ) -> usize {
-        let mut evicted = 0;
-        loop {
-            let (gone, more) = evict_some(tree, &mut ledger, keep_newest, freed);
-            evicted += gone;
-            count(&mut ledger.counters.evicted, gone);
-            if !more {
-                return evicted;
-            }
-            ledger.evicting += 1;
-            drop(ledger);
-            let_others_in(tree);
-            ledger = self.ledger.write();
-            ledger.evicting -= 1;
-        }
+    /// What takes long of an insert, made while others go on: where the list leads to, and a copy
+    /// of what the tree has not of a long one. When somebody changes that part of the tree
+    /// meanwhile it is of no use.
+    pub(super) fn ahead(&self, list: Exact<'_>) -> Result<Ahead, Error> {
+        let (tree, end) = self.follow(list);
+        let known = end.map_or(0, |end| end.known());
+        let spot = end.map_or(Spot::NONE, |end| Spot::new(&tree.nodes, end.node, end.tokens));
+        drop(tree);
+        let is_long = list.tokens.len() > self.segment;
+        let copy = is_long.then(|| Rest::try_new(list.tokens, known, self.segment)).transpose()?;
+        Ok(Ahead { spot, copy })
     }
 
     /// Finds the longest stored prefix of `tokens` and pins its snapshot. `view` looks at the value
@@ -294,25 +292,23 @@ impl<V> SnapshotCache<V> {
         Ok(is_last && ledger.is_over() && ledger.order.oldest().is_some())
     }
 
-    /// Lets entries go until the limits hold.
-    pub(super) fn shrink(&self, freed: &mut Freed<V>) {
-        settle_allocator();
-        let mut tree = self.change();
-        self.evict(&mut tree, self.ledger.write(), false, freed);
-        end_change(tree);
-    }
-
     /// Removes the entry of exactly these tokens; false when there is none. Readers keep what they
     /// have.
     pub fn remove(&self, namespace: &Namespace, tokens: &[u32], freed: &mut Freed<V>) -> bool {
-        let find =
-            |tree: &Tree<V>, search: &mut Search, most| tree.find_on(search, tokens, (false, most));
+        self.remove_exact(Exact { namespace, tokens, spot: Spot::NONE }, freed)
+    }
+
+    /// The same, from where the tokens lead to or did.
+    pub(super) fn remove_exact(&self, list: Exact<'_>, freed: &mut Freed<V>) -> bool {
+        let Exact { namespace, tokens, spot } = list;
+        let find = |tree: &Tree<V>, search: &mut Search, most| {
+            tree.begin(search, spot, tokens);
+            tree.find_on(search, tokens, (false, most))
+        };
         // What is freed below may lie beside much that was freed before.
         settle_allocator();
-        let (mut tree, Search { found, .. }) = self.search_to_change(namespace, &find);
-        let Some(Found { node, .. }) = found.filter(|found| found.tokens == tokens.len()) else {
-            return false;
-        };
+        let (mut tree, search) = self.search_to_change(namespace, &find);
+        let Some(node) = tree.entry_at(&search, tokens.len()) else { return false };
         let mut ledger = self.ledger.write();
         let mut work = SLICE;
         remove(&mut tree, &mut ledger, node, &mut work, &mut freed.ended);
@@ -320,11 +316,7 @@ impl<V> SnapshotCache<V> {
         tree.tighten(&mut ledger.order);
         drop(ledger);
         tree.join_again();
-        while tree.prune_again(&mut work) {
-            let_others_in(&mut tree);
-            work = SLICE;
-        }
-        end_change(tree);
+        end_pruning(tree, work);
         true
     }
 
@@ -340,7 +332,7 @@ impl<V> SnapshotCache<V> {
         count(&mut ledger.counters.removed, entries);
         // The old tree takes longest, and nobody has to wait for it.
         drop((ledger, tree));
-        freed.push_all(old.nodes);
+        freed.push_all(old);
     }
 
     /// Removes the entries that are pinned when it comes to them, and lets others in after every
@@ -399,7 +391,16 @@ pub(super) fn count(counter: &mut u64, more: usize) {
     *counter = counter.saturating_add(more as u64);
 }
 
-fn remove<V>(
+/// Ends a change after which something of a long row may be left, which goes first.
+pub(super) fn end_pruning<V>(mut tree: Store<'_, V>, mut work: usize) {
+    while tree.prune_again(&mut work) {
+        let_others_in(&mut tree);
+        work = SLICE;
+    }
+    end_change(tree);
+}
+
+pub(super) fn remove<V>(
     tree: &mut Tree<V>,
     ledger: &mut Ledger<V>,
     node: u32,
@@ -421,31 +422,4 @@ fn take_entry<V>(
     let entry = tree.nodes[node].entry.take().expect("an entry that is there");
     ledger.remove(&tree.nodes, node, entry, freed);
     tree.set_trimmable(node, false)
-}
-
-/// A slice of an eviction: how many went, and whether more are to go.
-#[inline]
-fn evict_some<V>(
-    tree: &mut Tree<V>,
-    ledger: &mut Ledger<V>,
-    keep_newest: bool,
-    freed: &mut Freed<V>,
-) -> (usize, bool) {
-    let (mut evicted, mut work) = (0, SLICE);
-    loop {
-        if tree.prune_again(&mut work) {
-            return (evicted, true);
-        }
-        let keep = ledger.order.newest().filter(|_| keep_newest);
-        let oldest = ledger.order.oldest().filter(|&oldest| Some(oldest) != keep);
-        let Some(oldest) = oldest.filter(|_| ledger.is_over()) else {
-            return (evicted, false);
-        };
-        if work == 0 {
-            return (evicted, true);
-        }
-        work -= 1;
-        remove(tree, ledger, oldest, &mut work, &mut freed.evicted);
-        evicted += 1;
-    }
 }

@@ -1,69 +1,69 @@
 //! Looks at single entries, for a cache that has others below it: nothing here counts as a lookup.
 use super::freed::Freed;
-use super::spot::Spot;
-use super::tree::{Found, Tree};
-use super::{Hit, NONE, Namespace, SnapshotCache};
+use super::search::NODE;
+use super::spot::{Exact, Spot};
+use super::tree::Tree;
+use super::{Hit, NONE, SnapshotCache};
 use crate::error::Error;
 use crate::ids::PinId;
+use crate::lock::RwLockReadGuard;
 use crate::memory::{OutOfMemory, try_zeros};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl<V> SnapshotCache<V> {
-    /// The longest stored prefix, or with `trims` what has most tokens in common, which was used
-    /// now, and what is asked of its value. `view` looks at the value under a lock: it must not
-    /// call the cache.
-    pub(super) fn longest<R>(
-        &self,
-        namespace: &Namespace,
-        tokens: &[u32],
-        trims: bool,
-        view: impl FnOnce(&V) -> R,
-    ) -> Option<(usize, R)> {
-        let mut nowhere = Spot::NONE;
-        self.longest_beyond(namespace, (tokens, 0), trims, &mut nowhere, view)
-    }
-
-    /// The tokens of what [`Self::longest`] finds.
-    pub(super) fn longest_tokens(
-        &self,
-        namespace: &Namespace,
-        tokens: &[u32],
-        trims: bool,
-    ) -> Result<Option<Vec<u32>>, OutOfMemory> {
-        let tree = self.store.read();
-        let found = tree.find_by(namespace, tokens, trims);
-        found.map(|found| tree.tokens_of(found)).transpose()
-    }
-
     /// What is asked of the value of exactly these tokens.
-    pub(super) fn exactly<R>(
-        &self,
-        namespace: &Namespace,
-        tokens: &[u32],
-        view: impl FnOnce(&V) -> R,
-    ) -> Option<R> {
-        let tree = self.store.read();
-        let node = tree.exact(namespace, tokens)?;
-        tree.nodes[node].entry.as_ref().map(|entry| view(&entry.value))
+    pub(super) fn exactly<R>(&self, list: Exact<'_>, view: impl FnOnce(&V) -> R) -> Option<R> {
+        self.spot_of(list, view).1
     }
 
     /// Pins the entry of exactly these tokens.
     pub(super) fn pin<R>(
         &self,
-        namespace: &Namespace,
-        tokens: &[u32],
+        list: Exact<'_>,
+        view: impl FnOnce(&V) -> R,
+    ) -> Result<Option<Hit<R>>, Error> {
+        let (tree, Some(end)) = self.follow(list) else { return Ok(None) };
+        match tree.entry_at(&end, list.tokens.len()) {
+            Some(node) => self.pin_at(&tree, node, list.tokens.len(), view),
+            None => Ok(None),
+        }
+    }
+
+    /// Pins the entry of so many tokens that a pin keeps, unless it is none any more.
+    pub(super) fn pin_again<R>(
+        &self,
+        pin: PinId,
+        tokens: usize,
         view: impl FnOnce(&V) -> R,
     ) -> Result<Option<Hit<R>>, Error> {
         let tree = self.store.read();
-        let Some(node) = tree.exact(namespace, tokens) else { return Ok(None) };
+        let ledger = self.ledger.read();
+        let reader = ledger.pins.get(pin).ok_or(Error::StalePin(pin.0))?;
+        let node = ledger.readers[reader].node;
+        drop(ledger);
+        if node == NONE { Ok(None) } else { self.pin_at(&tree, node, tokens, view) }
+    }
+
+    fn pin_at<R>(
+        &self,
+        tree: &Tree<V>,
+        node: u32,
+        tokens: usize,
+        view: impl FnOnce(&V) -> R,
+    ) -> Result<Option<Hit<R>>, Error> {
         let Some(entry) = tree.nodes[node].entry.as_ref() else { return Ok(None) };
         let mut ledger = self.ledger.write();
         ledger.try_reserve()?;
         let pin = ledger.pin(&tree.nodes, node);
         drop(ledger);
-        let (bytes, next_token) = (entry.bytes, entry.next_token);
-        let (common, value) = (tokens.len(), view(&entry.value));
-        Ok(Some(Hit { pin, tokens: common, common, bytes, next_token, value }))
+        let (bytes, next_token, value) = (entry.bytes, entry.next_token, view(&entry.value));
+        Ok(Some(Hit { pin, tokens, common: tokens, bytes, next_token, value }))
+    }
+
+    /// Whether what a pin keeps is an entry still.
+    pub(super) fn is_entry(&self, pin: PinId) -> bool {
+        let ledger = self.ledger.read();
+        ledger.pins.get(pin).is_some_and(|reader| ledger.readers[reader].node != NONE)
     }
 
     /// What is asked of the value that a pin keeps.
@@ -80,9 +80,9 @@ impl<V> SnapshotCache<V> {
     }
 
     /// The entry of exactly these tokens was used now.
-    pub(super) fn refresh(&self, namespace: &Namespace, tokens: &[u32]) {
-        let tree = self.store.read();
-        if let Some(node) = tree.exact(namespace, tokens) {
+    pub(super) fn refresh(&self, list: Exact<'_>) {
+        let (tree, Some(end)) = self.follow(list) else { return };
+        if let Some(node) = tree.entry_at(&end, list.tokens.len()) {
             self.use_now(&tree, node);
         }
     }
@@ -99,35 +99,40 @@ impl<V> SnapshotCache<V> {
     /// Removes the entry of exactly these tokens, if its value is the one that is meant.
     pub(super) fn remove_if(
         &self,
-        namespace: &Namespace,
-        tokens: &[u32],
+        list: Exact<'_>,
         freed: &mut Freed<V>,
         is_meant: impl FnOnce(&V) -> bool,
     ) -> bool {
-        self.exactly(namespace, tokens, is_meant) == Some(true)
-            && self.remove(namespace, tokens, freed)
-    }
-}
-
-impl<V> Tree<V> {
-    /// What a lookup finds that counts tokens in common, or not.
-    fn find_by(&self, namespace: &Namespace, tokens: &[u32], trims: bool) -> Option<Found> {
-        match trims {
-            true => self.find_trimmable(namespace, tokens),
-            false => self.find(namespace, tokens),
-        }
+        self.exactly(list, is_meant) == Some(true) && self.remove_exact(list, freed)
     }
 
-    /// The tokens of an entry.
-    fn tokens_of(&self, found: Found) -> Result<Vec<u32>, OutOfMemory> {
-        let mut tokens = try_zeros(found.tokens)?;
-        let (mut node, mut end) = (found.node, found.tokens);
-        while end > 0 {
-            let label = &self.nodes[node].label;
+    /// The tokens of the entry at a spot, of which the first are known; none when it is not there
+    /// any more. Others are let in on the way.
+    pub(super) fn tokens_at(
+        &self,
+        spot: Spot,
+        first: &[u32],
+    ) -> Result<Option<Vec<u32>>, OutOfMemory> {
+        let Some((mut node, mut end)) = spot.place() else { return Ok(None) };
+        let mut tokens = try_zeros(end)?;
+        tokens[..first.len()].copy_from_slice(first);
+        let mut tree = self.store.read();
+        let mut left = self.stretch;
+        while end > first.len() {
+            if left == 0 {
+                RwLockReadGuard::bump(&mut tree);
+                left = self.stretch;
+            }
+            // Nobody changes what is above an entry, but the nodes may be others.
+            if !tree.nodes.is_still(node, spot.gone()) {
+                return Ok(None);
+            }
+            let label = &tree.nodes[node].label;
             let from = end - label.len();
             tokens[from..end].copy_from_slice(label.tokens());
-            (node, end) = (self.nodes[node].parent, from);
+            (node, end) = (tree.nodes[node].parent, from);
+            left = left.saturating_sub(label.len() + NODE);
         }
-        Ok(tokens)
+        Ok(Some(tokens))
     }
 }

@@ -1,6 +1,6 @@
 //! Snapshots on their way: each in a box of its own, which is made when the snapshot comes and in
 //! which it goes wherever it goes. So letting one go needs no memory.
-use super::nodes::Nodes;
+use super::tree::Tree;
 use std::fmt;
 
 /// A snapshot. It never changes: another one for the same tokens is another entry.
@@ -57,7 +57,7 @@ impl<V> Drop for Stack<V> {
 pub struct Freed<V> {
     // Dropped in this order.
     /// What a cache held when it was cleared, as it lay there.
-    all: Option<Nodes<V>>,
+    all: Option<Tree<V>>,
     /// What an insert didn't store.
     refused: Option<V>,
     /// What was replaced, removed or given back by its last reader.
@@ -83,9 +83,9 @@ impl<V> Freed<V> {
         self.evicted.drain(|snapshot| self.ended.push(snapshot));
     }
 
-    pub(super) fn push_all(&mut self, nodes: Nodes<V>) {
-        if let Some(mut before) = self.all.replace(nodes) {
-            before.take_entries().for_each(|entry| self.ended.push(entry));
+    pub(super) fn push_all(&mut self, tree: Tree<V>) {
+        if let Some(mut before) = self.all.replace(tree) {
+            before.nodes.take_entries().for_each(|entry| self.ended.push(entry));
         }
     }
 

@@ -75,6 +75,22 @@ impl<V> Ledger<V> {
         self.entries > self.limits.entries || self.bytes > self.limits.bytes as u128
     }
 
+    /// The entry that goes next, where one has to. The newest stays if that is wanted: what was
+    /// just inserted, or an insert beside pinned entries would be in vain.
+    pub(super) fn next_to_go(&self, keep_newest: bool) -> Option<u32> {
+        let keep = self.order.newest().filter(|_| keep_newest);
+        let oldest = self.order.oldest().filter(|&oldest| Some(oldest) != keep);
+        oldest.filter(|_| self.is_over())
+    }
+
+    /// Whether one more entry of so many bytes would be more than the limits say; or one that takes
+    /// the place of another of so many.
+    pub(super) fn has_no_room(&self, bytes: u64, replaced: Option<u64>) -> bool {
+        let entries = self.entries + replaced.is_none() as usize;
+        let before = self.bytes.saturating_sub(replaced.unwrap_or(0) as u128);
+        entries > self.limits.entries || before + bytes as u128 > self.limits.bytes as u128
+    }
+
     /// Counts the entry that a node has now, as the one used last.
     pub(super) fn add(&mut self, nodes: &Nodes<V>, node: u32, bytes: u64) {
         self.bytes += bytes as u128;

@@ -48,6 +48,7 @@ mod cache;
 mod check;
 mod discarded;
 mod entries;
+mod evict;
 mod freed;
 mod ledger;
 mod nodes;

@@ -7,9 +7,19 @@ use super::cache::SnapshotCache;
 use super::nodes::Nodes;
 use super::search::Search;
 use super::tree::{Found, Tree};
-use super::{NONE, Namespace};
+use super::{NONE, Namespace, NewSnapshot};
+use crate::lock::RwLockReadGuard;
+use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// A list of tokens, and where it leads to or did, or nowhere.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Exact<'a> {
+    pub(super) namespace: &'a Namespace,
+    pub(super) tokens: &'a [u32],
+    pub(super) spot: Spot,
+}
 
 /// A node that tokens lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +41,16 @@ impl Spot {
             Ok(tokens) => Self { node, tokens, gone: nodes.gone() },
             Err(_) => Self::NONE,
         }
+    }
+
+    /// The node, and the tokens up to there.
+    pub(super) fn place(self) -> Option<(u32, usize)> {
+        (self.node != NONE).then_some((self.node, self.tokens as usize))
+    }
+
+    /// How many nodes had gone by then.
+    pub(super) fn gone(self) -> u64 {
+        self.gone
     }
 
     /// Two numbers for one that is not nowhere, of which the second counts what had gone by then.
@@ -93,6 +113,14 @@ impl NotedSpot {
     }
 }
 
+impl NewSnapshot<'_> {
+    /// Its list, of which nobody knows where it leads to.
+    pub(super) fn list(&self) -> Exact<'_> {
+        let Self { namespace, tokens, .. } = *self;
+        Exact { namespace, tokens, spot: Spot::NONE }
+    }
+}
+
 impl<V> SnapshotCache<V> {
     /// Whether `spot`, where the `known` ones of some tokens lead to, still is the end of what
     /// there is of them, so that there is nothing longer. It may be that, and the answer no.
@@ -113,9 +141,10 @@ impl<V> SnapshotCache<V> {
     }
 
     /// The longest stored prefix, or with `trims` what has most tokens in common, if those are more
-    /// than `known`, and what is asked of its value. That was used now; so was the entry of exactly
-    /// those that are known, if there is one. `spot` is where the known tokens lead to, or did, or
-    /// none; it is put right. `view` looks at the value under a lock: it must not call the cache.
+    /// than `known`: how many that are, where it ends, and what is asked of its value. That was
+    /// used now; so was the entry of exactly those that are known, if there is one. `spot` is where
+    /// the known tokens lead to, or did, or none; it is put right. `view` looks at the value under
+    /// a lock: it must not call the cache.
     pub(super) fn longest_beyond<R>(
         &self,
         namespace: &Namespace,
@@ -123,37 +152,41 @@ impl<V> SnapshotCache<V> {
         trims: bool,
         spot: &mut Spot,
         view: impl FnOnce(&V) -> R,
-    ) -> Option<(usize, R)> {
-        let tree = self.store.read();
-        let mut search = match tree.search_from(*spot, &tokens[..known]) {
-            Some(search) => search,
-            None => {
-                *spot = Spot::NONE;
-                Search::at(tree.roots.find(namespace)?)
+    ) -> Option<(usize, Spot, R)> {
+        let (begin, noted) = (*spot, Cell::new(Spot::NONE));
+        let step = |tree: &Tree<V>, search: &mut Search, most: usize| {
+            let before = &tokens[..known];
+            tree.begin(search, begin, before);
+            if search.tokens < known && !tree.walk_on(search, before, most, |_, _, _| {}) {
+                return false;
+            }
+            let Search { node, tokens: length, .. } = *search;
+            if length <= known {
+                noted.set(Spot::new(&tree.nodes, node, length));
+            }
+            if search.known() < known {
+                return true;
+            }
+            if length == known && tree.nodes[node].entry.is_some() {
+                self.use_now(tree, node);
+            }
+            search.inside = None;
+            match trims {
+                true => tree.find_trimmable_on(search, tokens, most),
+                false => tree.find_on(search, tokens, (false, most)),
             }
         };
-        if search.tokens < known {
-            tree.walk_on(&mut search, &tokens[..known], usize::MAX, |_, _, _| {});
+        let (tree, search) = self.search(namespace, &step);
+        let noted = noted.get();
+        let is_still = begin.node != NONE && tree.nodes.is_still(begin.node, begin.gone);
+        if !is_still || noted.tokens > begin.tokens {
+            *spot = noted;
         }
-        if spot.node == NONE || search.tokens > spot.tokens as usize {
-            *spot = Spot::new(&tree.nodes, search.node, search.tokens);
-        }
-        let node = search.node;
-        if search.known() < known {
-            return None;
-        }
-        if search.tokens == known && tree.nodes[node].entry.is_some() {
-            self.use_now(&tree, node);
-        }
-        search.inside = None;
-        match trims {
-            true => _ = tree.find_trimmable_on(&mut search, tokens, usize::MAX),
-            false => tree.find_from(&mut search, tokens),
-        }
-        let Found { node, common, .. } = search.found.filter(|found| found.common > known)?;
+        let found = search?.found.filter(|found| found.common > known)?;
+        let Found { node, tokens, common } = found;
         let entry = tree.nodes[node].entry.as_ref()?;
         self.use_now(&tree, node);
-        Some((common, view(&entry.value)))
+        Some((common, Spot::new(&tree.nodes, node, tokens), view(&entry.value)))
     }
 }
 
@@ -164,15 +197,32 @@ impl<V> SnapshotCache<V> {
         self.store.get_mut().nodes.begin_at(gone);
     }
 
-    /// Where tokens lead to, and whether there is an entry of exactly these.
-    pub(super) fn spot_of(&self, namespace: &Namespace, tokens: &[u32]) -> (Spot, bool) {
-        let tree = self.store.read();
-        let Some(root) = tree.roots.find(namespace) else { return (Spot::NONE, false) };
-        let mut search = Search::at(root);
-        tree.walk_on(&mut search, tokens, usize::MAX, |_, _, _| {});
-        let Search { node, tokens: length, .. } = search;
-        let is_entry = length == tokens.len() && tree.nodes[node].entry.is_some();
-        (Spot::new(&tree.nodes, node, length), is_entry)
+    /// How far a list can be followed, a stretch at a time.
+    pub(super) fn follow(&self, list: Exact<'_>) -> (RwLockReadGuard<'_, Tree<V>>, Option<Search>) {
+        let Exact { namespace, tokens, spot } = list;
+        let walk = |tree: &Tree<V>, search: &mut Search, most| {
+            tree.begin(search, spot, tokens);
+            tree.walk_on(search, tokens, most, |_, _, _| {})
+        };
+        self.search(namespace, &walk)
+    }
+
+    /// Where a list leads to, and what is asked of its entry if there is one.
+    pub(super) fn spot_of<R>(
+        &self,
+        list: Exact<'_>,
+        view: impl FnOnce(&V) -> R,
+    ) -> (Spot, Option<R>) {
+        let (tree, Some(end)) = self.follow(list) else { return (Spot::NONE, None) };
+        let node = tree.entry_at(&end, list.tokens.len());
+        let entry = node.and_then(|node| tree.nodes[node].entry.as_ref());
+        let seen = entry.map(|entry| view(&entry.value));
+        (Spot::new(&tree.nodes, end.node, end.tokens), seen)
+    }
+
+    /// Whether a spot still is one.
+    pub(super) fn is_there(&self, spot: Spot) -> bool {
+        spot.node != NONE && self.store.read().nodes.is_still(spot.node, spot.gone)
     }
 }
 
@@ -191,6 +241,23 @@ impl<V> SnapshotCache<V> {
 }
 
 impl<V> Tree<V> {
+    /// Has a search that is yet to begin do so at a spot.
+    #[inline]
+    pub(super) fn begin(&self, search: &mut Search, spot: Spot, tokens: &[u32]) {
+        if search.tokens == 0
+            && let Some(begun) = self.search_from(spot, tokens)
+        {
+            *search = begun;
+        }
+    }
+
+    /// The node with the entry of a list of so many tokens, which was followed to its end.
+    #[inline]
+    pub(super) fn entry_at(&self, end: &Search, tokens: usize) -> Option<u32> {
+        let is_whole = end.node != NONE && end.tokens == tokens;
+        (is_whole && self.nodes[end.node].entry.is_some()).then_some(end.node)
+    }
+
     /// A search for tokens that lead to a spot, or lead there up to where they end.
     #[inline]
     pub(super) fn search_from(&self, spot: Spot, tokens: &[u32]) -> Option<Search> {

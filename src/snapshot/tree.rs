@@ -134,15 +134,8 @@ impl<V> Tree<V> {
         self.buckets.find(&self.nodes, self.child_hash(parent, first), begins).is_some()
     }
 
-    /// The longest prefix of `tokens` that has an entry.
-    pub(super) fn find(&self, namespace: &Namespace, tokens: &[u32]) -> Option<Found> {
-        let mut search = Search::at(self.roots.find(namespace)?);
-        self.find_from(&mut search, tokens);
-        search.found
-    }
-
-    /// Looks for that, for so many tokens; whether that was all. With `fetch` what pinning it
-    /// changes is fetched while tokens are compared: in a large cache the processor waits for
+    /// Looks for the longest prefix of `tokens` that has an entry, for so many of them; whether that
+    /// was all. With `fetch` what pinning it changes is fetched while tokens are compared: in a large cache the processor waits for
     /// memory most of the time, and better for several places at once.
     #[inline]
     pub(super) fn find_on(
@@ -173,18 +166,6 @@ impl<V> Tree<V> {
             }
         }
         true
-    }
-
-    /// Looks for that at once. Apart, so that the lookups that matter most are compiled alone.
-    #[inline(never)]
-    pub(super) fn find_from(&self, search: &mut Search, tokens: &[u32]) {
-        self.find_on(search, tokens, (false, usize::MAX));
-    }
-
-    /// The node with the entry of exactly these tokens, if there is one.
-    pub(super) fn exact(&self, namespace: &Namespace, tokens: &[u32]) -> Option<u32> {
-        let found = self.find(namespace, tokens)?;
-        (found.tokens == tokens.len()).then_some(found.node)
     }
 
     /// Makes room for a node that ends exactly where `tokens`, which are some, end; this is how far

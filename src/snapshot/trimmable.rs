@@ -4,10 +4,10 @@
 //! the children for which that is so come first among their siblings. So from where a prompt leaves
 //! the tree a first child leads to the next one, down to an entry: nothing is searched. The bit
 //! changes on the way up from an entry, as far as it is another one there.
+use super::NONE;
 use super::nodes::Nodes;
 use super::search::{NODE, Search};
 use super::tree::{Found, Tree};
-use super::{NONE, Namespace};
 
 impl<V> Tree<V> {
     /// Says whether the entry that a node has, or had, can be trimmed. Returns how many nodes
@@ -33,16 +33,9 @@ impl<V> Tree<V> {
         steps
     }
 
-    /// The entry that has most tokens in common with `tokens`: a trimmable one may have others
-    /// behind them, any other must be whole. Of several an entry that is whole, else one of which
-    /// no other is a prefix.
-    pub(super) fn find_trimmable(&self, namespace: &Namespace, tokens: &[u32]) -> Option<Found> {
-        let mut search = Search::at(self.roots.find(namespace)?);
-        self.find_trimmable_on(&mut search, tokens, usize::MAX);
-        search.found
-    }
-
-    /// Looks for that, for so many tokens; whether that was all. First it finds the deepest node at
+    /// Looks for the entry that has most tokens in common with `tokens`, for so many of them; whether
+    /// that was all. A trimmable one may have others behind them, any other must be whole. Of
+    /// several it is an entry that is whole, else one of which no other is a prefix. First it finds the deepest node at
     /// which or below which there is something, then it goes down from there.
     pub(super) fn find_trimmable_on(
         &self,

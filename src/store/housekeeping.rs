@@ -4,15 +4,13 @@
 //! them, some 60 us for 512 KiB. And after many pages were inserted, or sequences got new rows, the
 //! allocator makes memory ready for the next ones: else the lock would be had while the system
 //! gives it, page by page.
-use crate::memory::grow_allocator;
+use crate::memory::{READY, grow_allocator};
 
 /// Lists that wait at most: those of one call. More go at once.
 const LISTS: usize = 4;
 /// Entries of a list that is long.
 const LONG: usize = 8192;
 
-/// Bytes that may be used, as roughly as they are counted, of the much more that is made ready.
-const READY: usize = 16 << 10;
 /// What an insert uses beside the keys: a node or two, or that of a namespace.
 const NODES: usize = 512;
 

@@ -128,7 +128,8 @@ pub trait LowerStore: Send + Sync {
     fn cost(&self, bytes: u64, note: usize) -> u64;
     /// One atomic load.
     fn has_events(&self) -> bool;
-    /// Appends the events since the last call.
+    /// Appends the events since the last call, or the first of them: there are more while
+    /// [`Self::has_events`] says so.
     fn poll(&self, events: &mut Vec<Event>);
     /// Waits until all that was put or removed before is committed or dropped; false when the time
     /// is over.

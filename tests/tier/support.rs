@@ -105,7 +105,9 @@ pub enum Seen {
 
 pub fn poll(store: &dyn LowerStore) -> Vec<Seen> {
     let mut events = Vec::new();
-    store.poll(&mut events);
+    while store.has_events() {
+        store.poll(&mut events);
+    }
     let seen = |event| match event {
         Event::Committed { key } => Seen::Committed(key),
         Event::Dropped { key, why } => Seen::Dropped(key, why),

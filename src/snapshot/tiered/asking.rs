@@ -1,8 +1,9 @@
 //! What a store that caches share is asked, to find the longest state of a prompt there.
 use super::head::{HEAD, Head};
+use super::lower::Lower;
 use super::remote::Lowest;
 use crate::error::Error;
-use crate::memory::{OutOfMemory, TryGrow, try_box, try_zeros};
+use crate::memory::{Arc, OutOfMemory, TryGrow, try_box, try_zeros};
 use crate::snapshot::Namespace;
 use crate::tier::Key;
 use crate::tier::remote::Question;
@@ -17,7 +18,7 @@ const ROUNDS: usize = 4;
 pub(super) struct Asking {
     pub(super) namespace: Namespace,
     /// What was asked for.
-    pub(super) tokens: Vec<u32>,
+    pub(super) tokens: Arc<Vec<u32>>,
     /// What is after so many blocks.
     pub(super) digests: Vec<PageDigest>,
     /// Only more tokens are of use.
@@ -29,6 +30,8 @@ pub(super) struct Asking {
     pub(super) until: Instant,
     /// Removals by then.
     pub(super) removals: u64,
+    /// Nobody waits for it any more; what is read is there until that has ended.
+    pub(super) is_given_up: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -79,8 +82,35 @@ impl Asking {
         (block * BLOCK).max(self.least + 1)
     }
 
-    /// Asks what its step says. False when there is nothing to ask.
-    pub(super) fn ask(&self, lowest: &Lowest, number: u64) -> Result<bool, Error> {
+    /// Whether two ask the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let tail = |asking: &Self| asking.tokens.len() / BLOCK * BLOCK;
+        (self.least, self.trims, self.tokens.len())
+            == (other.least, other.trims, other.tokens.len())
+            && self.namespace == other.namespace
+            // Of whole blocks the last digest says all.
+            && self.digests.last() == other.digests.last()
+            && self.tokens[tail(self)..] == other.tokens[tail(other)..]
+    }
+
+    /// What is asked first, when so many tokens are known; none when there is nothing to ask.
+    pub(super) fn begin(
+        &mut self,
+        lower: &Lower,
+        known: usize,
+    ) -> Result<Option<Vec<Key>>, OutOfMemory> {
+        self.least = known;
+        let keys = lower.lowest.as_ref().map(|lowest| self.keys(lowest)).transpose()?;
+        Ok(keys.filter(|keys| !keys.is_empty()))
+    }
+
+    /// Nothing came of it: the directory may have something.
+    pub(super) fn has_failed(&mut self) {
+        self.step = Step::Marks { last: 0 };
+    }
+
+    /// What its step asks about.
+    fn keys(&self, lowest: &Lowest) -> Result<Vec<Key>, OutOfMemory> {
         let mut keys = Vec::new();
         match self.step {
             Step::Marks { last } => {
@@ -93,13 +123,19 @@ impl Asking {
                     keys.try_push(self.key(lowest, length))?;
                 }
             }
-            Step::Head { length } => {
-                let (key, bytes) = (self.key(lowest, length), try_zeros(HEAD)?.into_boxed_slice());
-                lowest.remote.get(key, try_box(Head { number, key, bytes })?)?;
-                return Ok(true);
-            }
-            Step::Body => {}
+            Step::Head { .. } | Step::Body => {}
         }
+        Ok(keys)
+    }
+
+    /// Asks what its step says. False when there is nothing to ask.
+    pub(super) fn ask(&self, lowest: &Lowest, number: u64) -> Result<bool, Error> {
+        if let Step::Head { length } = self.step {
+            let (key, bytes) = (self.key(lowest, length), try_zeros(HEAD)?.into_boxed_slice());
+            lowest.remote.get(key, try_box(Head { number, key, bytes })?)?;
+            return Ok(true);
+        }
+        let keys = self.keys(lowest)?;
         if keys.is_empty() {
             return Ok(false);
         }

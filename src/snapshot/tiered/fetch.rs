@@ -5,27 +5,35 @@
 //!           or of a question          asking  └──► failed
 //! ```
 use super::asking::Asking;
-use super::lower::{Lower, Numbered, Place, Table, key};
+use super::lower::Lower;
 use super::note::{Note, Sizes, sizes};
-use super::value::{Loaded, State, Storable, Value};
+use super::place::{Mark, Place, key};
+use super::table::Table;
+use super::value::{Loaded, State, Value};
 use super::{Fetch, FreedSnapshots, SnapshotCache, Taken, TieredSnapshots};
 use crate::error::Error;
 use crate::handles::{Handles, Numbers};
 use crate::ids::{HANDLE_LIMIT, HandleId, PinId};
-use crate::memory::{Arc, Slab, seed, try_box};
+use crate::memory::{Arc, OutOfMemory, Slab, seed, try_box, try_to_vec};
 use crate::snapshot::spot::Spot;
 use crate::snapshot::{Freed, Hit, Namespace, count};
-use crate::tier::{Event, LoadError, Refused, Source, Target};
+use crate::tier::{LoadError, Refused, Source};
 use foldhash::fast::FixedState;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// Shorter entries that are looked at while a longer one is being written.
 const SHORTER: usize = 4;
+/// Times that what was found may be gone before it is read.
+const TRIES: usize = 4;
+
+type Numbered<T> = HashMap<u64, T, FixedState>;
 
 /// Reads that go on, or have ended and are waited for.
 pub(super) struct Loads {
     /// By the number of the record.
     pub(super) loads: Numbered<Load>,
+    /// Those that brought something which is no entry yet; there is room for all.
+    came: VecDeque<u64>,
     tickets: Handles,
     /// Those who have a ticket.
     waiting: Slab<Waiting>,
@@ -44,6 +52,8 @@ pub(super) struct Waiting {
 pub(super) struct Load {
     /// What is read, when that is known.
     pub(super) note: Arc<Note>,
+    /// The record, when it is one of the directory.
+    pub(super) mark: Option<Arc<Mark>>,
     /// Tickets.
     pub(super) users: usize,
     pub(super) state: LoadState,
@@ -54,8 +64,23 @@ pub(super) enum LoadState {
     Asking(Box<Asking>),
     /// The directory is read.
     Reading,
+    /// It was, or the store that caches share was.
+    Came(Came),
     Ready(PinId),
     Failed,
+}
+
+/// What a read brought, and with what was asked for it.
+pub(super) struct Came {
+    pub(super) loaded: Result<Box<Loaded>, LoadError>,
+    pub(super) asking: Option<Box<Asking>>,
+}
+
+/// What goes with a ticket, to be dropped without the table.
+pub(super) struct Ended {
+    /// To be released.
+    pin: Option<PinId>,
+    _load: Option<Load>,
 }
 
 /// What is found below memory.
@@ -64,7 +89,7 @@ pub(super) struct Below {
     pub(super) common: usize,
     /// Its own.
     tokens: Vec<u32>,
-    pub(super) number: u64,
+    pub(super) mark: Arc<Mark>,
     next_token: Option<u32>,
     is_trimmable: bool,
     parts: Sizes,
@@ -74,6 +99,7 @@ impl Loads {
     pub(super) fn new() -> Result<Self, Error> {
         Ok(Self {
             loads: HashMap::with_hasher(FixedState::with_seed(seed())),
+            came: VecDeque::new(),
             tickets: Handles::new("tickets", Numbers::shared(), HANDLE_LIMIT)?,
             waiting: Slab::default(),
             bytes: 0,
@@ -88,7 +114,8 @@ impl Loads {
     pub(super) fn try_reserve(&mut self) -> Result<(), Error> {
         self.tickets.try_reserve()?;
         self.waiting.try_reserve(1)?;
-        self.loads.try_reserve(1).map_err(crate::memory::OutOfMemory::from)?;
+        self.loads.try_reserve(1).map_err(OutOfMemory::from)?;
+        self.came.try_reserve(self.loads.len() + 1).map_err(OutOfMemory::from)?;
         Ok(())
     }
 
@@ -104,25 +131,95 @@ impl Loads {
         Ok(self.waiting[slot])
     }
 
-    /// Ends a ticket. With the last one of a load that has ended the load goes, and its pin is to
-    /// be released.
-    fn end(&mut self, ticket: HandleId) -> Option<PinId> {
-        let slot = self.tickets.release(ticket)?;
+    /// Ends a ticket. With the last one of a load that has ended the load goes.
+    fn end(&mut self, ticket: HandleId) -> Ended {
+        let mut ended = Ended { pin: None, _load: None };
+        let Some(slot) = self.tickets.release(ticket) else { return ended };
         let Waiting { number, .. } = self.waiting.remove(slot);
-        let load = self.loads.get_mut(&number)?;
+        let Some(load) = self.loads.get_mut(&number) else { return ended };
         load.users -= 1;
         let is_kept = match &load.state {
             LoadState::Asking(asking) => asking.is_reading(),
-            LoadState::Reading => true,
+            LoadState::Reading | LoadState::Came(_) => true,
             LoadState::Ready(_) | LoadState::Failed => false,
         };
-        if load.users > 0 || is_kept {
-            return None;
+        if load.users == 0 && !is_kept {
+            let load = self.loads.remove(&number);
+            ended.pin = match load.as_ref().map(|load| &load.state) {
+                Some(LoadState::Ready(pin)) => Some(*pin),
+                _ => None,
+            };
+            ended._load = load;
         }
-        match self.loads.remove(&number)?.state {
-            LoadState::Ready(pin) => Some(pin),
+        ended
+    }
+
+    /// A read has brought something, or nothing. It waits to be made an entry of.
+    pub(super) fn come(&mut self, number: u64, loaded: Result<Box<Loaded>, LoadError>) {
+        let Some(load) = self.loads.get_mut(&number) else { return };
+        let before = std::mem::replace(&mut load.state, LoadState::Failed);
+        let asking = match before {
+            LoadState::Asking(asking) => Some(asking),
+            _ => None,
+        };
+        load.state = LoadState::Came(Came { loaded, asking });
+        self.came.push_back(number);
+    }
+
+    /// The first that waits so.
+    pub(super) fn first_came(&self) -> Option<u64> {
+        self.came.front().copied()
+    }
+
+    /// What is to become an entry, and whether it can be one.
+    pub(super) fn came(&self, number: u64) -> Option<(Arc<Note>, bool)> {
+        let load = self.loads.get(&number)?;
+        match &load.state {
+            LoadState::Came(came) => {
+                Some((load.note.clone(), came.loaded.is_ok() && load.users > 0))
+            }
             _ => None,
         }
+    }
+
+    /// Takes what came, of which something becomes now.
+    pub(super) fn take_came(&mut self, number: u64) -> Option<Came> {
+        let load = self.loads.get_mut(&number)?;
+        if !matches!(load.state, LoadState::Came(_)) {
+            return None;
+        }
+        let state = std::mem::replace(&mut load.state, LoadState::Failed);
+        self.came.retain(|other| *other != number);
+        match state {
+            LoadState::Came(came) => Some(came),
+            _ => None,
+        }
+    }
+
+    /// What became of it. Returns it if nobody waits for it.
+    pub(super) fn end_came(
+        &mut self,
+        number: u64,
+        pin: Option<PinId>,
+        asking: Option<Box<Asking>>,
+    ) -> Option<Load> {
+        let load = self.loads.get_mut(&number)?;
+        if load.users == 0 {
+            return self.loads.remove(&number);
+        }
+        match (pin, asking) {
+            (Some(pin), Some(_)) => {
+                let common = load.note.tokens.len();
+                self.set_ready(number, pin, common);
+            }
+            (Some(pin), None) => load.state = LoadState::Ready(pin),
+            (None, Some(mut asking)) => {
+                asking.has_failed();
+                load.state = LoadState::Asking(asking);
+            }
+            (None, None) => load.state = LoadState::Failed,
+        }
+        None
     }
 
     /// A question that goes on.
@@ -190,13 +287,13 @@ impl Lower {
         trims: bool,
         spot: &mut Spot,
         view: impl Fn(&Place) -> R,
-    ) -> Option<(usize, R)> {
+    ) -> Option<(usize, Spot, R)> {
         for _ in 0..SHORTER {
-            let look = |place: &Place| place.is_committed().then(|| view(place));
-            let (common, seen) =
+            let look = |place: &Place| place.mark.is_committed().then(|| view(place));
+            let (common, end, seen) =
                 self.index.longest_beyond(namespace, (tokens, known), trims, spot, look)?;
             if let Some(seen) = seen {
-                return Some((common, seen));
+                return Some((common, end, seen));
             }
             tokens = &tokens[..common - 1];
         }
@@ -212,25 +309,46 @@ impl Lower {
         trims: bool,
         spot: &mut Spot,
     ) -> usize {
-        self.below(namespace, tokens, trims, spot, |_| ()).map_or(0, |(common, ())| common)
+        self.below(namespace, tokens, trims, spot, |_| ()).map_or(0, |(common, ..)| common)
     }
 
-    /// The same, with what a read needs. The table is locked, so that no entry comes or goes.
+    /// The same, with what a read needs. Who reads looks whether it is still there.
     pub(super) fn find_below(
         &self,
         namespace: &Namespace,
         tokens: &[u32],
         trims: bool,
     ) -> Result<Option<Below>, Error> {
-        let seen = self.below(namespace, (tokens, 0), trims, &mut { Spot::NONE }, |place| {
-            let Place { number, next_token, is_trimmable, parts, .. } = place;
-            sizes(parts).map(|parts| (*number, *next_token, *is_trimmable, parts))
-        });
-        let Some((common, seen)) = seen else { return Ok(None) };
-        let (number, next_token, is_trimmable, parts) = seen?;
-        let tokens = self.index.longest_tokens(namespace, &tokens[..common], trims)?;
-        let tokens = tokens.expect("it was found");
-        Ok(Some(Below { common, tokens, number, next_token, is_trimmable, parts }))
+        for _ in 0..TRIES {
+            let seen = self.below(namespace, (tokens, 0), trims, &mut { Spot::NONE }, |place| {
+                let Place { mark, next_token, is_trimmable, parts, .. } = place;
+                sizes(parts).map(|parts| (mark.clone(), *next_token, *is_trimmable, parts))
+            });
+            let Some((common, end, seen)) = seen else { return Ok(None) };
+            let (mark, next_token, is_trimmable, parts) = seen?;
+            let tokens = match trims {
+                true => self.index.tokens_at(end, &tokens[..common])?,
+                false => Some(try_to_vec(&tokens[..common])?),
+            };
+            if let Some(tokens) = tokens {
+                return Ok(Some(Below { common, tokens, mark, next_token, is_trimmable, parts }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A read that is about to begin.
+pub(super) struct Start {
+    note: Arc<Note>,
+    mark: Arc<Mark>,
+    target: Box<Loaded>,
+}
+
+impl Start {
+    /// Of the record that is read.
+    pub(super) fn mark(&self) -> &Mark {
+        &self.mark
     }
 }
 
@@ -247,72 +365,121 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     ) -> Result<Option<Fetch>, Error> {
         let lower = self.lower.read();
         let Some(lower) = &*lower else { return Ok(None) };
-        let question = lower.question(namespace, tokens, trims)?;
-        let mut table = lower.table.write();
-        self.take_events(lower, &mut table, &mut freed.0);
-        let in_memory = self.memory.longest(namespace, tokens, trims, |_| ());
-        let in_memory = in_memory.map_or(0, |(common, ())| common);
-        let below = lower.find_below(namespace, tokens, trims)?;
-        let below = below.filter(|below| below.common > in_memory);
-        table.loads.try_reserve()?;
-        let common = below.as_ref().map_or(in_memory, |below| below.common);
-        if let Some(question) = question.filter(|_| common < tokens.len())
-            && let Some(number) = self.ask(lower, &mut table, (question, common))?
-        {
+        let mut question = lower.question(namespace, tokens, trims)?;
+        self.take_events(lower, true, &mut freed.0);
+        for _ in 0..TRIES {
+            let (in_memory, below) = self.look(lower, (namespace, tokens), trims)?;
+            let known = below.as_ref().map_or(in_memory, |below| below.common);
+            let keys = match question.as_mut().filter(|_| known < tokens.len()) {
+                Some(asking) => asking.begin(lower, known)?,
+                None => None,
+            };
+            let below = below.map(|below| {
+                let (number, common, length) =
+                    (below.mark.number, below.common, below.tokens.len());
+                self.prepare(lower, namespace, below).map(|start| (start, number, common, length))
+            });
+            let below = below.transpose()?;
+            let mut table = lower.change();
+            table.loads.try_reserve()?;
+            if let Some(keys) = keys
+                && let Some(asking) = question.take()
+                && let Some(number) = self.ask(lower, &mut table, asking, keys)?
+            {
+                let ticket = table.loads.ticket(Waiting { number, common: known });
+                return Ok(Some(Fetch { ticket, tokens: 0, common: 0, bytes: 0 }));
+            }
+            let Some((start, number, common, length)) = below else { return Ok(None) };
+            if lower.link.is_gone(&start.mark) {
+                continue;
+            }
+            let has_failed = |load: &Load| matches!(load.state, LoadState::Failed);
+            match table.loads.loads.get(&number).map(has_failed) {
+                Some(true) => return Ok(None),
+                Some(false) => count(&mut table.counters.joined, 1),
+                None if !self.start(lower, &mut table, start) => return Ok(None),
+                None => {}
+            }
+            lower.link.store.touch(key(number));
+            let bytes = table.loads.loads[&number].note.bytes();
             let ticket = table.loads.ticket(Waiting { number, common });
-            return Ok(Some(Fetch { ticket, tokens: 0, common: 0, bytes: 0 }));
+            return Ok(Some(Fetch { ticket, tokens: length, common, bytes }));
         }
-        let Some(below) = below else { return Ok(None) };
-        let Below { common, number, .. } = below;
-        let length = below.tokens.len();
-        let is_joined = match table.loads.loads.get(&number) {
-            Some(load) if matches!(load.state, LoadState::Failed) => return Ok(None),
-            other => other.is_some(),
-        };
-        if is_joined {
-            count(&mut table.counters.joined, 1);
-        } else if !self.start(lower, &mut table, namespace, below)? {
-            return Ok(None);
-        }
-        lower.link.store.touch(key(number));
-        let bytes = table.loads.loads[&number].note.bytes();
-        let ticket = table.loads.ticket(Waiting { number, common });
-        Ok(Some(Fetch { ticket, tokens: length, common, bytes }))
+        Ok(None)
+    }
+
+    /// Tokens in common with what memory has, and what is below memory that has more.
+    pub(super) fn look(
+        &self,
+        lower: &Lower,
+        (namespace, tokens): (&Namespace, &[u32]),
+        trims: bool,
+    ) -> Result<(usize, Option<Below>), Error> {
+        let mut nowhere = Spot::NONE;
+        let longest =
+            self.memory.longest_beyond(namespace, (tokens, 0), trims, &mut nowhere, |_| ());
+        let in_memory = longest.map_or(0, |(common, ..)| common);
+        let below = lower.find_below(namespace, tokens, trims)?;
+        Ok((in_memory, below.filter(|below| below.common > in_memory)))
+    }
+
+    /// What takes long of a read, beforehand.
+    pub(super) fn prepare(
+        &self,
+        lower: &Lower,
+        namespace: &Namespace,
+        below: Below,
+    ) -> Result<Start, Error> {
+        let Below { mark, tokens, next_token, is_trimmable, parts, .. } = below;
+        let namespace = *namespace;
+        let note = Arc::new(Note { namespace, tokens, next_token, is_trimmable, parts })?;
+        let table = lower.table.read();
+        let is_open = table.loads.loads.contains_key(&mark.number);
+        let is_in_vain = is_open || !self.has_room_to_load(&table, note.bytes());
+        drop(table);
+        // Nobody needs it then, unless that changes before the table is locked again.
+        let sizes: &[u64] = if is_in_vain { &[] } else { &note.parts };
+        let target = try_box(Loaded::new(sizes)?)?;
+        Ok(Start { note, mark, target })
+    }
+
+    /// Whether so much may be read now: it is memory too, and has to fit in the end.
+    pub(super) fn has_room_to_load(&self, table: &Table, bytes: u64) -> bool {
+        table.loads.bytes.saturating_add(bytes) <= self.memory.limits.bytes
     }
 
     /// Starts a read; false when it cannot be.
-    pub(super) fn start(
-        &self,
-        lower: &Lower,
-        table: &mut Table,
-        namespace: &Namespace,
-        below: Below,
-    ) -> Result<bool, Error> {
-        let Below { number, tokens, next_token, is_trimmable, parts, .. } = below;
-        let namespace = *namespace;
-        let note = Arc::new(Note { namespace, tokens, next_token, is_trimmable, parts })?;
+    pub(super) fn start(&self, lower: &Lower, table: &mut Table, start: Start) -> bool {
+        let Start { note, mark, mut target } = start;
         let bytes = note.bytes();
-        // What is read is memory too, and has to fit in the end.
-        if table.loads.bytes.saturating_add(bytes) > self.memory.limits.bytes {
+        if !self.has_room_to_load(table, bytes) {
             count(&mut table.counters.no_memory, 1);
-            return Ok(false);
+            return false;
         }
-        let target = try_box(Loaded::new(&note.parts)?)?;
-        match lower.link.store.get(key(number), target) {
+        if target.parts() != note.parts.len() {
+            match Loaded::new(&note.parts) {
+                Ok(made) => *target = made,
+                Err(_) => return false,
+            }
+        }
+        match lower.link.store.get(key(mark.number), target) {
             Ok(_) => {}
             Err((refused, _)) => {
                 if matches!(refused, Refused::Missing | Refused::Length) {
                     // The store lost it, and said so to nobody.
-                    lower.remove_record(&note, number);
+                    let is_meant = |place: &Place| place.mark.number == mark.number;
+                    let list = note.list(Spot::NONE);
+                    lower.index.remove_if(list, &mut Freed::new(), is_meant);
                 }
                 count(&mut table.counters.failed_loads, 1);
-                return Ok(false);
+                return false;
             }
         }
         table.loads.bytes += bytes;
-        table.loads.loads.insert(number, Load { note, users: 0, state: LoadState::Reading });
+        let (number, state) = (mark.number, LoadState::Reading);
+        table.loads.loads.insert(number, Load { note, mark: Some(mark), users: 0, state });
         count(&mut table.counters.loads, 1);
-        Ok(true)
+        true
     }
 
     /// What became of a fetch. With anything but "not yet" and an error the ticket has ended.
@@ -322,27 +489,50 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         view: impl FnOnce(State<'_, P>) -> R,
         freed: &mut FreedSnapshots<P>,
     ) -> Result<Taken<R>, Error> {
+        let freed = &mut freed.0;
         let lower = self.lower.read();
         let lower = lower.as_ref().ok_or(Error::StaleTicket(ticket.0))?;
-        let mut table = lower.table.write();
-        self.take_events(lower, &mut table, &mut freed.0);
-        let Waiting { number, .. } = table.loads.waiting(ticket)?;
-        if self.is_late(&mut table, number) {
-            count(&mut table.counters.remote_late, 1);
-            self.go_without(lower, &mut table, number);
-        }
-        let Waiting { number, common } = table.loads.waiting(ticket)?;
-        let load = &table.loads.loads[&number];
-        if matches!(load.state, LoadState::Reading | LoadState::Asking(_)) {
-            return Ok(Taken::Pending);
-        }
-        let note = load.note.clone();
-        let Note { namespace, tokens, .. } = &*note;
-        let hit = self.memory.pin(namespace, tokens, |value| view(value.state()))?;
+        self.take_events(lower, true, freed);
+        let mut spot = None;
+        let (mut table, note, common, pin) = loop {
+            let mut table = lower.change();
+            let Waiting { number, common } = table.loads.waiting(ticket)?;
+            if self.is_late(&mut table, number) {
+                count(&mut table.counters.remote_late, 1);
+                drop(table);
+                self.go_without(lower, number);
+                continue;
+            }
+            let load = &table.loads.loads[&number];
+            let pin = match &load.state {
+                LoadState::Reading | LoadState::Asking(_) => return Ok(Taken::Pending),
+                LoadState::Came(_) => {
+                    drop(table);
+                    self.land(lower, number, freed);
+                    continue;
+                }
+                LoadState::Ready(pin) => Some(*pin).filter(|&pin| self.memory.is_entry(pin)),
+                LoadState::Failed => None,
+            };
+            let note = load.note.clone();
+            if pin.is_some() || spot.is_some() {
+                break (table, note, common, pin);
+            }
+            // Memory may have another one for its tokens.
+            drop(table);
+            spot = Some(self.memory.spot_of(note.list(Spot::NONE), |_| ()).0);
+        };
+        let view = |value: &Value<P>| view(value.state());
+        let hit = match pin {
+            Some(pin) => self.memory.pin_again(pin, note.tokens.len(), view)?,
+            None => self.memory.pin(note.list(spot.unwrap_or(Spot::NONE)), view)?,
+        };
+        let ended = table.loads.end(ticket);
+        drop(table);
+        self.end(lower, ended, freed);
         if hit.is_some() {
-            lower.index.refresh(namespace, tokens);
+            lower.index.refresh(note.list(Spot::NONE));
         }
-        self.end(lower, &mut table, ticket, &mut freed.0);
         Ok(hit.map_or(Taken::Missed, |hit| Taken::Hit(Hit { common, ..hit })))
     }
 
@@ -350,112 +540,38 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     pub fn cancel(&self, ticket: HandleId, freed: &mut FreedSnapshots<P>) -> Result<(), Error> {
         let lower = self.lower.read();
         let lower = lower.as_ref().ok_or(Error::StaleTicket(ticket.0))?;
-        let mut table = lower.table.write();
+        let mut table = lower.change();
         table.loads.waiting(ticket)?;
-        self.end(lower, &mut table, ticket, &mut freed.0);
+        let ended = table.loads.end(ticket);
+        drop(table);
+        self.end(lower, ended, &mut freed.0);
         Ok(())
     }
 
-    fn end(&self, lower: &Lower, table: &mut Table, ticket: HandleId, freed: &mut FreedStates<P>) {
-        if let Some(pin) = table.loads.end(ticket) {
-            let over = self.memory.unpin(pin, freed);
-            debug_assert!(over.is_ok(), "the pin is ours");
-            if over == Ok(true) {
-                self.memory.shrink(freed);
-                rescue(lower, table, freed);
-            }
+    fn end(&self, lower: &Lower, ended: Ended, freed: &mut FreedStates<P>) {
+        if let Some(pin) = ended.pin {
+            let released = self.unpin(lower, pin, freed);
+            debug_assert!(released.is_ok(), "the pin is ours");
         }
     }
 
-    /// A read has ended.
-    pub(super) fn land(
+    /// Ends a pin, and lets go what is too much for memory then.
+    pub(super) fn unpin(
         &self,
         lower: &Lower,
-        table: &mut Table,
-        event: Event,
+        pin: PinId,
         freed: &mut FreedStates<P>,
-    ) {
-        let Event::Loaded { key, target, result, .. } = event else { return };
-        let number = u64::from_be_bytes(key[..8].try_into().expect("eight bytes"));
-        let Some(load) = table.loads.loads.get(&number) else { return };
-        let (note, users) = (load.note.clone(), load.users);
-        table.loads.bytes -= note.bytes();
-        let state = match result {
-            Err(why) => {
-                // Nobody tries for ever.
-                lower.remove_record(&note, number);
-                let counters = &mut table.counters;
-                count(&mut counters.failed_loads, 1);
-                count(&mut counters.damaged, (why == LoadError::Damaged) as usize);
-                LoadState::Failed
-            }
-            Ok(()) if users == 0 => {
-                count(&mut table.counters.late, 1);
-                LoadState::Failed
-            }
-            // It was replaced or removed meanwhile.
-            Ok(()) if !lower.has(&note, number) => LoadState::Failed,
-            Ok(()) => match self.arrive(&note, number, target, freed) {
-                Ok(Some(pin)) => {
-                    let Note { namespace, tokens, .. } = &*note;
-                    lower.index.exactly(namespace, tokens, |place| place.set_alone(false));
-                    count(&mut table.counters.loaded, 1);
-                    LoadState::Ready(pin)
-                }
-                _ => LoadState::Failed,
-            },
-        };
-        rescue(lower, table, freed);
-        if users == 0 {
-            table.loads.loads.remove(&number);
-        } else if let Some(load) = table.loads.loads.get_mut(&number) {
-            load.state = state;
+    ) -> Result<(), Error> {
+        let _over = self.memory.evicting();
+        if self.memory.unpin(pin, freed)? {
+            self.let_go(lower, false, freed);
         }
-    }
-
-    /// Makes an entry in memory of what was read, and pins it.
-    fn arrive(
-        &self,
-        note: &Arc<Note>,
-        number: u64,
-        target: Box<dyn Target>,
-        freed: &mut FreedStates<P>,
-    ) -> Result<Option<PinId>, Error> {
-        let Ok(loaded) = target.into_any().downcast::<Loaded>() else { return Ok(None) };
-        self.arrive_loaded(note, number, *loaded, freed)
-    }
-
-    /// The same of what it was read into.
-    pub(super) fn arrive_loaded(
-        &self,
-        note: &Arc<Note>,
-        number: u64,
-        loaded: Loaded,
-        freed: &mut FreedStates<P>,
-    ) -> Result<Option<PinId>, Error> {
-        let Note { namespace, tokens, .. } = &**note;
-        if self.memory.exactly(namespace, tokens, |_| ()).is_none() {
-            let state = Storable::loaded(note, loaded, number)?;
-            self.memory.insert(note.entry(note.bytes()), || Value::Storable(state), freed)?;
-        }
-        Ok(self.memory.pin(namespace, tokens, |_| ())?.map(|hit| hit.pin))
+        Ok(())
     }
 }
 
 /// What a call lets go.
 pub(super) type FreedStates<P> = Freed<Value<P>>;
-
-/// Has what went for memory's limits kept below, where it is worth that.
-pub(super) fn rescue<P: Source + 'static>(
-    lower: &Lower,
-    table: &mut Table,
-    freed: &mut FreedStates<P>,
-) {
-    for value in freed.evicted() {
-        lower.rescue(table, value);
-    }
-    freed.settle();
-}
 
 /// Memory, as seen from below it.
 pub(super) type Memory<P> = SnapshotCache<Value<P>>;

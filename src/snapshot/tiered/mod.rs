@@ -23,19 +23,23 @@
 #![forbid(unsafe_code)]
 
 mod asking;
+mod events;
 mod fetch;
 mod head;
 mod lower;
 mod note;
 mod nowhere;
+mod place;
 mod remote;
 mod stats;
+mod table;
 mod value;
+mod write;
 
 pub use stats::{TierCounters, TierStats};
 pub use value::{Loaded, State};
 
-use super::spot::Spot;
+use super::spot::{Exact, Spot};
 use super::{
     Freed, Hit, Namespace, NewSnapshot, SnapshotCache, SnapshotInserted, SnapshotLimits,
     SnapshotStats,
@@ -43,11 +47,11 @@ use super::{
 use crate::error::Error;
 use crate::ids::{HandleId, PinId};
 use crate::lock::RwLock;
-use crate::memory::{Arc, grow_allocator, map_code};
+use crate::memory::{ReadyMemory, grow_allocator, map_code};
 use crate::tier::remote::RemoteConfig;
 use crate::tier::{LowerStore, Record, Source, Wake};
-use fetch::{FreedStates, Memory, rescue};
-use lower::{Lower, Table};
+use fetch::{FreedStates, Memory};
+use lower::Lower;
 use note::Note;
 use remote::Lowest;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -90,16 +94,6 @@ pub enum TierPolicy {
     OnEviction,
 }
 
-impl TierPolicy {
-    fn wants(self, uses: u32, is_evicted: bool) -> bool {
-        match self {
-            Self::Through => true,
-            Self::AfterUses(wanted) => uses >= wanted,
-            Self::OnEviction => is_evicted,
-        }
-    }
-}
-
 /// What a lookup found.
 #[derive(Debug)]
 pub struct Found<R> {
@@ -139,6 +133,8 @@ pub struct TieredSnapshots<P> {
     lower: RwLock<Option<Lower>>,
     /// How often something was put below.
     attachments: AtomicU32,
+    /// For what is done with the table.
+    ready: ReadyMemory,
 }
 
 impl<P> TieredSnapshots<P> {
@@ -148,7 +144,8 @@ impl<P> TieredSnapshots<P> {
         let (memory, lower) = (SnapshotCache::new(limits)?, RwLock::new(None));
         // For the first inserts.
         grow_allocator();
-        Ok(Self { memory, lower, attachments: AtomicU32::new(0) })
+        let (attachments, ready) = (AtomicU32::new(0), ReadyMemory::default());
+        Ok(Self { memory, lower, attachments, ready })
     }
 
     /// The length of the longest prefix in memory. Changes nothing.
@@ -189,7 +186,6 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         freed: &mut FreedSnapshots<P>,
     ) -> Result<SnapshotInserted, Error> {
         let freed = &mut freed.0;
-        let NewSnapshot { namespace, tokens, .. } = new;
         let state = parts.map(|parts| Storable::new(Note::new(&new, parts)?));
         let state = state.transpose()?;
         let make = || match &state {
@@ -205,22 +201,33 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             freed.settle();
             return inserted;
         };
-        let mut table = lower.table.write();
-        self.take_events(lower, &mut table, freed);
-        let inserted = self.memory.insert(new, make, freed)?;
-        if inserted.stored {
-            match state {
-                Some(state) if lower.policy.wants(0, false) => lower.write(&mut table, &state),
-                state => {
-                    let spot = lower.remove_noting(namespace, tokens);
-                    if let Some(state) = state {
-                        state.set_spot(spot);
-                    }
-                }
+        self.take_events(lower, true, freed);
+        if !self.memory.takes(&new)? {
+            return Ok(self.memory.refuse(make(), freed));
+        }
+        // What takes long, before others have to wait for it.
+        let below = lower.index.spot_of(new.list(), |_| ()).0;
+        let mut draft = None;
+        if let Some(state) = &state {
+            state.set_spot(below);
+            if lower.policy.wants(0, false) {
+                draft = lower.draft(state);
             }
         }
-        rescue(lower, &mut table, freed);
-        Ok(inserted)
+        let ahead = self.memory.ahead(new.list())?;
+        self.ready.want(write::memory_for(new.tokens));
+        let over = self.memory.evicting();
+        let mut table = lower.change();
+        let (inserted, _) = self.memory.insert_ahead(new, ahead, false, make, freed)?;
+        match &state {
+            Some(state) if lower.policy.wants(0, false) => lower.write(&mut table, state, draft),
+            _ => _ = lower.remove(Exact { spot: below, ..new.list() }),
+        }
+        drop(table);
+        let evicted = self.let_go(lower, true, freed);
+        drop(over);
+        freed.settle();
+        Ok(SnapshotInserted { evicted, ..inserted })
     }
 
     /// Finds the longest prefix in memory and pins it, and says whether there is a longer one
@@ -239,8 +246,10 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             let hit = self.in_memory(namespace, tokens, trims, |value| view(value.state()))?;
             return Ok(Found { hit, fetchable: 0 });
         };
-        self.look_below(lower, &mut freed.0);
-        let has_more = lower.has_more();
+        if lower.has_events() {
+            self.take_events(lower, false, &mut freed.0);
+        }
+        let has_more = lower.link.has_more();
         let (mut is_due, mut was) = (false, Spot::NONE);
         let hit = self.in_memory(namespace, tokens, trims, |value| {
             if let Some(state) = value.storable() {
@@ -254,7 +263,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             view(value.state())
         })?;
         if is_due && let Some(Hit { pin, .. }) = hit {
-            self.write_if_there(lower, pin)?;
+            self.write_pinned(lower, pin)?;
         }
         let known = hit.as_ref().map_or(0, |hit| hit.common);
         if known == tokens.len() || !has_more || lower.index.ends_at(was, tokens, known) {
@@ -287,21 +296,6 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         }
     }
 
-    /// Writes the state that a pin keeps, if it is still what memory has for its tokens.
-    fn write_if_there(&self, lower: &Lower, pin: PinId) -> Result<(), Error> {
-        let state = self.memory.pinned(pin, |value| value.storable().cloned())?;
-        let Some(state) = &state else { return Ok(()) };
-        let mut table = lower.table.write();
-        let Note { namespace, tokens, .. } = &*state.note;
-        let is_it = |value: &Value<P>| value.storable().is_some_and(|now| Arc::is_same(now, state));
-        if self.memory.exactly(namespace, tokens, is_it) == Some(true)
-            && !lower.has(&state.note, state.record.load(Relaxed))
-        {
-            lower.write(&mut table, state);
-        }
-        Ok(())
-    }
-
     /// Ends a pin.
     pub fn release(&self, pin: PinId, freed: &mut FreedSnapshots<P>) -> Result<(), Error> {
         let freed = &mut freed.0;
@@ -311,12 +305,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             freed.settle();
             return released;
         };
-        if self.memory.unpin(pin, freed)? {
-            let mut table = lower.table.write();
-            self.memory.shrink(freed);
-            rescue(lower, &mut table, freed);
-        }
-        Ok(())
+        self.unpin(lower, pin, freed)
     }
 
     /// Removes the entry of exactly these tokens, in memory and below; false when there is none.
@@ -330,10 +319,13 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let lower = self.lower.read();
         let Some(lower) = &*lower else { return self.memory.remove(namespace, tokens, freed) };
         let key = lower.key(namespace, tokens);
-        let mut table = lower.table.write();
+        let list = Exact { namespace, tokens, spot: Spot::NONE };
+        let above = Exact { spot: self.memory.spot_of(list, |_| ()).0, ..list };
+        let below = Exact { spot: lower.index.spot_of(list, |_| ()).0, ..list };
+        let mut table = lower.change();
         lower.forget(&mut table, key);
-        let in_memory = self.memory.remove(namespace, tokens, freed);
-        let is_below = lower.remove(namespace, tokens);
+        let in_memory = self.memory.remove_exact(above, freed);
+        let is_below = lower.remove(below);
         table.must_remove |= is_below;
         is_below || in_memory
     }
@@ -341,11 +333,13 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     /// Removes every entry, in memory and below. Readers keep what they have.
     pub fn clear(&self, freed: &mut FreedSnapshots<P>) {
         let lower = self.lower.read();
-        let table = lower.as_ref().map(|lower| lower.table.write());
+        let Some(lower) = &*lower else { return self.memory.clear(&mut freed.0) };
+        let mut table = lower.change();
         self.memory.clear(&mut freed.0);
-        if let (Some(lower), Some(mut table)) = (&*lower, table) {
-            lower.clear(&mut table);
-        }
+        let (places, had_some) = lower.clear(&mut table);
+        drop(table);
+        drop(places);
+        lower.cleared(had_some);
     }
 
     /// Puts a store below memory, with the records that it has. Refused when there is one.
@@ -428,12 +422,15 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 std::thread::sleep(left.min(FLUSH_STEP));
             }
             let is_still = is_still && is_given;
-            let mut table = lower.table.write();
-            self.take_events(lower, &mut table, &mut freed.0);
+            self.take_events(lower, true, &mut freed.0);
+            let mut table = lower.change();
             let stats = lower.link.store.stats();
             let now = stats.turns();
             // What waits is tried again when there may be room, once for each time.
-            if is_still && table.writing() == 0 && (!table.has_retries() || turns == Some(now)) {
+            if is_still
+                && table.writing(&lower.link) == 0
+                && (!table.has_retries() || turns == Some(now))
+            {
                 if table.removals == removals && !stats.is_read_only {
                     table.must_remove = false;
                 }
@@ -450,13 +447,13 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     pub fn tier_stats(&self, freed: &mut FreedSnapshots<P>) -> Option<TierStats> {
         let lower = self.lower.read();
         let lower = lower.as_ref()?;
-        let mut table = lower.table.write();
-        self.take_events(lower, &mut table, &mut freed.0);
+        self.take_events(lower, true, &mut freed.0);
+        let table = lower.table.read();
         let (tickets, loading_bytes) = table.loads.open();
         let index = lower.index.stats();
         Some(TierStats {
             entries: index.entries,
-            writing: table.writing(),
+            writing: table.writing(&lower.link),
             tickets,
             loading_bytes,
             index_bytes: index.index_bytes,
@@ -464,20 +461,5 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             store: lower.link.store.stats(),
             remote: lower.lowest.as_ref().map(|lowest| lowest.remote.stats()).unwrap_or_default(),
         })
-    }
-
-    /// Takes in what the store has done, unless somebody else is about to.
-    fn look_below(&self, lower: &Lower, freed: &mut FreedStates<P>) {
-        if lower.has_events()
-            && let Some(mut table) = lower.table.try_write()
-        {
-            self.take_events(lower, &mut table, freed);
-        }
-    }
-
-    fn take_events(&self, lower: &Lower, table: &mut Table, freed: &mut FreedStates<P>) {
-        lower.take_events(table, |table, event| self.land(lower, table, event, freed));
-        self.take_answers(lower, table, freed);
-        lower.retry(table, &self.memory);
     }
 }

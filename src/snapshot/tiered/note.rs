@@ -1,6 +1,7 @@
 //! What is written beside a snapshot's bytes: all that makes it an entry again after a restart.
 use crate::memory::{OutOfMemory, TryGrow, try_to_vec};
 use crate::snapshot::NewSnapshot;
+use crate::snapshot::spot::{Exact, Spot};
 use crate::token::all_text;
 use crate::tree::{NAMESPACE_WORDS, Namespace};
 use smallvec::SmallVec;
@@ -50,6 +51,11 @@ impl Note {
         NewSnapshot { namespace, tokens, bytes, next_token, is_trimmable }
     }
 
+    /// Its list, which leads to a spot or did.
+    pub(super) fn list(&self, spot: Spot) -> Exact<'_> {
+        Exact { namespace: &self.namespace, tokens: &self.tokens, spot }
+    }
+
     /// Bytes of the state.
     pub(super) fn bytes(&self) -> u64 {
         self.parts.iter().fold(0, |sum, &part| sum.saturating_add(part))
@@ -74,7 +80,11 @@ impl Note {
             put(*part as u32);
             put((part >> 32) as u32);
         }
-        self.tokens.iter().copied().for_each(&mut put);
+        let at = bytes.len();
+        bytes.resize(at + 4 * self.tokens.len(), 0);
+        let (into, _) = bytes[at..].as_chunks_mut::<4>();
+        // In one piece: of a long list it is nearly all.
+        into.iter_mut().zip(&self.tokens).for_each(|(into, id)| *into = id.to_le_bytes());
         Ok(bytes.into_boxed_slice())
     }
 

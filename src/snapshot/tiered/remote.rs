@@ -11,18 +11,20 @@
 //! ```
 use super::TieredSnapshots;
 use super::asking::{Asking, BLOCK, Step, block_digests};
-use super::fetch::{FreedStates, Load, LoadState, Waiting, rescue};
+use super::fetch::{Load, LoadState, Waiting};
 use super::head::{Body, Head, PARTS, decode, encode};
-use super::lower::{Lower, Table};
+use super::lower::Lower;
 use super::note::{Note, Sizes};
-use super::value::{Loaded, Storable, Value, Writing};
+use super::table::Table;
+use super::value::{Loaded, Storable, Writing};
 use crate::error::Error;
+use crate::ids::PinId;
 use crate::memory::{Arc, try_box, try_to_vec};
 use crate::snapshot::{Namespace, count};
 use crate::tier::remote::{
-    KeySpace, LargeHead, LargePlan, ReadEnd, Remote, RemoteConfig, RemoteEvent,
+    KeySpace, LargeHead, LargePlan, Question, ReadEnd, Remote, RemoteConfig, RemoteEvent,
 };
-use crate::tier::{Key, Source, Wake};
+use crate::tier::{Key, LoadError, Source, Wake};
 use crate::token::PageDigest;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -142,7 +144,7 @@ impl Lower {
         }
         Ok(Some(Asking {
             namespace: *namespace,
-            tokens: try_to_vec(tokens)?,
+            tokens: Arc::new(try_to_vec(tokens)?)?,
             digests: block_digests(namespace, tokens)?,
             least: 0,
             trims,
@@ -150,6 +152,7 @@ impl Lower {
             rounds: 0,
             until: Instant::now(),
             removals: 0,
+            is_given_up: false,
         }))
     }
 
@@ -169,17 +172,12 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         &self,
         lower: &Lower,
         table: &mut Table,
-        (mut asking, least): (Asking, usize),
+        mut asking: Asking,
+        keys: Vec<Key>,
     ) -> Result<Option<u64>, Error> {
         let Some(lowest) = &lower.lowest else { return Ok(None) };
         let is_same = |load: &Load| match &load.state {
-            LoadState::Asking(other) => {
-                other.least == least
-                    && other.trims == asking.trims
-                    && other.namespace == asking.namespace
-                    && other.tokens == asking.tokens
-                    && load.users > 0
-            }
+            LoadState::Asking(other) => load.users > 0 && other.is_same(&asking),
             _ => false,
         };
         let mut loads = table.loads.loads.iter();
@@ -187,7 +185,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             count(&mut table.counters.joined, 1);
             return Ok(Some(number));
         }
-        (asking.least, asking.removals) = (least, table.removals);
+        asking.removals = table.removals;
         asking.until = lower.end_of_step(1);
         let note = Note {
             namespace: asking.namespace,
@@ -198,166 +196,141 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         };
         let note = Arc::new(note)?;
         let number = table.next_number() | NUMBERS;
-        if !asking.ask(lowest, number)? {
-            return Ok(None);
-        }
         let state = LoadState::Asking(try_box(asking)?);
-        table.loads.loads.insert(number, Load { note, users: 0, state });
+        lowest.remote.ask(Question::First, number, keys)?;
+        table.loads.loads.insert(number, Load { note, mark: None, users: 0, state });
         Ok(Some(number))
     }
 
-    /// Takes in what the store has answered.
-    pub(super) fn take_answers(
-        &self,
-        lower: &Lower,
-        table: &mut Table,
-        freed: &mut FreedStates<P>,
-    ) {
-        let Some(lowest) = lower.lowest.as_ref().filter(|lowest| lowest.remote.has_events()) else {
-            return;
-        };
-        let mut events = std::mem::take(&mut table.answers);
-        lowest.remote.poll(&mut events);
-        for event in events.drain(..) {
-            match event {
-                // Nothing of the kind is asked for states.
-                RemoteEvent::AskedEach { .. } => {}
-                RemoteEvent::Asked { ticket, found } => {
-                    self.take_answer(lower, table, (ticket, found));
-                }
-                RemoteEvent::Read { target, end } => match target.into_any().downcast::<Head>() {
-                    Ok(head) => self.take_head(lower, table, (*head, end)),
-                    Err(other) => {
-                        if let Ok(body) = other.downcast::<Body>() {
-                            self.take_body(lower, table, (*body, end), freed);
+    /// Takes in what the store has answered. What that takes long for is done without the table, so
+    /// who was woken by an answer may find nothing yet: he is woken again.
+    pub(super) fn take_answers(&self, lower: &Lower, waits: bool) {
+        let Some(lowest) = &lower.lowest else { return };
+        while lowest.remote.has_events() {
+            let Some(mut table) = lower.try_change(waits) else { return };
+            let mut events = std::mem::take(&mut table.answers);
+            drop(table);
+            lowest.remote.poll(&mut events);
+            for event in events.drain(..) {
+                let number = match event {
+                    // Nothing of the kind is asked for states.
+                    RemoteEvent::AskedEach { .. } => continue,
+                    RemoteEvent::Asked { ticket, found } => {
+                        (!self.take_answer(lower, (ticket, found))).then_some(ticket)
+                    }
+                    RemoteEvent::Read { target, end } => {
+                        match target.into_any().downcast::<Head>() {
+                            Ok(head) => {
+                                let is_begun = self.begin_body(lower, &head, end) == Ok(true);
+                                (!is_begun).then_some(head.number)
+                            }
+                            Err(other) => {
+                                if let Ok(body) = other.downcast::<Body>() {
+                                    take_body(lower, *body, end);
+                                }
+                                None
+                            }
                         }
                     }
-                },
+                };
+                if let Some(number) = number {
+                    self.go_without(lower, number);
+                    lowest.remote.wake();
+                }
             }
+            lower.change().answers = events;
         }
-        table.answers = events;
     }
 
-    fn take_answer(&self, lower: &Lower, table: &mut Table, (number, found): (u64, usize)) {
+    /// Goes on with an answer. False when it leads to nothing.
+    fn take_answer(&self, lower: &Lower, (number, found): (u64, usize)) -> bool {
+        let mut table = lower.change();
         let (Some(lowest), Some(asking)) = (&lower.lowest, table.loads.asking(number)) else {
-            return;
+            return true;
         };
         let next = asking.answered(found);
-        let is_asked = next.is_some_and(|next| {
+        next.is_some_and(|next| {
             (asking.step, asking.until) = (next, lower.end_of_step(1));
             asking.ask(lowest, number) == Ok(true)
-        });
-        if !is_asked {
-            self.go_without(lower, table, number);
-        }
-    }
-
-    fn take_head(&self, lower: &Lower, table: &mut Table, (head, end): (Head, ReadEnd)) {
-        let Head { number, key, bytes } = head;
-        if self.begin_body(lower, table, (number, key, &bytes), end) != Ok(true) {
-            self.go_without(lower, table, number);
-        }
+        })
     }
 
     /// Starts to read what a head names. False when that can't be had.
-    fn begin_body(
-        &self,
-        lower: &Lower,
-        table: &mut Table,
-        (number, key, bytes): (u64, Key, &[u8]),
-        end: ReadEnd,
-    ) -> Result<bool, Error> {
-        let (Some(lowest), Some(asking)) = (&lower.lowest, table.loads.asking(number)) else {
-            return Ok(false);
+    fn begin_body(&self, lower: &Lower, head: &Head, end: ReadEnd) -> Result<bool, Error> {
+        let Head { number, key, bytes } = head;
+        let mut table = lower.change();
+        let (Some(lowest), Some(asking)) = (&lower.lowest, table.loads.asking(*number)) else {
+            return Ok(true);
         };
-        let Step::Head { length } = asking.step else { return Ok(false) };
+        let Step::Head { length } = asking.step else { return Ok(true) };
         if end != ReadEnd::Good {
             return Ok(false);
         }
+        let (namespace, tokens) = (asking.namespace, asking.tokens.clone());
+        drop(table);
         let (id, about) = bytes.split_at(16);
-        let note = decode(about, &asking.namespace, &asking.tokens[..length]);
+        let note = decode(about, &namespace, &tokens[..length]);
         let note = note.map(Arc::new).transpose()?;
         let Some(note) = note.filter(|note| note.bytes() > 0) else { return Ok(false) };
         let bytes = note.bytes();
-        if table.loads.bytes.saturating_add(bytes) > self.memory.limits.bytes {
-            count(&mut table.counters.no_memory, 1);
+        if !self.has_room_to_load(&lower.table.read(), bytes) {
+            count(&mut lower.change().counters.no_memory, 1);
             return Ok(false);
         }
-        let target = try_box(Body { number, state: Loaded::new(&note.parts)? })?;
-        let head = LargeHead { key, id: id.try_into().expect("so many bytes") };
-        lowest.remote.get_pieces(head, target)?;
+        let target = try_box(Body { number: *number, state: Loaded::new(&note.parts)? })?;
         let until = lower.end_of_step(1 + Remote::pieces(bytes));
-        let asking = table.loads.asking(number).expect("it was there");
+        let mut table = lower.change();
+        // It may be over meanwhile.
+        let Some(asking) = table.loads.asking(*number) else { return Ok(true) };
+        if !matches!(asking.step, Step::Head { .. }) {
+            return Ok(true);
+        }
+        let head = LargeHead { key: *key, id: id.try_into().expect("so many bytes") };
+        lowest.remote.get_pieces(head, target)?;
         (asking.step, asking.until) = (Step::Body, until);
         table.loads.bytes += bytes;
-        table.loads.loads.get_mut(&number).expect("it was there").note = note;
+        table.loads.loads.get_mut(number).expect("it was there").note = note;
         count(&mut table.counters.loads, 1);
         Ok(true)
     }
 
-    fn take_body(
-        &self,
-        lower: &Lower,
-        table: &mut Table,
-        (body, end): (Body, ReadEnd),
-        freed: &mut FreedStates<P>,
-    ) {
-        let Body { number, state } = body;
-        let Some(load) = table.loads.loads.get(&number) else { return };
-        let (note, users) = (load.note.clone(), load.users);
-        table.loads.bytes -= note.bytes();
-        if users == 0 {
-            count(&mut table.counters.late, 1);
-            table.loads.loads.remove(&number);
-            return;
-        }
-        let removals = table.loads.asking(number).map(|asking| asking.removals);
-        let is_good = end == ReadEnd::Good && removals == Some(table.removals);
-        let pin = match is_good {
-            true => self.arrive_loaded(&note, 0, state, freed).ok().flatten(),
-            false => None,
-        };
-        let Some(pin) = pin else {
-            count(&mut table.counters.failed_loads, 1);
-            count(&mut table.counters.damaged, (end == ReadEnd::Damaged) as usize);
-            if let Some(asking) = table.loads.asking(number) {
-                asking.step = Step::Marks { last: 0 };
+    /// A state came from the store: it is not to be given back, and a restart finds it.
+    pub(super) fn arrived_from_afar(&self, lower: &Lower, pin: PinId) {
+        let offered = self.memory.pinned(pin, |value| {
+            if let Some(state) = value.storable() {
+                state.is_offered.store(true, Relaxed);
             }
-            return self.go_without(lower, table, number);
-        };
-        count(&mut table.counters.loaded, 1);
-        count(&mut table.counters.from_remote, 1);
-        let Note { namespace, tokens, .. } = &*note;
-        table.loads.set_ready(number, pin, tokens.len());
-        let state = |value: &Value<P>| value.storable().cloned();
-        if let Some(state) = self.memory.exactly(namespace, tokens, state).flatten() {
-            state.is_offered.store(true, Relaxed);
-            // A restart finds it then.
-            if lower.policy.wants(0, false) && !lower.has(&state.note, state.record.load(Relaxed)) {
-                lower.write(table, &state);
-            }
+        });
+        if offered.is_ok() && lower.policy.wants(0, false) {
+            // Without that memory has it all the same.
+            let _ = self.write_pinned(lower, pin);
         }
-        rescue(lower, table, freed);
     }
 
     /// The store has nothing of use, or doesn't say: those who wait have what the directory has.
-    pub(super) fn go_without(&self, lower: &Lower, table: &mut Table, number: u64) {
+    pub(super) fn go_without(&self, lower: &Lower, number: u64) {
+        let mut table = lower.change();
         let Some(asking) = table.loads.asking(number) else { return };
-        let is_reading = matches!(asking.step, Step::Body) && !asking.tokens.is_empty();
-        let tokens = std::mem::take(&mut asking.tokens);
         let (namespace, trims) = (asking.namespace, asking.trims);
-        let in_memory = self.memory.longest(&namespace, &tokens, trims, |_| ());
-        let in_memory = in_memory.map_or(0, |(common, ())| common);
-        let below = lower.find_below(&namespace, &tokens, trims).ok().flatten();
-        let below = below.filter(|below| below.common > in_memory);
-        let started = below.and_then(|below| {
-            let (other, common) = (below.number, below.common);
+        let tokens = (!asking.is_given_up).then(|| asking.tokens.clone());
+        drop(table);
+        let start = tokens.and_then(|tokens| {
+            let (_, below) = self.look(lower, (&namespace, &tokens), trims).ok()?;
+            let below = below?;
+            let common = below.common;
+            Some((self.prepare(lower, &namespace, below).ok()?, common))
+        });
+        let mut table = lower.change();
+        let table = &mut *table;
+        let Some(asking) = table.loads.asking(number) else { return };
+        let was_given_up = std::mem::replace(&mut asking.is_given_up, true);
+        let is_reading = matches!(asking.step, Step::Body) && !was_given_up;
+        let start = start.filter(|(start, _)| !was_given_up && !lower.link.is_gone(start.mark()));
+        let started = start.and_then(|(start, common)| {
+            let other = start.mark().number;
             let is_there = match table.loads.loads.get(&other) {
                 Some(load) => !matches!(load.state, LoadState::Failed),
-                None => {
-                    table.loads.try_reserve().is_ok()
-                        && self.start(lower, table, &namespace, below) == Ok(true)
-                }
+                None => table.loads.try_reserve().is_ok() && self.start(lower, table, start),
             };
             is_there.then_some((other, common))
         });
@@ -370,7 +343,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 let other = table.next_number() | NUMBERS;
                 let note = table.loads.loads.get(&number).map(|load| load.note.clone());
                 if let Some(note) = note.filter(|_| table.loads.try_reserve().is_ok()) {
-                    let failed = Load { note, users: 0, state: LoadState::Failed };
+                    let failed = Load { note, mark: None, users: 0, state: LoadState::Failed };
                     table.loads.loads.insert(other, failed);
                     table.loads.redirect(number, Waiting { number: other, common: 0 });
                 }
@@ -387,4 +360,15 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let asking = table.loads.asking(number);
         asking.is_some_and(|asking| asking.until <= Instant::now())
     }
+}
+
+/// A state was read, or could not be.
+fn take_body(lower: &Lower, body: Body, end: ReadEnd) {
+    let Body { number, state } = body;
+    let loaded = match end {
+        ReadEnd::Good => try_box(state).map_err(|_| LoadError::Io),
+        ReadEnd::Damaged => Err(LoadError::Damaged),
+        _ => Err(LoadError::Io),
+    };
+    lower.change().loads.come(number, loaded);
 }

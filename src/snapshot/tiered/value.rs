@@ -1,12 +1,14 @@
 //! What memory has for a token list: a caller's state, or a copy of one that was read.
 use super::note::Note;
+use super::place::Mark;
 use crate::memory::{Arc, OutOfMemory, TryGrow, try_zeros};
 use crate::snapshot::spot::{NotedSpot, Spot};
 use crate::tier::disk::ALIGNMENT;
 use crate::tier::{Source, Target};
+use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 /// What is behind an entry in memory.
 #[derive(Debug)]
@@ -51,8 +53,8 @@ pub(super) struct Storable<P> {
     pub(super) note: Arc<Note>,
     /// Set before anybody else sees it.
     data: OnceLock<Data<P>>,
-    /// The number of the record that it was last written to, or read from; 0 is none.
-    pub(super) record: AtomicU64,
+    /// The record that it was last written to, or read from.
+    mark: Mutex<Option<Arc<Mark>>>,
     /// Lookups that found it.
     pub(super) uses: AtomicU32,
     /// A store that caches share was given it, or gave it.
@@ -71,27 +73,40 @@ impl<P> Storable<P> {
     /// Room for a state: what is put in then needs no memory.
     pub(super) fn new(note: Note) -> Result<Arc<Self>, OutOfMemory> {
         let note = Arc::new(note)?;
-        let (record, uses) = (AtomicU64::new(0), AtomicU32::new(0));
-        let (is_offered, spot) = (AtomicBool::new(false), NotedSpot::default());
-        Arc::new(Self { note, data: OnceLock::new(), record, uses, is_offered, spot })
+        Self::with_data(note, OnceLock::new(), None)
     }
 
     /// The copy of a record.
     pub(super) fn loaded(
         note: &Arc<Note>,
         loaded: Loaded,
-        record: u64,
+        mark: Option<Arc<Mark>>,
     ) -> Result<Arc<Self>, OutOfMemory> {
-        let (record, uses) = (AtomicU64::new(record), AtomicU32::new(0));
-        let data = OnceLock::from(Data::Loaded(loaded));
+        Self::with_data(note.clone(), OnceLock::from(Data::Loaded(loaded)), mark)
+    }
+
+    fn with_data(
+        note: Arc<Note>,
+        data: OnceLock<Data<P>>,
+        mark: Option<Arc<Mark>>,
+    ) -> Result<Arc<Self>, OutOfMemory> {
+        let (mark, uses) = (Mutex::new(mark), AtomicU32::new(0));
         let (is_offered, spot) = (AtomicBool::new(false), NotedSpot::default());
-        Arc::new(Self { note: note.clone(), data, record, uses, is_offered, spot })
+        Arc::new(Self { note, data, mark, uses, is_offered, spot })
     }
 
     /// Puts the state in.
     pub(super) fn give(&self, state: P) {
         let is_first = self.data.set(Data::Given(state)).is_ok();
         assert!(is_first, "a state is given once");
+    }
+
+    pub(super) fn mark(&self) -> Option<Arc<Mark>> {
+        self.mark.lock().clone()
+    }
+
+    pub(super) fn set_mark(&self, mark: Option<Arc<Mark>>) {
+        *self.mark.lock() = mark;
     }
 
     /// Where a lookup below may begin.

@@ -135,6 +135,11 @@ impl Remote {
         self.inner.has_events.load(Ordering::Acquire)
     }
 
+    /// Tells the engine once more that there is something to ask for.
+    pub fn wake(&self) {
+        (self.inner.wake)();
+    }
+
     /// Appends the events since the last call.
     pub fn poll(&self, events: &mut Vec<RemoteEvent>) {
         let mut queue = self.inner.queue();

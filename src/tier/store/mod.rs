@@ -49,6 +49,9 @@ use write::WriteJob;
 /// A longer note is refused.
 const NOTE_MAX: usize = 64 << 20;
 
+/// Events that one call takes at most: for each the lock is had for a search.
+const EVENTS: usize = 16;
+
 /// By what requests are carried out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Io {
@@ -307,10 +310,11 @@ impl LowerStore for DiskStore {
     fn poll(&self, events: &mut Vec<Event>) {
         let mut guard = self.shared.state.lock();
         let state = &mut *guard;
-        if events.try_reserve(state.events.len()).is_err() {
+        let count = state.events.len().min(EVENTS);
+        if events.try_reserve(count).is_err() {
             return; // they wait for the next call
         }
-        for event in state.events.drain(..) {
+        for event in state.events.drain(..count) {
             // What was removed meanwhile has not become anything to look for.
             let is_news = match &event {
                 Event::Committed { key } => {
@@ -322,7 +326,7 @@ impl LowerStore for DiskStore {
                 events.push(event);
             }
         }
-        self.shared.has_events.store(false, Ordering::Release);
+        self.shared.has_events.store(!state.events.is_empty(), Ordering::Release);
     }
 
     fn flush(&self, timeout: Duration) -> bool {

@@ -282,7 +282,7 @@ fn state_of(
         writes: VecDeque::new(),
         reads_listen: false,
         writes_listen: false,
-        events: Vec::new(),
+        events: VecDeque::new(),
         promised: 0,
         written: Vec::new(),
         written_bytes: 0,

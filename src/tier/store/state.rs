@@ -25,7 +25,7 @@ pub(super) struct State {
     /// A ring waits, and is to be woken when there is something to read, or to write.
     pub reads_listen: bool,
     pub writes_listen: bool,
-    pub events: Vec<Event>,
+    pub events: VecDeque<Event>,
     /// Events that may come: there is room for them.
     pub promised: usize,
     /// For the next commit; keys of which some may not be there any more.
