@@ -41,6 +41,7 @@ impl Lower {
                 Event::Dropped { key, .. } => {
                     if let Some(ended) = table.end_write(&self.link, number(&key)) {
                         count(&mut table.counters.failed_writes, 1);
+                        ended.mark.set_lost();
                         // There is room for it.
                         table.lost.push_back(ended);
                     }

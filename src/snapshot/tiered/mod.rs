@@ -367,6 +367,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         };
         let attachment = self.attachments.fetch_add(1, Relaxed).wrapping_add(1);
         let made = Lower::new(store, records, policy, lowest, attachment)?;
+        // For the first inserts.
+        grow_allocator();
         let mut lower = self.lower.write();
         if lower.is_some() {
             made.close();

@@ -141,6 +141,11 @@ impl Mark {
         self.state.fetch_or(PENDING, Relaxed);
     }
 
+    /// The store does not have it.
+    pub(super) fn set_lost(&self) {
+        self.is_put.store(false, Relaxed);
+    }
+
     pub(super) fn set_committed(&self) {
         self.is_committed.store(true, Release);
     }

@@ -4,7 +4,7 @@ use super::fetch::Loads;
 use super::note::Note;
 use super::place::{Link, Mark};
 use crate::error::Error;
-use crate::memory::{Arc, OrderedMap, OutOfMemory};
+use crate::memory::{Arc, OrderedMap, OutOfMemory, Queue};
 use crate::tier::Event;
 use crate::tier::remote::RemoteEvent;
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ pub(super) struct Table {
     /// The first of them that is looked at next.
     sweep_from: u64,
     /// What the store gave up and the index still has: there is room for all that is pending.
-    pub(super) lost: VecDeque<Pending>,
+    pub(super) lost: Queue<Pending>,
     /// What the store had no room for.
     retries: VecDeque<Arc<Note>>,
     /// Turns of the store when they were last tried.
@@ -51,7 +51,7 @@ impl Table {
             next: 1,
             pending: OrderedMap::default(),
             sweep_from: 0,
-            lost: VecDeque::new(),
+            lost: Queue::default(),
             retries: VecDeque::new(),
             tried_at: 0,
             to_try: 0,

@@ -73,60 +73,70 @@ impl Shared {
     /// Takes what waits for a commit.
     fn collect(&self) -> Result<Batch, OutOfMemory> {
         let mut batch = Batch::default();
-        let (mut written, mut touched) = (Vec::new(), Vec::new());
+        let (written, removed, touched) = {
+            let state = self.state.lock();
+            if state.stats.is_read_only {
+                return Ok(batch);
+            }
+            (state.written.len(), state.removals.len(), state.touched.len())
+        };
+        batch.changes.put.try_reserve(written)?;
+        batch.lost.try_reserve(written)?;
+        batch.changes.removed.try_reserve(removed)?;
+        batch.changes.used.try_reserve(touched)?;
         {
             let mut state = self.state.lock();
-            batch.changes.put.try_reserve(state.written.len())?;
-            batch.lost.try_reserve(state.written.len())?;
-            batch.changes.used.try_reserve(state.touched.len())?;
-            written.try_reserve(state.uncommitted)?;
-            std::mem::swap(&mut state.written, &mut written);
-            std::mem::swap(&mut state.removals, &mut batch.changes.removed);
-            std::mem::swap(&mut state.touched, &mut touched);
             state.written_bytes = 0;
             state.first_change = None;
             state.is_urgent = false;
         }
-        if self.state.lock().stats.is_read_only {
-            return Ok(Batch::default());
-        }
-        for keys in written.chunks(STEP) {
-            let mut state = self.state.lock();
+        self.in_steps(written, |state| {
+            let Some(key) = state.written.pop_front() else { return };
             let failed_syncs = state.failed_syncs;
-            for key in keys {
-                let Some(entry) = state.entries.get_mut(key) else { continue };
-                if entry.phase != Phase::Written {
-                    continue;
-                }
-                entry.phase = Phase::Committing { is_removed: false };
-                if entry.failed_syncs != failed_syncs {
-                    batch.lost.push(*key);
-                    continue;
-                }
-                let (place, note) = (entry.place.clone(), std::mem::take(&mut entry.note));
-                batch.changes.put.push(Kept { key: *key, place, note, used: entry.used });
+            let Some(entry) = state.entries.get_mut(&key) else { return };
+            if entry.phase != Phase::Written {
+                return;
             }
-        }
-        for keys in batch.changes.removed.chunks(STEP) {
-            let mut state = self.state.lock();
-            for key in keys {
-                if let Some(entry) = state.entries.get_mut(key) {
-                    entry.phase = Phase::RemovingNow;
-                }
+            entry.phase = Phase::Committing { is_removed: false };
+            if entry.failed_syncs != failed_syncs {
+                batch.lost.push(key);
+                return;
             }
-        }
-        for keys in touched.chunks(STEP) {
-            let mut state = self.state.lock();
-            for key in keys {
-                if let Some(entry) = state.entries.get_mut(key) {
-                    entry.is_touched = false;
-                    if entry.phase == Phase::Committed {
-                        batch.changes.used.push((*key, entry.used));
-                    }
-                }
+            let (place, note) = (entry.place.clone(), std::mem::take(&mut entry.note));
+            batch.changes.put.push(Kept { key, place, note, used: entry.used });
+        });
+        self.in_steps(removed, |state| {
+            let Some(key) = state.removals.pop_front() else { return };
+            batch.changes.removed.push(key);
+            if let Some(entry) = state.entries.get_mut(&key) {
+                entry.phase = Phase::RemovingNow;
             }
+        });
+        self.in_steps(touched, |state| {
+            let Some(key) = state.touched.pop_front() else { return };
+            let Some(entry) = state.entries.get_mut(&key) else { return };
+            entry.is_touched = false;
+            if entry.phase == Phase::Committed {
+                batch.changes.used.push((key, entry.used));
+            }
+        });
+        let mut state = self.state.lock();
+        if !state.written.is_empty() || !state.removals.is_empty() {
+            // They came meanwhile.
+            state.changed();
         }
+        drop(state);
         Ok(batch)
+    }
+
+    /// Does something so many times, and lets go of the lock now and then.
+    fn in_steps(&self, mut count: usize, mut step: impl FnMut(&mut State)) {
+        while count > 0 {
+            let mut state = self.state.lock();
+            let now = count.min(STEP);
+            (0..now).for_each(|_| step(&mut state));
+            count -= now;
+        }
     }
 
     fn carry_out(&self, committer: &mut Committer, mut batch: Batch) {

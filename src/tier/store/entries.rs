@@ -44,6 +44,8 @@ pub(super) struct Entry {
     pub note: Box<[u8]>,
     pub cost: u64,
     pub used: u64,
+    /// The number of the write, while that waits.
+    pub put: u64,
     pub readers: u32,
     /// The next commit writes when it was used.
     pub is_touched: bool,
@@ -62,6 +64,7 @@ impl Entry {
             note: Box::default(),
             cost,
             used,
+            put: 0,
             readers: 0,
             is_touched: false,
             epoch: 0,

@@ -212,6 +212,7 @@ impl LowerStore for DiskStore {
             note,
             cost,
             used: state.clock,
+            put: state.clock,
             readers: 0,
             is_touched: false,
             epoch: state.epochs.begin(),
@@ -222,7 +223,7 @@ impl LowerStore for DiskStore {
         state.promised += 1;
         state.uncommitted += 1;
         state.stats.waiting_bytes += bytes;
-        state.writes.push_back(Queued { job, next: 0 });
+        state.writes.insert(state.clock, Queued { job, next: 0 });
         let is_listening = std::mem::take(&mut state.writes_listen);
         drop(guard);
         match &shared.wakers {
@@ -267,10 +268,8 @@ impl LowerStore for DiskStore {
             }
             Some(Phase::Committing { is_removed }) => *is_removed = true,
             Some(Phase::Committed) => state.remove_committed(&key),
-            // An event may still say that it is gone.
-            _ => state
-                .events
-                .retain(|event| !matches!(event, Event::Dropped { key: of, .. } if *of == key)),
+            // An event may still say that it is gone: nobody is to hear of it.
+            _ => state.forget_dropped(&key),
         }
         drop(guard);
         drop(freed);
@@ -295,7 +294,7 @@ impl LowerStore for DiskStore {
         let is_new = entry.phase == Phase::Committed && !entry.is_touched;
         if is_new && state.touched.try_reserve(1).is_ok() {
             entry.is_touched = true;
-            state.touched.push(key);
+            state.touched.push_back(key);
         }
     }
 
@@ -314,18 +313,7 @@ impl LowerStore for DiskStore {
         if events.try_reserve(count).is_err() {
             return; // they wait for the next call
         }
-        for event in state.events.drain(..count) {
-            // What was removed meanwhile has not become anything to look for.
-            let is_news = match &event {
-                Event::Committed { key } => {
-                    state.entries.get(key).is_some_and(|entry| entry.phase == Phase::Committed)
-                }
-                _ => true,
-            };
-            if is_news {
-                events.push(event);
-            }
-        }
+        events.extend((0..count).filter_map(|_| state.take_event()));
         self.shared.has_events.store(!state.events.is_empty(), Ordering::Release);
     }
 

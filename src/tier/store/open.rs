@@ -10,7 +10,7 @@ use super::sorted::Sorted;
 use super::state::State;
 use super::write::Writing;
 use super::{DiskConfig, DiskStore, Io, Shared, format};
-use crate::memory::{OutOfMemory, TryGrow};
+use crate::memory::{OrderedMap, OutOfMemory, Queue, TryGrow};
 use crate::ring::Ring;
 use crate::tier::disk::{Disk, Files};
 use crate::tier::processors::{processors, side_by_side};
@@ -279,16 +279,17 @@ fn state_of(
         space,
         cost,
         reads: VecDeque::new(),
-        writes: VecDeque::new(),
+        writes: OrderedMap::default(),
         reads_listen: false,
         writes_listen: false,
-        events: VecDeque::new(),
+        events: Queue::default(),
+        dropped: 0,
         promised: 0,
-        written: Vec::new(),
+        written: Queue::default(),
         written_bytes: 0,
         uncommitted: 0,
-        removals: Vec::new(),
-        touched: Vec::new(),
+        removals: Queue::default(),
+        touched: Queue::default(),
         first_change: None,
         clock,
         tickets: 0,

@@ -3,7 +3,7 @@ use super::entries::{Entries, Entry, Phase};
 use super::epochs::Epochs;
 use super::read::ReadJob;
 use super::write::WriteJob;
-use crate::memory::{Arc, OutOfMemory};
+use crate::memory::{Arc, OrderedMap, OutOfMemory, Queue};
 use crate::tier::space::Space;
 use crate::tier::{Dropped, Event, Key, StoreStats};
 use std::collections::VecDeque;
@@ -21,20 +21,24 @@ pub(super) struct State {
     /// Costs of all entries.
     pub cost: u64,
     pub reads: VecDeque<Queued<ReadJob>>,
-    pub writes: VecDeque<Queued<WriteJob>>,
+    /// By number, in the order in which they were put.
+    pub writes: OrderedMap<u64, Queued<WriteJob>>,
     /// A ring waits, and is to be woken when there is something to read, or to write.
     pub reads_listen: bool,
     pub writes_listen: bool,
-    pub events: VecDeque<Event>,
+    /// None in the place of one that nobody is to hear of.
+    pub events: Queue<Option<Event>>,
+    /// Of those, how many say that a record is gone.
+    pub dropped: usize,
     /// Events that may come: there is room for them.
     pub promised: usize,
     /// For the next commit; keys of which some may not be there any more.
-    pub written: Vec<Key>,
+    pub written: Queue<Key>,
     pub written_bytes: u64,
     /// Entries that are being written, or are in `written`: there is room for them there.
     pub uncommitted: usize,
-    pub removals: Vec<Key>,
-    pub touched: Vec<Key>,
+    pub removals: Queue<Key>,
+    pub touched: Queue<Key>,
     /// When the first change came that the next commit has.
     pub first_change: Option<Instant>,
     pub clock: u64,
@@ -60,13 +64,41 @@ impl State {
 
     /// Room for what a new job may lead to.
     pub fn promise(&mut self, events: usize) -> Result<(), OutOfMemory> {
-        Ok(self.events.try_reserve(self.promised + events)?)
+        self.events.try_reserve(self.promised + events)
     }
 
     /// A promised event, or none in its place.
     pub fn keep_promise(&mut self, event: Option<Event>) {
         self.promised -= 1;
-        self.events.extend(event);
+        if let Some(event) = event {
+            self.dropped += matches!(event, Event::Dropped { .. }) as usize;
+            self.events.push_back(Some(event));
+        }
+    }
+
+    /// The event that says that a record is gone, if there is one, is not to be heard of.
+    pub fn forget_dropped(&mut self, key: &Key) {
+        if self.dropped == 0 {
+            return;
+        }
+        let says_so = |event: &Event| matches!(event, Event::Dropped { key: of, .. } if of == key);
+        let mut events = self.events.iter_mut();
+        if let Some(event) = events.find(|event| event.as_ref().is_some_and(says_so)) {
+            *event = None;
+            self.dropped -= 1;
+        }
+    }
+
+    /// The next event.
+    pub fn take_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()??;
+        match &event {
+            // What was removed meanwhile has not become anything to look for.
+            Event::Committed { key } if !self.is_committed(key) => return None,
+            Event::Dropped { .. } => self.dropped -= 1,
+            _ => {}
+        }
+        Some(event)
     }
 
     /// The entry and its space are gone.
@@ -115,7 +147,7 @@ impl State {
         }
         if let Some(entry) = self.entries.get_mut(key) {
             entry.epoch = epoch;
-            self.removals.push(*key);
+            self.removals.push_back(*key);
         }
         self.changed();
     }
@@ -137,8 +169,7 @@ impl State {
     /// Takes a record that waits to be written out of the queue; returns how many of its pieces
     /// were there, and what keeps its source.
     pub fn unqueue(&mut self, key: &Key) -> Option<(usize, Arc<WriteJob>)> {
-        let at = self.writes.iter().position(|queued| queued.job.key == *key)?;
-        let queued = self.writes.remove(at)?;
+        let queued = self.writes.remove(&self.entries.get(key)?.put)?;
         Some((queued.job.place.pieces() - queued.next, queued.job))
     }
 
@@ -159,7 +190,7 @@ impl State {
             self.drop_write(key, failed.filter(|_| !is_removed));
         } else {
             entry.phase = Phase::Written;
-            self.written.push(*key);
+            self.written.push_back(*key);
             self.written_bytes += bytes;
             self.stats.written_bytes += bytes;
             self.changed();
@@ -169,20 +200,20 @@ impl State {
 
     /// Writing is over for good. What waits to be written is returned, to be dropped by whoever
     /// does not hold the lock.
-    pub fn close(&mut self) -> VecDeque<Queued<WriteJob>> {
+    pub fn close(&mut self) -> OrderedMap<u64, Queued<WriteJob>> {
         self.stats.is_read_only = true;
-        for key in std::mem::take(&mut self.written) {
+        while let Some(key) = self.written.pop_front() {
             if self.entries.get(&key).is_some_and(|entry| entry.phase == Phase::Written) {
                 self.drop_write(&key, Some(Dropped::Io));
             }
         }
         self.written_bytes = 0;
         let queued = std::mem::take(&mut self.writes);
-        for queued in &queued {
+        for (_, queued) in queued.iter() {
             let left = queued.job.place.pieces() - queued.next;
             self.end_pieces(&queued.job.key, left, Some(Dropped::Io));
         }
-        self.removals = Vec::new();
+        self.removals = Queue::default();
         self.first_change = None;
         self.epochs.end_all();
         queued

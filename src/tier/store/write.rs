@@ -102,11 +102,12 @@ fn why(error: &io::Error) -> Dropped {
 
 /// A piece that nobody writes yet.
 fn next_piece(state: &mut State) -> Option<(Arc<WriteJob>, usize)> {
-    let queued = state.writes.front_mut()?;
+    let number = *state.writes.first()?.0;
+    let queued = state.writes.get_mut(&number)?;
     let (job, piece) = (queued.job.clone(), queued.next);
     queued.next += 1;
     if queued.next == job.place.pieces() {
-        state.writes.pop_front();
+        state.writes.remove(&number);
     }
     Some((job, piece))
 }
