@@ -75,8 +75,8 @@ def main():
             rows.append((max(same, default=longest), len(same), min(map(len, held)), place))
         for (us, faults), same, count, (shape, thread, lines) in sorted(rows, reverse=True):
             page, index = shape
-            print(f"| {world} | {page} | {index} | {thread} | {count}, {same} | {us:.1f} | {faults} "
-                  f"| `{lines}` |", flush=True)
+            print(f"| {world} | {page} | {index} | {thread} | {count}, {same} | {us:.1f} "
+                  f"| {faults} | `{lines}` |", flush=True)
 
 
 if __name__ == "__main__":

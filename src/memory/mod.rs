@@ -70,7 +70,7 @@ pub fn grow_allocator() {
 }
 
 /// Bytes that may be used, as roughly as they are counted, of the much more that is made ready.
-pub const READY: usize = 16 << 10;
+pub(crate) const READY: usize = 16 << 10;
 
 /// Memory that is made ready for what is done with a lock, before that is taken.
 #[derive(Debug, Default)]

@@ -134,9 +134,10 @@ impl<V> Tree<V> {
         self.buckets.find(&self.nodes, self.child_hash(parent, first), begins).is_some()
     }
 
-    /// Looks for the longest prefix of `tokens` that has an entry, for so many of them; whether that
-    /// was all. With `fetch` what pinning it changes is fetched while tokens are compared: in a large cache the processor waits for
-    /// memory most of the time, and better for several places at once.
+    /// Looks for the longest prefix of `tokens` that has an entry, for so many of them; whether
+    /// that was all. With `fetch` what pinning it changes is fetched while tokens are compared: in
+    /// a large cache the processor waits for memory most of the time, and better for several places
+    /// at once.
     #[inline]
     pub(super) fn find_on(
         &self,

@@ -33,10 +33,11 @@ impl<V> Tree<V> {
         steps
     }
 
-    /// Looks for the entry that has most tokens in common with `tokens`, for so many of them; whether
-    /// that was all. A trimmable one may have others behind them, any other must be whole. Of
-    /// several it is an entry that is whole, else one of which no other is a prefix. First it finds the deepest node at
-    /// which or below which there is something, then it goes down from there.
+    /// Looks for the entry that has most tokens in common with `tokens`, for so many of them;
+    /// whether that was all. A trimmable one may have others behind them, any other must be whole.
+    /// Of several it is an entry that is whole, else one of which no other is a prefix. First it
+    /// finds the deepest node at which or below which there is something, then it goes down from
+    /// there.
     pub(super) fn find_trimmable_on(
         &self,
         search: &mut Search,

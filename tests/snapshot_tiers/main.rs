@@ -3,6 +3,7 @@
 mod folder;
 #[path = "../tier/jumps.rs"]
 mod jumps;
+mod long;
 mod memory_store;
 mod on_disk;
 mod random;

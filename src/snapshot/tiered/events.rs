@@ -11,7 +11,8 @@
 //! What came waits in the table until somebody has made what an entry takes long for: he who took
 //! it in, or he who asks for it before that one is there.
 use super::TieredSnapshots;
-use super::fetch::{Came, FreedStates};
+use super::fetch::FreedStates;
+use super::loads::Came;
 use super::lower::Lower;
 use super::note::Note;
 use super::place::{Place, number};

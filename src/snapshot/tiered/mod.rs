@@ -19,12 +19,14 @@
 //! No call waits for the store, but for `attach`, `detach` and `flush`. What the store has done is
 //! taken in by the next call, whichever that is. Lookups change nothing below memory and take only
 //! shared locks; whatever changes both tiers does so one call at a time, under the lock of the
-//! table, so that what is replaced or removed in memory is so below, in the same order.
+//! table, so that what is replaced or removed in memory is so below, in the same order. What takes
+//! long of that is made before, without the table, and is of no use where somebody was quicker.
 #![forbid(unsafe_code)]
 
 mod asking;
 mod events;
 mod fetch;
+mod loads;
 mod head;
 mod lower;
 mod note;
@@ -53,6 +55,7 @@ use crate::tier::{LowerStore, Record, Source, Wake};
 use fetch::{FreedStates, Memory};
 use lower::Lower;
 use note::Note;
+use place::Mark;
 use remote::Lowest;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -458,7 +461,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             writing: table.writing(&lower.link),
             tickets,
             loading_bytes,
-            index_bytes: index.index_bytes,
+            index_bytes: index.index_bytes + index.entries * Mark::BYTES,
             counters: table.counters,
             store: lower.link.store.stats(),
             remote: lower.lowest.as_ref().map(|lowest| lowest.remote.stats()).unwrap_or_default(),

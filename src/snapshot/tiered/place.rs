@@ -103,6 +103,9 @@ pub(super) struct Mark {
 }
 
 impl Mark {
+    /// Memory of one, and of how many own it.
+    pub(super) const BYTES: usize = size_of::<usize>() + size_of::<Self>();
+
     /// Of a record that is to be written.
     pub(super) fn new(link: &Link, number: u64) -> Self {
         Self {

@@ -11,8 +11,8 @@
 //! ```
 use super::TieredSnapshots;
 use super::asking::{Asking, BLOCK, Step, block_digests};
-use super::fetch::{Load, LoadState, Waiting};
 use super::head::{Body, Head, PARTS, decode, encode};
+use super::loads::{Load, LoadState, Waiting};
 use super::lower::Lower;
 use super::note::{Note, Sizes};
 use super::table::Table;

@@ -1,6 +1,6 @@
 //! What one call at a time changes.
 use super::TierCounters;
-use super::fetch::Loads;
+use super::loads::Loads;
 use super::note::Note;
 use super::place::{Link, Mark};
 use crate::error::Error;

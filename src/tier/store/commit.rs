@@ -6,12 +6,13 @@ use crate::memory::OutOfMemory;
 use crate::tier::disk::is_no_space;
 use crate::tier::records::{Changes, Kept, Records, RecordsError};
 use crate::tier::{Dropped, Event, Key};
+use parking_lot::MutexGuard;
 use std::time::{Duration, Instant};
 
 /// After so many commits in a row that failed, the disk is given up.
 const FAILURES_MAX: u32 = 3;
 /// Records that are handled without letting go of the lock.
-const STEP: usize = 64;
+const STEP: usize = 16;
 /// When there was no memory for a batch.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -136,6 +137,7 @@ impl Shared {
             let now = count.min(STEP);
             (0..now).for_each(|_| step(&mut state));
             count -= now;
+            MutexGuard::unlock_fair(state);
         }
     }
 
@@ -261,6 +263,7 @@ impl Shared {
                 }
             }
             count_at_last(&mut state);
+            self.unlock(state);
         }
         self.flushed.notify_all();
     }
@@ -291,6 +294,7 @@ impl Shared {
                 let epoch = entry.epoch;
                 state.remove_later(key, epoch);
             }
+            self.unlock(state);
         }
         self.flushed.notify_all();
     }

@@ -134,7 +134,8 @@ impl Shared {
     /// Lets go of the lock, and wakes the caller if there are events now and were none.
     fn unlock(&self, state: MutexGuard<'_, State>) {
         let is_first = !state.events.is_empty() && !self.has_events.swap(true, Ordering::Release);
-        drop(state);
+        // Who waits gets it, and not the next step of who had it.
+        MutexGuard::unlock_fair(state);
         if is_first && let Some(wake) = &self.wake {
             wake();
         }
