@@ -48,9 +48,8 @@ impl Lower {
                     }
                 }
                 Event::Loaded { key, target, result, .. } => {
-                    let loaded = target.into_any().downcast::<Loaded>();
-                    let loaded = result.and_then(|()| loaded.map_err(|_| LoadError::Damaged));
-                    table.loads.come(number(&key), loaded);
+                    let loaded = target.into_any().downcast::<Loaded>().ok();
+                    table.loads.come(number(&key), result, loaded);
                 }
             }
         }
@@ -120,15 +119,17 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         table.loads.bytes -= note.bytes();
         let load = &table.loads.loads[&number];
         let (mark, users) = (load.mark.clone(), load.users);
-        let Came { loaded, asking } = came;
+        let Came { result, mut loaded, asking } = came;
         let is_remote = asking.is_some();
+        // Of no use where there is another one already.
+        let mut unused = None;
         let is_gone = match (&mark, &asking) {
             (Some(mark), _) => lower.link.is_gone(mark),
             (None, asking) => {
                 asking.as_ref().is_none_or(|asking| asking.removals != table.removals)
             }
         };
-        let pin = match loaded {
+        let pin = match result {
             Err(why) if users > 0 || !is_remote => {
                 let counters = &mut table.counters;
                 count(&mut counters.failed_loads, 1);
@@ -149,13 +150,14 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 count(&mut table.counters.failed_loads, is_remote as usize);
                 None
             }
-            Ok(loaded) => {
-                let arrived = match arrival {
-                    Some(Ok(arrival)) => {
+            Ok(()) => {
+                let arrived = match (arrival, loaded.take()) {
+                    (Some(Ok(arrival)), Some(loaded)) => {
                         let storable = Storable::loaded(&note, *loaded, mark.clone());
-                        storable
-                            .map_err(Error::from)
-                            .and_then(|state| self.arrive(&note, arrival, state, freed))
+                        storable.map_err(Error::from).and_then(|state| {
+                            unused = Some(state.clone());
+                            self.arrive(&note, arrival, state, freed)
+                        })
                     }
                     _ => Ok(None),
                 };
@@ -172,9 +174,9 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             count(&mut table.counters.loaded, 1);
             count(&mut table.counters.from_remote, is_remote as usize);
         }
-        let unused = table.loads.end_came(number, pin, asking);
+        let over_with = table.loads.end_came(number, pin, asking);
         drop(table);
-        drop(unused);
+        drop((over_with, unused, loaded));
         if let Some(pin) = pin.filter(|_| is_remote) {
             self.arrived_from_afar(lower, pin);
         } else if is_remote && users > 0 {

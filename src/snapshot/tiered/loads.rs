@@ -62,7 +62,9 @@ pub(super) enum LoadState {
 
 /// What a read brought, and with what was asked for it.
 pub(super) struct Came {
-    pub(super) loaded: Result<Box<Loaded>, LoadError>,
+    pub(super) result: Result<(), LoadError>,
+    /// Much to free, so not with the table.
+    pub(super) loaded: Option<Box<Loaded>>,
     pub(super) asking: Option<Box<Asking>>,
 }
 
@@ -133,14 +135,19 @@ impl Loads {
     }
 
     /// A read has brought something, or nothing. It waits to be made an entry of.
-    pub(super) fn come(&mut self, number: u64, loaded: Result<Box<Loaded>, LoadError>) {
+    pub(super) fn come(
+        &mut self,
+        number: u64,
+        result: Result<(), LoadError>,
+        loaded: Option<Box<Loaded>>,
+    ) {
         let Some(load) = self.loads.get_mut(&number) else { return };
         let before = std::mem::replace(&mut load.state, LoadState::Failed);
         let asking = match before {
             LoadState::Asking(asking) => Some(asking),
             _ => None,
         };
-        load.state = LoadState::Came(Came { loaded, asking });
+        load.state = LoadState::Came(Came { result, loaded, asking });
         self.came.push_back(number);
     }
 
@@ -154,7 +161,7 @@ impl Loads {
         let load = self.loads.get(&number)?;
         match &load.state {
             LoadState::Came(came) => {
-                Some((load.note.clone(), came.loaded.is_ok() && load.users > 0))
+                Some((load.note.clone(), came.result.is_ok() && load.users > 0))
             }
             _ => None,
         }

@@ -365,10 +365,10 @@ impl<P: Source + 'static> TieredSnapshots<P> {
 /// A state was read, or could not be.
 fn take_body(lower: &Lower, body: Body, end: ReadEnd) {
     let Body { number, state } = body;
-    let loaded = match end {
-        ReadEnd::Good => try_box(state).map_err(|_| LoadError::Io),
-        ReadEnd::Damaged => Err(LoadError::Damaged),
-        _ => Err(LoadError::Io),
+    let (result, loaded) = match (end, try_box(state)) {
+        (ReadEnd::Good, Ok(state)) => (Ok(()), Some(state)),
+        (ReadEnd::Damaged, state) => (Err(LoadError::Damaged), state.ok()),
+        (_, state) => (Err(LoadError::Io), state.ok()),
     };
-    lower.change().loads.come(number, loaded);
+    lower.change().loads.come(number, result, loaded);
 }

@@ -75,8 +75,9 @@ impl Shared {
     fn collect(&self) -> Result<Batch, OutOfMemory> {
         let mut batch = Batch::default();
         let (written, removed, touched) = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
             if state.stats.is_read_only {
+                state.first_change = None;
                 return Ok(batch);
             }
             (state.written.len(), state.removals.len(), state.touched.len())
