@@ -138,13 +138,19 @@ impl<V> SnapshotCache<V> {
 
     /// Whether an insert is not in vain; an error when it never can be right.
     pub(super) fn takes(&self, new: &NewSnapshot<'_>) -> Result<bool, Error> {
-        let NewSnapshot { tokens, bytes, .. } = *new;
+        let tokens = new.tokens;
         if !all_text(tokens) {
             let at = tokens.iter().position(|&id| id >= TEXT_ID_LIMIT).unwrap_or(0);
             return Err(bad_id(at, tokens[at]));
         }
+        Ok(self.can_hold(new))
+    }
+
+    /// The same of tokens that are known to be text.
+    pub(super) fn can_hold(&self, new: &NewSnapshot<'_>) -> bool {
         let SnapshotLimits { entries: entry_limit, bytes: byte_limit } = self.limits;
-        Ok(!tokens.is_empty() && entry_limit > 0 && byte_limit > 0 && bytes <= byte_limit)
+        let is_on = entry_limit > 0 && byte_limit > 0;
+        is_on && !new.tokens.is_empty() && new.bytes <= byte_limit
     }
 
     /// An insert that is in vain.

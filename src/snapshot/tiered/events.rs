@@ -191,7 +191,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     /// is one.
     fn arrival(&self, note: &Note) -> Result<(Spot, Option<Ahead>), Error> {
         let (spot, there) = self.memory.spot_of(note.list(Spot::NONE), |_| ());
-        let is_new = there.is_none() && self.memory.takes(&note.entry(note.bytes()))?;
+        let is_new = there.is_none() && self.memory.can_hold(&note.entry(note.bytes()));
         Ok((spot, is_new.then(|| self.memory.ahead(note.list(spot))).transpose()?))
     }
 
@@ -209,7 +209,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 Some(ahead) => {
                     spot = self.memory.insert_ahead(new, ahead, false, || value, freed)?.1;
                 }
-                None if self.memory.takes(&new)? => {
+                None if self.memory.can_hold(&new) => {
                     spot = self.memory.insert_ahead(new, Ahead::NONE, false, || value, freed)?.1;
                 }
                 None => _ = self.memory.refuse(value, freed),

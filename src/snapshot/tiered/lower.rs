@@ -158,7 +158,7 @@ impl Lower {
             Place::new(&self.link, mark, (next_token, is_trimmable), sizes(&note.parts)?, cost);
         self.link.set_alone(mark, is_alone);
         let mut freed = Freed::new();
-        if !self.index.takes(&new)? {
+        if !self.index.can_hold(&new) {
             self.index.refuse(place, &mut freed);
             return Ok(None);
         }

@@ -211,6 +211,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             let mut events = std::mem::take(&mut table.answers);
             drop(table);
             lowest.remote.poll(&mut events);
+            let mut is_news = false;
             for event in events.drain(..) {
                 let number = match event {
                     // Nothing of the kind is asked for states.
@@ -227,6 +228,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                             Err(other) => {
                                 if let Ok(body) = other.downcast::<Body>() {
                                     take_body(lower, *body, end);
+                                    is_news = true;
                                 }
                                 None
                             }
@@ -235,10 +237,13 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 };
                 if let Some(number) = number {
                     self.go_without(lower, number);
-                    lowest.remote.wake();
+                    is_news = true;
                 }
             }
             lower.change().answers = events;
+            if is_news {
+                lowest.remote.wake();
+            }
         }
     }
 
