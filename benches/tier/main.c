@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -85,18 +86,30 @@ static rkv_snapshot_tier_stats stats_of(rkv_snapshot_cache *cache)
     return stats;
 }
 
-/* Of a file, what the system has of it in memory. */
-static off_t forget(const char *directory, const char *name)
+static int open_in(const char *directory, const char *name)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", directory, name);
     int file = open(path, O_RDONLY);
     REQUIRE(file >= 0);
-    REQUIRE(fdatasync(file) == 0);
-    REQUIRE(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) == 0);
+    return file;
+}
+
+static off_t size_of(const char *directory, const char *name)
+{
+    int file = open_in(directory, name);
     off_t size = lseek(file, 0, SEEK_END);
     close(file);
     return size;
+}
+
+/* Of a file, what the system has of it in memory. */
+static void forget(const char *directory, const char *name)
+{
+    int file = open_in(directory, name);
+    REQUIRE(fdatasync(file) == 0);
+    REQUIRE(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) == 0);
+    close(file);
 }
 
 /* Of the thread that calls: what it can't have others do. */
@@ -126,25 +139,43 @@ static void fill(const char *directory, uint32_t count)
     rkv_snapshot_cache_destroy(cache);
 }
 
-/* In a process that has just begun, as after a restart. */
+static void open_once(const char *directory, uint32_t count, off_t size, const char *where)
+{
+    rkv_snapshot_cache *cache = new_cache(64);
+    double start = seconds_now(), begin = worked(), alone = worked_alone();
+    attach(cache, directory, opening_limit(count));
+    alone = worked_alone() - alone;
+    double work = worked() - begin, opened = seconds_now() - start;
+    rkv_snapshot_tier_stats stats = stats_of(cache);
+    REQUIRE(stats.entry_count == count && stats.unusable_count == 0);
+    printf("%u records opened in %.2f s, of which %.2f s of processors', %.2f s of the "
+           "caller's thread, %s; file of records %.0f MB, index %.0f MB\n",
+           count, opened, work, alone, where, (double)size / 1e6, (double)stats.index_bytes / 1e6);
+    fflush(stdout);
+    rkv_snapshot_cache_destroy(cache);
+}
+
+/* In a process that has just begun, as after a restart: its memory is new too. */
 static void measure_opening(const char *directory, uint32_t count)
 {
-    off_t size = forget(directory, "records.redb");
-    for (int again = 0; again < 2; again++) {
-        rkv_snapshot_cache *cache = new_cache(64);
-        double start = seconds_now(), begin = worked(), alone = worked_alone();
-        attach(cache, directory, opening_limit(count));
-        alone = worked_alone() - alone;
-        double work = worked() - begin, opened = seconds_now() - start;
-        rkv_snapshot_tier_stats stats = stats_of(cache);
-        REQUIRE(stats.entry_count == count && stats.unusable_count == 0);
-        printf("%u records opened in %.2f s, of which %.2f s of processors', %.2f s of the "
-               "caller's thread, %s; file of records %.0f MB, index %.0f MB\n",
-               count, opened, work, alone,
-               again ? "the file in the system's cache" : "the file not in the system's cache",
-               (double)size / 1e6, (double)stats.index_bytes / 1e6);
-        fflush(stdout);
-        rkv_snapshot_cache_destroy(cache);
+    for (int is_cached = 0; is_cached < 2; is_cached++) {
+        off_t size = size_of(directory, "records.redb");
+        if (!is_cached) {
+            forget(directory, "records.redb");
+        }
+        pid_t process = fork();
+        REQUIRE(process >= 0);
+        if (process == 0) {
+            open_once(directory, count, size,
+                      is_cached ? "the file in the system's cache"
+                                : "the file not in the system's cache");
+            if (is_cached) {
+                open_once(directory, count, size, "the same process again");
+            }
+            _exit(0);
+        }
+        int status;
+        REQUIRE(waitpid(process, &status, 0) == process && status == 0);
     }
 }
 

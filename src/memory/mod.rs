@@ -14,6 +14,7 @@ mod ordered_map;
 mod queue;
 mod reserve;
 mod seed;
+mod shared_bytes;
 mod slab;
 mod slots;
 pub mod treap;
@@ -27,6 +28,7 @@ pub use ordered_map::OrderedMap;
 pub use queue::Queue;
 pub use reserve::{Refused, ReserveStats, put_reserved, reserve, reserve_stats, take_reserved};
 pub use seed::{choose_seed, seed};
+pub use shared_bytes::SharedBytes;
 pub use slab::Slab;
 pub use slots::{Slot, Slots};
 

@@ -91,6 +91,14 @@ impl Buckets {
         }
     }
 
+    /// The same of the first node of a bucket that was fetched.
+    pub(super) fn fetch_first<V>(&self, nodes: &Nodes<V>, hash: u64) {
+        let first = self.first(self.place(hash));
+        if first != NONE {
+            prefetch(&nodes[first]);
+        }
+    }
+
     fn first_mut(&mut self, place: usize) -> &mut u32 {
         &mut self.chunks[place / CHUNK][place % CHUNK]
     }

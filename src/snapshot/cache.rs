@@ -35,7 +35,12 @@ pub(super) struct Ahead {
 
 impl Ahead {
     /// Nothing.
-    pub(super) const NONE: Self = Self { spot: Spot::NONE, copy: None };
+    pub(super) const NONE: Self = Self::at(Spot::NONE);
+
+    /// Where the list leads to, and nothing else.
+    pub(super) const fn at(spot: Spot) -> Self {
+        Self { spot, copy: None }
+    }
 }
 
 /// The right to change what is stored.

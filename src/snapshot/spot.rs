@@ -228,14 +228,19 @@ impl<V> SnapshotCache<V> {
 
 impl<V> SnapshotCache<V> {
     /// Has memory fetched that [`Self::spot_of`] waits for, if it is asked soon: the place of what
-    /// comes after the first node. Longer ways are what many have in common.
-    pub(super) fn fetch_ahead(&self, namespace: &Namespace, tokens: &[u32]) {
+    /// comes after the first node, or, when that may be there, what it says. Longer ways are what
+    /// many have in common.
+    pub(super) fn fetch_ahead(&self, namespace: &Namespace, tokens: &[u32], is_there: bool) {
         let tree = self.store.read();
         let Some(root) = tree.roots.find(namespace) else { return };
         let Some(&first) = tokens.first() else { return };
         let Some(child) = tree.child(root, first) else { return };
         if let Some(&next) = tokens.get(tree.nodes[child].label.len()) {
-            tree.buckets.fetch(tree.child_hash(child, next));
+            let hash = tree.child_hash(child, next);
+            match is_there {
+                false => tree.buckets.fetch(hash),
+                true => tree.buckets.fetch_first(&tree.nodes, hash),
+            }
         }
     }
 }

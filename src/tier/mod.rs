@@ -16,6 +16,7 @@ mod store;
 
 pub use store::{DiskConfig, DiskStore, Io, OpenError, Wake};
 
+use crate::memory::SharedBytes;
 use std::any::Any;
 use std::time::Duration;
 
@@ -206,5 +207,5 @@ pub struct Record {
     /// Its length.
     pub bytes: u64,
     /// What was put with it.
-    pub note: Box<[u8]>,
+    pub note: SharedBytes,
 }

@@ -20,6 +20,7 @@ mod troubles;
 mod world;
 
 use memory_store::MemoryStore;
+use radixkv::memory::SharedBytes;
 use radixkv::snapshot::tiered::{FreedSnapshots, TierPolicy};
 use radixkv::snapshot::{Namespace, SnapshotLimits};
 use radixkv::tier::{Dropped, LoadError};
@@ -409,8 +410,8 @@ fn t04_records_that_are_no_snapshots_are_removed() {
         bad.push(record);
     };
     spoil(&|record| record.bytes += 1);
-    spoil(&|record| record.note = Box::default());
-    spoil(&|record| record.note = vec![0xff; 400].into());
+    spoil(&|record| record.note = SharedBytes::default());
+    spoil(&|record| record.note = SharedBytes::new(vec![0xff; 400]).unwrap());
     spoil(&|record| record.key[31] = 1);
     spoil(&|record| record.key = [0; 32]);
     // An older record of the same tokens, and a newer one: the newer one stays.

@@ -1,4 +1,5 @@
 //! A store whose disk does what a test says, when it says so: nothing happens by itself.
+use radixkv::memory::SharedBytes;
 use radixkv::tier::{Dropped, Event, Key, LoadError, LowerStore, Record, Refused};
 use radixkv::tier::{Source, StoreStats, Target};
 use std::collections::BTreeMap;
@@ -146,7 +147,7 @@ impl MemoryStore {
         let record = |(key, written): (&Key, &Written)| Record {
             key: *key,
             bytes: written.bytes(),
-            note: written.note.clone(),
+            note: SharedBytes::new(written.note.to_vec()).unwrap(),
         };
         found.into_iter().map(record).collect()
     }

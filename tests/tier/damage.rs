@@ -26,7 +26,7 @@ fn read_all(folder: &Folder) -> Result<u64, OpenError> {
     let mut good = 0;
     for record in &found {
         let number = u64::from_le_bytes(record.key[..8].try_into().unwrap());
-        assert_eq!((record.bytes, &record.note), (bytes_of(number) as u64, &note(number)));
+        assert_eq!((record.bytes, &*record.note), (bytes_of(number) as u64, &*note(number)));
         match load(&store, number, bytes_of(number)) {
             Ok(bytes) => {
                 assert!(bytes == content(number, bytes_of(number)));

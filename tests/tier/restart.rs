@@ -27,7 +27,7 @@ fn t05_a_restart_finds_all_in_the_order_of_use() {
     for record in &found {
         let number = u64::from_le_bytes(record.key[..8].try_into().unwrap());
         let bytes = 1000 * number as usize + 1;
-        assert_eq!((record.bytes, &record.note), (bytes as u64, &note(number)));
+        assert_eq!((record.bytes, &*record.note), (bytes as u64, &*note(number)));
         assert_eq!(load(&store, number, bytes), Ok(content(number, bytes)));
         cost += store.cost(record.bytes, record.note.len());
     }

@@ -152,7 +152,7 @@ impl Story {
             let fate = self.fates.get(&number);
             assert!(!matches!(fate, None | Some(Fate::Gone)), "{number} is there: {fate:?}");
             assert_eq!(record.bytes, bytes_of(number) as u64);
-            assert_eq!(record.note, note(number));
+            assert_eq!(*record.note, *note(number));
             let bytes = load(store, number, bytes_of(number));
             assert!(bytes == Ok(content(number, bytes_of(number))), "{number}: {:?}", bytes.err());
             assert!(there.insert(number), "{number} is there twice");

@@ -16,8 +16,9 @@ use crate::snapshot::{ENTRY_LIMIT, Freed, NewSnapshot, SnapshotLimits, count};
 use crate::tier::{Key, LowerStore, Record};
 use std::collections::VecDeque;
 
-/// Records of which memory is fetched while those before them become entries.
-const AHEAD: usize = 8;
+/// Records of which memory is fetched while those before them become entries: in two steps, of
+/// which the second one looks at what the first one brought.
+const AHEAD: usize = 16;
 /// In how many nodes that have gone an index counts on from those before it: so a spot of another
 /// one is of nodes that have gone.
 const ATTACHMENT_BITS: u32 = 40;
@@ -91,6 +92,8 @@ impl Lower {
         spare.try_reserve_exact(AHEAD).map_err(OutOfMemory::from)?;
         for record in records {
             ahead.push_back(self.read(record, spare.pop().unwrap_or_default())?);
+            self.fetch_ahead(ahead.back(), false);
+            self.fetch_ahead(ahead.len().checked_sub(AHEAD / 2).and_then(|at| ahead.get(at)), true);
             if ahead.len() == AHEAD
                 && let Some(next) = ahead.pop_front()
             {
@@ -103,18 +106,20 @@ impl Lower {
         Ok(())
     }
 
-    /// What a record says; memory is fetched that it will be found in. `spare` is memory for its
-    /// tokens.
+    /// What a record says. `spare` is memory for its tokens.
     fn read(&mut self, record: Record, spare: Vec<u32>) -> Result<Noted, Error> {
         let Record { key, bytes, note } = record;
         let (number, encoded) = (number(&key), note.len());
         let table = self.table.get_mut();
         table.next = number.saturating_add(1).max(table.next);
         let note = Note::decode(&note, spare)?;
-        if let Some(Note { namespace, tokens, .. }) = &note {
-            self.index.fetch_ahead(namespace, tokens);
-        }
         Ok(Noted { key, bytes, encoded, note })
+    }
+
+    fn fetch_ahead(&self, next: Option<&Noted>, is_there: bool) {
+        if let Some(Note { namespace, tokens, .. }) = next.and_then(|next| next.note.as_ref()) {
+            self.index.fetch_ahead(namespace, tokens, is_there);
+        }
     }
 
     /// Makes an entry of a record again. If none can be made, or there is a later one, it goes.
@@ -129,7 +134,8 @@ impl Lower {
             let (spot, there) = self.index.spot_of(note.list(Spot::NONE), is_later);
             if there != Some(true) {
                 let mark = Arc::new(Mark::of_found(&self.link, number))?;
-                let ahead = self.index.ahead(note.list(spot))?;
+                // Nobody waits meanwhile: what it leads to is made when it is put there.
+                let ahead = Ahead::at(spot);
                 let added = self.add(note, &mark, encoded, true, ahead)?;
                 is_found = added.is_some();
             }

@@ -1,6 +1,7 @@
 //! What of the store is where, in a file of redb's: read when the store is opened, changed by one
 //! transaction per batch.
 mod backend;
+mod notes;
 mod place;
 
 pub(crate) use place::{PIECE, Place, piece_sum};
@@ -8,8 +9,9 @@ pub(crate) use place::{PIECE, Place, piece_sum};
 use super::Key;
 use super::disk::{Disk, Open};
 use super::processors::{processors, side_by_side};
-use crate::memory::{Arc, OutOfMemory, TryGrow, grow_allocator};
+use crate::memory::{Arc, OutOfMemory, SharedBytes, TryGrow, grow_allocator};
 use backend::Backend;
+use notes::Notes;
 use redb::TableDefinition;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 use std::io;
@@ -20,9 +22,10 @@ const NAME: &str = "records.redb";
 const NEW: &str = "records.new";
 /// Of pages of the file, in memory.
 const CACHE_BYTES: usize = 32 << 20;
-
+/// Parts of the rows for each processor that reads them: one may be slower than another.
+const PARTS: usize = 4;
 /// Rows whose small blocks of memory are taken from the system together.
-const BLOCKS: usize = 64;
+const BLOCKS: usize = 256;
 
 const PLACES: TableDefinition<&Key, &[u8]> = TableDefinition::new("places");
 /// When a record was used last, as a count of uses. Apart, so that using one rewrites little.
@@ -70,13 +73,16 @@ fn caught<T>(work: impl FnOnce() -> Result<T, RecordsError>) -> Result<T, Record
     })
 }
 
-/// A row.
-pub(crate) struct Kept {
+/// A row that is written.
+pub(crate) struct Kept<N = Box<[u8]>> {
     pub key: Key,
     pub place: Arc<Place>,
-    pub note: Box<[u8]>,
+    pub note: N,
     pub used: u64,
 }
+
+/// A row that was read.
+pub(crate) type Row = Kept<SharedBytes>;
 
 /// What one transaction changes.
 #[derive(Default)]
@@ -122,7 +128,7 @@ impl Records {
 
     /// All rows, in no order that matters; the keys of those that make no sense are added to
     /// `damaged`.
-    pub fn load(&self, damaged: &mut Vec<Key>) -> Result<Vec<Kept>, RecordsError> {
+    pub fn load(&self, damaged: &mut Vec<Key>) -> Result<Vec<Row>, RecordsError> {
         let mut bounds = caught(|| self.bounds())?.into_iter();
         let parts = bounds.len().saturating_sub(1);
         let mut from = bounds.next().unwrap_or_default();
@@ -135,12 +141,8 @@ impl Records {
         for part in read {
             let (mut more, bad) = part?;
             damaged.try_extend_from_slice(&bad)?;
-            if rows.is_empty() {
-                rows = more;
-            } else {
-                rows.try_reserve(more.len()).map_err(OutOfMemory::from)?;
-                rows.append(&mut more);
-            }
+            rows.try_reserve(more.len()).map_err(OutOfMemory::from)?;
+            rows.append(&mut more);
         }
         Ok(rows)
     }
@@ -154,7 +156,10 @@ impl Records {
             return Ok(bounds);
         };
         let (first, last) = (*first.0.value(), *last.0.value());
-        let count = processors(usize::try_from(places.len()?).unwrap_or(usize::MAX)) as u64;
+        let count = match processors(usize::try_from(places.len()?).unwrap_or(usize::MAX)) {
+            1 => 1,
+            more => (more * PARTS) as u64,
+        };
         let word = |key: &Key| u64::from_be_bytes(*key.first_chunk().expect("eight bytes"));
         let step = (word(&last) - word(&first)) / count;
         bounds.try_push(first)?;
@@ -172,13 +177,13 @@ impl Records {
     fn read_range(
         &self,
         (from, to, is_last): (Key, Key, bool),
-    ) -> Result<(Vec<Kept>, Vec<Key>), RecordsError> {
+    ) -> Result<(Vec<Row>, Vec<Key>), RecordsError> {
         let read = self.0.begin_read()?;
         let (places, uses) = (read.open_table(PLACES)?, read.open_table(USES)?);
         let end = if is_last { Bound::Included(&to) } else { Bound::Excluded(&to) };
         let range = (Bound::Included(&from), end);
         let mut uses = uses.range::<&Key>(range)?.peekable();
-        let (mut rows, mut damaged) = (Vec::new(), Vec::new());
+        let (mut rows, mut damaged, mut notes) = (Vec::new(), Vec::new(), Notes::default());
         for (number, row) in places.range::<&Key>(range)?.enumerate() {
             if number % BLOCKS == 0 {
                 grow_allocator();
@@ -204,11 +209,13 @@ impl Records {
             match place::decode(&key, value.value())? {
                 None => damaged.try_push(key)?,
                 Some((place, note)) => {
-                    let (place, note) = (Arc::new(place)?, place::copy_note(note)?);
-                    rows.try_push(Kept { key, place, note, used })?;
+                    let (place, later) = (Arc::new(place)?, SharedBytes::default());
+                    rows.try_push(Row { key, place, note: later, used })?;
+                    notes.add(note, &mut rows)?;
                 }
             }
         }
+        notes.give(&mut rows)?;
         Ok((rows, damaged))
     }
 

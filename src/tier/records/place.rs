@@ -1,5 +1,5 @@
 //! Where a record lies, what its bytes add up to, and how that is written down.
-use crate::memory::{OutOfMemory, TryGrow};
+use crate::memory::OutOfMemory;
 use crate::tier::Key;
 use crate::tier::space::{EXTENTS_MAX, Extent, Extents, UNIT};
 use smallvec::SmallVec;
@@ -149,14 +149,6 @@ pub(super) fn decode<'a>(
         place.set_sum(piece, sum);
     }
     Ok(Some((place, words.0)))
-}
-
-/// A copy of a note.
-pub(super) fn copy_note(note: &[u8]) -> Result<Box<[u8]>, OutOfMemory> {
-    let mut copy = Vec::new();
-    copy.try_reserve_exact(note.len())?;
-    copy.try_extend_from_slice(note)?;
-    Ok(copy.into_boxed_slice())
 }
 
 #[cfg(test)]

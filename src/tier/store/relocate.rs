@@ -4,12 +4,12 @@ use super::data::{Buffer, Data};
 use super::error::Cause;
 use crate::memory::{Arc, TryGrow};
 use crate::tier::disk::{read_exactly, write_exactly};
-use crate::tier::records::{Changes, Kept, Place, Records};
+use crate::tier::records::{Changes, Kept, Place, Records, Row};
 use crate::tier::space::{Extent, NoSpace, Space, UNIT, in_order};
 
 /// The space beside all that is kept. Rows stay in their order.
 pub(super) fn relocate(
-    rows: &mut Vec<Kept>,
+    rows: &mut Vec<Row>,
     records: &Records,
     data: &Data,
     units: u64,
@@ -44,7 +44,7 @@ pub(super) fn relocate(
     let mut put = changes.put.into_iter().peekable();
     rows.retain_mut(|row| {
         if let Some(new) = put.next_if(|new| new.key == row.key) {
-            *row = new;
+            row.place = new.place;
         }
         row.place.extents.iter().all(|extent| extent.end() <= units)
     });
@@ -58,7 +58,7 @@ fn inside(extent: Extent, units: u64) -> Extent {
 
 /// The record in another place, `None` where there is none or it cannot be copied.
 fn moved(
-    row: &Kept,
+    row: &Row,
     space: &mut Space,
     data: &Data,
     buffer: &mut Buffer,
