@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::time::Instant;
 
 /// Pages that become the cache's with one lock.
-const LANDED: usize = 32;
+const LANDED: usize = 16;
 /// Copies of which the state hears that they are done before others get in.
 const COMPLETED: usize = 64;
 /// Copies that are begun with one lock.

@@ -406,23 +406,26 @@ impl Lower for PageTiers {
             remote.close();
         }
         let table = &mut *self.table();
-        let mut state = self.shared.write();
+        table.stores = Stores::default();
+        // Others get in after each: there may be many, and a fetch may have pages of all groups.
+        let mut turn = self.shared.turn();
         while let Some((&id, _)) = table.jobs.first() {
             match table.jobs.remove(&id) {
-                Some(Job::Load { page, .. } | Job::Store { page, .. }) => state.end_copied(page),
+                Some(Job::Load { page, .. } | Job::Store { page, .. }) => turn.end_copied(page),
                 None => {}
             }
+            turn.let_waiting_in();
         }
         while let Some((&number, load)) = table.loads.open.first() {
             let id = load.sequence;
             table.loads.end(number);
-            if let Some(id) = id.filter(|&id| state.is_loading(id)) {
-                let _ = match state.has_groups() {
-                    true => state.end_group_fetch(id),
-                    false => state.land(id, (0, 0), false),
+            if let Some(id) = id.filter(|&id| turn.is_loading(id)) {
+                let _ = match turn.has_groups() {
+                    true => turn.state().end_group_fetch(id),
+                    false => turn.state().land(id, (0, 0), false),
                 };
             }
+            turn.let_waiting_in();
         }
-        table.stores = Stores::default();
     }
 }
