@@ -73,16 +73,18 @@ fn caught<T>(work: impl FnOnce() -> Result<T, RecordsError>) -> Result<T, Record
     })
 }
 
-/// A row that is written.
-pub(crate) struct Kept<N = Box<[u8]>> {
+/// A row, with its note in memory of one kind or the other.
+pub(crate) struct KeptWith<N> {
     pub key: Key,
     pub place: Arc<Place>,
     pub note: N,
     pub used: u64,
 }
 
+/// A row that is written.
+pub(crate) type Kept = KeptWith<Box<[u8]>>;
 /// A row that was read.
-pub(crate) type Row = Kept<SharedBytes>;
+pub(crate) type FoundRow = KeptWith<SharedBytes>;
 
 /// What one transaction changes.
 #[derive(Default)]
@@ -128,7 +130,7 @@ impl Records {
 
     /// All rows, in no order that matters; the keys of those that make no sense are added to
     /// `damaged`.
-    pub fn load(&self, damaged: &mut Vec<Key>) -> Result<Vec<Row>, RecordsError> {
+    pub fn load(&self, damaged: &mut Vec<Key>) -> Result<Vec<FoundRow>, RecordsError> {
         let mut bounds = caught(|| self.bounds())?.into_iter();
         let parts = bounds.len().saturating_sub(1);
         let mut from = bounds.next().unwrap_or_default();
@@ -177,7 +179,7 @@ impl Records {
     fn read_range(
         &self,
         (from, to, is_last): (Key, Key, bool),
-    ) -> Result<(Vec<Row>, Vec<Key>), RecordsError> {
+    ) -> Result<(Vec<FoundRow>, Vec<Key>), RecordsError> {
         let read = self.0.begin_read()?;
         let (places, uses) = (read.open_table(PLACES)?, read.open_table(USES)?);
         let end = if is_last { Bound::Included(&to) } else { Bound::Excluded(&to) };
@@ -210,7 +212,7 @@ impl Records {
                 None => damaged.try_push(key)?,
                 Some((place, note)) => {
                     let (place, later) = (Arc::new(place)?, SharedBytes::default());
-                    rows.try_push(Row { key, place, note: later, used })?;
+                    rows.try_push(FoundRow { key, place, note: later, used })?;
                     notes.add(note, &mut rows)?;
                 }
             }

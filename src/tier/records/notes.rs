@@ -1,6 +1,6 @@
 //! Notes of rows that are read, side by side in blocks: of a million rows, one each would take most
 //! of the time to make and to give back.
-use super::Row;
+use super::FoundRow;
 use crate::memory::{OutOfMemory, SharedBytes, TryGrow};
 
 /// Bytes of a block. glibc has less than 128 KiB from what it has, and more from the system.
@@ -16,7 +16,7 @@ pub(super) struct Notes {
 
 impl Notes {
     /// The note of a row that is the last one now.
-    pub fn add(&mut self, note: &[u8], rows: &mut [Row]) -> Result<(), OutOfMemory> {
+    pub fn add(&mut self, note: &[u8], rows: &mut [FoundRow]) -> Result<(), OutOfMemory> {
         if self.bytes.capacity() == 0 {
             self.bytes.try_reserve_exact(BLOCK)?;
         }
@@ -30,7 +30,7 @@ impl Notes {
     }
 
     /// The last rows get theirs.
-    pub fn give(&mut self, rows: &mut [Row]) -> Result<(), OutOfMemory> {
+    pub fn give(&mut self, rows: &mut [FoundRow]) -> Result<(), OutOfMemory> {
         let block = SharedBytes::new(std::mem::take(&mut self.bytes))?;
         let first = rows.len() - self.ends.len();
         let mut start = 0;
@@ -56,7 +56,7 @@ mod tests {
         let (mut rows, mut notes) = (Vec::new(), Notes::default());
         for number in 0..sizes.len() {
             let place = Arc::new(Place::new(1, Extents::new()).unwrap()).unwrap();
-            rows.push(Row {
+            rows.push(FoundRow {
                 key: [number as u8; 32],
                 place,
                 note: SharedBytes::default(),

@@ -14,7 +14,7 @@ use crate::memory::{OrderedMap, OutOfMemory, Queue, TryGrow};
 use crate::ring::Ring;
 use crate::tier::disk::{Disk, Files};
 use crate::tier::processors::{processors, side_by_side};
-use crate::tier::records::{Changes, PIECE, Records, Row};
+use crate::tier::records::{Changes, FoundRow, PIECE, Records};
 use crate::tier::space::{Extent, Space, UNIT, in_order};
 use crate::tier::{Key, Record, StoreStats};
 use parking_lot::{Condvar, Mutex};
@@ -95,7 +95,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(rows: &[Row]) -> Result<Self, Cause> {
+    fn of(rows: &[FoundRow]) -> Result<Self, Cause> {
         let size = rows.len().div_ceil(processors(rows.len())).max(1);
         let parts = side_by_side(rows.chunks(size).enumerate(), |(part, rows)| {
             let is_in_order = rows.is_sorted_by(|one, other| one.key < other.key);
@@ -123,7 +123,7 @@ impl Seen {
 /// Rows that name what is not there, or what another one names as well. Returns how many, and the
 /// extents of all that there were, in order.
 fn take_out_wrong(
-    rows: &mut Vec<Row>,
+    rows: &mut Vec<FoundRow>,
     gone: &mut Vec<Key>,
     seen: &mut Seen,
     units: u64,
@@ -140,7 +140,7 @@ fn take_out_wrong(
 }
 
 /// Extents of rows, of which the first has that number.
-pub(super) fn extents_of(rows: &[Row], first: u32) -> Result<Vec<(Extent, u32)>, OutOfMemory> {
+pub(super) fn extents_of(rows: &[FoundRow], first: u32) -> Result<Vec<(Extent, u32)>, OutOfMemory> {
     let count = rows.iter().map(|row| row.place.extents.len()).sum();
     let mut extents = Vec::new();
     extents.try_reserve_exact(count)?;
@@ -150,18 +150,18 @@ pub(super) fn extents_of(rows: &[Row], first: u32) -> Result<Vec<(Extent, u32)>,
     Ok(extents)
 }
 
-fn cost_of(row: &Row) -> u64 {
+fn cost_of(row: &FoundRow) -> u64 {
     DiskStore::cost_of(row.place.bytes, row.note.len())
 }
 
 /// What rows cost. Of wrong ones that may be anything, and is taken off again: without them the sum
 /// is right, whatever it wrapped around.
-fn sum_of<'a>(rows: impl Iterator<Item = &'a Row>) -> u64 {
+fn sum_of<'a>(rows: impl Iterator<Item = &'a FoundRow>) -> u64 {
     rows.map(cost_of).fold(0, u64::wrapping_add)
 }
 
 /// Rows of these numbers, which are in order.
-fn take_out(rows: &mut Vec<Row>, gone: &mut Vec<Key>, numbers: &[u32]) -> Result<(), Cause> {
+fn take_out(rows: &mut Vec<FoundRow>, gone: &mut Vec<Key>, numbers: &[u32]) -> Result<(), Cause> {
     gone.try_extend(numbers.iter().map(|&number| rows[number as usize].key))?;
     let (mut numbers, mut at) = (numbers.iter().peekable(), 0..);
     rows.retain(|_| {
@@ -173,7 +173,7 @@ fn take_out(rows: &mut Vec<Row>, gone: &mut Vec<Key>, numbers: &[u32]) -> Result
 
 /// Rows that a smaller bound has no room for, least recently used first.
 fn take_out_old(
-    rows: &mut Vec<Row>,
+    rows: &mut Vec<FoundRow>,
     gone: &mut Vec<Key>,
     (mut cost, bytes): (u64, u64),
 ) -> Result<(), Cause> {
@@ -193,7 +193,7 @@ fn take_out_old(
 }
 
 /// When rows were used, in that order, with their numbers from a first one on.
-fn uses_of(rows: &[Row], first: u32) -> Result<Vec<(u64, u32)>, OutOfMemory> {
+fn uses_of(rows: &[FoundRow], first: u32) -> Result<Vec<(u64, u32)>, OutOfMemory> {
     let mut uses = Vec::new();
     uses.try_reserve_exact(rows.len())?;
     uses.extend((first..).zip(rows).map(|(number, row)| (row.used, number)));
@@ -211,12 +211,12 @@ struct Made {
 }
 
 impl Made {
-    fn of(rows: Vec<Row>, first: u32) -> Result<Self, OutOfMemory> {
+    fn of(rows: Vec<FoundRow>, first: u32) -> Result<Self, OutOfMemory> {
         let mut made = Self { uses: uses_of(&rows, first)?, ..Self::default() };
         made.found.try_reserve_exact(rows.len())?;
         made.entries = Sorted::new(rows.into_iter().map(|row| {
             let cost = cost_of(&row);
-            let Row { key, place, note, used } = row;
+            let FoundRow { key, place, note, used } = row;
             made.cost += cost;
             made.found.push(Record { key, bytes: place.bytes, note });
             (key, Entry::found(place, cost, used))
@@ -252,7 +252,11 @@ impl Made {
 }
 
 /// What is known of rows, which are in the order of their keys, and what the caller is told.
-fn state_of(mut rows: Vec<Row>, space: Space, damaged: u64) -> Result<(State, Vec<Record>), Cause> {
+fn state_of(
+    mut rows: Vec<FoundRow>,
+    space: Space,
+    damaged: u64,
+) -> Result<(State, Vec<Record>), Cause> {
     let (count, processors) = (rows.len(), processors(rows.len()));
     let mut parts = Vec::new();
     for part in (1..processors).rev() {

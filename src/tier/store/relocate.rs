@@ -4,12 +4,12 @@ use super::data::{Buffer, Data};
 use super::error::Cause;
 use crate::memory::{Arc, TryGrow};
 use crate::tier::disk::{read_exactly, write_exactly};
-use crate::tier::records::{Changes, Kept, Place, Records, Row};
+use crate::tier::records::{Changes, FoundRow, Kept, Place, Records};
 use crate::tier::space::{Extent, NoSpace, Space, UNIT, in_order};
 
 /// The space beside all that is kept. Rows stay in their order.
 pub(super) fn relocate(
-    rows: &mut Vec<Row>,
+    rows: &mut Vec<FoundRow>,
     records: &Records,
     data: &Data,
     units: u64,
@@ -58,7 +58,7 @@ fn inside(extent: Extent, units: u64) -> Extent {
 
 /// The record in another place, `None` where there is none or it cannot be copied.
 fn moved(
-    row: &Row,
+    row: &FoundRow,
     space: &mut Space,
     data: &Data,
     buffer: &mut Buffer,
