@@ -20,9 +20,10 @@ pub use way::{Ask, Path, Way, Ways};
 use crate::error::Error;
 use crate::grace::Reader;
 use crate::ids::NodeId;
-use crate::memory::{OutOfMemory, try_box};
+use crate::memory::{OutOfMemory, extend_from_end, try_box};
 use crate::token::{Keys, PageDigest};
 use crate::tree::{Hanging, SpareTable};
+use std::ops::Range;
 
 /// How far a query runs through the index. Reading it changes nothing.
 #[derive(Debug, Clone, Copy)]
@@ -331,6 +332,12 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// The ancestor so many nodes above one, if there is one.
     fn ancestor(&self, node: Node, nodes: usize) -> Option<Node>;
 
+    /// Whether more nodes than so many are above one.
+    fn is_deep(&self, node: Node, nodes: usize) -> bool {
+        // Every node has a page.
+        self.end_page(node) > nodes && self.ancestor(node, nodes).is_some()
+    }
+
     /// Pages that retained sequences keep, each counted once. O(1).
     fn retained_pages(&self) -> usize;
 
@@ -374,6 +381,9 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     fn visit_path(&self, node: Node, segment: &mut dyn FnMut(usize, &[u32])) {
         self.visit_path_from(node, 0, segment);
     }
+
+    /// Adds the pages at some places of the prefix that ends at a node to a list, which has room.
+    fn add_pages(&self, node: Node, places: Range<usize>, list: &mut Vec<u32>);
 
     /// Whether it is worth it that lookups of a batch go ahead.
     fn is_large(&self) -> bool {
@@ -445,4 +455,21 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
 
     /// The whole tree as text; `hanging` writes what hangs on the pages of a node.
     fn dump(&self, format: DumpFormat, hanging: &Hanging<'_>) -> Result<String, Error>;
+}
+
+/// Adds the pages at some places of a path to a list, which has room. Nodes come from the end of
+/// the path on, each as its pages and the place of the first.
+#[inline(always)]
+fn add_pages_of<'a>(
+    nodes: impl Iterator<Item = (u32, &'a [u32])>,
+    places: Range<usize>,
+    list: &mut Vec<u32>,
+) {
+    extend_from_end(list, places.len(), |room| {
+        for (start, pages) in nodes {
+            let start = start as usize;
+            let end = pages.len().min(places.end.saturating_sub(start));
+            room.put(&pages[places.start.saturating_sub(start).min(end)..end]);
+        }
+    });
 }

@@ -369,13 +369,11 @@ impl PageTable {
         std::mem::replace(&mut row.pages, pages)
     }
 
-    /// Appends `shared` entries to a row, to be filled by the caller with pages of the index.
-    pub fn extend_shared(&mut self, slot: u32, count: usize) -> &mut [u32] {
+    /// A row that so many pages of the index are to be added to, which the caller does.
+    pub fn row_to_extend(&mut self, slot: u32, count: usize) -> &mut Vec<u32> {
         let pages = &mut self.rows[slot as usize].pages;
-        let len = pages.len();
-        assert!(pages.capacity() >= len + count, "room was made for the pages");
-        pages.resize(len + count, 0);
-        &mut pages[len..]
+        assert!(pages.capacity() - pages.len() >= count, "room was made for the pages");
+        pages
     }
 
     /// Gives an empty row the first entries of another one.

@@ -229,14 +229,8 @@ impl State {
         let (Some(node), Some(cache)) = (node.filter(|_| !places.is_empty()), &self.cache) else {
             return;
         };
-        let row = self.table.extend_shared(slot, places.len());
-        cache.index.visit_path_from(node, places.start, &mut |start, pages| {
-            let (from, end) = (start.max(places.start), places.end.min(start + pages.len()));
-            if from < end {
-                let into = &mut row[from - places.start..end - places.start];
-                into.copy_from_slice(&pages[from - start..end - start]);
-            }
-        });
+        let row = self.table.row_to_extend(slot, places.len());
+        cache.index.add_pages(node, places, row);
     }
 
     /// Whether a sequence waits for its pages: nobody else knows it.

@@ -19,7 +19,7 @@ impl Turn<'_> {
         self.let_in_while_made(id)?;
         let known = &known[..known.len().min(shared)];
         for pages in known.chunks(portion) {
-            self.table.extend_shared(slot, pages.len()).copy_from_slice(pages);
+            self.table.row_to_extend(slot, pages.len()).extend_from_slice(pages);
             self.sequences[slot as usize].shared += pages.len();
             self.let_in_while_made(id)?;
         }

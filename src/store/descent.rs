@@ -12,8 +12,6 @@ use crate::index::{Namespace, Node, Stretch, Walk};
 use crate::token::{PageDigest, Query, TokenList};
 use std::mem::MaybeUninit;
 
-/// Nodes of a path whose pages are noted from the first on.
-const FEW: usize = 32;
 /// Times that a descent begins anew, after what it held was cleared.
 const TRIES: usize = 4;
 
@@ -242,7 +240,8 @@ impl PrefixCache {
         descent.pages.try_reserve(pages - descent.end).ok()?;
         // Before the pages are: they end where what is held does.
         self.move_foothold(node, descent)?;
-        self.note_pages(node, pages, &mut descent.pages);
+        let known = descent.pages.len();
+        self.index.add_pages(node, known..pages, &mut descent.pages);
         descent.end = pages;
         Some(())
     }
@@ -260,29 +259,6 @@ impl PrefixCache {
         }
         descent.walk = None;
         Some(())
-    }
-
-    /// Adds to the first pages of a path, for which there is room, those up to a node's end.
-    fn note_pages(&self, node: Node, pages: usize, known: &mut Vec<u32>) {
-        let (done, mut path, mut nodes) = (known.len(), [node; FEW], 0);
-        let mut next = Some(node);
-        while let Some(at) = next.filter(|&at| nodes < FEW && self.index.end_page(at) > done) {
-            path[nodes] = at;
-            (next, nodes) = (self.index.ancestor(at, 1), nodes + 1);
-        }
-        if next.is_none_or(|at| self.index.end_page(at) <= done) {
-            for &at in path[..nodes].iter().rev() {
-                let (some, end) = (self.index.pages(at), self.index.end_page(at));
-                known.extend_from_slice(&some[some.len() - (end - known.len())..]);
-            }
-            return;
-        }
-        // From the end on: what lies before is written twice.
-        known.resize(pages, 0);
-        self.index.visit_path_from(node, done, &mut |start, some| {
-            let from = done.max(start);
-            known[from..start + some.len()].copy_from_slice(&some[from - start..]);
-        });
     }
 }
 

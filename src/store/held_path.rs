@@ -98,15 +98,8 @@ impl Turn<'_> {
             return Ok(false);
         }
         self.hold_to(walk.node, path)?;
-        let at = path.first + done;
-        path.pages.resize(count, 0);
-        let pages = &mut path.pages[done..];
-        self.cache()?.index.visit_path_from(walk.node, at, &mut |start, some| {
-            let (from, end) = (start.max(at), (start + some.len()).min(walk.pages));
-            if from < end {
-                pages[from - at..end - at].copy_from_slice(&some[from - start..end - start]);
-            }
-        });
+        let places = path.first + done..walk.pages;
+        self.cache()?.index.add_pages(walk.node, places, &mut path.pages);
         Ok(goes_on)
     }
 

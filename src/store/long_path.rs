@@ -139,10 +139,11 @@ impl Turn<'_> {
         let nodes = self.path_portion();
         let cache = self.parts()?.0;
         let node = cache.index.resolve(id)?;
-        // Every node has a page.
-        let is_short = cache.index.end_page(node) <= nodes
-            || cache.groups.is_none() && cache.index.ancestor(node, nodes).is_none();
-        if is_short { cache.lock(node) } else { self.lock_long(id) }
+        let is_long = match &cache.groups {
+            None => cache.index.is_deep(node, nodes),
+            Some(_) => cache.index.end_page(node) > nodes,
+        };
+        if is_long { self.lock_long(id) } else { cache.lock(node) }
     }
 
     #[cold]
@@ -177,9 +178,7 @@ impl Turn<'_> {
     #[inline]
     pub(super) fn is_deep(&self, node: Node) -> bool {
         let (nodes, cache) = (self.path_portion(), self.state.cache.as_ref());
-        let index = &cache.expect("it has the node").index;
-        // Every node has a page.
-        index.end_page(node) > nodes && index.ancestor(node, nodes).is_some()
+        cache.expect("it has the node").index.is_deep(node, nodes)
     }
 
     /// Holds the path to a node that nobody else may have locked, all but the last portion.

@@ -11,7 +11,7 @@ use super::{Descent, InsertRequest, PrefixCache, Turn};
 use crate::error::{Error, text};
 use crate::group::{GROUP_LIMIT, GroupKind, HungPage};
 use crate::index::Walk;
-use crate::memory::{TryGrow, try_touched_room};
+use crate::memory::{OutOfMemory, TryGrow, try_touched_room};
 use crate::paging::{PageSet, PageTable};
 use std::ops::Range;
 
@@ -171,13 +171,9 @@ impl Turn<'_> {
     ) -> Result<Vec<u32>, Error> {
         let (index, first) = (&self.cache()?.index, descent.end());
         let Some(walk) = walk.filter(|walk| walk.pages > first) else { return Ok(Vec::new()) };
-        let mut pages = crate::memory::try_zeros(walk.pages - first)?;
-        index.visit_path_from(walk.node, first, &mut |start, part| {
-            let (from, end) = (first.max(start), walk.pages.min(start + part.len()));
-            if from < end {
-                pages[from - first..end - first].copy_from_slice(&part[from - start..end - start]);
-            }
-        });
+        let mut pages = Vec::new();
+        pages.try_reserve_exact(walk.pages - first).map_err(OutOfMemory::from)?;
+        index.add_pages(walk.node, first..walk.pages, &mut pages);
         Ok(pages)
     }
 

@@ -15,7 +15,7 @@ mod walk;
 
 use super::{
     DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, Portion, PrefixIndex,
-    Stretch, Walk,
+    Stretch, Walk, add_pages_of,
 };
 use crate::error::Error;
 use crate::ids::NodeId;
@@ -26,6 +26,7 @@ use entry::Entry;
 use foldhash::fast::FixedState;
 use std::fmt::Write;
 use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
 
 /// Nodes that are passed in the time that it takes to hash a page.
 const HASHED: usize = 8;
@@ -328,6 +329,11 @@ impl PrefixIndex for BlockHashIndex {
             let node = &self.tree.nodes[at];
             segment(node.start as usize, node.pages());
         }
+    }
+
+    fn add_pages(&self, node: Node, places: Range<usize>, list: &mut Vec<u32>) {
+        let nodes = self.tree.path_from(node.0, places.start).map(|at| &self.tree.nodes[at]);
+        add_pages_of(nodes.map(|node| (node.start, node.pages())), places, list);
     }
 
     fn visit_all(&self, visit: &mut dyn FnMut(&[u32], &[u32])) {

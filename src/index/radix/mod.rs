@@ -30,7 +30,7 @@ mod walk;
 
 use super::{
     DumpFormat, IndexStats, Inserted, Namespace, Node, NodeIds, NodeInfo, Path, Portion,
-    PrefixIndex, Probe, Stretch, Walk, Ways,
+    PrefixIndex, Probe, Stretch, Walk, Ways, add_pages_of,
 };
 use crate::error::Error;
 use crate::grace::Garbage;
@@ -42,6 +42,7 @@ use hash::ChildHash;
 use node::Segment;
 use probe::View;
 use row::OwnRows;
+use std::ops::Range;
 
 /// A prefix index that compares tokens exactly.
 ///
@@ -208,6 +209,7 @@ impl PrefixIndex for RadixIndex {
         Ok(Node(self.insert_at(self.end_of_walk(walk), keys.keys, pages)?))
     }
 
+    #[inline(always)] // of every chunk and decoded page
     fn insert_moving_lock(
         &mut self,
         from: Node,
@@ -306,6 +308,11 @@ impl PrefixIndex for RadixIndex {
             let node = &self.tree.nodes[at];
             segment(node.start as usize, node.label.pages());
         }
+    }
+
+    fn add_pages(&self, node: Node, places: Range<usize>, list: &mut Vec<u32>) {
+        let nodes = self.tree.path_from(node.0, places.start).map(|at| &self.tree.nodes[at]);
+        add_pages_of(nodes.map(|node| (node.start, node.label.pages())), places, list);
     }
 
     fn visit_all(&self, visit: &mut dyn FnMut(&[u32], &[u32])) {
