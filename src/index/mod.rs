@@ -242,12 +242,12 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Makes room for what must not move while it grows, before there are so many nodes at most.
     fn expect(&mut self, nodes: usize) -> Result<(), OutOfMemory>;
 
-    /// Slots of a larger table of its nodes that is needed soon, said once: one that is made by
-    /// then keeps nobody waiting.
-    fn wanted_table(&mut self) -> Option<usize>;
+    /// A larger table of its nodes that is needed soon, and is not all there: what is made by then
+    /// keeps nobody waiting.
+    fn wanted_table(&mut self) -> Option<SpareTable>;
 
-    /// Takes such a table, or gives it back when it is not wanted any more.
-    fn keep_table(&mut self, made: SpareTable) -> Result<(), SpareTable>;
+    /// Takes such a table back, unless it is not wanted any more.
+    fn keep_table(&mut self, spare: SpareTable) -> Result<(), SpareTable>;
 
     /// Marks a node and all above it as used now; of those one that is given, and those above it,
     /// are left out.

@@ -150,29 +150,26 @@ impl Turn<'_> {
         }
     }
 
-    /// Makes the larger table that the index needs soon while others have the lock. They may get
-    /// in only when there is one to be made.
+    /// Makes a part of the larger table that the index needs soon while others have the lock. They
+    /// may get in only when there is one to be made.
     #[inline]
     pub(crate) fn make_wanted_table(&mut self) {
         let cache = self.state.cache.as_mut();
-        if let Some(slots) = cache.and_then(|cache| cache.index.wanted_table()) {
-            self.make_table(slots);
+        if let Some(spare) = cache.and_then(|cache| cache.index.wanted_table()) {
+            self.make_some_of(spare);
         }
     }
 
     #[cold]
-    fn make_table(&mut self, slots: usize) {
-        // Without memory the index makes it step by step, when it needs it.
-        let made = self.unlocked(|| {
-            let made = SpareTable::new(slots);
+    fn make_some_of(&mut self, mut spare: SpareTable) {
+        self.unlocked(|| {
+            spare.make_some();
             // It may have used what was ready for whoever wants it.
             grow_allocator();
-            made
         });
-        let Ok(made) = made else { return };
         let left = match &mut self.state.cache {
-            Some(cache) => cache.index.keep_table(made).err(),
-            None => Some(made),
+            Some(cache) => cache.index.keep_table(spare).err(),
+            None => Some(spare),
         };
         if left.is_some() {
             self.unlocked(|| drop(left));

@@ -193,12 +193,12 @@ impl PrefixIndex for BlockHashIndex {
         self.tree.nodes.expect(nodes)
     }
 
-    fn wanted_table(&mut self) -> Option<usize> {
+    fn wanted_table(&mut self) -> Option<SpareTable> {
         self.table.wanted_spare()
     }
 
-    fn keep_table(&mut self, made: SpareTable) -> Result<(), SpareTable> {
-        self.table.keep_spare(made)
+    fn keep_table(&mut self, spare: SpareTable) -> Result<(), SpareTable> {
+        self.table.keep_spare(spare)
     }
 
     fn touch(&mut self, node: Node, below: Option<Node>) {

@@ -9,9 +9,9 @@
 //! an entry stays in its slot until it is removed, or moved to a larger table: whoever searches
 //! finds what is there all the time, unless entries were moved meanwhile, which a version tells.
 //!
-//! A larger table is wanted somewhat before it is needed, so that a caller can make all of it, and
-//! touch it, where nobody waits: a [`SpareTable`]. What nobody makes is made when it is needed,
-//! chunk by chunk.
+//! A larger table is wanted somewhat before it is needed, so that callers can make it, and touch it,
+//! where nobody waits: a [`SpareTable`], of which each makes a part. What nobody makes is made when
+//! it is needed, chunk by chunk.
 //!
 //! Whatever needs memory is in `places`, which finds the slots of entries that are about to come:
 //! a larger table, chunks, and those moves without which a table could fill up before the one
@@ -44,9 +44,9 @@ const SMALLEST: usize = 2 * CHUNK;
 enum Spare {
     #[default]
     Unasked,
-    /// Somebody makes it, or had no memory for it.
+    /// Somebody makes a part of it.
     Asked,
-    Made(SpareTable),
+    There(SpareTable),
 }
 
 /// The first entry of a hash: a node, and the length of its segment if that is known.
@@ -159,7 +159,7 @@ impl ChildTable {
     /// Memory: of chunks, those that were written to.
     pub(crate) fn bytes(&self) -> usize {
         let old = self.old.as_ref().map_or(0, |(old, _)| old.bytes());
-        let spare = if let Spare::Made(spare) = &self.spare { spare.0.bytes() } else { 0 };
+        let spare = if let Spare::There(spare) = &self.spare { spare.bytes() } else { 0 };
         self.current.bytes() + old + spare + size_of::<TableView>() + self.garbage.bytes()
     }
 
@@ -255,23 +255,30 @@ impl ChildTable {
         let _ = self.step();
     }
 
-    /// Slots of a larger table that is needed soon, said once: somebody may make it by then.
+    /// A larger table that is needed soon and is not all there: whoever takes it makes a part.
     #[inline]
-    pub(crate) fn wanted_spare(&mut self) -> Option<usize> {
+    pub(crate) fn wanted_spare(&mut self) -> Option<SpareTable> {
         let is_near = self.current.taken * 4 >= self.current.len() * 3;
-        if !is_near || !matches!(self.spare, Spare::Unasked) {
-            return None;
-        }
-        self.spare = Spare::Asked;
-        Some(self.next_slots())
+        if is_near { self.take_spare() } else { None }
     }
 
-    /// Takes a larger table that was wanted, or gives it back when it is not wanted any more.
-    pub(crate) fn keep_spare(&mut self, made: SpareTable) -> Result<(), SpareTable> {
-        if !matches!(self.spare, Spare::Asked) {
-            return Err(made);
+    fn take_spare(&mut self) -> Option<SpareTable> {
+        match std::mem::replace(&mut self.spare, Spare::Asked) {
+            Spare::Unasked => Some(SpareTable::of(self.next_slots())),
+            Spare::There(spare) if !spare.is_done() => Some(spare),
+            other => {
+                self.spare = other;
+                None
+            }
         }
-        self.spare = Spare::Made(made);
+    }
+
+    /// Takes back a larger table that was wanted, unless it is not wanted any more.
+    pub(crate) fn keep_spare(&mut self, spare: SpareTable) -> Result<(), SpareTable> {
+        if !matches!(self.spare, Spare::Asked) {
+            return Err(spare);
+        }
+        self.spare = Spare::There(spare);
         Ok(())
     }
 
@@ -290,11 +297,12 @@ impl ChildTable {
             self.step()?;
         }
         let slots = self.next_slots();
-        let next = match std::mem::take(&mut self.spare) {
-            // Entries that came since may need more.
-            Spare::Made(spare) if spare.0.len() >= slots => spare.0,
-            _ => Slots::new(slots)?,
+        // Entries that came since may need more.
+        let spare = match std::mem::take(&mut self.spare) {
+            Spare::There(spare) => spare.with_slots(slots),
+            Spare::Unasked | Spare::Asked => None,
         };
+        let next = spare.map_or_else(|| Slots::new(slots), Ok)?;
         let mut old = std::mem::replace(&mut self.current, next);
         self.view.moves.begin();
         self.view.moved.store(0, Relaxed);
@@ -370,32 +378,40 @@ mod tests {
         }
     }
 
-    /// A table that was made before takes the place of a full one, if it is large enough; it is
-    /// wanted once, early enough, and counted as soon as it is there.
+    /// A table that was made before takes the place of a full one, if it is large enough, whether
+    /// or not all of it was made; it is wanted early enough, and each part counts as soon as it is
+    /// there.
     #[test]
     fn a_larger_table_is_made_before_it_is_needed() {
-        for too_small in [1, 2] {
+        for (too_small, parts) in [(1, 100), (2, 100), (1, 3), (1, 2), (1, 1)] {
             let mut table = ChildTable::new().unwrap();
-            let (mut made, mut opened) = (0, 0);
+            let (mut made, mut opened, mut left) = (0, 0, 0);
             for node in 0..5000_u32 {
                 let slots = table.slots();
-                if let Some(wanted) = table.wanted_spare() {
-                    let (bytes, spare) =
-                        (table.bytes(), SpareTable::new(wanted / too_small).unwrap());
-                    assert_eq!(wanted, 2 * slots);
-                    assert!(table.len() * 5 < slots * 4 - 5 * 32);
+                while let Some(mut spare) = table.wanted_spare() {
+                    let bytes = table.bytes();
+                    assert!(table.wanted_spare().is_none(), "one makes it at a time");
+                    if spare.bytes() == 0 {
+                        assert_eq!(spare.slots(), 2 * slots);
+                        assert!(table.len() * 5 < slots * 4 - 5 * 32);
+                        spare = SpareTable::of(2 * slots / too_small);
+                        (made, left) = (made + 1, parts);
+                    }
+                    if left == 0 {
+                        table.keep_spare(spare).unwrap();
+                        break;
+                    }
+                    left -= 1;
+                    spare.make_some();
                     table.keep_spare(spare).unwrap();
-                    assert!(table.bytes() >= bytes + (wanted / too_small) * size_of::<u64>());
-                    assert!(table.wanted_spare().is_none());
-                    made += 1;
+                    assert!(table.bytes() > bytes);
                 }
                 let [place] = table.places([node.wrapping_mul(0x9e37_79b1)]).unwrap();
                 table.put(place, node, 1);
                 opened += usize::from(table.slots() != slots);
             }
             assert_eq!((made, opened), (3, 3));
-            let not_wanted = SpareTable::new(SMALLEST).unwrap();
-            assert!(table.keep_spare(not_wanted).is_err());
+            assert!(table.keep_spare(SpareTable::of(SMALLEST)).is_err());
             for node in 0..5000_u32 {
                 let found = table.find(node.wrapping_mul(0x9e37_79b1), |found| found == node);
                 assert_eq!(found, Some(node));

@@ -91,12 +91,19 @@ pub(super) struct Slots {
     made: usize,
 }
 
+/// The way to the chunks of so many slots, of which there are none yet.
+fn links(slots: usize) -> Result<Array<Link<Chunk>>, OutOfMemory> {
+    Array::shown((0..slots / CHUNK).map(|_| Link::default()))
+}
+
 impl Slots {
     pub(super) fn new(slots: usize) -> Result<Self, OutOfMemory> {
+        Self::with_links(slots, links(slots)?)
+    }
+
+    fn with_links(slots: usize, links: Array<Link<Chunk>>) -> Result<Self, OutOfMemory> {
         debug_assert!(slots.is_power_of_two() && slots >= CHUNK);
-        let count = slots / CHUNK;
-        let links = Array::shown((0..count).map(|_| Link::default()))?;
-        let chunks = try_collect((0..count).map(|_| None))?;
+        let chunks = try_collect((0..slots / CHUNK).map(|_| None))?;
         Ok(Self { chunks, links, mask: slots - 1, taken: 0, made: 0 })
     }
 
@@ -214,17 +221,68 @@ pub(crate) struct Place {
     hash: u32,
 }
 
-/// A larger table, made before it is needed.
+/// Chunks of a spare table that are made at once: 16 KiB, in a few microseconds.
+const PART: usize = limit(4, 1);
+
+/// A larger table, which is made part by part before it is needed.
 #[derive(Debug)]
-pub struct SpareTable(pub(super) Slots);
+pub struct SpareTable {
+    /// Slots that it is to have.
+    slots: usize,
+    /// The first part.
+    links: Option<Array<Link<Chunk>>>,
+    /// With the second one, and the chunks that were made.
+    table: Option<Slots>,
+    /// All of it is there, or there was no memory for more.
+    is_done: bool,
+}
 
 impl SpareTable {
-    /// With room for so many slots.
-    pub(crate) fn new(slots: usize) -> Result<Self, OutOfMemory> {
-        let (mut made, mut garbage) = (Slots::new(slots)?, Garbage::default());
-        for at in (0..slots).step_by(CHUNK) {
-            made.make(at, &mut garbage)?;
+    /// One that is to have so many slots.
+    pub(super) fn of(slots: usize) -> Self {
+        Self { slots, links: None, table: None, is_done: false }
+    }
+
+    /// Makes a part of it.
+    pub(crate) fn make_some(&mut self) {
+        self.is_done = self.make_part().unwrap_or(true);
+    }
+
+    /// Whether that was the last one.
+    fn make_part(&mut self) -> Result<bool, OutOfMemory> {
+        // A list of many chunks is as long as a few of them.
+        let Some(table) = &mut self.table else {
+            match self.links.take() {
+                None => self.links = Some(links(self.slots)?),
+                Some(links) => self.table = Some(Slots::with_links(self.slots, links)?),
+            }
+            return Ok(false);
+        };
+        let (count, mut garbage) = (table.chunks.len(), Garbage::default());
+        for chunk in table.made..count.min(table.made + PART) {
+            table.make(chunk * CHUNK, &mut garbage)?;
         }
-        Ok(Self(made))
+        Ok(table.made == count)
+    }
+
+    /// Whether there is nothing more to be made.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    #[cfg(test)]
+    pub(super) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let links = self.links.as_ref().map_or(0, Array::bytes);
+        links + self.table.as_ref().map_or(0, Slots::bytes)
+    }
+
+    /// What there is of it, if it is to have so many slots or more. What is missing is made when it
+    /// is written to, as in any table.
+    pub(super) fn with_slots(self, slots: usize) -> Option<Slots> {
+        self.table.filter(|_| self.slots >= slots)
     }
 }
