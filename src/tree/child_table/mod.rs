@@ -9,9 +9,9 @@
 //! an entry stays in its slot until it is removed, or moved to a larger table: whoever searches
 //! finds what is there all the time, unless entries were moved meanwhile, which a version tells.
 //!
-//! A larger table is wanted somewhat before it is needed, so that callers can make it, and touch it,
-//! where nobody waits: a [`SpareTable`], of which each makes a part. What nobody makes is made when
-//! it is needed, chunk by chunk.
+//! A larger table is wanted somewhat before it is needed, so that callers can make it, and touch
+//! it, where nobody waits: a [`SpareTable`], of which each makes a part. What nobody makes is made
+//! when it is needed, chunk by chunk.
 //!
 //! Whatever needs memory is in `places`, which finds the slots of entries that are about to come:
 //! a larger table, chunks, and those moves without which a table could fill up before the one
