@@ -328,10 +328,12 @@ fn m10_retained_long() {
     counters_are_the_heap(400_000, |world| {
         let published = world.begin(None, &tokens(&own(1, 100_000)));
         world.publish(published.sequence, 100_000);
+        // Calls that let others in make what the next table of children lacks; by now it is there.
+        let again = world.begin(None, &tokens(&own(1, 100_000)));
+        world.release(again.sequence);
         let before = world.counted();
         world.retain(published.sequence);
-        // Its keys would be 400,000; a part of a larger table may have been made meanwhile.
-        assert!(world.counted() < before + 20_000, "it keeps more than its name");
+        assert!(world.counted() < before + 1000, "it keeps more than its name");
         let fresh = world.begin(None, &tokens(&own(2, 20_000)));
         world.publish(fresh.sequence, 256);
         world.retain(fresh.sequence);
