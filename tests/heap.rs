@@ -130,11 +130,9 @@ impl World {
     }
 
     fn evict(&self, positions: usize) {
-        let mut count = 0;
+        let (pages, mut count) = (positions / self.page_size, 0);
         // SAFETY: see above.
-        must(unsafe {
-            rkv_cache_evict(self.cache, positions / self.page_size, null_mut(), 0, &mut count)
-        });
+        must(unsafe { rkv_cache_evict(self.cache, pages, null_mut(), 0, &mut count) });
     }
 
     /// Begin, publish all, release.
@@ -197,8 +195,7 @@ fn m10_chats() {
     counters_are_the_heap(150_000, |world| {
         for chat in 0..50 {
             let mut history = Vec::new();
-            for turn in 0..8 {
-                let number = chat * 8 + turn;
+            for number in chat * 8..chat * 8 + 8 {
                 history.extend(own(number, 50 + number as usize * 37 % 351));
                 world.request(&history);
             }
@@ -329,8 +326,7 @@ fn m10_retained_long() {
         let published = world.begin(None, &tokens(&own(1, 100_000)));
         world.publish(published.sequence, 100_000);
         // Calls that let others in make what the next table of children lacks; by now it is there.
-        let again = world.begin(None, &tokens(&own(1, 100_000)));
-        world.release(again.sequence);
+        world.request(&own(1, 100_000));
         let before = world.counted();
         world.retain(published.sequence);
         assert!(world.counted() < before + 1000, "it keeps more than its name");

@@ -27,6 +27,9 @@ pub struct Story {
     pub fates: BTreeMap<u64, Fate>,
     reads: BTreeSet<u64>,
     pub dropped: u64,
+    /// Records that were removed before it was told what became of them: nobody is told that they
+    /// were dropped just then.
+    pub withdrawn: u64,
     pub refused: u64,
     pub unread: u64,
 }
@@ -81,7 +84,10 @@ impl Story {
         store.remove(key(number));
         if let Some(fate) = self.fates.get_mut(&number) {
             match *fate {
-                Fate::Put => *fate = Fate::Removed { was_committed: false },
+                Fate::Put => {
+                    *fate = Fate::Removed { was_committed: false };
+                    self.withdrawn += 1;
+                }
                 Fate::Committed => *fate = Fate::Removed { was_committed: true },
                 _ => {}
             }
@@ -133,14 +139,16 @@ impl Story {
         }
     }
 
-    /// Waits for all reads.
+    /// Waits for all reads, and for what a store that has given up was writing: a flush of it ends
+    /// before.
     pub fn end(&mut self, store: &DiskStore) {
         let start = std::time::Instant::now();
-        while !self.reads.is_empty() {
-            assert!(start.elapsed() < LONG, "reads that never end: {:?}", self.reads);
+        while !self.reads.is_empty() || store.stats().waiting_bytes > 0 {
+            assert!(start.elapsed() < LONG, "what never ends: reads {:?}", self.reads);
             std::thread::sleep(Duration::from_micros(100));
             self.poll(store);
         }
+        self.poll(store);
     }
 
     /// What a store that was opened again must have, and may have, with its bytes. Reading it may

@@ -145,6 +145,7 @@ pub(crate) unsafe fn with(
     needs: Needs,
     body: impl FnOnce(Call<'_>) -> Result<(), Fail>,
 ) -> rkv_status {
+    // Dropped at the end, when no lock is held: to say so would move it first, which takes long.
     let mut freed = FreedSnapshots::new();
     let call = || {
         // SAFETY: the caller's contract.
@@ -154,14 +155,12 @@ pub(crate) unsafe fn with(
         }
         body(Call { cache: &handle.cache, freed: &mut freed })
     };
-    let status = guard_with(call, || {
+    guard_with(call, || {
         // SAFETY: the caller's contract; the handle was found good before anything could panic.
         if let Ok(handle) = unsafe { borrow(pointer, needs) } {
             handle.poisoned.store(true, Ordering::Relaxed);
         }
-    });
-    drop(freed);
-    status
+    })
 }
 
 /// Gives a new pin its share in the handle.
