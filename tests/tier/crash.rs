@@ -1,7 +1,7 @@
 //! The power goes, or the disk fails, at each single call.
 use crate::runs::runs;
 use crate::sim::{Fault, SimDisk, Stop, When};
-use crate::story::{Fate, Story, open};
+use crate::story::{Fate, Story, dropped_by, open};
 use crate::support::*;
 use radixkv::tier::{DiskStore, LowerStore, OpenError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -71,7 +71,7 @@ fn life(
     story.flush(&store);
     story.end(&store);
     let stats = store.stats();
-    let counted = stats.failed_writes + stats.no_space + stats.damaged;
+    let counted = dropped_by(&store);
     assert!((story.dropped..=story.dropped + story.withdrawn).contains(&counted), "{counted}");
     assert!(stats.failed_reads <= story.unread);
     assert!(!stats.is_read_only || story.dropped + stats.failed_commits > 0);

@@ -27,11 +27,17 @@ pub struct Story {
     pub fates: BTreeMap<u64, Fate>,
     reads: BTreeSet<u64>,
     pub dropped: u64,
-    /// Records that were removed before it was told what became of them: nobody is told that they
-    /// were dropped just then.
+    /// Records that were removed when something had been dropped since the last poll: if it was
+    /// them, nobody is told.
     pub withdrawn: u64,
     pub refused: u64,
     pub unread: u64,
+}
+
+/// Records that a store counted as dropped.
+pub fn dropped_by(store: &DiskStore) -> u64 {
+    let stats = store.stats();
+    stats.failed_writes + stats.no_space + stats.damaged
 }
 
 pub fn open(disk: &SimDisk) -> Result<(DiskStore, Vec<Record>), OpenError> {
@@ -80,14 +86,13 @@ impl Story {
     }
 
     fn remove(&mut self, store: &DiskStore, number: u64) {
+        let before = dropped_by(store);
         self.poll(store);
         store.remove(key(number));
+        self.withdrawn += u64::from(dropped_by(store) > before);
         if let Some(fate) = self.fates.get_mut(&number) {
             match *fate {
-                Fate::Put => {
-                    *fate = Fate::Removed { was_committed: false };
-                    self.withdrawn += 1;
-                }
+                Fate::Put => *fate = Fate::Removed { was_committed: false },
                 Fate::Committed => *fate = Fate::Removed { was_committed: true },
                 _ => {}
             }
