@@ -253,20 +253,11 @@ impl Turn<'_> {
     /// meanwhile, the result says how far it came.
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
         self.make_wanted_table();
-        let (sequence, page_size) = (self.sequence(id)?, self.table.page_size());
-        let positions = computed.saturating_sub(sequence.shared * page_size);
-        let last = computed.max(sequence.prompt_positions);
-        let is_short = positions <= self.publish_portion()? * page_size
-            && last <= sequence.base_pages * page_size + self.short_path();
-        let digests_pages = self.digests_pages();
-        self.ready_heap(positions);
-        if is_short && !digests_pages {
-            // Most of them: a chunk, or what was decoded.
-            return self.state().publish(id, computed);
-        }
+        let known = self.sequence(id)?.shared * self.table.page_size();
+        self.ready_heap(computed.saturating_sub(known));
         self.check_computed(id, computed)?;
         self.begin_publishing(id);
-        if digests_pages {
+        if self.digests_pages() {
             return self.publish_digested(id, computed);
         }
         let mut next = self.next_portion(id, computed)?;
