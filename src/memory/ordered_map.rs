@@ -131,6 +131,13 @@ impl<K: Ord, V> OrderedMap<K, V> {
         treap::last(&self.entries, self.root).map(|at| self.entry(at))
     }
 
+    /// The last entry before a key.
+    pub fn before(&self, key: &K) -> Option<(&K, &V)> {
+        let slab = &self.entries.slab;
+        let last = treap::last_where(&self.entries, self.root, |at| slab[at].key < *key);
+        last.map(|at| self.entry(at))
+    }
+
     /// The entries from a key on, in order. Each step takes O(log n).
     pub fn from<'a>(&'a self, key: &K) -> impl Iterator<Item = (&'a K, &'a V)> + use<'a, K, V> {
         let slab = &self.entries.slab;
@@ -173,6 +180,7 @@ mod tests {
                 assert_eq!(map.len(), model.len());
                 assert_eq!(map.first(), model.first_key_value());
                 assert_eq!(map.last(), model.last_key_value());
+                assert_eq!(map.before(&key), model.range(..key).next_back());
                 if round % 1000 == 0 {
                     assert!(map.iter().eq(model.iter()));
                     assert!(map.from(&key).eq(model.range(key..)));

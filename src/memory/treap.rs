@@ -97,12 +97,7 @@ pub fn first<N: Nodes>(nodes: &N, root: u32) -> Option<u32> {
 
 /// The last node.
 pub fn last<N: Nodes>(nodes: &N, root: u32) -> Option<u32> {
-    let (mut at, mut last) = (root, None);
-    while at != NONE {
-        last = Some(at);
-        at = nodes.link(at, Side::After);
-    }
-    last
+    last_where(nodes, root, |_| true)
 }
 
 /// The first node of which `wanted` is true, as it is of all that come after that one.
@@ -118,6 +113,25 @@ pub fn next_where<N: Nodes>(
             Side::Before
         } else {
             Side::After
+        };
+        at = nodes.link(at, side);
+    }
+    best
+}
+
+/// The last node of which `wanted` is true, as it is of all that come before that one.
+pub fn last_where<N: Nodes>(
+    nodes: &N,
+    root: u32,
+    mut wanted: impl FnMut(u32) -> bool,
+) -> Option<u32> {
+    let (mut at, mut best) = (root, None);
+    while at != NONE {
+        let side = if wanted(at) {
+            best = Some(at);
+            Side::After
+        } else {
+            Side::Before
         };
         at = nodes.link(at, side);
     }
