@@ -33,7 +33,7 @@ mod prefetch;
 pub use array::{Array, Link, One};
 pub use garbage::Garbage;
 pub use junction::{Arrays, Junction, Lead, Led};
-pub(crate) use prefetch::prefetch;
+pub(crate) use prefetch::{prefetch, prefetch_all};
 
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence, limit, thread_local};
 use std::cell::Cell;

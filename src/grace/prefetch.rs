@@ -12,6 +12,12 @@ pub fn prefetch<T>(at: &T) {
     prefetch_line(std::ptr::from_ref(at).cast());
 }
 
+/// The same of some values, but for the middle of many.
+#[inline(always)]
+pub fn prefetch_all<T>(values: &[T]) {
+    prefetch_range(values.as_ptr().cast(), size_of_val(values));
+}
+
 /// The same of a range of bytes, but for the middle of a long one. It need not exist.
 #[inline(always)]
 pub(super) fn prefetch_range(first: *const u8, count: usize) {

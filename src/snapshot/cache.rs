@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::handles::{Handles, Numbers};
 use crate::ids::{HANDLE_LIMIT, PinId};
 use crate::lock::{RwLock, RwLockWriteGuard};
-use crate::memory::{OutOfMemory, settle_allocator, try_box_with};
+use crate::memory::{OutOfMemory, settle_allocator};
 use crate::token::{TEXT_ID_LIMIT, all_text, bad_id};
 
 /// Tokens of a node: what is copied at once takes a few microseconds.
@@ -138,7 +138,7 @@ impl<V> SnapshotCache<V> {
             true => self.ahead(new.list())?,
             false => Ahead::NONE,
         };
-        Ok(self.insert_ahead(new, ahead, true, make, freed)?.0)
+        Ok(self.insert_ahead(new, ahead, true, || Snapshot::boxed(&new, make), freed)?.0)
     }
 
     /// Whether an insert is not in vain; an error when it never can be right.
@@ -165,17 +165,17 @@ impl<V> SnapshotCache<V> {
         SnapshotInserted { stored: false, replaced: false, evicted: 0 }
     }
 
-    /// An insert that is not, with what was made ahead; and where the entry is then. What goes for
-    /// it may be left to the caller.
+    /// An insert that is not, with what was made ahead; and where the entry is then. `make` is
+    /// called when nothing else can fail any more. What goes for it may be left to the caller.
     pub(super) fn insert_ahead(
         &self,
         new: NewSnapshot<'_>,
         Ahead { spot, copy }: Ahead,
         evicts: bool,
-        make: impl FnOnce() -> V,
+        make: impl FnOnce() -> Result<Box<Snapshot<V>>, OutOfMemory>,
         freed: &mut Freed<V>,
     ) -> Result<(SnapshotInserted, Spot), Error> {
-        let NewSnapshot { namespace, tokens, bytes, next_token, is_trimmable } = new;
+        let NewSnapshot { namespace, tokens, bytes, is_trimmable, .. } = new;
         let walk = |tree: &Tree<V>, search: &mut Search, most| {
             tree.begin(search, spot, tokens);
             tree.walk_on(search, tokens, most, |_, _, _| {})
@@ -186,8 +186,7 @@ impl<V> SnapshotCache<V> {
         }
         let (mut tree, end) = self.search_to_change(namespace, &walk);
         let plan = tree.plan(end, tokens, copy)?;
-        let snapshot =
-            try_box_with(|| Snapshot { value: make(), bytes, next_token, before: None })?;
+        let snapshot = make()?;
         // Nothing needs memory from here on.
         let node = tree.carry_out(namespace, plan);
         let mut ledger = self.ledger.write();

@@ -1,6 +1,8 @@
 //! Snapshots on their way: each in a box of its own, which is made when the snapshot comes and in
 //! which it goes wherever it goes. So letting one go needs no memory.
+use super::NewSnapshot;
 use super::tree::Tree;
+use crate::memory::{OutOfMemory, try_box_with};
 use std::fmt;
 
 /// A snapshot. It never changes: another one for the same tokens is another entry.
@@ -11,6 +13,17 @@ pub(super) struct Snapshot<V> {
     pub(super) next_token: Option<u32>,
     /// Freed before this one.
     pub(super) before: Option<Box<Self>>,
+}
+
+impl<V> Snapshot<V> {
+    /// In its box, of a value that is made when there is memory for it.
+    pub(super) fn boxed(
+        new: &NewSnapshot<'_>,
+        make: impl FnOnce() -> V,
+    ) -> Result<Box<Self>, OutOfMemory> {
+        let NewSnapshot { bytes, next_token, .. } = *new;
+        try_box_with(|| Self { value: make(), bytes, next_token, before: None })
+    }
 }
 
 /// Snapshots in the order in which they were freed.

@@ -228,20 +228,22 @@ impl<V> SnapshotCache<V> {
 
 impl<V> SnapshotCache<V> {
     /// Has memory fetched that [`Self::spot_of`] waits for, if it is asked soon: the place of what
-    /// comes after the first node, or, when that may be there, what it says. Longer ways are what
-    /// many have in common.
-    pub(super) fn fetch_ahead(&self, namespace: &Namespace, tokens: &[u32], is_there: bool) {
+    /// comes after the first node. Returns the hash of that. Longer ways are what many have in
+    /// common.
+    pub(super) fn fetch_place(&self, namespace: &Namespace, tokens: &[u32]) -> Option<u64> {
         let tree = self.store.read();
-        let Some(root) = tree.roots.find(namespace) else { return };
-        let Some(&first) = tokens.first() else { return };
-        let Some(child) = tree.child(root, first) else { return };
-        if let Some(&next) = tokens.get(tree.nodes[child].label.len()) {
-            let hash = tree.child_hash(child, next);
-            match is_there {
-                false => tree.buckets.fetch(hash),
-                true => tree.buckets.fetch_first(&tree.nodes, hash),
-            }
-        }
+        let root = tree.roots.find(namespace)?;
+        let child = tree.child(root, *tokens.first()?)?;
+        let next = tokens.get(tree.nodes[child].label.len())?;
+        let hash = tree.child_hash(child, *next);
+        tree.buckets.fetch(hash);
+        Some(hash)
+    }
+
+    /// The same of the node that is there, when the place was fetched.
+    pub(super) fn fetch_node(&self, hash: u64) {
+        let tree = self.store.read();
+        tree.buckets.fetch_first(&tree.nodes, hash);
     }
 }
 

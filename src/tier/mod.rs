@@ -7,16 +7,17 @@
 #![forbid(unsafe_code)]
 
 pub mod disk;
+mod found;
 pub mod paged;
-mod processors;
+pub(crate) mod processors;
 mod records;
 pub mod remote;
 mod space;
 mod store;
 
+pub use found::{FoundRecords, Record};
 pub use store::{DiskConfig, DiskStore, Io, OpenError, Wake};
 
-use crate::memory::SharedBytes;
 use std::any::Any;
 use std::time::Duration;
 
@@ -197,15 +198,4 @@ impl StoreStats {
         self.commits += 1;
         self.commit_nanoseconds_max = self.commit_nanoseconds_max.max(nanoseconds);
     }
-}
-
-/// What was found when a store was opened, least recently used first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
-    /// What it is found by.
-    pub key: Key,
-    /// Its length.
-    pub bytes: u64,
-    /// What was put with it.
-    pub note: SharedBytes,
 }

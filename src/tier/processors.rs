@@ -8,7 +8,7 @@ const MANY: usize = 1 << 15;
 const MOST: usize = 8;
 
 /// How many are worth it for so many items.
-pub(super) fn processors(items: usize) -> usize {
+pub(crate) fn processors(items: usize) -> usize {
     if items < MANY {
         return 1;
     }
@@ -48,4 +48,50 @@ pub(super) fn side_by_side<P: Send, R: Send>(
     done.try_reserve_exact(count)?;
     done.extend(results.into_iter().flatten());
     Ok(done)
+}
+
+/// Does two things, of which another thread does the first one when that is worth it.
+pub(crate) fn beside<A: Send, B>(
+    is_worth_it: bool,
+    one: impl FnOnce() -> A + Send,
+    other: impl FnOnce() -> B,
+) -> (A, B) {
+    if !is_worth_it {
+        return (one(), other());
+    }
+    let (one, result) = (Mutex::new(Some(one)), Mutex::new(None));
+    let run = || {
+        if let Some(one) = one.lock().take() {
+            *result.lock() = Some(one());
+        }
+    };
+    let done = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("rkv-open".into());
+        // Without one this one does both.
+        drop(thread.spawn_scoped(scope, run));
+        other()
+    });
+    run();
+    (result.into_inner().expect("one of them did it"), done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_come_back_in_their_order() {
+        let done = side_by_side((0..100).map(|part| part * 3), |part| part + 1).unwrap();
+        assert!(done.into_iter().eq((0..100).map(|part| part * 3 + 1)));
+    }
+
+    #[test]
+    fn two_things_are_done_side_by_side_or_one_after_the_other() {
+        for is_worth_it in [false, true] {
+            let here = std::thread::current().id();
+            let (one, other) =
+                beside(is_worth_it, || std::thread::current().id(), || std::thread::current().id());
+            assert_eq!((one == here, other), (!is_worth_it, here));
+        }
+    }
 }

@@ -42,8 +42,6 @@ impl From<OutOfMemory> for NoSpace {
 pub(crate) struct Space {
     /// End of a hole by its start.
     by_start: OrderedMap<u64, u64>,
-    /// Start of a hole by its end.
-    by_end: OrderedMap<u64, u64>,
     /// Length and start of a hole.
     by_size: OrderedMap<(u64, u64), ()>,
     capacity: u64,
@@ -54,7 +52,10 @@ pub(crate) struct Space {
 
 impl Space {
     /// The space beside extents that are taken, which are in order and do not overlap.
-    pub fn beside(taken: &[Extent], capacity: u64) -> Result<Self, OutOfMemory> {
+    pub fn beside(
+        taken: impl ExactSizeIterator<Item = Extent>,
+        capacity: u64,
+    ) -> Result<Self, OutOfMemory> {
         let mut space = Self { capacity, taken: taken.len(), ..Self::default() };
         space.make_room(0)?;
         let mut at = 0;
@@ -68,7 +69,7 @@ impl Space {
 
     /// Where what is taken ends.
     pub fn used_end(&self) -> u64 {
-        self.by_end.get(&self.capacity).copied().unwrap_or(self.capacity)
+        self.hole_before(self.capacity).unwrap_or(self.capacity)
     }
 
     /// Room for all holes there can be when so many more extents are taken, so that giving them
@@ -76,14 +77,18 @@ impl Space {
     fn make_room(&mut self, more: usize) -> Result<(), OutOfMemory> {
         let holes = self.taken + more + 1;
         self.by_start.try_reserve(holes.saturating_sub(self.by_start.len()))?;
-        self.by_end.try_reserve(holes.saturating_sub(self.by_end.len()))?;
         self.by_size.try_reserve(holes.saturating_sub(self.by_size.len()))
+    }
+
+    /// Where the hole begins that ends there.
+    fn hole_before(&self, end: u64) -> Option<u64> {
+        let last = self.by_start.before(&end);
+        last.filter(|hole| *hole.1 == end).map(|hole| *hole.0)
     }
 
     fn add_hole(&mut self, start: u64, end: u64) {
         if start < end {
             self.by_start.insert(start, end);
-            self.by_end.insert(end, start);
             self.by_size.insert((end - start, start), ());
             self.free += end - start;
         }
@@ -91,7 +96,6 @@ impl Space {
 
     fn remove_hole(&mut self, start: u64, end: u64) {
         self.by_start.remove(&start);
-        self.by_end.remove(&end);
         self.by_size.remove(&(end - start, start));
         self.free -= end - start;
     }
@@ -129,7 +133,7 @@ impl Space {
     /// Gives back what was taken.
     pub fn give(&mut self, extents: &[Extent]) {
         for extent in extents {
-            let start = self.by_end.get(&extent.start).copied();
+            let start = self.hole_before(extent.start);
             let end = self.by_start.get(&extent.end()).copied();
             if let Some(start) = start {
                 self.remove_hole(start, extent.start);
@@ -143,16 +147,12 @@ impl Space {
     }
 }
 
-/// The order that [`Space::beside`] wants, without those that overlap one before or reach beyond
-/// the end: of these the numbers are returned.
-pub(crate) fn in_order(
-    taken: &mut Vec<(Extent, u32)>,
-    capacity: u64,
-) -> Result<Vec<u32>, OutOfMemory> {
-    taken.sort_unstable();
+/// Of extents that are in order, the numbers of those that overlap one before or reach beyond the
+/// end.
+pub(crate) fn not_there(taken: &[(Extent, u32)], capacity: u64) -> Result<Vec<u32>, OutOfMemory> {
     let mut wrong = Vec::new();
     let mut end = 0;
-    for &(extent, number) in &*taken {
+    for &(extent, number) in taken {
         let fits = extent.start.checked_add(extent.units).is_some_and(|end| end <= capacity);
         if !fits || extent.start < end || extent.units == 0 {
             wrong.try_push(number)?;
@@ -172,7 +172,7 @@ mod tests {
     fn takes_what_is_free_and_joins_what_touches() {
         let units = 500;
         let mut random = fastrand::Rng::with_seed(7);
-        let mut space = Space::beside(&[], units).unwrap();
+        let mut space = Space::beside([].into_iter(), units).unwrap();
         let mut used = vec![false; units as usize];
         let mut held: Vec<Extents> = Vec::new();
         let mut refused = 0;
@@ -203,7 +203,7 @@ mod tests {
             }
             let holes = used.chunk_by(|a, b| a == b).filter(|run| !run[0]).count();
             assert_eq!(space.by_start.len(), holes);
-            assert_eq!((space.by_end.len(), space.by_size.len()), (holes, holes));
+            assert_eq!(space.by_size.len(), holes);
             let end = used.iter().rposition(|used| *used).map_or(0, |at| at as u64 + 1);
             assert_eq!(space.used_end(), end);
         }
@@ -214,7 +214,7 @@ mod tests {
     fn the_smallest_hole_that_fits_is_taken() {
         let extent = |start, units| Extent { start, units };
         let taken = [extent(0, 2), extent(12, 3), extent(20, 5), extent(29, 1)];
-        let mut space = Space::beside(&taken, 100).unwrap();
+        let mut space = Space::beside(taken.into_iter(), 100).unwrap();
         assert_eq!(space.take(4).unwrap()[..], [extent(25, 4)]);
         assert_eq!(space.take(5).unwrap()[..], [extent(15, 5)]);
         assert_eq!(space.take(70).unwrap()[..], [extent(30, 70)]);
@@ -234,7 +234,8 @@ mod tests {
             (extent(0, 5), 4),
             (extent(20, 0), 5),
         ];
-        let mut wrong = in_order(&mut taken, 100).unwrap();
+        taken.sort_unstable();
+        let mut wrong = not_there(&taken, 100).unwrap();
         wrong.sort_unstable();
         assert_eq!(wrong, [1, 2, 3, 5]);
     }

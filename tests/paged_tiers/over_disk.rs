@@ -2,7 +2,7 @@
 use crate::sim::SimDisk;
 use crate::world::{PAGE_BYTES, World};
 use radixkv::tier::paged::{DiskWake, HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
-use radixkv::tier::{DiskConfig, DiskStore, OpenError, Record, Wake};
+use radixkv::tier::{DiskConfig, DiskStore, FoundRecords, OpenError, Wake};
 use std::time::{Duration, Instant};
 
 /// What nothing may take.
@@ -13,7 +13,7 @@ pub const LONG: Duration = Duration::from_secs(60);
 pub fn attach(
     world: &mut World,
     host_pages: usize,
-    open: impl FnOnce(Wake) -> Result<(DiskStore, Vec<Record>), OpenError>,
+    open: impl FnOnce(Wake) -> Result<(DiskStore, FoundRecords), OpenError>,
 ) -> Result<(), OpenError> {
     let (disk_wake, wake) = PageTiers::disk_wake();
     let opened = open(wake)?;
@@ -29,7 +29,7 @@ pub fn attach_host(world: &mut World, host_pages: usize) {
 fn attach_opened(
     world: &mut World,
     host_pages: usize,
-    disk: Option<(DiskStore, Vec<Record>)>,
+    disk: Option<(DiskStore, FoundRecords)>,
     disk_wake: DiskWake,
 ) {
     world.shared.detach_lower();

@@ -1,9 +1,12 @@
 //! The snapshot cache over a store: what is found where, and what is not.
+#[path = "../failing/mod.rs"]
+mod failing;
 #[path = "../tier/folder.rs"]
 mod folder;
 #[path = "../tier/jumps.rs"]
 mod jumps;
 mod long;
+mod memory;
 mod memory_store;
 mod on_disk;
 mod random;
@@ -398,8 +401,7 @@ fn t04_records_that_are_no_snapshots_are_removed() {
     let world = World::new(4, 8, TierPolicy::Through);
     world.insert(A, 1);
     world.settle();
-    let mut records = world.store.records();
-    let good = records.remove(0);
+    let good = world.store.records().into_iter().next().unwrap();
     let mut bad = Vec::new();
     let mut number = 100_u64;
     let mut spoil = |change: &dyn Fn(&mut radixkv::tier::Record)| {
@@ -420,7 +422,7 @@ fn t04_records_that_are_no_snapshots_are_removed() {
     let store = MemoryStore::new(8 * BYTES, 9);
     let other = radixkv::snapshot::tiered::TieredSnapshots::<world::Part>::new(few(4)).unwrap();
     let count = bad.len();
-    other.attach(Box::new(store), bad, TierPolicy::Through).unwrap();
+    other.attach(Box::new(store), bad.into(), TierPolicy::Through).unwrap();
     let stats = other.tier_stats(&mut FreedSnapshots::new()).unwrap();
     assert_eq!((stats.entries, stats.counters.unusable), (1, count as u64 - 1));
     other.check().unwrap();
@@ -446,7 +448,7 @@ fn t10_what_is_read_is_bounded_by_memory() {
 fn t14_a_cache_has_one_store() {
     let world = World::new(1, 8, TierPolicy::Through);
     let second = MemoryStore::new(8 * BYTES, 9);
-    let refused = world.cache.attach(Box::new(second), Vec::new(), TierPolicy::Through);
+    let refused = world.cache.attach(Box::new(second), Vec::new().into(), TierPolicy::Through);
     assert!(refused.unwrap_err().to_string().contains("directory"));
     world.insert(A, 1);
     let freed = &mut FreedSnapshots::new();

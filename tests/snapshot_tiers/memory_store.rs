@@ -1,6 +1,6 @@
 //! A store whose disk does what a test says, when it says so: nothing happens by itself.
 use radixkv::memory::SharedBytes;
-use radixkv::tier::{Dropped, Event, Key, LoadError, LowerStore, Record, Refused};
+use radixkv::tier::{Dropped, Event, FoundRecords, Key, LoadError, LowerStore, Record, Refused};
 use radixkv::tier::{Source, StoreStats, Target};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -139,7 +139,7 @@ impl MemoryStore {
     }
 
     /// What an opening after a crash finds, least recently used first.
-    pub fn records(&self) -> Vec<Record> {
+    pub fn records(&self) -> FoundRecords {
         let disk = self.disk();
         let mut found: Vec<_> =
             disk.records.iter().filter(|(_, written)| written.is_committed).collect();
@@ -149,7 +149,7 @@ impl MemoryStore {
             bytes: written.bytes(),
             note: SharedBytes::new(written.note.to_vec()).unwrap(),
         };
-        found.into_iter().map(record).collect()
+        found.into_iter().map(record).collect::<Vec<_>>().into()
     }
 
     /// The same disk, after a crash: what was not committed is not there.

@@ -24,7 +24,7 @@ fn with_seeds(count: u64, test: impl Fn(u64, &mut fastrand::Rng)) {
     }
 }
 
-fn must_open(disk: &SimDisk) -> (DiskStore, Vec<radixkv::tier::Record>) {
+fn must_open(disk: &SimDisk) -> (DiskStore, radixkv::tier::FoundRecords) {
     open(disk).unwrap_or_else(|error| panic!("{error}"))
 }
 

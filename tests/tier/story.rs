@@ -1,7 +1,7 @@
 //! A random life of a store, and what may be found afterwards.
 use crate::sim::SimDisk;
 use crate::support::*;
-use radixkv::tier::{DiskConfig, DiskStore, Dropped, LowerStore, OpenError, Record, Refused};
+use radixkv::tier::{DiskConfig, DiskStore, Dropped, FoundRecords, LowerStore, OpenError, Refused};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub fn dropped_by(store: &DiskStore) -> u64 {
     stats.failed_writes + stats.no_space + stats.damaged
 }
 
-pub fn open(disk: &SimDisk) -> Result<(DiskStore, Vec<Record>), OpenError> {
+pub fn open(disk: &SimDisk) -> Result<(DiskStore, FoundRecords), OpenError> {
     let mut config = DiskConfig::new("", BYTES, FINGERPRINT);
     config.workers = 2;
     config.commit_interval = Duration::from_micros(300);
@@ -158,7 +158,7 @@ impl Story {
 
     /// What a store that was opened again must have, and may have, with its bytes. Reading it may
     /// not fail. Afterwards, that is what the story knows.
-    pub fn check(&mut self, store: &DiskStore, found: &[Record]) {
+    pub fn check(&mut self, store: &DiskStore, found: &FoundRecords) {
         let mut there = BTreeSet::new();
         for record in found {
             let number = number_of(&record.key);

@@ -10,7 +10,7 @@ use crate::group::check_count;
 use crate::memory::{Arc, Slots, TryGrow, try_box};
 use crate::store::Shared;
 use crate::tier::paged::{HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
-use crate::tier::{DiskConfig, DiskStore, Io, LowerStore, Record, Wake};
+use crate::tier::{DiskConfig, DiskStore, FoundRecords, Io, LowerStore, Wake};
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::NonNull;
@@ -279,7 +279,7 @@ fn policy_of(raw: &rkv_tier_config) -> Result<PagePolicy, Fail> {
     }
 }
 
-type Disk = Option<(Box<dyn LowerStore>, Vec<Record>)>;
+type Disk = Option<(Box<dyn LowerStore>, FoundRecords)>;
 
 /// # Safety
 /// The directory is NULL or a string that ends with NUL.

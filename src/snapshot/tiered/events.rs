@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::ids::PinId;
 use crate::memory::Arc;
 use crate::snapshot::cache::Ahead;
+use crate::snapshot::freed::Snapshot;
 use crate::snapshot::spot::Spot;
 use crate::snapshot::{Freed, count};
 use crate::tier::{Event, LoadError, Source};
@@ -205,12 +206,11 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     ) -> Result<Option<PinId>, Error> {
         if self.memory.exactly(note.list(spot), |_| ()).is_none() {
             let (new, value) = (note.entry(note.bytes()), Value::Storable(state));
+            let ahead = ahead.or_else(|| self.memory.can_hold(&new).then_some(Ahead::NONE));
             match ahead {
                 Some(ahead) => {
-                    spot = self.memory.insert_ahead(new, ahead, false, || value, freed)?.1;
-                }
-                None if self.memory.can_hold(&new) => {
-                    spot = self.memory.insert_ahead(new, Ahead::NONE, false, || value, freed)?.1;
+                    let make = || Snapshot::boxed(&new, || value);
+                    spot = self.memory.insert_ahead(new, ahead, false, make, freed)?.1;
                 }
                 None => _ = self.memory.refuse(value, freed),
             }

@@ -26,6 +26,7 @@
 mod asking;
 mod events;
 mod fetch;
+mod fill;
 mod loads;
 mod head;
 mod lower;
@@ -41,6 +42,7 @@ mod write;
 pub use stats::{TierCounters, TierStats};
 pub use value::{Loaded, State};
 
+use super::freed::Snapshot;
 use super::spot::{Exact, Spot};
 use super::{
     Freed, Hit, Namespace, NewSnapshot, SnapshotCache, SnapshotInserted, SnapshotLimits,
@@ -51,7 +53,7 @@ use crate::ids::{HandleId, PinId};
 use crate::lock::RwLock;
 use crate::memory::{ReadyMemory, grow_allocator, map_code};
 use crate::tier::remote::RemoteConfig;
-use crate::tier::{LowerStore, Record, Source, Wake};
+use crate::tier::{FoundRecords, LowerStore, Source, Wake};
 use fetch::{FreedStates, Memory};
 use lower::Lower;
 use note::Note;
@@ -221,6 +223,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         self.ready.want(write::memory_for(new.tokens));
         let over = self.memory.evicting();
         let mut table = lower.change();
+        let make = || Snapshot::boxed(&new, make);
         let (inserted, _) = self.memory.insert_ahead(new, ahead, false, make, freed)?;
         match &state {
             Some(state) if lower.policy.wants(0, false) => lower.write(&mut table, state, draft),
@@ -349,7 +352,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     pub fn attach(
         &self,
         store: Box<dyn LowerStore>,
-        records: Vec<Record>,
+        records: FoundRecords,
         policy: TierPolicy,
     ) -> Result<(), Error> {
         self.attach_both(Some((store, records)), None, policy)
@@ -359,14 +362,14 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     /// there is an answer; or one of them.
     pub fn attach_both(
         &self,
-        store: Option<(Box<dyn LowerStore>, Vec<Record>)>,
+        store: Option<(Box<dyn LowerStore>, FoundRecords)>,
         remote: Option<(RemoteConfig, Wake)>,
         policy: TierPolicy,
     ) -> Result<(), Error> {
         let lowest = remote.map(|(config, wake)| Lowest::new(config, wake)).transpose()?;
         let (store, records) = match store {
             Some((store, records)) => (Some(store), records),
-            None => (None, Vec::new()),
+            None => (None, FoundRecords::default()),
         };
         let attachment = self.attachments.fetch_add(1, Relaxed).wrapping_add(1);
         let made = Lower::new(store, records, policy, lowest, attachment)?;
@@ -374,7 +377,6 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         grow_allocator();
         let mut lower = self.lower.write();
         if lower.is_some() {
-            made.close();
             drop(lower);
             return Err(Error::state("the cache has a directory: detach that first"));
         }
@@ -401,7 +403,6 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     pub fn detach(&self, timeout: Duration, freed: &mut FreedSnapshots<P>) -> bool {
         let is_flushed = self.flush(timeout, freed);
         let Some(mut lower) = self.lower.write().take() else { return false };
-        lower.close();
         let freed = &mut freed.0;
         for pin in lower.table.get_mut().loads.take_pins() {
             let released = self.memory.release(pin, freed);

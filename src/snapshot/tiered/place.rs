@@ -1,6 +1,7 @@
 //! Records of the store, as entries of the index and as others know them.
-use super::note::Sizes;
-use crate::memory::Arc;
+use super::note::{Note, Sizes, sizes};
+use crate::memory::{Arc, OutOfMemory};
+use crate::snapshot::freed::Snapshot;
 use crate::tier::{Key, LowerStore};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicU64, AtomicUsize};
@@ -118,12 +119,6 @@ impl Mark {
         }
     }
 
-    /// Of one that was found.
-    pub(super) fn of_found(link: &Link, number: u64) -> Self {
-        let (is_put, is_committed) = (AtomicBool::new(true), AtomicBool::new(true));
-        Self { is_put, is_committed, ..Self::new(link, number) }
-    }
-
     /// Whether it is one of this index.
     pub(super) fn is_of(&self, link: &Link) -> bool {
         self.attachment == link.attachment
@@ -142,6 +137,12 @@ impl Mark {
     pub(super) fn begin_write(&self) {
         self.is_put.store(true, Relaxed);
         self.state.fetch_or(PENDING, Relaxed);
+    }
+
+    /// The store had it when it was opened.
+    pub(super) fn set_found(&self) {
+        self.is_put.store(true, Relaxed);
+        self.set_committed();
     }
 
     /// The store does not have it.
@@ -166,14 +167,19 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn new(
+    /// What becomes an entry of a record, of which the note takes so many bytes in the store.
+    pub(super) fn of_record(
         link: &Arc<Link>,
         mark: &Arc<Mark>,
-        (next_token, is_trimmable): (Option<u32>, bool),
-        parts: Sizes,
-        cost: u64,
-    ) -> Self {
-        Self { link: link.clone(), mark: mark.clone(), next_token, is_trimmable, parts, cost }
+        note: &Note,
+        encoded: usize,
+    ) -> Result<Box<Snapshot<Self>>, OutOfMemory> {
+        let cost = link.store.cost(note.bytes(), encoded);
+        let (next_token, is_trimmable) = (note.next_token, note.is_trimmable);
+        let parts = sizes(&note.parts)?;
+        let (link, mark) = (link.clone(), mark.clone());
+        let place = Self { link, mark, next_token, is_trimmable, parts, cost };
+        Snapshot::boxed(&note.entry(cost), || place)
     }
 }
 

@@ -118,8 +118,9 @@ impl Lower {
         table.reserve_pending(&self.link).map_err(no_memory)?;
         let source = try_box(Writing(state.clone())).map_err(no_memory)?;
         let mark = Arc::new(Mark::new(&self.link, table.next)).map_err(no_memory)?;
+        let place = Place::of_record(&self.link, &mark, note, encoded.len()).map_err(no_memory)?;
         // What goes for it makes room before the store is asked.
-        let spot = self.add(note, &mark, encoded.len(), false, ahead);
+        let spot = self.add(note, place, false, ahead);
         let spot = spot.map_err(|_| Refused::OutOfMemory)?.ok_or(Refused::Length)?;
         state.set_spot(spot);
         self.link.store.put(key(mark.number), encoded, source)?;

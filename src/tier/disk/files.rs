@@ -2,10 +2,14 @@
 use super::{Disk, DiskFile, Lock, Open};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
+use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Bytes that are asked for at once ahead: of more the system takes the first part alone.
+const STEP: NonZero<u64> = NonZero::new(2 << 20).unwrap();
 
 /// How often, and with what pauses, a lock is asked for that another one has.
 const FORK_LOOKS: u32 = 20;
@@ -126,10 +130,29 @@ impl DiskFile for File {
         self.sync_data()
     }
 
+    fn read_ahead(&self) {
+        read_ahead(self);
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.as_fd())
     }
 }
+
+/// What is refused was only a hint.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn read_ahead(file: &File) {
+    use rustix::fs::{Advice, fadvise};
+    let bytes = file.metadata().map_or(0, |data| data.len());
+    for at in (0..bytes).step_by(STEP.get() as usize) {
+        if fadvise(file, at, Some(STEP), Advice::WillNeed).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn read_ahead(_file: &File) {}
 
 /// File systems that cannot reserve grow the file: a full disk is then seen when it is written.
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -74,6 +74,9 @@ pub trait DiskFile: Debug + Send + Sync {
     /// What was written before, and the length, is there after a crash.
     fn sync(&self) -> io::Result<()>;
 
+    /// All of it will be read soon. Waits until the disk was asked for it, or does nothing.
+    fn read_ahead(&self) {}
+
     /// By what the system names it; `None` if all its calls are to go through here.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None

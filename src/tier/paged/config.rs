@@ -1,6 +1,6 @@
 //! How pages are kept below the device.
 use super::super::remote::RemoteConfig;
-use super::super::{LowerStore, Record, Wake};
+use super::super::{FoundRecords, LowerStore, Wake};
 use crate::memory::{Arc, Slots};
 
 /// When a page is copied to host memory.
@@ -43,7 +43,7 @@ pub struct TierConfig {
     /// By pool.
     pub pools: Vec<TierPool>,
     /// What is below host memory, and what it has already.
-    pub disk: Option<(Box<dyn LowerStore>, Vec<Record>)>,
+    pub disk: Option<(Box<dyn LowerStore>, FoundRecords)>,
     /// What is below that, shared with others.
     pub remote: Option<RemoteConfig>,
     /// When pages are copied to host memory.

@@ -1,5 +1,5 @@
 //! Between host memory and the disk.
-use super::super::{Event, Key, LoadError, Record, Refused, Source, Target};
+use super::super::{Event, FoundRecords, Key, LoadError, Refused, Source, Target};
 use super::host::Need;
 use super::loads::{Landing, Origin};
 use super::map::{Level, Name};
@@ -82,7 +82,11 @@ impl PageTiers {
     }
 
     /// Makes records of what the disk has already.
-    pub(super) fn find_again(&self, table: &mut Table, records: &[Record]) -> Result<(), Error> {
+    pub(super) fn find_again(
+        &self,
+        table: &mut Table,
+        records: &FoundRecords,
+    ) -> Result<(), Error> {
         let Some(disk) = &self.disk else { return Ok(()) };
         for record in records {
             let found = number(&record.key);

@@ -1,6 +1,6 @@
 //! The tiers of a cache, and the thread that does for them what takes time.
 use super::super::remote::RemoteEvent;
-use super::super::{Event, LowerStore, StoreStats, Wake};
+use super::super::{Event, FoundRecords, LowerStore, StoreStats, Wake};
 use super::config::{HostMemory, PagePolicy, TierConfig, TierPool};
 use super::remote::Lowest;
 use super::stats::{PageTierStats, TierTotals};
@@ -191,7 +191,7 @@ impl PageTiers {
         }
         let (disk, records) = match config.disk {
             Some((disk, records)) => (Some(disk), records),
-            None => (None, Vec::new()),
+            None => (None, FoundRecords::default()),
         };
         let remote = match config.remote {
             Some(remote) => {

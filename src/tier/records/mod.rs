@@ -1,17 +1,15 @@
 //! What of the store is where, in a file of redb's: read when the store is opened, changed by one
 //! transaction per batch.
 mod backend;
-mod notes;
 mod place;
 
 pub(crate) use place::{PIECE, Place, piece_sum};
 
 use super::Key;
-use super::disk::{Disk, Open};
-use super::processors::{processors, side_by_side};
-use crate::memory::{Arc, OutOfMemory, SharedBytes, TryGrow, grow_allocator};
+use super::disk::{Disk, DiskFile, Open};
+use super::processors::{beside, processors, side_by_side};
+use crate::memory::{Arc, OutOfMemory, TryGrow, grow_allocator};
 use backend::Backend;
-use notes::Notes;
 use redb::TableDefinition;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 use std::io;
@@ -73,18 +71,21 @@ fn caught<T>(work: impl FnOnce() -> Result<T, RecordsError>) -> Result<T, Record
     })
 }
 
-/// A row, with its note in memory of one kind or the other.
-pub(crate) struct KeptWith<N> {
+/// A row that is written.
+pub(crate) struct Kept {
     pub key: Key,
     pub place: Arc<Place>,
-    pub note: N,
+    pub note: Box<[u8]>,
     pub used: u64,
 }
 
-/// A row that is written.
-pub(crate) type Kept = KeptWith<Box<[u8]>>;
 /// A row that was read.
-pub(crate) type FoundRow = KeptWith<SharedBytes>;
+pub(crate) struct Row<'a> {
+    pub key: Key,
+    pub place: Place,
+    pub note: &'a [u8],
+    pub used: u64,
+}
 
 /// What one transaction changes.
 #[derive(Default)]
@@ -94,7 +95,10 @@ pub(crate) struct Changes {
     pub used: Vec<(Key, u64)>,
 }
 
-pub(crate) struct Records(Database);
+pub(crate) struct Records {
+    rows: Database,
+    file: Arc<Box<dyn DiskFile>>,
+}
 
 impl Records {
     /// Opens the file, or makes an empty one. It has its name once it is whole.
@@ -124,13 +128,20 @@ impl Records {
         caught(|| {
             let mut builder = Database::builder();
             builder.set_cache_size(CACHE_BYTES);
-            Ok(Self(builder.create_with_backend(Backend(file))?))
+            let file = Arc::new(file)?;
+            let rows = builder.create_with_backend(Backend(file.clone()))?;
+            Ok(Self { rows, file })
         })
     }
 
-    /// All rows, in no order that matters; the keys of those that make no sense are added to
-    /// `damaged`.
-    pub fn load(&self, damaged: &mut Vec<Key>) -> Result<Vec<FoundRow>, RecordsError> {
+    /// Reads all rows, parts of the file side by side, and returns what `add` makes of each part.
+    /// Parts, and rows in them, come in the order of their keys, unless the file is damaged; the
+    /// keys of rows that make no sense are added to `damaged`.
+    pub fn load<T: Default + Send>(
+        &self,
+        damaged: &mut Vec<Key>,
+        add: impl Fn(&mut T, Row<'_>) -> Result<(), OutOfMemory> + Sync,
+    ) -> Result<Vec<T>, RecordsError> {
         let mut bounds = caught(|| self.bounds())?.into_iter();
         let parts = bounds.len().saturating_sub(1);
         let mut from = bounds.next().unwrap_or_default();
@@ -138,21 +149,24 @@ impl Records {
             let to = bounds.next().unwrap_or_default();
             (std::mem::replace(&mut from, to), to, part + 1 == parts)
         });
-        let read = side_by_side(ranges, |range| caught(|| self.read_range(range)))?;
-        let mut rows = Vec::new();
+        let is_large = ranges.len() > 1;
+        let read = || side_by_side(ranges, |range| caught(|| self.read_range(range, &add)));
+        // Whoever reads rows waits for the disk less then.
+        let read = beside(is_large, || is_large.then(|| self.file.read_ahead()), read).1?;
+        let mut made = Vec::new();
+        made.try_reserve_exact(read.len()).map_err(OutOfMemory::from)?;
         for part in read {
-            let (mut more, bad) = part?;
+            let (rows, bad) = part?;
             damaged.try_extend_from_slice(&bad)?;
-            rows.try_reserve(more.len()).map_err(OutOfMemory::from)?;
-            rows.append(&mut more);
+            made.push(rows);
         }
-        Ok(rows)
+        Ok(made)
     }
 
     /// Where the parts of the file end that are read side by side: some keys, in order, of which
     /// the first and the last are those of the table.
     fn bounds(&self) -> Result<Vec<Key>, RecordsError> {
-        let places = self.0.begin_read()?.open_table(PLACES)?;
+        let places = self.rows.begin_read()?.open_table(PLACES)?;
         let mut bounds = Vec::new();
         let (Some(first), Some(last)) = (places.first()?, places.last()?) else {
             return Ok(bounds);
@@ -174,18 +188,19 @@ impl Records {
         Ok(bounds)
     }
 
-    /// The rows from a key to another one, which is one of them at the end of the table alone; and
-    /// the keys of those that make no sense.
-    fn read_range(
+    /// Reads the rows from a key to another one, which is one of them at the end of the table
+    /// alone. Returns what was made of them, and the keys of those that make no sense.
+    fn read_range<T: Default>(
         &self,
         (from, to, is_last): (Key, Key, bool),
-    ) -> Result<(Vec<FoundRow>, Vec<Key>), RecordsError> {
-        let read = self.0.begin_read()?;
+        add: &impl Fn(&mut T, Row<'_>) -> Result<(), OutOfMemory>,
+    ) -> Result<(T, Vec<Key>), RecordsError> {
+        let read = self.rows.begin_read()?;
         let (places, uses) = (read.open_table(PLACES)?, read.open_table(USES)?);
         let end = if is_last { Bound::Included(&to) } else { Bound::Excluded(&to) };
         let range = (Bound::Included(&from), end);
         let mut uses = uses.range::<&Key>(range)?.peekable();
-        let (mut rows, mut damaged, mut notes) = (Vec::new(), Vec::new(), Notes::default());
+        let (mut rows, mut damaged) = (T::default(), Vec::new());
         for (number, row) in places.range::<&Key>(range)?.enumerate() {
             if number % BLOCKS == 0 {
                 grow_allocator();
@@ -210,14 +225,9 @@ impl Records {
             }
             match place::decode(&key, value.value())? {
                 None => damaged.try_push(key)?,
-                Some((place, note)) => {
-                    let (place, later) = (Arc::new(place)?, SharedBytes::default());
-                    rows.try_push(FoundRow { key, place, note: later, used })?;
-                    notes.add(note, &mut rows)?;
-                }
+                Some((place, note)) => add(&mut rows, Row { key, place, note, used })?,
             }
         }
-        notes.give(&mut rows)?;
         Ok((rows, damaged))
     }
 
@@ -228,7 +238,7 @@ impl Records {
     }
 
     fn write(&self, changes: &Changes) -> Result<(), RecordsError> {
-        let mut write = self.0.begin_write()?;
+        let mut write = self.rows.begin_write()?;
         write.set_durability(Durability::Immediate).map_err(redb::Error::from)?;
         // Without this, opening it after a crash takes as long as reading all of it.
         write.set_quick_repair(true);

@@ -1,37 +1,37 @@
 //! Records that lie behind the end of a bound that became smaller are copied to where there is
 //! room; those that find none go.
 use super::data::{Buffer, Data};
+use super::entries::Entry;
 use super::error::Cause;
+use super::rows::Rows;
 use crate::memory::{Arc, TryGrow};
+use crate::tier::Record;
 use crate::tier::disk::{read_exactly, write_exactly};
-use crate::tier::records::{Changes, FoundRow, Kept, Place, Records};
-use crate::tier::space::{Extent, NoSpace, Space, UNIT, in_order};
+use crate::tier::records::{Changes, Kept, Place, Records};
+use crate::tier::space::{Extent, NoSpace, Space, UNIT};
 
 /// The space beside all that is kept. Rows stay in their order.
 pub(super) fn relocate(
-    rows: &mut Vec<FoundRow>,
+    rows: &mut Rows,
     records: &Records,
     data: &Data,
     units: u64,
 ) -> Result<Space, Cause> {
-    let mut extents = super::open::extents_of(rows, 0)?;
-    in_order(&mut extents, u64::MAX)?;
     let mut taken = Vec::new();
-    taken.try_extend(extents.iter().map(|(extent, _)| inside(*extent, units)))?;
+    taken.try_extend(rows.extents().map(|extent| inside(extent, units)))?;
     taken.retain(|extent| extent.units > 0);
-    drop(extents);
-    let mut space = Space::beside(&taken, units)?;
+    let mut space = Space::beside(taken.into_iter(), units)?;
     let mut changes = Changes::default();
     let mut old = Vec::new();
     let mut buffer = Buffer::new()?;
-    for row in rows.iter() {
-        if row.place.extents.iter().all(|extent| extent.end() <= units) {
+    for (entry, record) in rows.iter() {
+        if is_inside(&entry.place, units) {
             continue;
         }
-        old.try_extend(row.place.extents.iter().map(|extent| inside(*extent, units)))?;
-        match moved(row, &mut space, data, &mut buffer)? {
+        old.try_extend(entry.place.extents.iter().map(|extent| inside(*extent, units)))?;
+        match moved(entry, record, &mut space, data, &mut buffer)? {
             Some(new) => changes.put.try_push(new)?,
-            None => changes.removed.try_push(row.key)?,
+            None => changes.removed.try_push(record.key)?,
         }
     }
     if old.is_empty() {
@@ -42,13 +42,17 @@ pub(super) fn relocate(
     old.retain(|extent| extent.units > 0);
     space.give(&old);
     let mut put = changes.put.into_iter().peekable();
-    rows.retain_mut(|row| {
-        if let Some(new) = put.next_if(|new| new.key == row.key) {
-            row.place = new.place;
+    rows.retain(|_, entry, record| {
+        if let Some(new) = put.next_if(|new| new.key == record.key) {
+            entry.place = new.place;
         }
-        row.place.extents.iter().all(|extent| extent.end() <= units)
-    });
+        is_inside(&entry.place, units)
+    })?;
     Ok(space)
+}
+
+fn is_inside(place: &Place, units: u64) -> bool {
+    place.extents.iter().all(|extent| extent.end() <= units)
 }
 
 /// What of it lies before the end.
@@ -58,22 +62,23 @@ fn inside(extent: Extent, units: u64) -> Extent {
 
 /// The record in another place, `None` where there is none or it cannot be copied.
 fn moved(
-    row: &FoundRow,
+    Entry { place: old, used, .. }: &Entry,
+    record: &Record,
     space: &mut Space,
     data: &Data,
     buffer: &mut Buffer,
 ) -> Result<Option<Kept>, Cause> {
-    let extents = match space.take(row.place.bytes.div_ceil(UNIT)) {
+    let extents = match space.take(old.bytes.div_ceil(UNIT)) {
         Ok(extents) => extents,
         Err(NoSpace::Full) => return Ok(None),
         Err(NoSpace::OutOfMemory) => return Err(Cause::OutOfMemory),
     };
-    let place = Place::new(row.place.bytes, extents)?;
+    let place = Place::new(old.bytes, extents)?;
     for piece in 0..place.pieces() {
         let bytes = place.piece_bytes(piece).next_multiple_of(UNIT as usize);
         let buffer = buffer.bytes(bytes);
         let (mut read, mut written) = (0, 0);
-        for (at, bytes) in row.place.stretches(piece) {
+        for (at, bytes) in old.stretches(piece) {
             if read_exactly(&*data.file, &mut buffer[read..read + bytes], at).is_err() {
                 space.give(&place.extents);
                 return Ok(None);
@@ -85,10 +90,10 @@ fn moved(
             write_exactly(&*data.file, &buffer[written..written + bytes], at)?;
             written += bytes;
         }
-        place.set_sum(piece, row.place.sum(piece));
+        place.set_sum(piece, old.sum(piece));
     }
     let mut note = Vec::new();
-    note.try_extend_from_slice(&row.note)?;
+    note.try_extend_from_slice(&record.note)?;
     let (place, note) = (Arc::new(place)?, note.into_boxed_slice());
-    Ok(Some(Kept { key: row.key, place, note, used: row.used }))
+    Ok(Some(Kept { key: record.key, place, note, used: *used }))
 }

@@ -2,7 +2,7 @@
 //! one that they are read in: so making them is to write them down, where a map looks for a place
 //! in memory for each.
 use super::entries::Entry;
-use crate::memory::OutOfMemory;
+use crate::memory::{OutOfMemory, TryGrow};
 use crate::tier::Key;
 
 /// Entries of a block: its memory goes when they have.
@@ -25,21 +25,36 @@ struct Block {
 pub(super) struct Sorted(Vec<Block>);
 
 impl Sorted {
-    /// Keys are in order, each another one.
-    pub fn new(
-        mut entries: impl ExactSizeIterator<Item = (Key, Entry)>,
-    ) -> Result<Self, OutOfMemory> {
-        let mut blocks = Vec::new();
-        blocks.try_reserve_exact(entries.len().div_ceil(BLOCK))?;
-        while entries.len() > 0 {
-            let count = entries.len().min(BLOCK);
-            let mut rows: Vec<Row> = Vec::new();
-            rows.try_reserve_exact(count)?;
-            rows.extend(entries.by_ref().take(count).map(|(key, entry)| (key, Some(entry))));
-            debug_assert!(rows.is_sorted_by(|one, other| one.0 < other.0));
-            blocks.push(Block { first: rows[0].0, rows, live: count });
+    /// Adds an entry at the end. Keys must be in order before one is looked for.
+    pub fn push(&mut self, key: Key, entry: Entry) -> Result<(), OutOfMemory> {
+        if self.0.last().is_none_or(|block| block.rows.len() >= BLOCK) {
+            let mut rows = Vec::new();
+            // A store that has few entries has no memory for more.
+            rows.try_reserve_exact(if self.0.is_empty() { 0 } else { BLOCK })?;
+            self.0.try_push(Block { first: key, rows, live: 0 })?;
         }
-        Ok(Self(blocks))
+        let block = self.0.last_mut().expect("there is one");
+        block.rows.try_push((key, Some(entry)))?;
+        block.live += 1;
+        Ok(())
+    }
+
+    pub fn last_key(&self) -> Option<&Key> {
+        self.0.last()?.rows.last().map(|row| &row.0)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|block| block.live).sum()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
+        let rows = self.0.iter().flat_map(|block| &block.rows);
+        rows.filter_map(|(key, entry)| Some((key, entry.as_ref()?)))
+    }
+
+    pub fn into_iter(self) -> impl Iterator<Item = (Key, Entry)> {
+        let rows = self.0.into_iter().flat_map(|block| block.rows);
+        rows.filter_map(|(key, entry)| Some((key, entry?)))
     }
 
     /// Adds others, of which all keys come after these.
@@ -113,8 +128,12 @@ mod tests {
             let place = Arc::new(Place::new(1, Extents::new()).unwrap()).unwrap();
             (key(2 * number + 1), Entry::found(place, 1, number))
         };
-        let entries = (0..all).map(entry).collect::<Vec<_>>();
-        let mut sorted = Sorted::new(entries.into_iter()).unwrap();
+        let [mut sorted, mut rest] = [Sorted::default(), Sorted::default()];
+        for (key, entry) in (0..all).map(entry) {
+            let part = if entry.used < BLOCK as u64 + 5 { &mut sorted } else { &mut rest };
+            part.push(key, entry).unwrap();
+        }
+        sorted.append(rest).unwrap();
         let mut map: BTreeMap<u64, u64> = (0..all).map(|number| (2 * number + 1, number)).collect();
         while !map.is_empty() {
             for _ in 0..8 {
@@ -129,6 +148,11 @@ mod tests {
             let removed = sorted.remove(&key(number)).map(|entry| entry.used);
             assert_eq!(removed, map.remove(&number));
             assert!(sorted.remove(&key(number)).is_none());
+            assert_eq!(sorted.len(), map.len());
+            if map.len().is_multiple_of(512) {
+                let there = sorted.iter().map(|(_, entry)| entry.used);
+                assert!(there.eq(map.values().copied()));
+            }
             let rows: usize = sorted.0.iter().map(|block| block.rows.len()).sum();
             assert!(rows <= SPARSE * map.len() + BLOCK * SPARSE / 2, "{rows} for {}", map.len());
         }
