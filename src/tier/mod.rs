@@ -124,6 +124,11 @@ pub trait LowerStore: Send + Sync {
     fn remove(&self, key: Key);
     /// What was removed is committed as soon as can be: it must not come back after a crash.
     fn commit_removals(&self) {}
+    /// The caller holds a lock of its own: what is asked for may wait until [`Self::resume`], so
+    /// that no thread is woken meanwhile.
+    fn defer(&self) {}
+    /// The caller has let go of it. To be called as often as [`Self::defer`].
+    fn resume(&self) {}
     /// It was used now. Kept approximately (with the next commit).
     fn touch(&self, key: Key);
     /// Bytes of space that a record takes.

@@ -9,6 +9,7 @@ mod support;
 
 mod bytes;
 mod clock;
+mod deferred;
 mod owner;
 mod damage;
 mod killed;

@@ -15,6 +15,7 @@ use crate::snapshot::freed::Snapshot;
 use crate::snapshot::spot::{Exact, Spot};
 use crate::snapshot::{ENTRY_LIMIT, Freed, SnapshotLimits};
 use crate::tier::{FoundRecords, LowerStore};
+use std::ops::{Deref, DerefMut};
 
 /// In how many nodes that have gone an index counts on from those before it: so a spot of another
 /// one is of nodes that have gone.
@@ -30,6 +31,41 @@ pub(super) struct Lower {
     /// What is below that.
     pub(super) lowest: Option<Lowest>,
     pub(super) table: RwLock<Table>,
+}
+
+/// The table, to be changed. What the store is asked for meanwhile begins when it is given back.
+pub(super) struct Change<'a> {
+    /// There until then.
+    table: Option<RwLockWriteGuard<'a, Table>>,
+    link: &'a Link,
+}
+
+impl<'a> Change<'a> {
+    fn new(table: RwLockWriteGuard<'a, Table>, link: &'a Link) -> Self {
+        link.store.defer();
+        Self { table: Some(table), link }
+    }
+}
+
+impl Deref for Change<'_> {
+    type Target = Table;
+
+    fn deref(&self) -> &Table {
+        self.table.as_ref().expect("it was not given back")
+    }
+}
+
+impl DerefMut for Change<'_> {
+    fn deref_mut(&mut self) -> &mut Table {
+        self.table.as_mut().expect("it was not given back")
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.table = None;
+        self.link.store.resume();
+    }
 }
 
 impl Lower {
@@ -59,15 +95,18 @@ impl Lower {
     }
 
     /// The table, to change something.
-    pub(super) fn change(&self) -> RwLockWriteGuard<'_, Table> {
+    pub(super) fn change(&self) -> Change<'_> {
         // What was freed apart may be much, and would be joined with the table in hand.
         settle_allocator();
-        self.table.write()
+        Change::new(self.table.write(), &self.link)
     }
 
     /// The same; none when somebody else has it and is not to be waited for.
-    pub(super) fn try_change(&self, waits: bool) -> Option<RwLockWriteGuard<'_, Table>> {
-        if waits { Some(self.change()) } else { self.table.try_write() }
+    pub(super) fn try_change(&self, waits: bool) -> Option<Change<'_>> {
+        if waits {
+            return Some(self.change());
+        }
+        self.table.try_write().map(|table| Change::new(table, &self.link))
     }
 
     /// Puts a record into the index that the store had, or will have, and says where. Others may

@@ -16,6 +16,7 @@ mod entries;
 mod epochs;
 mod error;
 mod format;
+mod news;
 mod notes;
 mod open;
 mod parts;
@@ -37,6 +38,7 @@ use crate::memory::{Arc as TryArc, Carved};
 use crate::ring::Waker;
 use data::Data;
 use entries::{Entry, Phase};
+use news::Telling;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use parts::Parts;
 use read::carve;
@@ -121,6 +123,7 @@ struct Shared {
     wants_commit: Condvar,
     flushed: Condvar,
     has_events: AtomicBool,
+    telling: Telling,
     data: Data,
     disk: Box<dyn Disk>,
     /// Dropped last: from then on the directory can be another's.
@@ -182,17 +185,17 @@ impl LowerStore for DiskStore {
         if waiting > 0 && waiting + bytes > shared.waiting_bytes {
             return Err(Refused::Busy);
         }
-        let is_full = |state: &mut State| {
-            state.is_urgent = !state.removals.is_empty();
-            shared.wants_commit.notify_one();
-            Err(Refused::Full)
+        let extents = match state.cost + cost > shared.capacity {
+            true => Err(NoSpace::Full),
+            false => state.space.take(bytes.div_ceil(UNIT)),
         };
-        if state.cost + cost > shared.capacity {
-            return is_full(state);
-        }
-        let extents = match state.space.take(bytes.div_ceil(UNIT)) {
+        let extents = match extents {
             Ok(extents) => extents,
-            Err(NoSpace::Full) => return is_full(state),
+            Err(NoSpace::Full) => {
+                state.is_urgent = !state.removals.is_empty();
+                shared.tell(guard, |news| news.commit = true);
+                return Err(Refused::Full);
+            }
             Err(NoSpace::OutOfMemory) => return Err(Refused::OutOfMemory),
         };
         let taken = extents.clone();
@@ -227,12 +230,7 @@ impl LowerStore for DiskStore {
         state.uncommitted += 1;
         state.stats.waiting_bytes += bytes;
         state.writes.insert(state.clock, Queued { job, next: 0 });
-        let is_listening = std::mem::take(&mut state.writes_listen);
-        drop(guard);
-        match &shared.wakers {
-            [_, Some(ring)] if is_listening => ring.wake(),
-            _ => _ = shared.has_writes.notify_all(),
-        }
+        shared.tell(guard, |news| news.writes = true);
         Ok(())
     }
 
@@ -274,18 +272,23 @@ impl LowerStore for DiskStore {
             // An event may still say that it is gone: nobody is to hear of it.
             _ => state.forget_dropped(&key),
         }
-        drop(guard);
+        self.shared.tell(guard, |news| (news.commit, news.flushed) = (true, true));
         drop(freed);
-        self.shared.wants_commit.notify_one();
-        self.shared.flushed.notify_all();
     }
 
     fn commit_removals(&self) {
         let mut state = self.shared.state.lock();
         // What a commit that goes on has written is to be removed with the next one.
         state.is_urgent |= !state.removals.is_empty() || state.uncommitted > 0;
-        drop(state);
-        self.shared.wants_commit.notify_one();
+        self.shared.tell(state, |news| news.commit = true);
+    }
+
+    fn defer(&self) {
+        self.shared.defer();
+    }
+
+    fn resume(&self) {
+        self.shared.resume();
     }
 
     fn touch(&self, key: Key) {

@@ -4,6 +4,7 @@ use super::data::{self, Buffer, Data};
 use super::entries::Entries;
 use super::epochs::Epochs;
 use super::error::{Cause, OpenError};
+use super::news::{News, Telling};
 use super::read::Reading;
 use super::relocate::relocate;
 use super::rows::{Part, Rows};
@@ -84,6 +85,7 @@ fn state_of(mut rows: Rows, space: Space, damaged: u64) -> Result<(State, FoundR
         writes: OrderedMap::default(),
         reads_listen: false,
         writes_listen: false,
+        news: News::default(),
         events: Queue::default(),
         dropped: 0,
         promised: 0,
@@ -137,6 +139,7 @@ fn start(
         wants_commit: Condvar::new(),
         flushed: Condvar::new(),
         has_events: AtomicBool::new(false),
+        telling: Telling::default(),
         data,
         disk,
         lock,

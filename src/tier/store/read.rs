@@ -115,12 +115,7 @@ impl Shared {
             entry.readers += 1;
         }
         state.reads.push_back(Queued { job, next: 0 });
-        let is_listening = std::mem::take(&mut state.reads_listen);
-        drop(guard);
-        match &self.wakers {
-            [Some(ring), _] if is_listening => ring.wake(),
-            _ => _ = self.has_reads.notify_all(),
-        }
+        self.tell(guard, |news| news.reads = true);
         Ok(ticket)
     }
 

@@ -1,6 +1,7 @@
 //! What the lock guards. Nothing here does more than a few steps, or waits.
 use super::entries::{Entries, Entry, Phase};
 use super::epochs::Epochs;
+use super::news::News;
 use super::read::ReadJob;
 use super::write::WriteJob;
 use crate::memory::{Arc, OrderedMap, OutOfMemory, Queue};
@@ -26,6 +27,8 @@ pub(super) struct State {
     /// A ring waits, and is to be woken when there is something to read, or to write.
     pub reads_listen: bool,
     pub writes_listen: bool,
+    /// What threads were not told yet.
+    pub news: News,
     /// None in the place of one that nobody is to hear of.
     pub events: Queue<Option<Event>>,
     /// Of those, how many say that a record is gone.
