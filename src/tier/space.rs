@@ -46,23 +46,22 @@ pub(crate) struct Space {
     by_size: OrderedMap<(u64, u64), ()>,
     capacity: u64,
     free: u64,
-    /// Extents that are taken. There is at most one hole more than these.
-    taken: usize,
+    /// Extents that may be given back: there is room for as many holes more.
+    promised: usize,
 }
 
 impl Space {
     /// The space beside extents that are taken, which are in order and do not overlap.
-    pub fn beside(
-        taken: impl ExactSizeIterator<Item = Extent>,
-        capacity: u64,
-    ) -> Result<Self, OutOfMemory> {
-        let mut space = Self { capacity, taken: taken.len(), ..Self::default() };
-        space.make_room(0)?;
+    /// Before one of those is given back it must be promised.
+    pub fn beside(taken: impl Iterator<Item = Extent>, capacity: u64) -> Result<Self, OutOfMemory> {
+        let mut space = Self { capacity, ..Self::default() };
         let mut at = 0;
         for extent in taken {
+            space.make_room(1)?;
             space.add_hole(at, extent.start);
             at = extent.end();
         }
+        space.make_room(1)?;
         space.add_hole(at, capacity);
         Ok(space)
     }
@@ -72,12 +71,17 @@ impl Space {
         self.hole_before(self.capacity).unwrap_or(self.capacity)
     }
 
-    /// Room for all holes there can be when so many more extents are taken, so that giving them
-    /// back never fails.
+    /// Room for all holes there can be when so many more extents are given back.
     fn make_room(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        let holes = self.taken + more + 1;
-        self.by_start.try_reserve(holes.saturating_sub(self.by_start.len()))?;
-        self.by_size.try_reserve(holes.saturating_sub(self.by_size.len()))
+        self.by_start.try_reserve(self.promised + more)?;
+        self.by_size.try_reserve(self.promised + more)
+    }
+
+    /// So many extents that were taken when this was made may be given back, which never fails.
+    pub fn promise(&mut self, extents: usize) -> Result<(), OutOfMemory> {
+        self.make_room(extents)?;
+        self.promised += extents;
+        Ok(())
     }
 
     /// Where the hole begins that ends there.
@@ -120,7 +124,7 @@ impl Space {
             self.remove_hole(start, start + length);
             self.add_hole(start + units, start + length);
             extents.push(Extent { start, units });
-            self.taken += 1;
+            self.promised += 1;
             left -= units;
         }
         Ok(extents)
@@ -130,7 +134,7 @@ impl Space {
         self.by_size.last().map(|(hole, ())| *hole)
     }
 
-    /// Gives back what was taken.
+    /// Gives back what was taken, or promised.
     pub fn give(&mut self, extents: &[Extent]) {
         for extent in extents {
             let start = self.hole_before(extent.start);
@@ -142,7 +146,7 @@ impl Space {
                 self.remove_hole(extent.end(), end);
             }
             self.add_hole(start.unwrap_or(extent.start), end.unwrap_or(extent.end()));
-            self.taken -= 1;
+            self.promised -= 1;
         }
     }
 }
@@ -208,6 +212,19 @@ mod tests {
             assert_eq!(space.used_end(), end);
         }
         assert!(refused > 100, "it was never full");
+    }
+
+    #[test]
+    fn what_was_taken_before_is_promised_and_given_back() {
+        let all: Vec<_> = (0..50).map(|at| Extent { start: 3 * at, units: 2 }).collect();
+        let mut space = Space::beside(all.iter().copied(), 150).unwrap();
+        assert_eq!((space.by_start.len(), space.used_end()), (50, 149));
+        for (count, &extent) in all.iter().rev().enumerate() {
+            space.promise(1).unwrap();
+            space.give(&[extent]);
+            assert_eq!(space.by_start.len(), 49 - count.min(48));
+        }
+        assert_eq!((space.take(150).unwrap().len(), space.free), (1, 0));
     }
 
     #[test]

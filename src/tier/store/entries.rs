@@ -49,6 +49,8 @@ pub(super) struct Entry {
     pub readers: u32,
     /// The next commit writes when it was used.
     pub is_touched: bool,
+    /// Its space may be given back: there is room for that.
+    pub is_promised: bool,
     /// Who flushes waits for it.
     pub epoch: u64,
     /// How many syncs had failed when it came.
@@ -67,6 +69,7 @@ impl Entry {
             put: 0,
             readers: 0,
             is_touched: false,
+            is_promised: false,
             epoch: 0,
             failed_syncs: 0,
         }

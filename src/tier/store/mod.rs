@@ -221,6 +221,7 @@ impl LowerStore for DiskStore {
             put: state.clock,
             readers: 0,
             is_touched: false,
+            is_promised: true,
             epoch: state.epochs.begin(),
             failed_syncs: state.failed_syncs,
         };

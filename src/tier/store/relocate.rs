@@ -40,11 +40,12 @@ pub(super) fn relocate(
     data.file.sync()?;
     records.commit(&changes)?;
     old.retain(|extent| extent.units > 0);
+    space.promise(old.len())?;
     space.give(&old);
     let mut put = changes.put.into_iter().peekable();
     rows.retain(|_, entry, record| {
         if let Some(new) = put.next_if(|new| new.key == record.key) {
-            entry.place = new.place;
+            (entry.place, entry.is_promised) = (new.place, true);
         }
         is_inside(&entry.place, units)
     })?;

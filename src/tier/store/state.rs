@@ -133,8 +133,9 @@ impl State {
         self.keep_promise(why.map(|why| Event::Dropped { key, why }));
     }
 
-    /// The next commit removes a committed record. Without memory for that the record stays where
-    /// it is until the store is opened again, and is not found until then.
+    /// The next commit removes a committed record. Without memory for that, or for the space that
+    /// it gives back, the record stays where it is until the store is opened again, and is not found
+    /// until then.
     pub fn remove_committed(&mut self, key: &Key) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         entry.phase = Phase::Removing;
@@ -145,13 +146,13 @@ impl State {
 
     /// The same of an entry that is hidden already, for those who wait for an epoch.
     pub fn remove_later(&mut self, key: &Key, epoch: u64) {
-        if self.removals.try_reserve(1).is_err() || self.stats.is_read_only {
-            return self.epochs.end(epoch);
-        }
-        if let Some(entry) = self.entries.get_mut(key) {
-            entry.epoch = epoch;
-            self.removals.push_back(*key);
-        }
+        let can_go = !self.stats.is_read_only && self.removals.try_reserve(1).is_ok();
+        let mut promise = |entry: &Entry| self.space.promise(entry.place.extents.len()).is_ok();
+        let entry = self.entries.get_mut(key).filter(|_| can_go);
+        let entry = entry.filter(|entry| entry.is_promised || promise(entry));
+        let Some(entry) = entry else { return self.epochs.end(epoch) };
+        (entry.epoch, entry.is_promised) = (epoch, true);
+        self.removals.push_back(*key);
         self.changed();
     }
 
