@@ -7,13 +7,15 @@ use crate::tree::{NAMESPACE_WORDS, Namespace};
 use smallvec::SmallVec;
 
 /// What a note begins with, and its version.
-const MAGIC: u32 = u32::from_le_bytes(*b"rkn1");
-/// Words before those of varying number: magic, namespace, flags, next token, parts, tokens.
-const HEAD: usize = 1 + NAMESPACE_WORDS + 4;
+const MAGIC: u32 = u32::from_le_bytes(*b"rkn2");
+/// Words before those of varying number: magic, flags, next token, parts, tokens. The namespace, if
+/// it has a name, parts and tokens follow.
+const HEAD: usize = 5;
 
-/// In the flags: there is a next token; the entry can be trimmed.
+/// In the flags: there is a next token; the entry can be trimmed; the namespace has a name.
 const HAS_NEXT: u32 = 1;
 const TRIMMABLE: u32 = 2;
+const HAS_NAME: u32 = 4;
 
 /// Bytes of each part of a state; few have more than two.
 pub(super) type Sizes = SmallVec<[u64; 2]>;
@@ -63,7 +65,11 @@ impl Note {
 
     /// Bytes of the note as it is written.
     pub(super) fn encoded_len(&self) -> usize {
-        4 * (HEAD + 2 * self.parts.len() + self.tokens.len())
+        4 * (HEAD + self.name_words() + 2 * self.parts.len() + self.tokens.len())
+    }
+
+    fn name_words(&self) -> usize {
+        if self.namespace.is_default() { 0 } else { NAMESPACE_WORDS }
     }
 
     pub(super) fn encode(&self) -> Result<Box<[u8]>, OutOfMemory> {
@@ -71,11 +77,19 @@ impl Note {
         bytes.try_reserve_exact(self.encoded_len())?;
         let mut put = |word: u32| bytes.extend_from_slice(&word.to_le_bytes());
         put(MAGIC);
-        self.namespace.words().into_iter().for_each(&mut put);
-        put(self.next_token.is_some() as u32 * HAS_NEXT + self.is_trimmable as u32 * TRIMMABLE);
+        let has_name = self.name_words() > 0;
+        let flags = [
+            (self.next_token.is_some(), HAS_NEXT),
+            (self.is_trimmable, TRIMMABLE),
+            (has_name, HAS_NAME),
+        ];
+        put(flags.into_iter().map(|(is_set, flag)| is_set as u32 * flag).sum());
         put(self.next_token.unwrap_or(0));
         put(self.parts.len() as u32);
         put(self.tokens.len() as u32);
+        if has_name {
+            self.namespace.words().into_iter().for_each(&mut put);
+        }
         for part in &self.parts {
             put(*part as u32);
             put((part >> 32) as u32);
@@ -98,19 +112,23 @@ impl Note {
             return Ok(None);
         }
         let (head, rest) = words.split_at(HEAD);
-        let mut space = [0; NAMESPACE_WORDS];
-        for (into, four) in space.iter_mut().zip(&head[1..]) {
-            *into = word(four);
-        }
-        let namespace = Namespace::from_words(&space);
-        let [flags, next, parts, tokens] =
-            std::array::from_fn(|at| word(&head[1 + NAMESPACE_WORDS + at]));
+        let [flags, next, parts, tokens] = std::array::from_fn(|at| word(&head[1 + at]));
+        let has_name = flags & HAS_NAME != 0;
+        let name_words = if has_name { NAMESPACE_WORDS } else { 0 };
         let (parts, tokens) = (parts as usize, tokens as usize);
-        if namespace.words() != space
-            || flags > HAS_NEXT + TRIMMABLE
-            || rest.len() != 2 * parts + tokens
+        if flags > HAS_NEXT + TRIMMABLE + HAS_NAME || rest.len() != name_words + 2 * parts + tokens
         {
             return Ok(None);
+        }
+        let (name, rest) = rest.split_at(name_words);
+        let mut namespace = Namespace::default();
+        if has_name {
+            let mut space = [0; NAMESPACE_WORDS];
+            space.iter_mut().zip(name).for_each(|(into, four)| *into = word(four));
+            namespace = Namespace::from_words(&space);
+            if namespace.is_default() || namespace.words() != space {
+                return Ok(None);
+            }
         }
         let (words, ids) = rest.split_at(2 * parts);
         let mut parts = Sizes::new();
@@ -141,10 +159,12 @@ mod tests {
 
     #[test]
     fn a_note_comes_back_as_it_was() {
-        let note = note();
-        let bytes = note.encode().unwrap();
-        assert_eq!(bytes.len(), note.encoded_len());
-        assert_eq!(Note::decode(&bytes, vec![]), Ok(Some(note)));
+        let nameless = Note { namespace: Namespace::default(), ..note() };
+        for note in [note(), nameless] {
+            let bytes = note.encode().unwrap();
+            assert_eq!(bytes.len(), note.encoded_len());
+            assert_eq!(Note::decode(&bytes, vec![]), Ok(Some(note)));
+        }
     }
 
     #[test]
@@ -154,7 +174,7 @@ mod tests {
             assert_eq!(Note::decode(&bytes[..length], vec![]), Ok(None), "{length} bytes");
         }
         // Numbers of parts and tokens that the bytes don't have, and a flag that is none.
-        for at in [0, 4, 4 * (HEAD - 1), 4 * (HEAD - 2), 4 * (HEAD - 4) + 1] {
+        for at in [0, 4, 5, 4 * (HEAD - 1), 4 * (HEAD - 2), 4 * HEAD] {
             let mut bytes = bytes.clone();
             bytes[at] ^= 0x7e;
             assert_eq!(Note::decode(&bytes, vec![]), Ok(None), "byte {at}");
