@@ -42,15 +42,16 @@ impl Noted {
         Ok(Self { key: key_of, found, hash: None })
     }
 
-    /// The next ones. `spare` is memory for tokens.
+    /// The next ones, no more than `most`. `spare` is memory for tokens.
     fn read_next(
         link: &Arc<Link>,
         records: &mut impl Iterator<Item = Record>,
+        most: usize,
         mut spare: Vec<Vec<u32>>,
     ) -> Result<Vec<Self>, OutOfMemory> {
         let mut batch = Vec::new();
-        batch.try_reserve_exact(BATCH)?;
-        for record in records.take(BATCH) {
+        batch.try_reserve_exact(most)?;
+        for record in records.take(most) {
             batch.push(Self::read(link, record, spare.pop().unwrap_or_default())?);
         }
         Ok(batch)
@@ -60,13 +61,14 @@ impl Noted {
 impl Lower {
     /// Makes entries of records, least recently used first.
     pub(super) fn fill(&mut self, records: FoundRecords) -> Result<(), Error> {
-        self.index.expect(records.len())?;
-        let has_help = processors(records.len()) > 1;
+        let count = records.len();
+        self.index.expect(count)?;
+        let (has_help, most) = (processors(count) > 1, BATCH.min(count));
         let (link, mut records) = (self.link.clone(), records.into_iter());
-        let mut batch = Noted::read_next(&link, &mut records, Vec::new())?;
+        let mut batch = Noted::read_next(&link, &mut records, most, Vec::new())?;
         let mut spare = Vec::new();
         while !batch.is_empty() {
-            let read = || Noted::read_next(&link, &mut records, std::mem::take(&mut spare));
+            let read = || Noted::read_next(&link, &mut records, most, std::mem::take(&mut spare));
             let (next, tokens) = beside(has_help, read, || self.find_again(batch));
             (batch, spare) = (next?, tokens?);
         }

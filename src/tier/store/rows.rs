@@ -14,7 +14,7 @@ pub(super) struct Rows {
     pub entries: Sorted,
     /// Of the same rows, in parts as they were read.
     records: Vec<Vec<Record>>,
-    /// In order, with the number of the row.
+    /// With the number of the row; in order when all parts are there.
     extents: Vec<(Extent, u32)>,
     /// When rows were used, with their numbers.
     uses: Vec<(u64, u32)>,

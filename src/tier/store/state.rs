@@ -134,8 +134,8 @@ impl State {
     }
 
     /// The next commit removes a committed record. Without memory for that, or for the space that
-    /// it gives back, the record stays where it is until the store is opened again, and is not found
-    /// until then.
+    /// it gives back, the record stays where it is until the store is opened again, and is not
+    /// found until then.
     pub fn remove_committed(&mut self, key: &Key) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         entry.phase = Phase::Removing;
