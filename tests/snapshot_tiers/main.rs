@@ -460,3 +460,25 @@ fn t14_a_cache_has_one_store() {
     world.cache.attach(Box::new(again), records, TierPolicy::Through).unwrap();
     assert_eq!(world.stats().entries, 1);
 }
+
+/// So many that a thread reads what the next ones say while those before become entries.
+#[test]
+fn t01_many_records_are_found_again() {
+    const COUNT: u32 = 34_000;
+    let list = |number: u32| vec![number % 100, 1, number % 1000, number, 2];
+    let world = World::new(8, u64::from(COUNT), TierPolicy::Through);
+    for number in 0..COUNT {
+        world.insert(&list(number), number);
+        if number % 64 == 0 {
+            world.settle();
+        }
+    }
+    world.settle();
+    let again = world.restarted(few(8));
+    let stats = again.stats();
+    assert_eq!((stats.entries, stats.counters.unusable), (COUNT as usize, 0));
+    for number in (0..COUNT).step_by(331) {
+        assert_eq!(again.find(&list(number)), (None, 5));
+        assert_eq!(again.bring(&list(number)), Some((5, number)));
+    }
+}

@@ -83,3 +83,53 @@ fn t10_a_smaller_bound_drops_what_was_used_least() {
     assert_eq!(found.len(), 8);
     keep(&store, 20, 5000);
 }
+
+/// So many that several threads read them, in another order than they were used in.
+#[test]
+fn t05_a_restart_finds_many_records_in_the_order_of_use() {
+    const COUNT: u64 = 34_000;
+    let (folder, all) = (Folder::new(), 160 * MIB);
+    let mut config = folder.config(all);
+    config.commit_interval = LONG;
+    let store = DiskStore::open(config).unwrap().0;
+    for number in 0..COUNT {
+        put(&store, number, 1 + number as usize % 3).unwrap();
+    }
+    assert!(store.flush(LONG));
+    poll(&store);
+    let used: Vec<u64> = (0..COUNT).step_by(997).collect();
+    used.iter().for_each(|&number| store.touch(key(number)));
+    let gone: Vec<u64> = (5..COUNT).step_by(1009).collect();
+    gone.iter().for_each(|&number| store.remove(key(number)));
+    drop(store);
+    let mut expected: Vec<u64> = (0..COUNT).filter(|number| number % 997 > 0).collect();
+    expected.extend(used);
+    expected.retain(|number| !gone.contains(number));
+
+    let (store, found) = DiskStore::open(folder.config(all)).unwrap();
+    assert!(numbers(&found) == expected);
+    for record in &found {
+        let number = u64::from_le_bytes(record.key[..8].try_into().unwrap());
+        assert_eq!((record.bytes, &*record.note), (1 + number % 3, &*note(number)));
+    }
+    for &number in expected.iter().step_by(500) {
+        let bytes = 1 + number as usize % 3;
+        assert_eq!(load(&store, number, bytes), Ok(content(number, bytes)));
+    }
+    // What was found gives its space back as any other does.
+    let before = store.stats().bytes;
+    expected[..100].iter().for_each(|&number| store.remove(key(number)));
+    assert!(store.flush(LONG));
+    (0..100).for_each(|number| keep(&store, COUNT + number, 1));
+    let notes = |numbers: &[u64]| numbers.iter().map(|&n| note(n).len() as u64).sum::<u64>();
+    let new: Vec<u64> = (COUNT..COUNT + 100).collect();
+    assert_eq!(store.stats().bytes + notes(&expected[..100]), before + notes(&new));
+    drop(store);
+    expected.drain(..100);
+    expected.extend(new);
+    // A smaller bound has room for those that were used last.
+    let found = DiskStore::open(folder.config(all / 2)).unwrap().1;
+    let numbers = numbers(&found);
+    assert!(numbers.len() > COUNT as usize / 2 && numbers.len() < expected.len());
+    assert!(numbers == expected[expected.len() - numbers.len()..]);
+}
