@@ -101,39 +101,33 @@ pub fn last<N: Nodes>(nodes: &N, root: u32) -> Option<u32> {
 }
 
 /// The first node of which `wanted` is true, as it is of all that come after that one.
-pub fn next_where<N: Nodes>(
-    nodes: &N,
-    root: u32,
-    mut wanted: impl FnMut(u32) -> bool,
-) -> Option<u32> {
-    let (mut at, mut best) = (root, None);
-    while at != NONE {
-        let side = if wanted(at) {
-            best = Some(at);
-            Side::Before
-        } else {
-            Side::After
-        };
-        at = nodes.link(at, side);
-    }
-    best
+pub fn next_where<N: Nodes>(nodes: &N, root: u32, wanted: impl FnMut(u32) -> bool) -> Option<u32> {
+    outermost(nodes, root, Side::Before, wanted)
 }
 
 /// The last node of which `wanted` is true, as it is of all that come before that one.
-pub fn last_where<N: Nodes>(
+pub fn last_where<N: Nodes>(nodes: &N, root: u32, wanted: impl FnMut(u32) -> bool) -> Option<u32> {
+    outermost(nodes, root, Side::After, wanted)
+}
+
+/// The node that is farthest on a side of those that are wanted, which all are on the other one.
+#[inline(always)]
+fn outermost<N: Nodes>(
     nodes: &N,
     root: u32,
+    side: Side,
     mut wanted: impl FnMut(u32) -> bool,
 ) -> Option<u32> {
+    let other = if side == Side::Before { Side::After } else { Side::Before };
     let (mut at, mut best) = (root, None);
     while at != NONE {
-        let side = if wanted(at) {
+        let towards = if wanted(at) {
             best = Some(at);
-            Side::After
+            side
         } else {
-            Side::Before
+            other
         };
-        at = nodes.link(at, side);
+        at = nodes.link(at, towards);
     }
     best
 }
