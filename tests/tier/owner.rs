@@ -42,10 +42,10 @@ fn t14_another_version_is_refused_and_harms_nothing() {
     keep(&folder.open(MIB), 1, 100);
     let file = folder.path().join("format");
     let text = std::fs::read_to_string(&file).unwrap();
-    assert!(text.contains("version 1\n"));
-    std::fs::write(&file, text.replace("version 1\n", "version 2\nwhatever that has")).unwrap();
+    assert!(text.contains("version 2\n"));
+    std::fs::write(&file, text.replace("version 2\n", "version 3\nwhatever that has")).unwrap();
     let error = refused(&folder);
-    assert!(matches!(error, OpenError::Version { found: 2, .. }), "{error}");
+    assert!(matches!(error, OpenError::Version { found: 3, .. }), "{error}");
     std::fs::write(&file, text).unwrap();
     assert_eq!(load(&folder.open(MIB), 1, 100), Ok(content(1, 100)));
 }

@@ -59,8 +59,8 @@ pub enum OpenError {
     },
 }
 
-/// Of the files, as they are now.
-pub(super) const FORMAT: u32 = 1;
+/// Of the files and of the notes in them, as they are now.
+pub(super) const FORMAT: u32 = 2;
 
 /// The same without a name.
 pub(super) enum Cause {
