@@ -15,9 +15,18 @@ import os
 import re
 import subprocess
 import sys
+import typing
 
 # Lines of the library that a row is told with.
 LINES = 3
+
+
+class Hold(typing.NamedTuple):
+    """What a thread did in a hold: the longest one of several is the largest."""
+
+    us: float
+    faults: int
+    waits: int
 
 
 def holds_of(arguments, world):
@@ -36,17 +45,18 @@ def holds_of(arguments, world):
         if begins:
             shape = begins.groups()
         elif line.startswith("held|"):
-            _, thread, number, us, faults, place = line.split("|", 5)
+            _, thread, number, us, faults, waits, place = line.split("|", 6)
             lines = re.sub(r":(\d+):\d+", r":\1", place).split(" < ")
-            holds[shape, thread, int(number)] = (float(us), int(faults), lines[:LINES])
+            hold = Hold(float(us), int(faults), int(waits))
+            holds[shape, thread, int(number)] = hold, lines[:LINES]
     return holds
 
 
 def by_place(holds):
     """The holds of a run, by where they were given up: number and time of each."""
     places = collections.defaultdict(dict)
-    for (shape, thread, number), (us, faults, lines) in holds.items():
-        places[shape, thread, " < ".join(lines)][number] = us, faults
+    for (shape, thread, number), (hold, lines) in holds.items():
+        places[shape, thread, " < ".join(lines)][number] = hold
     return places
 
 
@@ -61,8 +71,8 @@ def main():
     parser.add_argument("--reserve", type=int, default=0)
     arguments = parser.parse_args()
     print("| world | page | index | thread | holds in each run, same ones | longest, us "
-          "| page faults in it | given up at |")
-    print("|---|--:|--:|---|--:|--:|--:|---|")
+          "| page faults in it | waits in it | given up at |")
+    print("|---|--:|--:|---|--:|--:|--:|--:|---|")
     for world in arguments.worlds:
         runs = [by_place(holds_of(arguments, world)) for _ in range(arguments.runs)]
         rows = []
@@ -73,10 +83,10 @@ def main():
                     for number in set(held[0]).intersection(*held[1:])]
             longest = min(max(run.values()) for run in held)
             rows.append((max(same, default=longest), len(same), min(map(len, held)), place))
-        for (us, faults), same, count, (shape, thread, lines) in sorted(rows, reverse=True):
+        for hold, same, count, (shape, thread, lines) in sorted(rows, reverse=True):
             page, index = shape
-            print(f"| {world} | {page} | {index} | {thread} | {count}, {same} | {us:.1f} "
-                  f"| {faults} | `{lines}` |", flush=True)
+            print(f"| {world} | {page} | {index} | {thread} | {count}, {same} | {hold.us:.1f} "
+                  f"| {hold.faults} | {hold.waits} | `{lines}` |", flush=True)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ impl std::fmt::Debug for Raw {
 struct Used {
     nanoseconds: u64,
     faults: u64,
+    /// Times that it gave up the processor, to wait.
+    waits: u64,
 }
 
 impl Used {
@@ -47,6 +49,7 @@ impl Used {
         Self {
             nanoseconds: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
             faults: usage.ru_minflt as u64,
+            waits: usage.ru_nvcsw as u64,
         }
     }
 }
@@ -54,7 +57,7 @@ impl Used {
 thread_local! {
     /// Holds of this thread, the innermost last: a thread may have locks of several objects.
     static SINCE: Cell<([Used; 8], usize)> = const {
-        Cell::new(([Used { nanoseconds: 0, faults: 0 }; 8], 0))
+        Cell::new(([Used { nanoseconds: 0, faults: 0, waits: 0 }; 8], 0))
     };
     /// Holds of this thread so far.
     static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -85,7 +88,7 @@ fn end() -> impl FnOnce() {
     move || {
         if nanoseconds > long_hold() {
             let before = Used::now();
-            tell(nanoseconds, now.faults - since.faults);
+            tell(nanoseconds, now.faults - since.faults, now.waits - since.waits);
             leave_out(before);
         }
     }
@@ -97,12 +100,13 @@ fn leave_out(since: Used) {
     for hold in &mut holds[..depth] {
         hold.nanoseconds += now.nanoseconds - since.nanoseconds;
         hold.faults += now.faults - since.faults;
+        hold.waits += now.waits - since.waits;
     }
     SINCE.set((holds, depth));
 }
 
 #[cold]
-fn tell(nanoseconds: u64, faults: u64) {
+fn tell(nanoseconds: u64, faults: u64, waits: u64) {
     let trace = Backtrace::force_capture().to_string();
     // Names are those of what was inlined; the lines of this library say more.
     let lines = trace.lines().filter_map(|line| line.trim().strip_prefix("at "));
@@ -113,7 +117,7 @@ fn tell(nanoseconds: u64, faults: u64) {
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or("main");
     let (count, us) = (COUNT.get(), nanoseconds as f64 / 1000.0);
-    eprintln!("held|{thread}|{count}|{us:.1}|{faults}|{place}");
+    eprintln!("held|{thread}|{count}|{us:.1}|{faults}|{waits}|{place}");
 }
 
 // SAFETY: parking_lot's lock does what is asked of it.
