@@ -7,10 +7,16 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
+all=(operations arguments groups tokens)
 seconds=${1:-60}
 shift || true
+# To libFuzzer no time, or 0, is for ever.
+if ! [[ $seconds =~ ^[1-9][0-9]*$ && " ${all[*]} " == *" ${1:-tokens} "* ]]; then
+    echo "usage: $0 [seconds for each target, default 60] [target...]; of ${all[*]}" >&2
+    exit 2
+fi
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(operations arguments groups tokens)
+[ ${#targets[@]} -gt 0 ] || targets=("${all[@]}")
 
 triple=$(rustc -vV | sed -n 's/^host: //p')
 build=${CARGO_TARGET_DIR:-$PWD/target}/fuzz
