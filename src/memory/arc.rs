@@ -32,6 +32,26 @@ impl<T> Arc<T> {
         Ok(Self(NonNull::from(Box::leak(inner)), PhantomData))
     }
 
+    /// Gives up a share, unless it is the last one: that is returned, so that whoever has it can
+    /// choose where the value is dropped.
+    pub fn leave(self) -> Option<Self> {
+        let owners = &self.inner().owners;
+        let mut seen = owners.load(Ordering::Relaxed);
+        // The only owner stays the only one: another one would come from it.
+        while seen > 1 {
+            let left =
+                owners.compare_exchange_weak(seen, seen - 1, Ordering::Release, Ordering::Relaxed);
+            match left {
+                Ok(_) => {
+                    std::mem::forget(self);
+                    return None;
+                }
+                Err(now) => seen = now,
+            }
+        }
+        Some(self)
+    }
+
     /// Whether two own the same value.
     pub fn is_same(one: &Self, other: &Self) -> bool {
         one.0 == other.0

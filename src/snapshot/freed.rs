@@ -105,6 +105,20 @@ impl<V> Freed<V> {
     pub(super) fn refuse(&mut self, value: V) {
         self.refused = Some(value);
     }
+
+    /// A value that a call looked at, and that others let go meanwhile.
+    pub(super) fn keep(&mut self, value: V) {
+        let mut value = Some(value);
+        let snapshot = try_box_with(|| {
+            let value = value.take().expect("it was not moved");
+            Snapshot { value, bytes: 0, next_token: None, before: None }
+        });
+        match snapshot {
+            Ok(snapshot) => self.ended.push(snapshot),
+            // Inserts that store nothing look at no other values.
+            Err(OutOfMemory) => self.refused = value,
+        }
+    }
 }
 
 impl<V> Default for Freed<V> {

@@ -120,7 +120,8 @@ pub trait LowerStore: Send + Sync {
     /// Starts to read; the target comes back with the event. Only committed records are read.
     fn get(&self, key: Key, target: Box<dyn Target>) -> Result<u64, (Refused, Box<dyn Target>)>;
     /// Its space is used again once the removal is committed and nobody reads it. Stops a write
-    /// that has not been committed; no event comes for it.
+    /// that has not been committed; no event comes for it. Its source is dropped by a thread of the
+    /// store: the caller may hold locks.
     fn remove(&self, key: Key);
     /// What was removed is committed as soon as can be: it must not come back after a crash.
     fn commit_removals(&self) {}

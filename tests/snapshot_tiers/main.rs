@@ -1,4 +1,5 @@
 //! The snapshot cache over a store: what is found where, and what is not.
+mod destructors;
 #[path = "../failing/mod.rs"]
 mod failing;
 #[path = "../tier/folder.rs"]

@@ -37,6 +37,10 @@ struct Disk {
     /// Writes that wait at most.
     queue: usize,
     writing: Vec<Write>,
+    /// Called once, when it is asked what a record costs.
+    on_cost: Option<Box<dyn FnOnce() + Send>>,
+    /// Those that were stopped, and whose sources a thread of the store would drop.
+    stopped: Vec<Write>,
     records: BTreeMap<Key, Written>,
     /// Removals that are not committed, and what they free.
     removed: Vec<u64>,
@@ -76,6 +80,12 @@ impl MemoryStore {
         self.0.lock().unwrap()
     }
 
+    /// Does something when the cache next asks what a record costs.
+    #[allow(dead_code, reason = "not all tests meddle")]
+    pub fn when_asked(&self, meddle: impl FnOnce() + Send + 'static) {
+        self.disk().on_cost = Some(Box::new(meddle));
+    }
+
     /// Writes that have not begun, and reads that have not ended.
     #[allow(dead_code, reason = "not all tests look")]
     pub fn open(&self) -> (usize, usize) {
@@ -85,6 +95,8 @@ impl MemoryStore {
 
     /// Ends one write; false when there is none.
     pub fn write(&self, at: usize, failure: Option<Dropped>) -> bool {
+        let stopped = std::mem::take(&mut self.disk().stopped);
+        drop(stopped);
         let mut disk = self.disk();
         if disk.writing.is_empty() {
             return false;
@@ -206,14 +218,15 @@ impl LowerStore for MemoryStore {
     fn remove(&self, key: Key) {
         let mut disk = self.disk();
         let waiting = disk.writing.iter().position(|(known, ..)| *known == key);
-        let source = waiting.map(|at| disk.writing.swap_remove(at));
+        if let Some(at) = waiting {
+            let stopped = disk.writing.swap_remove(at);
+            disk.stopped.push(stopped);
+        }
         if let Some(written) = disk.records.remove(&key) {
             disk.removed.push(cost(written.bytes()));
         }
         let of_it = |event: &Event| matches!(event, Event::Committed { key: of } if *of == key);
         disk.events.retain(|event| !of_it(event));
-        drop(disk);
-        drop(source);
     }
 
     fn touch(&self, key: Key) {
@@ -226,6 +239,10 @@ impl LowerStore for MemoryStore {
     }
 
     fn cost(&self, bytes: u64, _note: usize) -> u64 {
+        let meddle = self.disk().on_cost.take();
+        if let Some(meddle) = meddle {
+            meddle();
+        }
         cost(bytes)
     }
 

@@ -1,7 +1,8 @@
 //! Work that is asked for with a lock in hand begins when that is let go of.
 use crate::support::*;
-use radixkv::tier::{DiskStore, Io, LowerStore};
-use std::sync::Barrier;
+use radixkv::tier::{DiskStore, Io, LowerStore, Source};
+use std::sync::{Barrier, mpsc};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 const ROUNDS: u64 = 200;
@@ -62,4 +63,54 @@ fn t03_nobody_is_woken_meanwhile() {
     poll_until(&store, |seen| seen.len() == 2);
     store.resume();
     assert_eq!((store.stats().writes, store.stats().reads), (2, 1));
+}
+
+/// A source that says which thread dropped it.
+struct Told(Vec<u8>, mpsc::Sender<ThreadId>);
+
+impl Source for Told {
+    fn parts(&self) -> usize {
+        1
+    }
+
+    fn part(&self, _: usize) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.1.send(std::thread::current().id()).unwrap();
+    }
+}
+
+/// What a write that is stopped was to come from is the caller's code, and who stops it may hold a
+/// lock: another thread drops it. Until then it counts as waiting.
+#[test]
+fn t03_another_thread_drops_what_a_stopped_write_came_from() {
+    for io in [Io::Ring, Io::Threads] {
+        let folder = Folder::new();
+        let store = open(&folder, io);
+        let (dropped, drops) = mpsc::channel();
+        let me = std::thread::current().id();
+        for round in 0..ROUNDS {
+            // Some are stopped before they have begun, and some when they are done.
+            let is_late = round % 2 == 1;
+            if !is_late {
+                store.defer();
+            }
+            let source = Told(vec![1; 5000], dropped.clone());
+            store.put(key(round), Box::default(), Box::new(source)).unwrap();
+            store.remove(key(round));
+            if !is_late {
+                store.resume();
+            }
+            assert_ne!(drops.recv_timeout(LONG).unwrap(), me);
+        }
+        while store.stats().waiting_bytes > 0 {
+            std::thread::yield_now();
+        }
+        assert!(store.flush(LONG));
+        assert_eq!((store.stats().records, store.stats().bytes), (0, 0));
+    }
 }

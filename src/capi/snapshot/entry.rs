@@ -26,7 +26,8 @@ pub type rkv_pin_id = u64;
 /// rkv_snapshot_cache_insert() was given, on the thread whose call let the snapshot go, after that
 /// call did everything else and while no lock is held: it may call the library, this cache
 /// included. One that may be written (RKV_SNAPSHOT_INSERT_STORABLE) may also be let go by a thread
-/// of the library, which has written it to the end: there the destructor must not call this cache.
+/// of the library, which wrote it or was to, while no lock is held either: there the destructor
+/// must not call this cache.
 /// It must not throw, longjmp or end its thread: the process would end, see Callbacks at the top.
 /// In a child process, after fork(), the parent's snapshots are not destroyed.
 pub type rkv_snapshot_destructor =

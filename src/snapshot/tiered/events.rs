@@ -99,7 +99,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 lower.remove_lost();
             }
             if has_retries {
-                self.retry(lower, waits);
+                self.retry(lower, waits, freed);
             }
             return;
         }
@@ -179,7 +179,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         drop(table);
         drop((over_with, unused, loaded));
         if let Some(pin) = pin.filter(|_| is_remote) {
-            self.arrived_from_afar(lower, pin);
+            self.arrived_from_afar(lower, pin, freed);
         } else if is_remote && users > 0 {
             self.go_without(lower, number);
         }

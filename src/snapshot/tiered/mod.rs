@@ -269,7 +269,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             view(value.state())
         })?;
         if is_due && let Some(Hit { pin, .. }) = hit {
-            self.write_pinned(lower, pin)?;
+            self.write_pinned(lower, pin, &mut freed.0)?;
         }
         let known = hit.as_ref().map_or(0, |hit| hit.common);
         if known == tokens.len() || !has_more || lower.index.ends_at(was, tokens, known) {

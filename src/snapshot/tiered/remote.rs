@@ -11,6 +11,7 @@
 //! ```
 use super::TieredSnapshots;
 use super::asking::{Asking, BLOCK, Step, block_digests};
+use super::fetch::FreedStates;
 use super::head::{Body, Head, PARTS, decode, encode};
 use super::loads::{Load, LoadState, Waiting};
 use super::lower::Lower;
@@ -300,7 +301,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     }
 
     /// A state came from the store: it is not to be given back, and a restart finds it.
-    pub(super) fn arrived_from_afar(&self, lower: &Lower, pin: PinId) {
+    pub(super) fn arrived_from_afar(&self, lower: &Lower, pin: PinId, freed: &mut FreedStates<P>) {
         let offered = self.memory.pinned(pin, |value| {
             if let Some(state) = value.storable() {
                 state.is_offered.store(true, Relaxed);
@@ -308,7 +309,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         });
         if offered.is_ok() && lower.policy.wants(0, false) {
             // Without that memory has it all the same.
-            let _ = self.write_pinned(lower, pin);
+            let _ = self.write_pinned(lower, pin, freed);
         }
     }
 

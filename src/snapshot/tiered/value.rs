@@ -2,6 +2,7 @@
 use super::note::Note;
 use super::place::Mark;
 use crate::memory::{Arc, OutOfMemory, TryGrow, try_zeros};
+use crate::snapshot::Freed;
 use crate::snapshot::spot::{NotedSpot, Spot};
 use crate::tier::disk::ALIGNMENT;
 use crate::tier::{Source, Target};
@@ -34,6 +35,16 @@ impl<P> Value<P> {
         match self {
             Self::Plain(_) => None,
             Self::Storable(storable) => Some(storable),
+        }
+    }
+}
+
+impl<P> Freed<Value<P>> {
+    /// A call has looked at a state. Others may have let it go meanwhile: it is the caller's code
+    /// that is run then, when the call has done all else.
+    pub(super) fn leave(&mut self, state: Arc<Storable<P>>) {
+        if let Some(last) = state.leave() {
+            self.keep(Value::Storable(last));
         }
     }
 }

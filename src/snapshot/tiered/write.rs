@@ -182,18 +182,21 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             };
             let mut table = lower.change();
             let is_any = tries == TRIES;
-            if !self.memory.evict_one(keep_newest, |value| is_any || is_meant(value), freed) {
-                tries = (tries + 1).min(TRIES);
-                continue;
-            }
-            (gone, tries) = (gone + 1, 0);
-            let mut draft = draft;
-            for value in freed.evicted() {
-                if let Some(state) = value.storable() {
-                    lower.rescue(&mut table, state, draft.take());
+            if self.memory.evict_one(keep_newest, |value| is_any || is_meant(value), freed) {
+                (gone, tries) = (gone + 1, 0);
+                let mut draft = draft;
+                for value in freed.evicted() {
+                    if let Some(state) = value.storable() {
+                        lower.rescue(&mut table, state, draft.take());
+                    }
                 }
+            } else {
+                tries = (tries + 1).min(TRIES);
             }
             drop(table);
+            if let Some(state) = next {
+                freed.leave(state);
+            }
             freed.settle();
         }
         gone
@@ -201,28 +204,38 @@ impl<P: Source + 'static> TieredSnapshots<P> {
 
     /// Writes the state that a pin keeps, unless the store has it, or memory has another one for
     /// its tokens by now.
-    pub(super) fn write_pinned(&self, lower: &Lower, pin: PinId) -> Result<(), Error> {
+    pub(super) fn write_pinned(
+        &self,
+        lower: &Lower,
+        pin: PinId,
+        freed: &mut FreedStates<P>,
+    ) -> Result<(), Error> {
         let state = self.memory.pinned(pin, |value| value.storable().cloned())?;
-        let Some(state) = state.filter(|state| !lower.has(state)) else { return Ok(()) };
-        let draft = lower.draft(&state);
-        let mut table = lower.change();
-        if self.memory.is_entry(pin) && !lower.has(&state) {
-            lower.write(&mut table, &state, draft);
+        let Some(state) = state else { return Ok(()) };
+        if !lower.has(&state) {
+            let draft = lower.draft(&state);
+            let mut table = lower.change();
+            if self.memory.is_entry(pin) && !lower.has(&state) {
+                lower.write(&mut table, &state, draft);
+            }
         }
+        // The pin may have been given up meanwhile.
+        freed.leave(state);
         Ok(())
     }
 
     /// Tries again to write what there was no room for, if there may be some now, and it is still
     /// in memory.
-    pub(super) fn retry(&self, lower: &Lower, waits: bool) {
+    pub(super) fn retry(&self, lower: &Lower, waits: bool, freed: &mut FreedStates<P>) {
         let turns = || lower.link.store.stats().turns();
         let Some(mut table) = lower.try_change(waits) else { return };
         while let Some(note) = table.next_retry(turns) {
             drop(table);
             let state_of = |value: &Value<P>| value.storable().cloned();
             let (spot, state) = self.memory.spot_of(note.list(Spot::NONE), state_of);
-            let state = state.flatten().filter(|state| !lower.has(state));
-            let draft = state.as_ref().and_then(|state| lower.draft(state));
+            let state = state.flatten();
+            let missing = state.as_ref().filter(|state| !lower.has(state));
+            let draft = missing.and_then(|state| lower.draft(state));
             table = lower.change();
             let Some(state) = state else { continue };
             let is_it =
@@ -230,6 +243,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             if self.memory.exactly(note.list(spot), is_it) == Some(true) && !lower.has(&state) {
                 lower.write(&mut table, &state, draft);
             }
+            freed.leave(state);
         }
     }
 }

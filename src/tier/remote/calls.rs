@@ -173,7 +173,8 @@ impl Remote {
 
     /// Begins nothing more, and waits for the calls that go on.
     pub fn close(&self) {
-        self.inner.queue().close();
+        let waited = self.inner.queue().close();
+        drop(waited);
         self.inner.to_read.notify_all();
         self.inner.to_write.notify_all();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -393,7 +394,8 @@ impl Inner {
         let taken = self.queue().take_writes(Instant::now(), self.workers);
         match taken {
             Writes::None => return false,
-            Writes::Dropped => {}
+            Writes::Dropped(writes) => drop(writes),
+            Writes::Unfit(put) => drop(put),
             Writes::Puts(puts) => {
                 let count = puts.len();
                 self.put(puts, scratch);

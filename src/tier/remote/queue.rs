@@ -131,7 +131,11 @@ pub(super) enum Reads {
 
 pub(super) enum Writes {
     None,
-    Dropped,
+    /// Nothing is done about these, which are dropped when the lock is not held: their sources are
+    /// the caller's code.
+    Dropped(VecDeque<Write>),
+    /// There is no memory for it.
+    Unfit(Put),
     Puts(Vec<Put>),
     Large(PutLarge),
     Removes(Vec<Key>),
@@ -244,8 +248,7 @@ impl Queue {
         }
         if !self.pause.lets_through(now) {
             self.stats.skipped += self.writes.len() as u64;
-            self.drop_writes();
-            return Writes::Dropped;
+            return Writes::Dropped(self.take_all_writes());
         }
         let most = self.writes.len().div_ceil(threads.max(1)).clamp(1, BATCH);
         let (mut puts, mut removes) = (Vec::new(), Vec::new());
@@ -264,14 +267,18 @@ impl Queue {
                 break;
             }
             match write {
-                Write::Put(put) => {
-                    if puts.try_reserve(1).is_err() {
-                        self.waiting_bytes -= put.bytes as u64;
-                        self.stats.failed += 1;
-                        continue;
-                    }
+                Write::Put(put) if puts.try_reserve(1).is_ok() => {
                     bytes += put.bytes + HEAD_BYTES;
                     puts.push(put);
+                }
+                Write::Put(put) if puts.is_empty() => {
+                    self.waiting_bytes -= put.bytes as u64;
+                    self.stats.failed += 1;
+                    return Writes::Unfit(put);
+                }
+                Write::Put(_) => {
+                    self.writes.push_front(write);
+                    break;
                 }
                 Write::Large(large) => {
                     self.writing += 1;
@@ -285,22 +292,22 @@ impl Queue {
         match (puts.is_empty(), removes.is_empty()) {
             (false, _) => Writes::Puts(puts),
             (true, false) => Writes::Removes(removes),
-            (true, true) => Writes::Dropped,
+            (true, true) => Writes::Dropped(VecDeque::new()),
         }
     }
 
-    pub fn drop_writes(&mut self) {
-        for write in self.writes.drain(..) {
+    fn take_all_writes(&mut self) -> VecDeque<Write> {
+        for write in &self.writes {
             if let Write::Put(Put { bytes, .. }) | Write::Large(PutLarge { bytes, .. }) = write {
-                self.waiting_bytes -= bytes as u64;
+                self.waiting_bytes -= *bytes as u64;
             }
         }
+        std::mem::take(&mut self.writes)
     }
 
-    /// Nothing more is begun.
-    pub fn close(&mut self) {
+    /// Nothing more is begun. What waited is returned, to be dropped without the lock.
+    pub fn close(&mut self) -> (VecDeque<Read>, VecDeque<Write>) {
         self.is_closed = true;
-        self.reads.clear();
-        self.drop_writes();
+        (std::mem::take(&mut self.reads), self.take_all_writes())
     }
 }

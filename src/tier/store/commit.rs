@@ -1,7 +1,7 @@
 //! One thread makes what was written, and what was removed, last: a batch at a time.
 use super::Shared;
 use super::entries::Phase;
-use super::state::State;
+use super::state::{State, Stopped};
 use crate::memory::OutOfMemory;
 use crate::tier::disk::is_no_space;
 use crate::tier::records::{Changes, Kept, Records, RecordsError};
@@ -47,6 +47,11 @@ impl Shared {
         loop {
             let mut state = self.state.lock();
             let is_last = loop {
+                if let Some(Stopped { job, bytes }) = state.stopped.pop_front() {
+                    MutexGuard::unlocked(&mut state, || drop(job));
+                    state.stats.waiting_bytes -= bytes;
+                    continue;
+                }
                 if state.is_last {
                     break true;
                 }

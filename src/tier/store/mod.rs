@@ -202,6 +202,7 @@ impl LowerStore for DiskStore {
         let made = Place::new(bytes, extents).and_then(TryArc::new).and_then(|place| {
             state.entries.try_reserve(&key)?;
             state.writes.try_reserve(1)?;
+            state.stopped.try_reserve(state.writes.len() + 1)?;
             state.promise(1)?;
             state.written.try_reserve(state.uncommitted + 1)?;
             TryArc::new(WriteJob { key, place, parts, source })
@@ -256,14 +257,10 @@ impl LowerStore for DiskStore {
     fn remove(&self, key: Key) {
         let mut guard = self.shared.state.lock();
         let state = &mut *guard;
-        let mut freed = None;
         match state.entries.get_mut(&key).map(|entry| &mut entry.phase) {
             Some(Phase::Writing { is_removed, .. }) => {
                 *is_removed = true;
-                if let Some((pieces, job)) = state.unqueue(&key) {
-                    state.end_pieces(&key, pieces, None);
-                    freed = Some(job);
-                }
+                state.stop(&key);
             }
             Some(Phase::Written) => {
                 state.drop_write(&key, None);
@@ -274,7 +271,6 @@ impl LowerStore for DiskStore {
             _ => state.forget_dropped(&key),
         }
         self.shared.tell(guard, |news| (news.commit, news.flushed) = (true, true));
-        drop(freed);
     }
 
     fn commit_removals(&self) {

@@ -83,6 +83,7 @@ fn state_of(mut rows: Rows, space: Space, damaged: u64) -> Result<(State, FoundR
         cost,
         reads: VecDeque::new(),
         writes: OrderedMap::default(),
+        stopped: Queue::default(),
         reads_listen: false,
         writes_listen: false,
         news: News::default(),

@@ -16,6 +16,13 @@ pub(super) struct Queued<T> {
     pub next: usize,
 }
 
+/// A write that will not be.
+pub(super) struct Stopped {
+    pub job: Arc<WriteJob>,
+    /// Bytes that wait on its account still.
+    pub bytes: u64,
+}
+
 pub(super) struct State {
     pub entries: Entries,
     pub space: Space,
@@ -24,6 +31,9 @@ pub(super) struct State {
     pub reads: VecDeque<Queued<ReadJob>>,
     /// By number, in the order in which they were put.
     pub writes: OrderedMap<u64, Queued<WriteJob>>,
+    /// Writes that were stopped. What they came from is the caller's code, which the committer
+    /// drops: who stops a write may hold locks. For as many as wait there is room.
+    pub stopped: Queue<Stopped>,
     /// A ring waits, and is to be woken when there is something to read, or to write.
     pub reads_listen: bool,
     pub writes_listen: bool,
@@ -175,6 +185,16 @@ impl State {
     pub fn unqueue(&mut self, key: &Key) -> Option<(usize, Arc<WriteJob>)> {
         let queued = self.writes.remove(&self.entries.get(key)?.put)?;
         Some((queued.job.place.pieces() - queued.next, queued.job))
+    }
+
+    /// Stops a write, if it has not begun with all pieces.
+    pub fn stop(&mut self, key: &Key) {
+        let Some((pieces, job)) = self.unqueue(key) else { return };
+        let is_last = self.end_pieces(key, pieces, None);
+        // Otherwise a thread has the rest of it.
+        let bytes = if is_last { job.place.bytes } else { 0 };
+        self.stats.waiting_bytes += bytes;
+        self.stopped.push_back(Stopped { job, bytes });
     }
 
     /// Pieces are done, or will never be. Whether that was the last one.
