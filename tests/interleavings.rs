@@ -15,6 +15,7 @@ mod interleavings {
     mod digests;
     pub mod follow;
     pub mod fork;
+    mod grow;
     mod lookup;
     mod publish;
     mod read;

@@ -70,7 +70,7 @@ impl GroupKind {
         Some(match self {
             Self::Full => from(0),
             Self::Window { window, sinks } => {
-                let first = (positions + 1).saturating_sub(window as usize) / page_size;
+                let first = positions.saturating_add(1).saturating_sub(window as usize) / page_size;
                 let sinks = (sinks as usize).min(positions).div_ceil(page_size);
                 Needs { sinks: 0..sinks.min(first), ..from(first) }
             }

@@ -103,6 +103,56 @@ impl Claim<()> for Append<'_, '_> {
     }
 }
 
+/// A claim for a row whose pages beside the spine were had before: in the step that carries it out
+/// they must still reach as far.
+struct InAllGroups<'a, C> {
+    id: SequenceId,
+    /// Taken when it is carried out.
+    claim: &'a mut Option<C>,
+    /// They did not: others who were let in made the row longer, or those of groups shorter.
+    is_short: &'a mut bool,
+}
+
+impl<C: Claim<()>> InAllGroups<'_, C> {
+    fn claim(&self) -> &C {
+        self.claim.as_ref().expect("it was not carried out")
+    }
+
+    fn check_rows(&mut self, state: &State, missing: usize) -> Result<(), Error> {
+        let slot = self.id.slot();
+        let places = state.table.row(slot)?.len() + missing;
+        *self.is_short = state.shortest_group_row(slot, places) < places;
+        if *self.is_short { Err(Error::state("rows of groups are shorter")) } else { Ok(()) }
+    }
+}
+
+impl<C: Claim<()>> Claim<()> for InAllGroups<'_, C> {
+    const OWNER: Option<RowOwner> = C::OWNER;
+
+    fn row(&self, state: &State) -> Option<RowOf> {
+        self.claim().row(state)
+    }
+
+    fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
+        self.claim().missing(state, early)
+    }
+
+    fn make_room(&mut self, state: &mut State, missing: usize) -> Result<(), Error> {
+        self.check_rows(state, missing)?;
+        self.claim.as_mut().expect("it was not carried out").make_room(state, missing)
+    }
+
+    fn finish(
+        mut self,
+        state: &mut State,
+        missing: usize,
+        early: &mut Vec<u32>,
+    ) -> Result<(), Error> {
+        self.check_rows(state, missing)?;
+        self.claim.take().expect("it was not carried out").finish(state, missing, early)
+    }
+}
+
 impl State {
     fn missing_for_append(
         &self,
@@ -218,19 +268,34 @@ impl Turn<'_> {
     fn carry_out_in_all_groups(
         &mut self,
         id: SequenceId,
-        mut claim: impl Claim<()>,
+        claim: impl Claim<()>,
     ) -> Result<(), Error> {
         if !self.has_groups() {
             return self.carry_out(claim);
         }
-        let spine = claim.missing(self, 0)?;
-        let spine = self.make_room_for(&mut claim, spine)?;
-        let places = self.table.row(id.slot())?.len() + spine;
-        let done = self.extend_groups(id, places, spine).and_then(|()| self.carry_out(claim));
-        if done.is_err() {
-            self.shorten_groups(id);
+        let mut claim = Some(claim);
+        loop {
+            let mut is_short = false;
+            let done = self.try_in_all_groups(id, &mut claim, &mut is_short);
+            // Another thread that grows the same sequence comes in between: once more.
+            if !is_short {
+                return done.inspect_err(|_| self.shorten_groups(id));
+            }
         }
-        done
+    }
+
+    fn try_in_all_groups<C: Claim<()>>(
+        &mut self,
+        id: SequenceId,
+        claim: &mut Option<C>,
+        is_short: &mut bool,
+    ) -> Result<(), Error> {
+        let open = claim.as_mut().expect("it was not carried out");
+        let spine = open.missing(self, 0)?;
+        let spine = self.make_room_for(open, spine)?;
+        let places = self.table.row(id.slot())?.len() + spine;
+        self.extend_groups(id, places, spine)?;
+        self.carry_out(InAllGroups { id, claim, is_short })
     }
 
     /// Adds tokens to a sequence.

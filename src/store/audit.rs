@@ -110,6 +110,14 @@ impl State {
                 "sequence_row: slot {slot} has computed more than its row holds"
             )));
         }
+        if self.has_groups() && !sequence.incomplete {
+            let (pages, shortest) = (row.len(), self.shortest_group_row(slot, row.len()));
+            if shortest < pages {
+                return Err(Error::Corrupt(text!(
+                    "sequence_row: slot {slot} has {pages} pages, and {shortest} of a group"
+                )));
+            }
+        }
         self.audit_sequence(sequence, row)
     }
 
