@@ -3715,7 +3715,8 @@ typedef struct rkv_snapshot_cache_stats {
  * rkv_snapshot_cache_insert() was given, on the thread whose call let the snapshot go, after that
  * call did everything else and while no lock is held: it may call the library, this cache
  * included. One that may be written (RKV_SNAPSHOT_INSERT_STORABLE) may also be let go by a thread
- * of the library, which has written it to the end: there the destructor must not call this cache.
+ * of the library, which wrote it or was to, while no lock is held either: there the destructor
+ * must not call this cache.
  * It must not throw, longjmp or end its thread: the process would end, see Callbacks at the top.
  * In a child process, after fork(), the parent's snapshots are not destroyed.
  */
@@ -6781,8 +6782,9 @@ enum rkv_status rkv_cache_attach_tiers(struct rkv_cache *cache,
  * @param timeout_ms milliseconds to wait at most for what is being written
  * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or the directory cannot
  * be written and has something that was cleared: the tiers are detached, and what was not
- * committed is lost; RKV_STATUS_INVALID_STATE when there are none, or copies or fetches go on;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * committed is lost; RKV_STATUS_INVALID_STATE when there are none, or copies or fetches go on, or
+ * another thread detaches them; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED. Unless it is
+ * refused, no copy is given out and no fetch begins from the start of the call on
  * @par Cost
  * blocks for the time given, and until a write and calls to a remote store that go on have ended
  * @par Thread safety

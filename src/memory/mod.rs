@@ -20,7 +20,7 @@ mod slab;
 mod slots;
 pub mod treap;
 
-pub use arc::Arc;
+pub use arc::{Arc, try_std_arc};
 pub use boxed::{IndexBox, try_box, try_box_with};
 pub use carved::{Carved, Lent, Piece};
 pub use code::map_code;

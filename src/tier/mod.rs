@@ -16,7 +16,7 @@ mod space;
 mod store;
 
 pub use found::{FoundRecords, Record};
-pub use store::{DiskConfig, DiskStore, Io, OpenError, Wake};
+pub use store::{Contents, DiskConfig, DiskStore, Io, OpenError, Wake};
 
 use std::any::Any;
 use std::time::Duration;
@@ -140,7 +140,7 @@ pub trait LowerStore: Send + Sync {
     /// [`Self::has_events`] says so.
     fn poll(&self, events: &mut Vec<Event>);
     /// Waits until all that was put or removed before is committed or dropped; false when the time
-    /// is over.
+    /// is over, or a removal will never be committed, as there was no memory for it.
     fn flush(&self, timeout: Duration) -> bool;
     /// Counts since the store was opened.
     fn stats(&self) -> StoreStats;

@@ -112,8 +112,60 @@ static void m01_remote(void) {
     end_engine(&e);
 }
 
+static rkv_status detached;
+
+static void *detach(void *cache) {
+    detached = rkv_cache_detach_tiers(cache, MINUTE);
+    return NULL;
+}
+
+/* While a detach waits for a remote store that stands still, no copy is given out: its host memory
+ * would be gone when it ends. */
+static void m06_detach_while_another_thread_polls(void) {
+    static shared_store store = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    store.owner = pthread_self();
+    rkv_remote_store remote = remote_of(&store);
+    rkv_tier_config config = tier_config();
+    config.remote = &remote;
+    config.remote_timeout_ms = MINUTE;
+    uint32_t first[33], second[33];
+    count_up(first, 33, 1);
+    count_up(second, 33, 1000);
+    engine e = {.f = journal_fixture()};
+    CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+    pthread_mutex_lock(&store.lock);
+    rkv_sequence_info state = begin(&e.f, text(first, 33));
+    compute(&e, &state, first);
+    release(&e.f, state.sequence);
+    until_stored(&e, 8, 0);
+    CHECK_EQ(tier_stats(&e.f).open_job_count, 0);
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, detach, e.f.cache), 0);
+    /* until it waits: nobody else may detach them then */
+    for (int i = 0; i < 100; i++) {
+        pause_a_little();
+    }
+    CHECK_STATUS(rkv_cache_detach_tiers(e.f.cache, 0), RKV_STATUS_INVALID_STATE);
+    state = begin(&e.f, text(second, 33));
+    compute(&e, &state, second);
+    release(&e.f, state.sequence);
+    rkv_copy_job jobs[8];
+    rkv_cache_poll_result polled = {.struct_size = sizeof polled};
+    for (int i = 0; i < 100; i++) {
+        CHECK_OK(rkv_cache_poll(e.f.cache, jobs, sizeof *jobs, 8, NULL, 0, 0, &polled));
+        CHECK_EQ(polled.job_count, 0);
+        pause_a_little();
+    }
+    CHECK_EQ(tier_stats(&e.f).copied_page_count, 0);
+    pthread_mutex_unlock(&store.lock);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(detached, RKV_STATUS_OK);
+    end_engine(&e);
+}
+
 int main(void) {
     RUN_BOTH(t13_remote);
+    RUN(m06_detach_while_another_thread_polls);
     RUN(m01_remote);
     return check_result();
 }

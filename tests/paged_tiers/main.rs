@@ -1,5 +1,8 @@
 //! Pages below the device: what is found where, and that it is what was computed.
+mod attach;
 mod epochs;
+#[path = "../failing/mod.rs"]
+mod failing;
 mod group_prefetch;
 mod group_random;
 mod group_remote;

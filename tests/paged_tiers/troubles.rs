@@ -347,7 +347,7 @@ fn t06_an_engine_that_does_not_get_the_directory() {
     assert!(matches!(refused([8; 32]), OpenError::Fingerprint { .. }));
     let file = folder.path().join("format");
     let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, text.replace("version 2\n", "version 7\n")).unwrap();
+    fs::write(&file, text.replace("version 3\n", "version 7\n")).unwrap();
     assert!(matches!(refused([7; 32]), OpenError::Version { found: 7, .. }));
     fs::write(&file, text).unwrap();
     let mut again = Engine::new(14);

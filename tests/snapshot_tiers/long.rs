@@ -104,7 +104,9 @@ fn t10_one_large_state_takes_the_place_of_many() {
         world.settle();
         assert!(world.stats().store.bytes <= 200 * BYTES);
     }
-    assert_eq!(world.stats().entries, 200);
+    // A sixteenth stays free, for what leaves memory next.
+    let entries = world.stats().entries;
+    assert!((187..=188).contains(&entries), "{entries}");
     world.cache.check().unwrap();
 }
 

@@ -6,6 +6,7 @@ mod failing;
 mod folder;
 #[path = "../tier/jumps.rs"]
 mod jumps;
+mod full;
 mod long;
 mod memory;
 mod memory_store;
@@ -15,6 +16,7 @@ mod remote;
 #[path = "../paged_tiers/remote_store.rs"]
 mod remote_store;
 mod remote_world;
+mod removed;
 #[path = "../tier/runs.rs"]
 mod runs;
 #[path = "../tier/sim/mod.rs"]

@@ -37,6 +37,8 @@ struct Disk {
     /// Writes that wait at most.
     queue: usize,
     writing: Vec<Write>,
+    /// The next refusal for want of room is followed by a commit.
+    commits_when_full: bool,
     /// Called once, when it is asked what a record costs.
     on_cost: Option<Box<dyn FnOnce() + Send>>,
     /// Those that were stopped, and whose sources a thread of the store would drop.
@@ -78,6 +80,12 @@ impl MemoryStore {
 
     fn disk(&self) -> std::sync::MutexGuard<'_, Disk> {
         self.0.lock().unwrap()
+    }
+
+    /// Commits right after it says, the next time, that it is full.
+    #[allow(dead_code, reason = "not all tests fill it")]
+    pub fn commit_when_full(&self) {
+        self.disk().commits_when_full = true;
     }
 
     /// Does something when the cache next asks what a record costs.
@@ -194,6 +202,11 @@ impl LowerStore for MemoryStore {
             None
         };
         match refused {
+            Some(Refused::Full) if std::mem::take(&mut disk.commits_when_full) => {
+                drop(disk);
+                self.commit();
+                Err(Refused::Full)
+            }
             Some(refused) => Err(refused),
             None => {
                 disk.writing.push((key, note, source));

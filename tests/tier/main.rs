@@ -13,6 +13,7 @@ mod deferred;
 mod owner;
 mod damage;
 mod killed;
+mod removed;
 mod restart;
 mod ring;
 mod room;

@@ -1,6 +1,6 @@
 //! One owner per directory, of one version and one model.
 use crate::support::*;
-use radixkv::tier::{DiskStore, OpenError};
+use radixkv::tier::{Contents, DiskStore, OpenError};
 
 fn refused(folder: &Folder) -> OpenError {
     match DiskStore::open(folder.config(MIB)) {
@@ -36,16 +36,28 @@ fn t14_another_model_is_refused_and_harms_nothing() {
     assert_eq!(load(&folder.open(MIB), 1, 100), Ok(content(1, 100)));
 }
 
+/// A directory of pages is not one of snapshots.
+#[test]
+fn t14_another_kind_of_cache_is_refused_and_harms_nothing() {
+    let folder = Folder::new();
+    keep(&folder.open(MIB), 1, 100);
+    let mut other = folder.config(MIB);
+    other.contents = Contents::Pages;
+    let refused = DiskStore::open(other).map(|_| ()).unwrap_err();
+    assert!(matches!(refused, OpenError::Contents { found: "snapshots", .. }), "{refused}");
+    assert_eq!(load(&folder.open(MIB), 1, 100), Ok(content(1, 100)));
+}
+
 #[test]
 fn t14_another_version_is_refused_and_harms_nothing() {
     let folder = Folder::new();
     keep(&folder.open(MIB), 1, 100);
     let file = folder.path().join("format");
     let text = std::fs::read_to_string(&file).unwrap();
-    assert!(text.contains("version 2\n"));
-    std::fs::write(&file, text.replace("version 2\n", "version 3\nwhatever that has")).unwrap();
+    assert!(text.contains("version 3\n"));
+    std::fs::write(&file, text.replace("version 3\n", "version 4\nwhatever that has")).unwrap();
     let error = refused(&folder);
-    assert!(matches!(error, OpenError::Version { found: 3, .. }), "{error}");
+    assert!(matches!(error, OpenError::Version { found: 4, .. }), "{error}");
     std::fs::write(&file, text).unwrap();
     assert_eq!(load(&folder.open(MIB), 1, 100), Ok(content(1, 100)));
 }

@@ -10,7 +10,7 @@ use crate::group::check_count;
 use crate::memory::{Arc, Slots, TryGrow, try_box};
 use crate::store::Shared;
 use crate::tier::paged::{HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
-use crate::tier::{DiskConfig, DiskStore, FoundRecords, Io, LowerStore, Wake};
+use crate::tier::{Contents, DiskConfig, DiskStore, FoundRecords, Io, LowerStore, Wake};
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::NonNull;
@@ -314,6 +314,7 @@ unsafe fn disk_of(raw: &rkv_tier_config, pools: &[TierPool], wake: Wake) -> Resu
         waiting_bytes: host_bytes(pools),
         io: io_of(raw.flags),
         wake: Some(wake),
+        contents: Contents::Pages,
         ..DiskConfig::new(directory, raw.disk_bytes, raw.fingerprint)
     };
     let opened = DiskStore::open(config);
@@ -339,8 +340,9 @@ pub(super) fn tiers_of(shared: &Arc<Shared>) -> Result<std::sync::Arc<PageTiers>
 /// @param timeout_ms milliseconds to wait at most for what is being written
 /// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or the directory cannot
 /// be written and has something that was cleared: the tiers are detached, and what was not
-/// committed is lost; RKV_STATUS_INVALID_STATE when there are none, or copies or fetches go on;
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// committed is lost; RKV_STATUS_INVALID_STATE when there are none, or copies or fetches go on, or
+/// another thread detaches them; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED. Unless it is
+/// refused, no copy is given out and no fetch begins from the start of the call on
 /// @par Cost
 /// blocks for the time given, and until a write and calls to a remote store that go on have ended
 /// @par Thread safety
@@ -355,8 +357,9 @@ pub unsafe extern "C" fn rkv_cache_detach_tiers(
     unsafe {
         with(cache, |shared| {
             let tiers = tiers_of(shared)?;
-            if tiers.is_busy() {
-                let why = "copies that were given out are not complete, or a fetch is open";
+            if !tiers.begin_closing() {
+                let why = "copies that were given out are not complete, a fetch is open, or \
+                           another thread detaches them";
                 return Err(Error::state(why).into());
             }
             let is_written = tiers.flush(Duration::from_millis(timeout_ms));

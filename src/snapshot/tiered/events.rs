@@ -29,10 +29,11 @@ use crate::snapshot::{Freed, count};
 use crate::tier::{Event, LoadError, Source};
 
 impl Lower {
-    /// Takes in some of what the store has done.
-    fn take_store_events(&self, table: &mut Table) {
+    /// Takes in some of what the store has done. False when there was nothing, or no memory for it.
+    fn take_store_events(&self, table: &mut Table) -> bool {
         let mut events = std::mem::take(&mut table.events);
         self.link.store.poll(&mut events);
+        let has_some = !events.is_empty();
         for event in events.drain(..) {
             match event {
                 Event::Committed { key } => {
@@ -55,6 +56,7 @@ impl Lower {
             }
         }
         table.events = events;
+        has_some
     }
 
     /// Takes out of the index what the store gave up.
@@ -82,7 +84,9 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     pub(super) fn take_events(&self, lower: &Lower, waits: bool, freed: &mut FreedStates<P>) {
         while lower.link.store.has_events() {
             let Some(mut table) = lower.try_change(waits) else { return };
-            lower.take_store_events(&mut table);
+            if !lower.take_store_events(&mut table) {
+                break;
+            }
         }
         self.take_answers(lower, waits);
         loop {
@@ -152,6 +156,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 None
             }
             Ok(()) => {
+                // Who waits for it may have come after the look.
+                let arrival = arrival.or_else(|| Some(self.arrival(&note)));
                 let arrived = match (arrival, loaded.take()) {
                     (Some(Ok(arrival)), Some(loaded)) => {
                         let storable = Storable::loaded(&note, *loaded, mark.clone());

@@ -211,6 +211,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             return Ok(self.memory.refuse(make(), freed));
         }
         // What takes long, before others have to wait for it.
+        let ahead = self.memory.ahead(new.list())?;
         let below = lower.index.spot_of(new.list(), |_| ()).0;
         let mut draft = None;
         if let Some(state) = &state {
@@ -219,7 +220,6 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 draft = lower.draft(state);
             }
         }
-        let ahead = self.memory.ahead(new.list())?;
         self.ready.want(write::memory_for(new.tokens));
         let over = self.memory.evicting();
         let mut table = lower.change();

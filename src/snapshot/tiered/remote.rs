@@ -212,6 +212,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             let mut events = std::mem::take(&mut table.answers);
             drop(table);
             lowest.remote.poll(&mut events);
+            // Without memory they wait for another call.
+            let is_empty = events.is_empty();
             let mut is_news = false;
             for event in events.drain(..) {
                 let number = match event {
@@ -244,6 +246,9 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             lower.change().answers = events;
             if is_news {
                 lowest.remote.wake();
+            }
+            if is_empty {
+                return;
             }
         }
     }
@@ -328,7 +333,14 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         });
         let mut table = lower.change();
         let table = &mut *table;
+        let has_room = table.loads.try_reserve().is_ok();
         let Some(asking) = table.loads.asking(number) else { return };
+        if matches!(asking.step, Step::Body) && !asking.is_given_up && !has_room {
+            // What it reads into is there until the read has ended, and those who wait for it have
+            // no other place: a little later.
+            asking.until = lower.end_of_step(1);
+            return;
+        }
         let was_given_up = std::mem::replace(&mut asking.is_given_up, true);
         let is_reading = matches!(asking.step, Step::Body) && !was_given_up;
         let start = start.filter(|(start, _)| !was_given_up && !lower.link.is_gone(start.mark()));
@@ -336,7 +348,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             let other = start.mark().number;
             let is_there = match table.loads.loads.get(&other) {
                 Some(load) => !matches!(load.state, LoadState::Failed),
-                None => table.loads.try_reserve().is_ok() && self.start(lower, table, start),
+                None => has_room && self.start(lower, table, start),
             };
             is_there.then_some((other, common))
         });
@@ -348,7 +360,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 // What it reads into is there until the read has ended.
                 let other = table.next_number() | NUMBERS;
                 let note = table.loads.loads.get(&number).map(|load| load.note.clone());
-                if let Some(note) = note.filter(|_| table.loads.try_reserve().is_ok()) {
+                if let Some(note) = note {
                     let failed = Load { note, mark: None, users: 0, state: LoadState::Failed };
                     table.loads.loads.insert(other, failed);
                     table.loads.redirect(number, Waiting { number: other, common: 0 });

@@ -21,6 +21,9 @@ const LONG: usize = 1 << 12;
 /// Times that what is to go next may be another one, before it goes without having been looked at.
 const TRIES: usize = 4;
 
+/// Of a directory, the part that is kept free where states are written when they leave memory.
+const AHEAD_PART: u64 = 16;
+
 /// Bytes that an entry and its record take, roughly: tokens in both trees, and in what is written;
 /// and what stands for each of them.
 pub(super) fn memory_for(tokens: &[u32]) -> usize {
@@ -48,15 +51,28 @@ impl Lower {
 
     /// Lets records go that a new one has no room beside, a few at a time.
     fn make_room(&self, note: &Note, spot: Spot, encoded: usize) {
-        let cost = self.link.store.cost(note.bytes(), encoded);
-        if cost > self.index.limits.bytes || self.index.has_room(cost, None) {
+        let (cost, limit) = (self.link.store.cost(note.bytes(), encoded), self.index.limits.bytes);
+        if cost > limit {
+            return;
+        }
+        let room = cost.saturating_add(self.ahead(cost)).min(limit);
+        if self.index.has_room(room, None) {
             return;
         }
         let mut is_full = true;
         while is_full {
             let replaced = self.index.exactly(note.list(spot), |place: &Place| place.cost);
             let _table = self.change();
-            is_full = self.index.make_some_room(cost, replaced, &mut Freed::new());
+            is_full = self.index.make_some_room(room, replaced, &mut Freed::new());
+        }
+    }
+
+    /// Bytes that are to be free beside a write of so many. Space comes back with a commit, and
+    /// what is written when it leaves memory can't wait for that.
+    fn ahead(&self, cost: u64) -> u64 {
+        match self.policy {
+            TierPolicy::OnEviction => cost.max(self.index.limits.bytes / AHEAD_PART),
+            TierPolicy::Through | TierPolicy::AfterUses(_) => 0,
         }
     }
 
@@ -76,6 +92,8 @@ impl Lower {
             Ok(draft) => Arc::is_same(&draft.note, &state.note),
             Err(_) => true,
         });
+        // Room that comes from here on is worth another try.
+        let turns = self.link.store.stats().turns();
         let refused = match self.try_write(table, state, draft) {
             Ok(()) => return,
             Err(refused) => refused,
@@ -90,7 +108,7 @@ impl Lower {
         };
         count(counter, 1);
         if matches!(refused, Refused::Full | Refused::Busy) {
-            table.try_later(&state.note, self.link.store.stats().turns());
+            table.try_later(&state.note, turns);
         }
     }
 

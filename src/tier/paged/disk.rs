@@ -2,12 +2,12 @@
 use super::super::{Event, FoundRecords, Key, LoadError, Refused, Source, Target};
 use super::host::Need;
 use super::loads::{Landing, Origin};
-use super::map::{Level, Name};
+use super::map::{Level, Name, NoRecord};
 use super::note::{NOTE_BYTES, Note};
 use super::table::Table;
 use super::work::{PageTiers, checksum};
 use crate::error::Error;
-use crate::memory::{Slot, try_box};
+use crate::memory::{OutOfMemory, Slot, try_box};
 use std::any::Any;
 
 /// Of the pages that the disk has room for, the part that is kept free.
@@ -98,7 +98,11 @@ impl PageTiers {
                 let bytes = group.map(|group| self.pools[group.pool as usize].page_bytes as u64);
                 bytes == Some(record.bytes)
             });
-            if !note.is_some_and(|note| self.add_found(table, &note, found)) {
+            let is_added = match note {
+                Some(note) => self.add_found(table, &note, found)?,
+                None => false,
+            };
+            if !is_added {
                 disk.remove(record.key);
                 table.counters.unusable += 1;
             }
@@ -106,22 +110,27 @@ impl PageTiers {
         Ok(())
     }
 
-    fn add_found(&self, table: &mut Table, note: &Note, number: u64) -> bool {
-        let Ok(space) = table.spaces.number(&note.namespace) else { return false };
+    /// Whether there is room for it. Without memory nothing is removed: it is found another time.
+    fn add_found(&self, table: &mut Table, note: &Note, number: u64) -> Result<bool, OutOfMemory> {
+        let space = table.spaces.number(&note.namespace)?;
         table.map.tick();
-        let Ok(at) = table.map.make(note.name, note.parent, space) else { return false };
+        let at = match table.map.make(note.name, note.parent, space) {
+            Ok(at) => at,
+            Err(NoRecord::Full) => return Ok(false),
+            Err(NoRecord::OutOfMemory) => return Err(OutOfMemory),
+        };
         // The one that was used later is the better one.
         if let Some(other) = table.map.get(at).and_then(|record| record.disk()) {
             self.remove_disk(table, at, other);
             return self.add_found(table, note, number);
         }
         table.map.touch(at);
-        if table.map.set_disk(at, (number, note.checksum)).is_err() {
+        if let Err(error) = table.map.set_disk(at, (number, note.checksum)) {
             table.map.prune(at);
-            return false;
+            return Err(error);
         }
         table.map.set_committed(at);
-        true
+        Ok(true)
     }
 
     /// Takes a page off the disk.

@@ -82,9 +82,11 @@ impl PageTiers {
             return Ok(found);
         }
         let table = &mut *self.table();
+        if table.is_closing {
+            return Ok(Fetchable::default());
+        }
+        table.reserve_fetch()?;
         let loads = &mut table.loads;
-        loads.open.try_reserve(1)?;
-        loads.numbers.try_reserve(1)?;
         let mut pages = VecDeque::new();
         pages.try_reserve_exact(count).map_err(crate::memory::OutOfMemory::from)?;
         let own = self.shared.write().open_fetch(id, beyond.first, count)?;

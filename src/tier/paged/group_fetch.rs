@@ -221,8 +221,10 @@ impl PageTiers {
         }
         let plan = try_box(plan)?;
         let table = &mut *self.table();
-        table.loads.open.try_reserve(1)?;
-        table.loads.numbers.try_reserve(1)?;
+        if table.is_closing {
+            return Ok(Default::default());
+        }
+        table.reserve_fetch()?;
         if !self.shared.write().open_group_fetch(id, first)? {
             return Ok(Default::default());
         }

@@ -81,7 +81,7 @@ impl PageTiers {
         let table = &mut *self.table();
         table.is_announced = false;
         self.signal.notify();
-        let room = job_room.min(JOBS);
+        let room = if table.is_closing { 0 } else { job_room.min(JOBS) };
         if !table.loads.numbers.is_empty() {
             let mut turn = self.shared.turn();
             polled.jobs = self.issue_loads(table, turn.state(), room, job)?;
@@ -371,6 +371,7 @@ impl PageTiers {
     }
 
     pub(super) fn announce_fetched(&self, table: &mut Table, done: Fetched) {
+        // There is: it was made when the fetch began.
         if table.stores.finished.try_reserve(1).is_ok() {
             table.stores.finished.push_back(done);
         }

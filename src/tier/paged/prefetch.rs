@@ -129,7 +129,7 @@ impl PageTiers {
             return Ok(nothing);
         }
         let table = &mut *self.table();
-        let room = self.room_for_prefetch(table);
+        let room = if table.is_closing { 0 } else { self.room_for_prefetch(table) };
         if room == 0 {
             table.counters.refused_prefetches += 1;
             return Ok(nothing);

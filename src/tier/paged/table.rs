@@ -44,6 +44,8 @@ pub(super) struct Stored {
 
 #[derive(Debug)]
 pub(super) struct Table {
+    /// They are being detached: no copy is given out any more, and no fetch begins.
+    pub is_closing: bool,
     pub map: Map,
     /// By pool and slot.
     pub host: Vec<Vec<Option<HostPage>>>,
@@ -79,6 +81,20 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// Room for a fetch, and for what is told of all that are open: that it has come, and that it
+    /// has ended.
+    pub fn reserve_fetch(&mut self) -> Result<(), OutOfMemory> {
+        self.loads.open.try_reserve(1)?;
+        self.loads.numbers.try_reserve(1)?;
+        let open = self.loads.numbers.len() + 1;
+        Ok(self.stores.finished.try_reserve(2 * open)?)
+    }
+
+    /// Whether the engine has copies that go on, or fetches are open.
+    pub fn is_busy(&self) -> bool {
+        !self.jobs.is_empty() || !self.loads.numbers.is_empty()
+    }
+
     /// For so many slots and pages of the device of each pool.
     pub fn new(
         slots: &[usize],
@@ -110,6 +126,7 @@ impl Table {
             next_job: 1,
             writes: OrderedMap::default(),
             next_disk: 1,
+            is_closing: false,
             retries: VecDeque::new(),
             tried_at: 0,
             offers: VecDeque::new(),

@@ -9,7 +9,7 @@ use super::table::{Job, Table};
 use crate::error::{Error, text};
 use crate::events::Reader;
 use crate::group::{GROUP_LIMIT, Groups};
-use crate::memory::{Arc, Slots, TryGrow, try_collect};
+use crate::memory::{Arc, Slots, TryGrow, try_collect, try_std_arc};
 use crate::store::{Lower, Shared};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -236,7 +236,7 @@ impl PageTiers {
         table.clear = shared.read().latest_clear();
         tiers.find_again(&mut table, &records)?;
         tiers.table = Mutex::new(table);
-        let tiers = std::sync::Arc::new(tiers);
+        let tiers = try_std_arc(tiers)?;
         shared.attach_lower(tiers.clone())?;
         Ok(tiers)
     }
@@ -299,10 +299,16 @@ impl PageTiers {
         self.is_closed.load(Ordering::Acquire)
     }
 
+    /// From here on no copy is given out and no fetch begins, unless the engine has copies that go
+    /// on, fetches are open, or somebody has called this before: then it returns false.
+    pub fn begin_closing(&self) -> bool {
+        let table = &mut *self.table();
+        !table.is_busy() && !std::mem::replace(&mut table.is_closing, true)
+    }
+
     /// Whether the engine has copies that go on, or fetches are open.
     pub fn is_busy(&self) -> bool {
-        let table = self.table();
-        !table.jobs.is_empty() || !table.loads.numbers.is_empty()
+        self.table().is_busy()
     }
 
     /// Gives up pages until no more bytes than these are in use; they may grow again.
@@ -406,6 +412,7 @@ impl Lower for PageTiers {
             remote.close();
         }
         let table = &mut *self.table();
+        table.is_closing = true;
         table.stores = Stores::default();
         // Others get in after each: there may be many, and a fetch may have pages of all groups.
         let mut turn = self.shared.turn();

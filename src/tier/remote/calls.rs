@@ -1,13 +1,11 @@
 //! The threads that call a store, and what they are given to do.
 use super::super::{Key, Source, Target, Wake};
-use super::queue::{
-    Ask, Get, Put, Question, Queue, Read, ReadEnd, Reads, RemoteEvent, Write, Writes,
-};
-use super::sealed::{HEAD_BYTES, open, seal};
+use super::queue::{Ask, Get, Put, Question, Queue, Read, ReadEnd, Reads, RemoteEvent, Write};
+use super::sealed::{HEAD_BYTES, open};
 use super::stats::RemoteStats;
 use super::{Answer, Item, RemoteConfig, RemoteStore};
 use crate::error::Error;
-use crate::memory::{OutOfMemory, TryGrow, try_collect};
+use crate::memory::{OutOfMemory, TryGrow, try_collect, try_std_arc};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,13 +24,13 @@ pub struct Remote {
 pub(super) struct Inner {
     store: Box<dyn RemoteStore>,
     pub(super) timeout: Duration,
-    workers: usize,
+    pub(super) workers: usize,
     waiting_limit: u64,
     queue: Mutex<Queue>,
     to_read: Condvar,
     pub(super) to_write: Condvar,
     has_events: AtomicBool,
-    wake: Wake,
+    pub(super) wake: Wake,
 }
 
 /// A store's operation on some values.
@@ -46,7 +44,7 @@ impl Remote {
     /// Starts the threads; without workers there are none, and a test does their work.
     pub fn start(config: RemoteConfig, wake: Wake) -> Result<Self, Error> {
         let RemoteConfig { store, timeout, workers, waiting_bytes, .. } = config;
-        let inner = Arc::new(Inner {
+        let inner = try_std_arc(Inner {
             store,
             timeout,
             workers,
@@ -56,7 +54,7 @@ impl Remote {
             to_write: Condvar::new(),
             has_events: AtomicBool::new(false),
             wake,
-        });
+        })?;
         let remote = Self { inner, threads: Mutex::default() };
         for at in 0..2 * workers {
             let inner = remote.inner.clone();
@@ -117,17 +115,15 @@ impl Remote {
             queue.stats.skipped += 1;
             return Ok(());
         }
-        queue.writes.try_reserve(1)?;
-        queue.waiting_bytes += bytes as u64;
-        queue.writes.push_back(write);
+        queue.add_write(write, bytes)?;
         self.inner.to_write.notify_one();
         Ok(())
     }
 
-    /// Removes a value, when a thread comes to it.
+    /// Removes a value, when a thread comes to it and the store answers.
     pub fn remove(&self, key: Key) {
-        // Without memory it stays.
-        let _ = self.write(Write::Remove(key), 0);
+        self.inner.queue().add_removal(key);
+        self.inner.to_write.notify_one();
     }
 
     /// One atomic load.
@@ -205,19 +201,6 @@ impl Inner {
             let queue = self.queue();
             let waits = |queue: &mut Queue| queue.reads.is_empty() && !queue.is_closed;
             let queue = self.to_read.wait_while(queue, waits);
-            if queue.unwrap_or_else(PoisonError::into_inner).is_closed {
-                return;
-            }
-        }
-    }
-
-    fn keep_writing(&self) {
-        let mut scratch = Vec::new();
-        loop {
-            while self.write_some(&mut scratch) {}
-            let queue = self.queue();
-            let waits = |queue: &mut Queue| queue.writes.is_empty() && !queue.is_closed;
-            let queue = self.to_write.wait_while(queue, waits);
             if queue.unwrap_or_else(PoisonError::into_inner).is_closed {
                 return;
             }
@@ -381,86 +364,13 @@ impl Inner {
         stats.gone += counted.gone;
         stats.damaged += counted.damaged;
         for (Get { key, target, .. }, end) in gets.into_iter().zip(ends) {
-            if end == ReadEnd::Damaged && queue.writes.try_reserve(1).is_ok() {
+            if end == ReadEnd::Damaged {
                 // Whoever computes it writes it anew.
-                queue.writes.push_back(Write::Remove(key));
+                queue.add_removal(key);
                 self.to_write.notify_one();
             }
             queue.end_read(RemoteEvent::Read { target, end });
         }
-    }
-
-    fn write_some(&self, scratch: &mut Vec<u8>) -> bool {
-        let taken = self.queue().take_writes(Instant::now(), self.workers);
-        match taken {
-            Writes::None => return false,
-            Writes::Dropped(writes) => drop(writes),
-            Writes::Unfit(put) => drop(put),
-            Writes::Puts(puts) => {
-                let count = puts.len();
-                self.put(puts, scratch);
-                self.queue().writing -= count;
-            }
-            Writes::Large(large) => {
-                self.put_large(large, scratch);
-                self.queue().writing -= 1;
-            }
-            Writes::Removes(keys) => {
-                let items = try_collect(keys.iter().map(|&key| Item::new(key, &mut [])));
-                if let Ok(mut items) = items {
-                    let remove: Call = |store, items, time| store.remove(items, time);
-                    self.call(remove, &mut items, self.timeout);
-                }
-            }
-        }
-        // There may be room for others.
-        (self.wake)();
-        true
-    }
-
-    /// What values came from may be used again.
-    fn let_go(&self, puts: Vec<Put>) {
-        let bytes: usize = puts.iter().map(|put| put.bytes).sum();
-        drop(puts);
-        self.queue().waiting_bytes -= bytes as u64;
-    }
-
-    fn put(&self, puts: Vec<Put>, scratch: &mut Vec<u8>) {
-        let lengths = puts.iter().map(|put| put.bytes + HEAD_BYTES);
-        let items = room(scratch, lengths).and_then(|places| {
-            try_collect(puts.iter().zip(places).map(|(put, place)| Item::new(put.key, place)))
-        });
-        let Ok(mut items) = items else {
-            self.queue().stats.failed += puts.len() as u64;
-            return self.let_go(puts);
-        };
-        // Others may have written them: that is asked before their bytes are moved.
-        let is_answered =
-            self.call(|store, items, time| store.has(items, time), &mut items, self.timeout);
-        let known = items.iter().filter(|item| item.answer == Answer::Done).count();
-        self.queue().stats.known += known as u64;
-        if !is_answered || known == items.len() {
-            return self.let_go(puts);
-        }
-        for (item, put) in items.iter_mut().zip(&puts) {
-            let mut body = &mut item.bytes[HEAD_BYTES..];
-            for part in (0..put.source.parts()).map(|at| put.source.part(at)) {
-                let (into, rest) = body.split_at_mut(part.len());
-                into.copy_from_slice(part);
-                body = rest;
-            }
-            seal(&item.key, item.bytes);
-        }
-        self.let_go(puts);
-        items.retain_mut(|item| item.answer != Answer::Done);
-        items.iter_mut().for_each(|item| item.answer = Answer::Failed);
-        self.call(|store, items, time| store.put(items, time), &mut items, self.timeout);
-        let written = items.iter().filter(|item| item.answer == Answer::Done);
-        let (mut count, mut bytes) = (0, 0);
-        written.for_each(|item| (count, bytes) = (count + 1, bytes + item.bytes.len() as u64));
-        let stats = &mut self.queue().stats;
-        stats.written += count;
-        stats.written_bytes += bytes;
     }
 }
 

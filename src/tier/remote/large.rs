@@ -98,9 +98,9 @@ impl Inner {
         let GetPieces { head, mut target, .. } = pieces;
         let end = self.read_pieces(&head, &mut *target, scratch);
         let mut queue = self.queue();
-        if matches!(end, ReadEnd::Damaged | ReadEnd::Gone) && queue.writes.try_reserve(1).is_ok() {
+        if matches!(end, ReadEnd::Damaged | ReadEnd::Gone) {
             // Whoever computes it writes all of it anew.
-            queue.writes.push_back(Write::Remove(head.key));
+            queue.add_removal(head.key);
             self.to_write.notify_one();
         }
         let stats = &mut queue.stats;

@@ -17,6 +17,7 @@ mod pause;
 mod queue;
 mod sealed;
 mod stats;
+mod writes;
 
 pub use calls::Remote;
 pub use large::{LargeHead, LargePlan};

@@ -12,6 +12,8 @@ use std::time::Instant;
 const BATCH_BYTES: usize = 2 << 20;
 /// Values of a call.
 const BATCH: usize = 64;
+/// Removals that wait at most.
+const REMOVALS: usize = 1 << 16;
 
 /// What became of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,9 +135,9 @@ pub(super) enum Writes {
     None,
     /// Nothing is done about these, which are dropped when the lock is not held: their sources are
     /// the caller's code.
-    Dropped(VecDeque<Write>),
-    /// There is no memory for it.
-    Unfit(Put),
+    Dropped(Vec<Write>),
+    /// The same of one, without memory for a list.
+    Unfit(Write),
     Puts(Vec<Put>),
     Large(PutLarge),
     Removes(Vec<Key>),
@@ -147,8 +149,12 @@ pub(super) struct Queue {
     pub writes: VecDeque<Write>,
     /// Bytes of values whose sources are held.
     pub waiting_bytes: u64,
-    /// Values that are being written.
+    /// Values that wait to be removed.
+    removals: usize,
+    /// Values that are being written or removed.
     pub writing: usize,
+    /// Of those, the ones that are being removed.
+    pub removing: usize,
     /// Reads without an event.
     open: usize,
     pub events: Vec<RemoteEvent>,
@@ -241,21 +247,98 @@ impl Queue {
         if batch.is_empty() { Reads::Answered } else { Reads::Gets(batch) }
     }
 
+    /// Queues a write of so many bytes.
+    pub fn add_write(&mut self, write: Write, bytes: usize) -> Result<(), OutOfMemory> {
+        self.writes.try_reserve(1)?;
+        self.waiting_bytes += bytes as u64;
+        self.removals += matches!(write, Write::Remove(_)) as usize;
+        self.writes.push_back(write);
+        Ok(())
+    }
+
+    /// Queues a removal behind the others. It is not forgotten while the store is left alone: what
+    /// was removed must not be found when that is back.
+    pub fn add_removal(&mut self, key: Key) {
+        if self.removals >= REMOVALS || self.add_write(Write::Remove(key), 0).is_err() {
+            self.stats.failed += 1;
+        }
+    }
+
+    /// Puts removals back that the store did not answer, before what came after them.
+    pub fn remove_again(&mut self, keys: &[Key]) {
+        for &key in keys.iter().rev() {
+            if self.writes.try_reserve(1).is_err() {
+                self.stats.failed += 1;
+                continue;
+            }
+            self.removals += 1;
+            self.writes.push_front(Write::Remove(key));
+        }
+    }
+
+    /// Removals wait, perhaps for the end of a pause.
+    pub fn has_removals(&self) -> bool {
+        self.removals > 0
+    }
+
+    /// Whether there is something to do now about what waits. No removal overtakes a write, nor the
+    /// other way round: they may be of the same value.
+    pub fn can_write(&self, now: Instant) -> bool {
+        if self.pause.is_on(now) {
+            return self.writes.len() > self.removals;
+        }
+        match self.writes.front() {
+            None => false,
+            Some(Write::Remove(_)) => self.writing == self.removing,
+            Some(_) => self.removing == 0,
+        }
+    }
+
+    fn pop_write(&mut self, at: usize) -> Option<Write> {
+        let write = self.writes.remove(at)?;
+        match &write {
+            Write::Put(Put { bytes, .. }) | Write::Large(PutLarge { bytes, .. }) => {
+                self.waiting_bytes -= *bytes as u64;
+            }
+            Write::Remove(_) => self.removals -= 1,
+        }
+        Some(write)
+    }
+
+    /// All but removals, some at a time.
+    fn skip_writes(&mut self) -> Writes {
+        let mut skipped = Vec::new();
+        let has_room = skipped.try_reserve(BATCH).is_ok();
+        let mut at = 0;
+        while at < self.writes.len() && skipped.len() < BATCH {
+            if matches!(self.writes[at], Write::Remove(_)) {
+                at += 1;
+                continue;
+            }
+            let Some(write) = self.pop_write(at) else { break };
+            self.stats.skipped += 1;
+            if !has_room {
+                return Writes::Unfit(write);
+            }
+            skipped.push(write);
+        }
+        if skipped.is_empty() { Writes::None } else { Writes::Dropped(skipped) }
+    }
+
     /// What a thread, one of so many, writes next.
     pub fn take_writes(&mut self, now: Instant, threads: usize) -> Writes {
-        if self.writes.is_empty() {
+        if !self.can_write(now) {
             return Writes::None;
         }
         if !self.pause.lets_through(now) {
-            self.stats.skipped += self.writes.len() as u64;
-            return Writes::Dropped(self.take_all_writes());
+            return self.skip_writes();
         }
         let most = self.writes.len().div_ceil(threads.max(1)).clamp(1, BATCH);
         let (mut puts, mut removes) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         while puts.len() + removes.len() < most {
-            let Some(write) = self.writes.pop_front() else { break };
-            let fits = match &write {
+            let Some(write) = self.writes.front() else { break };
+            let fits = match write {
                 Write::Put(put) => {
                     removes.is_empty() && (puts.is_empty() || bytes + put.bytes <= BATCH_BYTES)
                 }
@@ -263,51 +346,61 @@ impl Queue {
                 Write::Remove(_) => puts.is_empty(),
             };
             if !fits {
-                self.writes.push_front(write);
                 break;
             }
+            let has_room = puts.try_reserve(1).is_ok() && removes.try_reserve(1).is_ok();
+            let is_none = puts.is_empty() && removes.is_empty();
+            if !has_room && !is_none {
+                break;
+            }
+            // Its bytes wait until it is written.
+            let Some(write) = self.writes.pop_front() else { break };
             match write {
-                Write::Put(put) if puts.try_reserve(1).is_ok() => {
-                    bytes += put.bytes + HEAD_BYTES;
-                    puts.push(put);
-                }
-                Write::Put(put) if puts.is_empty() => {
-                    self.waiting_bytes -= put.bytes as u64;
-                    self.stats.failed += 1;
-                    return Writes::Unfit(put);
-                }
-                Write::Put(_) => {
-                    self.writes.push_front(write);
-                    break;
-                }
                 Write::Large(large) => {
                     self.writing += 1;
                     return Writes::Large(large);
                 }
-                Write::Remove(key) if removes.try_reserve(1).is_ok() => removes.push(key),
-                Write::Remove(_) => self.stats.failed += 1,
+                Write::Put(put) if has_room => {
+                    bytes += put.bytes + HEAD_BYTES;
+                    puts.push(put);
+                }
+                Write::Remove(key) if has_room => {
+                    self.removals -= 1;
+                    removes.push(key);
+                }
+                Write::Put(Put { bytes, .. }) => {
+                    self.waiting_bytes -= bytes as u64;
+                    self.stats.failed += 1;
+                    return Writes::Unfit(write);
+                }
+                Write::Remove(_) => {
+                    self.removals -= 1;
+                    self.stats.failed += 1;
+                    return Writes::Unfit(write);
+                }
             }
         }
-        self.writing += puts.len();
+        self.writing += puts.len() + removes.len();
+        self.removing += removes.len();
         match (puts.is_empty(), removes.is_empty()) {
             (false, _) => Writes::Puts(puts),
             (true, false) => Writes::Removes(removes),
-            (true, true) => Writes::Dropped(VecDeque::new()),
+            (true, true) => Writes::None,
         }
-    }
-
-    fn take_all_writes(&mut self) -> VecDeque<Write> {
-        for write in &self.writes {
-            if let Write::Put(Put { bytes, .. }) | Write::Large(PutLarge { bytes, .. }) = write {
-                self.waiting_bytes -= *bytes as u64;
-            }
-        }
-        std::mem::take(&mut self.writes)
     }
 
     /// Nothing more is begun. What waited is returned, to be dropped without the lock.
     pub fn close(&mut self) -> (VecDeque<Read>, VecDeque<Write>) {
         self.is_closed = true;
-        (std::mem::take(&mut self.reads), self.take_all_writes())
+        (self.removals, self.waiting_bytes) = (0, self.waiting_bytes - self.queued_bytes());
+        (std::mem::take(&mut self.reads), std::mem::take(&mut self.writes))
+    }
+
+    fn queued_bytes(&self) -> u64 {
+        let bytes = |write: &Write| match write {
+            Write::Put(Put { bytes, .. }) | Write::Large(PutLarge { bytes, .. }) => *bytes as u64,
+            Write::Remove(_) => 0,
+        };
+        self.writes.iter().map(bytes).sum()
     }
 }

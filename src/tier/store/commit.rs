@@ -95,7 +95,8 @@ impl Shared {
             let mut state = self.state.lock();
             state.written_bytes = 0;
             state.first_change = None;
-            state.is_urgent = false;
+            // What came meanwhile is for the next one.
+            state.is_urgent &= state.written.len() > written || state.removals.len() > removed;
         }
         self.in_steps(written, |state| {
             let Some(key) = state.written.pop_front() else { return };
@@ -286,8 +287,14 @@ impl Shared {
                 let epoch = entry.epoch;
                 state.uncommitted -= 1;
                 state.drop_promised(*key, Some(why).filter(|_| !is_removed));
-                state.epochs.end(epoch);
-                let later = state.epochs.begin();
+                // Who flushes waits for what was removed before, and not for what was given up.
+                let later = match is_removed {
+                    true => epoch,
+                    false => {
+                        state.epochs.end(epoch);
+                        state.epochs.begin()
+                    }
+                };
                 state.remove_later(key, later);
             }
             self.unlock(state);

@@ -32,6 +32,14 @@ pub enum OpenError {
         /// Where it is.
         directory: String,
     },
+    /// Its records are of the other kind.
+    #[error("the store in {directory} has {found}; name a directory for each kind of cache")]
+    Contents {
+        /// Where it is.
+        directory: String,
+        /// What it has.
+        found: &'static str,
+    },
     /// Its files are not what was written.
     #[error("the store in {directory} is damaged ({what}); empty the directory")]
     Damaged {
@@ -60,13 +68,14 @@ pub enum OpenError {
 }
 
 /// Of the files and of the notes in them, as they are now.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 
 /// The same without a name.
 pub(super) enum Cause {
     InUse,
     Version(u32),
     Fingerprint,
+    Contents(&'static str),
     Damaged(String),
     Io(io::Error),
     OutOfMemory,
@@ -78,6 +87,7 @@ impl Cause {
             Self::InUse => OpenError::InUse { directory },
             Self::Version(found) => OpenError::Version { directory, found },
             Self::Fingerprint => OpenError::Fingerprint { directory },
+            Self::Contents(found) => OpenError::Contents { directory, found },
             Self::Damaged(what) => OpenError::Damaged { directory, what },
             Self::Io(source) => OpenError::Io { directory, source },
             Self::OutOfMemory => OpenError::OutOfMemory { directory },

@@ -1,4 +1,5 @@
 //! The file that says what the others are: read first, written before there are others.
+use super::Contents;
 use super::error::{Cause, FORMAT};
 use crate::tier::disk::{Disk, Open, read_exactly, write_exactly};
 use std::fmt::Write;
@@ -7,8 +8,19 @@ const NAME: &str = "format";
 const NEW: &str = "format.new";
 const TITLE: &str = "radixkv store";
 
-fn text(fingerprint: &[u8; 32]) -> String {
-    let mut text = format!("{TITLE}\nversion {FORMAT}\nfingerprint ");
+/// A store's, as the file says it.
+pub(super) type Whose<'a> = (Contents, &'a [u8; 32]);
+
+fn word(contents: Contents) -> &'static str {
+    match contents {
+        Contents::Snapshots => "snapshots",
+        Contents::Pages => "pages",
+    }
+}
+
+fn text((contents, fingerprint): Whose<'_>) -> String {
+    let contents = word(contents);
+    let mut text = format!("{TITLE}\nversion {FORMAT}\ncontents {contents}\nfingerprint ");
     for byte in fingerprint {
         let _ = write!(text, "{byte:02x}");
     }
@@ -16,8 +28,9 @@ fn text(fingerprint: &[u8; 32]) -> String {
     text
 }
 
-/// Refuses what another version or another model wrote. Returns whether the file is there.
-pub(super) fn check(disk: &dyn Disk, fingerprint: &[u8; 32]) -> Result<bool, Cause> {
+/// Refuses what another version, another kind of cache or another model wrote. Returns whether the
+/// file is there.
+pub(super) fn check(disk: &dyn Disk, whose: Whose<'_>) -> Result<bool, Cause> {
     if !disk.exists(NAME)? {
         return Ok(false);
     }
@@ -34,19 +47,26 @@ pub(super) fn check(disk: &dyn Disk, fingerprint: &[u8; 32]) -> Result<bool, Cau
     if version != FORMAT {
         return Err(Cause::Version(version));
     }
+    let (contents, rest) = rest.split_once('\n').ok_or_else(wrong)?;
+    let contents = contents.strip_prefix("contents ").ok_or_else(wrong)?;
     let digits = rest.strip_prefix("fingerprint ").and_then(|rest| rest.strip_suffix('\n'));
     let digits = digits.filter(|digits| digits.len() == 64).ok_or_else(wrong)?;
     if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return Err(wrong());
     }
-    if found == text(fingerprint) { Ok(true) } else { Err(Cause::Fingerprint) }
+    let kinds = [Contents::Snapshots, Contents::Pages];
+    let of = kinds.into_iter().find(|&of| word(of) == contents).ok_or_else(wrong)?;
+    if of != whose.0 {
+        return Err(Cause::Contents(word(of)));
+    }
+    if found == text(whose) { Ok(true) } else { Err(Cause::Fingerprint) }
 }
 
 /// Writes it. It has its name once it is whole.
-pub(super) fn write(disk: &dyn Disk, fingerprint: &[u8; 32]) -> Result<(), Cause> {
+pub(super) fn write(disk: &dyn Disk, whose: Whose<'_>) -> Result<(), Cause> {
     let file = disk.open(NEW, Open { create: true, direct: false })?;
     file.set_length(0)?;
-    write_exactly(&*file, text(fingerprint).as_bytes(), 0)?;
+    write_exactly(&*file, text(whose).as_bytes(), 0)?;
     file.sync()?;
     disk.rename(NEW, NAME)?;
     Ok(disk.sync_names()?)

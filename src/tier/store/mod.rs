@@ -73,6 +73,15 @@ pub enum Io {
 /// Called when events come after there were none, by any thread, without a lock held.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
 
+/// What the records of a store are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contents {
+    /// Of a snapshot cache.
+    Snapshots,
+    /// Of a prefix cache.
+    Pages,
+}
+
 /// A store on disk.
 pub struct DiskConfig {
     /// Made if it isn't there. One store has it at a time.
@@ -81,6 +90,8 @@ pub struct DiskConfig {
     pub bytes: u64,
     /// Of the model and the layout: a directory of another one is refused.
     pub fingerprint: [u8; 32],
+    /// A directory of others is refused too.
+    pub contents: Contents,
     /// Requests of up to 2 MiB that are read at once, and as many that are written; threads for
     /// them where the system has no io_uring.
     pub workers: usize,
@@ -103,6 +114,7 @@ impl DiskConfig {
             directory: directory.into(),
             bytes,
             fingerprint,
+            contents: Contents::Snapshots,
             workers: 8,
             commit_interval: Duration::from_millis(250),
             commit_bytes: 64 << 20,
@@ -192,7 +204,7 @@ impl LowerStore for DiskStore {
         let extents = match extents {
             Ok(extents) => extents,
             Err(NoSpace::Full) => {
-                state.is_urgent = !state.removals.is_empty();
+                state.is_urgent |= !state.removals.is_empty();
                 shared.tell(guard, |news| news.commit = true);
                 return Err(Refused::Full);
             }
@@ -324,7 +336,7 @@ impl LowerStore for DiskStore {
         let end = Instant::now().checked_add(timeout);
         let mut state = self.shared.state.lock();
         let epoch = match state.epochs.next() {
-            Ok(None) => return true,
+            Ok(None) => return !state.has_unremoved,
             Ok(Some(epoch)) => epoch,
             Err(_) => return false,
         };
@@ -343,7 +355,7 @@ impl LowerStore for DiskStore {
             }
         }
         state.flushing -= 1;
-        state.epochs.is_done(epoch)
+        state.epochs.is_done(epoch) && !state.has_unremoved
     }
 
     fn stats(&self) -> StoreStats {

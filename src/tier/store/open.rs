@@ -11,7 +11,7 @@ use super::rows::{Part, Rows};
 use super::state::State;
 use super::write::Writing;
 use super::{DiskConfig, DiskStore, Io, Shared, format};
-use crate::memory::{OrderedMap, Queue};
+use crate::memory::{OrderedMap, Queue, try_std_arc};
 use crate::ring::Ring;
 use crate::tier::disk::{Disk, Files};
 use crate::tier::records::{Changes, PIECE, Records};
@@ -19,7 +19,6 @@ use crate::tier::space::{Space, UNIT};
 use crate::tier::{FoundRecords, StoreStats};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 impl DiskStore {
@@ -43,11 +42,12 @@ impl DiskStore {
 fn open(disk: Box<dyn Disk>, config: DiskConfig) -> Result<(DiskStore, FoundRecords), Cause> {
     disk.prepare()?;
     let lock = disk.lock("lock")?.ok_or(Cause::InUse)?;
-    if !format::check(&*disk, &config.fingerprint)? {
+    let whose = (config.contents, &config.fingerprint);
+    if !format::check(&*disk, whose)? {
         if Records::exist(&*disk)? || data::exists(&*disk)? {
             return Err(Cause::Damaged("the file `format` is missing".to_owned()));
         }
-        format::write(&*disk, &config.fingerprint)?;
+        format::write(&*disk, whose)?;
     }
     let records = Records::open(&*disk)?;
     let mut gone = Vec::new();
@@ -84,6 +84,7 @@ fn state_of(mut rows: Rows, space: Space, damaged: u64) -> Result<(State, FoundR
         reads: VecDeque::new(),
         writes: OrderedMap::default(),
         stopped: Queue::default(),
+        has_unremoved: false,
         reads_listen: false,
         writes_listen: false,
         news: News::default(),
@@ -132,7 +133,7 @@ fn start(
 ) -> Result<DiskStore, Cause> {
     let [reading, writing] = rings(&config, &data);
     let wakers = [&reading, &writing].map(|ring| ring.as_ref().map(Ring::waker));
-    let shared = Arc::new(Shared {
+    let shared = try_std_arc(Shared {
         wakers,
         state: Mutex::new(state),
         has_reads: Condvar::new(),
@@ -149,7 +150,7 @@ fn start(
         commit_bytes: config.commit_bytes,
         waiting_bytes: config.waiting_bytes,
         wake: config.wake,
-    });
+    })?;
     // Dropping it ends the threads that were started, whatever comes.
     let mut store = DiskStore { shared, workers: Vec::new(), committer: None };
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());

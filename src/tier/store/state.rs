@@ -51,6 +51,8 @@ pub(super) struct State {
     /// Entries that are being written, or are in `written`: there is room for them there.
     pub uncommitted: usize,
     pub removals: Queue<Key>,
+    /// There was no memory for a removal: it is never committed.
+    pub has_unremoved: bool,
     pub touched: Queue<Key>,
     /// When the first change came that the next commit has.
     pub first_change: Option<Instant>,
@@ -160,7 +162,11 @@ impl State {
         let mut promise = |entry: &Entry| self.space.promise(entry.place.extents.len()).is_ok();
         let entry = self.entries.get_mut(key).filter(|_| can_go);
         let entry = entry.filter(|entry| entry.is_promised || promise(entry));
-        let Some(entry) = entry else { return self.epochs.end(epoch) };
+        let Some(entry) = entry else {
+            // Of a store that writes nothing any more everybody knows.
+            self.has_unremoved |= !self.stats.is_read_only;
+            return self.epochs.end(epoch);
+        };
         (entry.epoch, entry.is_promised) = (epoch, true);
         self.removals.push_back(*key);
         self.changed();

@@ -1,0 +1,128 @@
+//! What a thread does that writes: values in the order in which they came, and removals, which keep
+//! to that order too.
+use super::calls::{Call, Inner, room};
+use super::queue::{Put, Writes};
+use super::sealed::{HEAD_BYTES, seal};
+use super::{Answer, Item};
+use crate::memory::{OutOfMemory, try_collect};
+use crate::tier::Key;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+/// How long removals wait before somebody looks again whether a pause is over.
+const NAP: Duration = Duration::from_millis(50);
+
+impl Inner {
+    pub(super) fn keep_writing(&self) {
+        let mut scratch = Vec::new();
+        loop {
+            while self.write_some(&mut scratch) {}
+            let mut queue = self.queue();
+            while !queue.is_closed && !queue.can_write(Instant::now()) {
+                queue = match queue.has_removals() {
+                    // Nobody tells of the end of a pause.
+                    true => {
+                        let waited = self.to_write.wait_timeout(queue, NAP);
+                        waited.unwrap_or_else(PoisonError::into_inner).0
+                    }
+                    false => self.to_write.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                };
+            }
+            if queue.is_closed {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn write_some(&self, scratch: &mut Vec<u8>) -> bool {
+        let taken = self.queue().take_writes(Instant::now(), self.workers);
+        match taken {
+            Writes::None => return false,
+            Writes::Dropped(writes) => drop(writes),
+            Writes::Unfit(write) => drop(write),
+            Writes::Puts(puts) => {
+                let count = puts.len();
+                self.put(puts, scratch);
+                self.end_writes(count, 0);
+            }
+            Writes::Large(large) => {
+                self.put_large(large, scratch);
+                self.end_writes(1, 0);
+            }
+            Writes::Removes(keys) => {
+                if !self.remove(&keys) {
+                    self.queue().remove_again(&keys);
+                }
+                self.end_writes(keys.len(), keys.len());
+            }
+        }
+        // There may be room for others.
+        (self.wake)();
+        true
+    }
+
+    /// Whether the store answered. If not it is asked again, after a pause when that begins.
+    fn remove(&self, keys: &[Key]) -> bool {
+        let remove: Call = |store, items, time| store.remove(items, time);
+        match try_collect(keys.iter().map(|&key| Item::new(key, &mut []))) {
+            Ok(mut items) => self.call(remove, &mut items, self.timeout),
+            // Without memory one by one.
+            Err(OutOfMemory) => keys.iter().fold(true, |is_good, &key| {
+                self.call(remove, &mut [Item::new(key, &mut [])], self.timeout) && is_good
+            }),
+        }
+    }
+
+    /// So many values were written or removed, or could not be: who waited for that goes on.
+    fn end_writes(&self, count: usize, removed: usize) {
+        let mut queue = self.queue();
+        queue.writing -= count;
+        queue.removing -= removed;
+        self.to_write.notify_all();
+    }
+
+    /// What values came from may be used again.
+    fn let_go(&self, puts: Vec<Put>) {
+        let bytes: usize = puts.iter().map(|put| put.bytes).sum();
+        drop(puts);
+        self.queue().waiting_bytes -= bytes as u64;
+    }
+
+    fn put(&self, puts: Vec<Put>, scratch: &mut Vec<u8>) {
+        let lengths = puts.iter().map(|put| put.bytes + HEAD_BYTES);
+        let items = room(scratch, lengths).and_then(|places| {
+            try_collect(puts.iter().zip(places).map(|(put, place)| Item::new(put.key, place)))
+        });
+        let Ok(mut items) = items else {
+            self.queue().stats.failed += puts.len() as u64;
+            return self.let_go(puts);
+        };
+        // Others may have written them: that is asked before their bytes are moved.
+        let is_answered =
+            self.call(|store, items, time| store.has(items, time), &mut items, self.timeout);
+        let known = items.iter().filter(|item| item.answer == Answer::Done).count();
+        self.queue().stats.known += known as u64;
+        if !is_answered || known == items.len() {
+            return self.let_go(puts);
+        }
+        for (item, put) in items.iter_mut().zip(&puts) {
+            let mut body = &mut item.bytes[HEAD_BYTES..];
+            for part in (0..put.source.parts()).map(|at| put.source.part(at)) {
+                let (into, rest) = body.split_at_mut(part.len());
+                into.copy_from_slice(part);
+                body = rest;
+            }
+            seal(&item.key, item.bytes);
+        }
+        self.let_go(puts);
+        items.retain_mut(|item| item.answer != Answer::Done);
+        items.iter_mut().for_each(|item| item.answer = Answer::Failed);
+        self.call(|store, items, time| store.put(items, time), &mut items, self.timeout);
+        let written = items.iter().filter(|item| item.answer == Answer::Done);
+        let (mut count, mut bytes) = (0, 0);
+        written.for_each(|item| (count, bytes) = (count + 1, bytes + item.bytes.len() as u64));
+        let stats = &mut self.queue().stats;
+        stats.written += count;
+        stats.written_bytes += bytes;
+    }
+}

@@ -1,0 +1,72 @@
+//! A directory that is full, where space comes back with a commit.
+use super::folder::Folder;
+use super::memory_store::MemoryStore;
+use super::world::{BYTES, World};
+use super::{few, world};
+use radixkv::snapshot::tiered::{FreedSnapshots, TierPolicy, TieredSnapshots};
+use radixkv::snapshot::{Namespace, NewSnapshot, SnapshotLimits};
+use radixkv::tier::{DiskConfig, DiskStore};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+/// T08: room comes while a write is being refused, and is not missed.
+#[test]
+fn t08_room_that_comes_at_once_is_not_missed() {
+    let store = MemoryStore::new(2 * BYTES, usize::MAX);
+    let world = World::with(few(8), store.clone(), TierPolicy::Through);
+    world.insert(&[1], 1);
+    world.insert(&[2], 2);
+    world.settle();
+    world.stats();
+    // The oldest goes for it, but its room comes with a commit: right after the refusal.
+    store.commit_when_full();
+    world.insert(&[3], 3);
+    for _ in 0..3 {
+        world.stats();
+    }
+    assert_eq!(store.open().0, 1, "{:?}", world.stats().counters);
+    world.settle();
+    assert_eq!(store.records().len(), 2);
+}
+
+/// T08, T10: whatever the policy, what is written over a full directory takes the place of what was
+/// used longest ago, and nothing in between is lost.
+#[test]
+fn t10_what_leaves_memory_over_a_full_directory_is_kept() {
+    let parts = [4, world::TAIL as u64];
+    for policy in [TierPolicy::OnEviction, TierPolicy::Through] {
+        let folder = Folder::new();
+        let limits = SnapshotLimits { entries: 1, bytes: u64::MAX };
+        let cache = TieredSnapshots::<world::Part>::new(limits).unwrap();
+        let mut config = DiskConfig::new(folder.path(), 10 * 4200, [0; 32]);
+        config.commit_interval = Duration::from_millis(1);
+        let (store, records) = DiskStore::open(config).unwrap();
+        cache.attach(Box::new(store), records, policy).unwrap();
+        let freed = &mut FreedSnapshots::new();
+        for token in 1..=40 {
+            let new = NewSnapshot {
+                namespace: &Namespace::default(),
+                tokens: &[token],
+                bytes: BYTES,
+                next_token: None,
+                is_trimmable: false,
+            };
+            let state = || world::Part {
+                parts: [vec![1; 4], vec![1; world::TAIL]],
+                alive: Arc::new(AtomicUsize::new(1)),
+            };
+            cache.insert(new, Some(&parts), state, freed).unwrap();
+            // All that goes on ends, and what waits is tried again.
+            assert!(cache.flush(Duration::from_secs(60), freed));
+        }
+        let mut is_there = |token: &u32| {
+            let found = cache.find(&Namespace::default(), &[*token], false, |_| (), freed).unwrap();
+            found.fetchable > 0
+        };
+        let there: Vec<u32> = (1..40).filter(|token| is_there(token)).collect();
+        let (first, last) = (there[0], *there.last().unwrap());
+        assert!(there.len() >= 7 && last == 39, "{policy:?}: {there:?}");
+        assert_eq!(there.len() as u32, last - first + 1, "{policy:?}: {there:?}");
+    }
+}

@@ -1,0 +1,184 @@
+//! What was removed does not come back: from the store that caches share neither, whatever that is
+//! just doing.
+use super::failing::{Failure, failing};
+use super::folder::Folder;
+use super::remote_store::{MemoryRemote, Mood};
+use super::remote_world::{PLAIN, World, prompt};
+use super::world::{BYTES, Part, TAIL, seen};
+use radixkv::snapshot::tiered::{FreedSnapshots, Taken, TierPolicy, TieredSnapshots};
+use radixkv::snapshot::{NewSnapshot, SnapshotLimits};
+use radixkv::tier::remote::{Item, RemoteConfig, RemoteStore};
+use radixkv::tier::{DiskConfig, DiskStore, FoundRecords};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn new_cache() -> TieredSnapshots<Part> {
+    TieredSnapshots::new(SnapshotLimits { entries: 4, bytes: u64::MAX }).unwrap()
+}
+
+fn insert(cache: &TieredSnapshots<Part>, tokens: &[u32], version: u32) {
+    let new = NewSnapshot {
+        namespace: &PLAIN,
+        tokens,
+        bytes: BYTES,
+        next_token: Some(version),
+        is_trimmable: false,
+    };
+    let parts = [version.to_le_bytes().to_vec(), vec![version as u8; TAIL]];
+    let state = || Part { parts, alive: Arc::new(AtomicUsize::new(1)) };
+    let freed = &mut FreedSnapshots::new();
+    cache.insert(new, Some(&[4, TAIL as u64]), state, freed).unwrap();
+}
+
+fn wait(what: &str, is_true: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_true() {
+        assert!(start.elapsed() < LONG, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A store whose writes stand still until told.
+#[derive(Clone)]
+struct Gated {
+    inner: MemoryRemote,
+    is_open: Arc<AtomicBool>,
+    puts: Arc<AtomicUsize>,
+}
+
+impl RemoteStore for Gated {
+    fn has(&self, items: &mut [Item<'_>], time: Duration) {
+        self.inner.has(items, time);
+    }
+
+    fn get(&self, items: &mut [Item<'_>], time: Duration) {
+        self.inner.get(items, time);
+    }
+
+    fn put(&self, items: &mut [Item<'_>], time: Duration) {
+        self.puts.fetch_add(1, SeqCst);
+        wait("the gate", || self.is_open.load(SeqCst));
+        self.inner.put(items, time);
+    }
+
+    fn remove(&self, items: &mut [Item<'_>], time: Duration) {
+        self.inner.remove(items, time);
+    }
+}
+
+/// T17: a state is removed while one of several threads writes it.
+#[test]
+fn t17_what_was_removed_on_its_way_to_a_store_does_not_come_back() {
+    let (is_open, puts) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let remote = Gated { inner: MemoryRemote::new(), is_open, puts };
+    let cache = new_cache();
+    let config = RemoteConfig {
+        store: Box::new(remote.clone()),
+        fingerprint: [1; 32],
+        timeout: LONG,
+        workers: 2,
+        waiting_bytes: 1 << 20,
+    };
+    let freed = &mut FreedSnapshots::new();
+    cache.attach_both(None, Some((config, Box::new(|| {}))), TierPolicy::Through).unwrap();
+    let tokens = prompt(1, 100);
+    insert(&cache, &tokens, 7);
+    wait("a write", || remote.puts.load(SeqCst) > 0);
+    assert!(cache.remove(&PLAIN, &tokens, freed));
+    // The other thread could remove it now, before it is there.
+    std::thread::sleep(Duration::from_millis(50));
+    remote.is_open.store(true, SeqCst);
+    assert!(cache.flush(LONG, freed));
+    let Some(fetch) = cache.fetch(&PLAIN, &prompt(1, 150), false, freed).unwrap() else { return };
+    loop {
+        match cache.take(fetch.ticket, seen, freed).unwrap() {
+            Taken::Pending => std::thread::sleep(Duration::from_millis(1)),
+            Taken::Missed => return,
+            Taken::Hit(hit) => panic!("{} tokens came back", hit.tokens),
+        }
+    }
+}
+
+/// T17: a state is removed while the store doesn't answer, and is left alone.
+#[test]
+fn t17_what_was_removed_from_a_dead_store_does_not_come_back() {
+    for early in [false, true] {
+        let remote = MemoryRemote::new();
+        let world = World::new(&remote);
+        let tokens = prompt(1, 100);
+        world.insert(&tokens, 7);
+        world.settle();
+        remote.set(Mood::Dead);
+        let remove = || {
+            assert!(world.cache.remove(&PLAIN, &tokens, &mut FreedSnapshots::new()));
+            // One call at most, so that it may be the one that fails first.
+            world.cache.work_remote();
+        };
+        if early {
+            remove();
+        }
+        for family in 2..6 {
+            world.insert(&prompt(family, 10), family);
+            world.settle();
+        }
+        assert!(world.stats().remote.is_paused);
+        if !early {
+            // Four others took its place in memory: there is nothing to be seen of it here.
+            world.cache.remove(&PLAIN, &tokens, &mut FreedSnapshots::new());
+        }
+        world.settle();
+        remote.set(Mood::Good);
+        world.wait_for_pause();
+        world.settle();
+        assert_eq!(world.bring(&prompt(1, 150)), None, "it was removed, early: {early}");
+    }
+}
+
+fn open(folder: &Folder) -> (DiskStore, FoundRecords) {
+    DiskStore::open(DiskConfig::new(folder.path(), 64 << 20, [0; 32])).unwrap()
+}
+
+/// T17, M05: without memory for a removal nobody is told that it is done.
+#[test]
+fn t17_a_removal_without_memory_is_not_said_to_be_done() {
+    for failure in [Failure::Once(0), Failure::Once(1), Failure::From(0)] {
+        let folder = Folder::new();
+        let cache = new_cache();
+        let (store, records) = open(&folder);
+        cache.attach(Box::new(store), records, TierPolicy::Through).unwrap();
+        let freed = &mut FreedSnapshots::new();
+        insert(&cache, &[1, 2, 3], 7);
+        assert!(cache.flush(LONG, freed));
+        cache.tier_stats(freed);
+        let (removed, _) = failing(failure, || cache.remove(&PLAIN, &[1, 2, 3], freed));
+        assert!(removed);
+        let is_gone = cache.detach(Duration::from_secs(2), freed);
+        drop(cache);
+        assert!(!is_gone || open(&folder).1.len() == 0, "{failure:?}: it came back");
+    }
+}
+
+/// M05: a call that has no memory for what the store says returns all the same.
+#[test]
+fn m05_calls_return_without_memory_for_events() {
+    let folder = Folder::new();
+    let (store, records) = open(&folder);
+    let (done, is_done) = mpsc::channel();
+    std::thread::spawn(move || {
+        let cache = new_cache();
+        cache.attach(Box::new(store), records, TierPolicy::Through).unwrap();
+        let freed = &mut FreedSnapshots::new();
+        insert(&cache, &[1, 2, 3], 7);
+        // Until the store has something to say; no call has asked it.
+        std::thread::sleep(Duration::from_millis(1000));
+        let find = || cache.find(&PLAIN, &[9], false, |_| (), &mut FreedSnapshots::new()).is_ok();
+        let (found, failed) = failing(Failure::From(0), find);
+        assert!(found || failed > 0);
+        assert!(cache.flush(LONG, freed));
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(LONG).expect("the call returns");
+}
