@@ -157,7 +157,7 @@ fn t17_a_removal_without_memory_is_not_said_to_be_done() {
         assert!(removed);
         let is_gone = cache.detach(Duration::from_secs(2), freed);
         drop(cache);
-        assert!(!is_gone || open(&folder).1.len() == 0, "{failure:?}: it came back");
+        assert!(!is_gone || open(&folder).1.is_empty(), "{failure:?}: it came back");
     }
 }
 

@@ -67,9 +67,9 @@ impl Inner {
         match try_collect(keys.iter().map(|&key| Item::new(key, &mut []))) {
             Ok(mut items) => self.call(remove, &mut items, self.timeout),
             // Without memory one by one.
-            Err(OutOfMemory) => keys.iter().fold(true, |is_good, &key| {
-                self.call(remove, &mut [Item::new(key, &mut [])], self.timeout) && is_good
-            }),
+            Err(OutOfMemory) => keys
+                .iter()
+                .all(|&key| self.call(remove, &mut [Item::new(key, &mut [])], self.timeout)),
         }
     }
 
