@@ -115,7 +115,7 @@ impl<V> Freed<V> {
         });
         match snapshot {
             Ok(snapshot) => self.ended.push(snapshot),
-            // Inserts that store nothing look at no other values.
+            // There is a place for one without memory; another one is dropped here.
             Err(OutOfMemory) => self.refused = value,
         }
     }

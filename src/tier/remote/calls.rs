@@ -106,16 +106,16 @@ impl Remote {
     /// Starts to write a value, unless it is there.
     pub fn put(&self, key: Key, source: Box<dyn Source>) -> Result<(), OutOfMemory> {
         let bytes = bytes_of_source(&*source);
-        self.write(Write::Put(Put { key, source, bytes }), bytes)
+        self.write(Write::Put(Put { key, source, bytes }))
     }
 
-    pub(super) fn write(&self, write: Write, bytes: usize) -> Result<(), OutOfMemory> {
+    pub(super) fn write(&self, write: Write) -> Result<(), OutOfMemory> {
         let mut queue = self.inner.queue();
         if queue.pause.is_on(Instant::now()) {
             queue.stats.skipped += 1;
             return Ok(());
         }
-        queue.add_write(write, bytes)?;
+        queue.add_write(write)?;
         self.inner.to_write.notify_one();
         Ok(())
     }

@@ -89,7 +89,7 @@ impl Remote {
         source: Box<dyn Source>,
     ) -> Result<(), OutOfMemory> {
         let bytes = bytes_of_source(&*source);
-        self.write(Write::Large(PutLarge { plan, source, bytes }), bytes)
+        self.write(Write::Large(PutLarge { plan, source, bytes }))
     }
 }
 

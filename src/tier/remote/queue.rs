@@ -122,6 +122,16 @@ pub(super) enum Write {
     Remove(Key),
 }
 
+impl Write {
+    /// Bytes of the value whose source is held.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Put(Put { bytes, .. }) | Self::Large(PutLarge { bytes, .. }) => *bytes as u64,
+            Self::Remove(_) => 0,
+        }
+    }
+}
+
 pub(super) enum Reads {
     None,
     /// What there was is answered without a call.
@@ -247,10 +257,10 @@ impl Queue {
         if batch.is_empty() { Reads::Answered } else { Reads::Gets(batch) }
     }
 
-    /// Queues a write of so many bytes.
-    pub fn add_write(&mut self, write: Write, bytes: usize) -> Result<(), OutOfMemory> {
+    /// Queues a write.
+    pub fn add_write(&mut self, write: Write) -> Result<(), OutOfMemory> {
         self.writes.try_reserve(1)?;
-        self.waiting_bytes += bytes as u64;
+        self.waiting_bytes += write.bytes();
         self.removals += matches!(write, Write::Remove(_)) as usize;
         self.writes.push_back(write);
         Ok(())
@@ -259,7 +269,7 @@ impl Queue {
     /// Queues a removal behind the others. It is not forgotten while the store is left alone: what
     /// was removed must not be found when that is back.
     pub fn add_removal(&mut self, key: Key) {
-        if self.removals >= REMOVALS || self.add_write(Write::Remove(key), 0).is_err() {
+        if self.removals >= REMOVALS || self.add_write(Write::Remove(key)).is_err() {
             self.stats.failed += 1;
         }
     }
@@ -296,12 +306,8 @@ impl Queue {
 
     fn pop_write(&mut self, at: usize) -> Option<Write> {
         let write = self.writes.remove(at)?;
-        match &write {
-            Write::Put(Put { bytes, .. }) | Write::Large(PutLarge { bytes, .. }) => {
-                self.waiting_bytes -= *bytes as u64;
-            }
-            Write::Remove(_) => self.removals -= 1,
-        }
+        self.waiting_bytes -= write.bytes();
+        self.removals -= matches!(write, Write::Remove(_)) as usize;
         Some(write)
     }
 
@@ -392,15 +398,8 @@ impl Queue {
     /// Nothing more is begun. What waited is returned, to be dropped without the lock.
     pub fn close(&mut self) -> (VecDeque<Read>, VecDeque<Write>) {
         self.is_closed = true;
-        (self.removals, self.waiting_bytes) = (0, self.waiting_bytes - self.queued_bytes());
+        self.waiting_bytes -= self.writes.iter().map(Write::bytes).sum::<u64>();
+        self.removals = 0;
         (std::mem::take(&mut self.reads), std::mem::take(&mut self.writes))
-    }
-
-    fn queued_bytes(&self) -> u64 {
-        let bytes = |write: &Write| match write {
-            Write::Put(Put { bytes, .. }) | Write::Large(PutLarge { bytes, .. }) => *bytes as u64,
-            Write::Remove(_) => 0,
-        };
-        self.writes.iter().map(bytes).sum()
     }
 }
