@@ -16,6 +16,7 @@ mod folder;
 #[path = "../tier/jumps.rs"]
 mod jumps;
 mod moments;
+mod namespaces;
 mod over_disk;
 mod prefetch;
 mod random;

@@ -18,12 +18,13 @@ impl PageTiers {
             if table.clear == latest {
                 return Ok(false);
             }
-            (table.clear, table.spaces.end())
+            (table.clear, table.map.spaces.end())
         };
         let (since, end) = spaces;
+        // Only this thread gives numbers to namespaces: they mean the same all the while.
         let mut is_cleared = try_zeros::<bool>(end as usize)?;
         for number in 0..end {
-            let name = self.table().spaces.get(number).copied();
+            let name = self.table().map.spaces.get(number).copied();
             if let Some(name) = name {
                 is_cleared[number as usize] = self.shared.read().cleared_since(since)(&name);
             }

@@ -112,9 +112,8 @@ impl PageTiers {
 
     /// Whether there is room for it. Without memory nothing is removed: it is found another time.
     fn add_found(&self, table: &mut Table, note: &Note, number: u64) -> Result<bool, OutOfMemory> {
-        let space = table.spaces.number(&note.namespace)?;
         table.map.tick();
-        let at = match table.map.make(note.name, note.parent, space) {
+        let at = match table.map.make(note.name, note.parent, &note.namespace) {
             Ok(at) => at,
             Err(NoRecord::Full) => return Ok(false),
             Err(NoRecord::OutOfMemory) => return Err(OutOfMemory),
@@ -168,7 +167,7 @@ impl PageTiers {
         let no_memory = |_| Refused::OutOfMemory;
         let (slot, space, checksum) = (page.slot.clone(), record.space(), page.checksum);
         let parent = table.map.parent_digest(at);
-        let namespace = *table.spaces.name(space);
+        let namespace = *table.map.spaces.name(space);
         let note = Note { namespace, name, parent, checksum }.encode().map_err(no_memory)?;
         let source = try_box(Written(slot)).map_err(no_memory)?;
         table.writes.try_reserve(1).map_err(no_memory)?;

@@ -80,7 +80,7 @@ impl PageTiers {
             let table = &mut *self.table();
             for page in from..end.min(from + PAGES) {
                 if table.pages.get(page).is_some_and(|what| is_gone(&what)) {
-                    table.pages.forget(page);
+                    table.forget_page(page);
                 }
             }
         }
@@ -103,10 +103,13 @@ impl PageTiers {
             }
             What::Cleared(name) => {
                 let (space, end) = {
-                    let table = &mut *self.table();
-                    (table.spaces.number(&name)?, table.pages.end())
+                    let table = self.table();
+                    (table.map.spaces.find(&name), table.pages.end())
                 };
-                self.forget_where(end, |page| page.space == space);
+                // Only this thread gives numbers to namespaces: it means the same all the while.
+                if let Some(space) = space {
+                    self.forget_where(end, |page| page.space == space);
+                }
                 Ok(())
             }
         }
@@ -142,18 +145,19 @@ impl PageTiers {
             }
         }
         let table = &mut *self.table();
-        let space = table.spaces.number(namespace)?;
+        let space = table.map.spaces.enter(namespace)?;
         let mut last = parent;
         for (&page, &digest) in record.pages.iter().zip(&digests) {
             if before.is_none() {
                 // What stands before it is not known, so neither is what it is.
-                table.pages.forget(page);
+                table.forget_page(page);
                 table.unknown += 1;
                 continue;
             }
             self.set_page(table, page, Page::new((digest, 0), last, space));
             last = page;
         }
+        table.map.spaces.leave(space);
         Ok(())
     }
 
@@ -165,7 +169,7 @@ impl PageTiers {
         spine: &[u32],
     ) -> Result<(), Error> {
         let table = &mut *self.table();
-        let (group, space) = (record.group as u8, table.spaces.number(namespace)?);
+        let (group, space) = (record.group as u8, table.map.spaces.enter(namespace)?);
         let pool = self.pool_of(group);
         for (&page, &spine) in record.pages.iter().zip(spine) {
             let page = table.pages.number(pool, page);
@@ -174,16 +178,17 @@ impl PageTiers {
                     self.set_page(table, page, Page::new((on.digest, group), spine, space));
                 }
                 _ => {
-                    table.pages.forget(page);
+                    table.forget_page(page);
                     table.unknown += 1;
                 }
             }
         }
+        table.map.spaces.leave(space);
         Ok(())
     }
 
     fn set_page(&self, table: &mut Table, page: u32, what: Page) {
-        table.pages.set(page, what);
+        table.set_page(page, what);
         if self.policy == PagePolicy::Through {
             self.queue_store(table, page);
         }

@@ -12,7 +12,9 @@
 //! most. They go by when they were used. In host memory each pool has slots of its own, and so its
 //! own order in which pages go.
 use super::leaves::Leaves;
+use super::spaces::Spaces;
 use crate::group::GROUP_LIMIT;
+use crate::index::Namespace;
 use crate::memory::{OutOfMemory, Slab, seed, try_zeros};
 use crate::token::PageDigest;
 
@@ -119,6 +121,8 @@ impl From<OutOfMemory> for NoRecord {
 #[derive(Debug)]
 pub(super) struct Map {
     records: Slab<Record>,
+    /// Of the records, and of the pages of the device.
+    pub spaces: Spaces,
     /// Numbers of records plus one, where their digests lead to; 0 for none.
     table: Vec<u32>,
     limit: usize,
@@ -143,6 +147,7 @@ impl Map {
         let places = (limit + limit / 8).max(8);
         Ok(Self {
             records: Slab::default(),
+            spaces: Spaces::default(),
             table: try_zeros(places)?,
             limit,
             seed: seed(),
@@ -191,7 +196,8 @@ impl Map {
     pub fn bytes(&self) -> usize {
         let leaves: usize = self.host_leaves.iter().map(Leaves::bytes).sum();
         let leaves = leaves + self.disk_leaves.bytes();
-        self.records.bytes() + self.table.capacity() * size_of::<u32>() + leaves
+        let records = self.records.bytes() + self.table.capacity() * size_of::<u32>();
+        records + self.spaces.bytes() + leaves
     }
 
     pub fn get(&self, at: u32) -> Option<&Record> {
@@ -241,9 +247,21 @@ impl Map {
         &mut self,
         name: Name,
         parent: Option<PageDigest>,
-        space: u32,
+        namespace: &Namespace,
     ) -> Result<u32, NoRecord> {
         self.records.try_reserve(2)?;
+        let space = self.spaces.enter(namespace)?;
+        let made = self.make_linked(name, parent, space);
+        self.spaces.leave(space);
+        made
+    }
+
+    fn make_linked(
+        &mut self,
+        name: Name,
+        parent: Option<PageDigest>,
+        space: u32,
+    ) -> Result<u32, NoRecord> {
         let at = self.make_unlinked(name, space)?;
         if self.records[at].is_linked {
             return Ok(at);
@@ -288,6 +306,7 @@ impl Map {
             is_committed: false,
         });
         self.table[place] = at + 1;
+        self.spaces.hold(space);
         Ok(at)
     }
 
@@ -405,7 +424,8 @@ impl Map {
             next = self.next_place(next);
         }
         self.table[hole] = 0;
-        self.records.remove(at);
+        let record = self.records.remove(at);
+        self.spaces.leave(record.space);
     }
 
     /// What is touched from now on was used later than all before.

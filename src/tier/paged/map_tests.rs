@@ -1,6 +1,7 @@
 //! The map against one that is as simple as can be.
 use super::map::{Level, Map, NONE, Name, NoRecord};
 use crate::group::GROUP_LIMIT;
+use crate::index::Namespace;
 use crate::token::PageDigest;
 use std::collections::BTreeMap;
 
@@ -85,7 +86,7 @@ fn t10_the_map_is_what_a_plain_list_is() {
             assert_eq!(known.is_some(), model.contains_key(&path), "{path:?} in round {round}");
             match rng.u8(0..10) {
                 0..=3 if places(&model) < pages || known.is_some() => {
-                    let at = map.make(name(&path), parent(&path), 0).unwrap();
+                    let at = map.make(name(&path), parent(&path), &Namespace::default()).unwrap();
                     let page = model.entry(path.clone()).or_default();
                     if known.is_none() {
                         page.used = clock;
@@ -168,19 +169,22 @@ fn t10_the_map_is_what_a_plain_list_is() {
 fn t10_there_are_no_more_records_than_were_agreed() {
     let mut map = Map::new(2, ONE).unwrap();
     for step in 0..2 {
-        let at = map.make(name(&[step, 0]), parent(&[step, 0]), 0).unwrap();
+        let at = map.make(name(&[step, 0]), parent(&[step, 0]), &Namespace::default()).unwrap();
         map.set_host(at, u32::from(step)).unwrap();
     }
     assert_eq!(map.len(), 4);
-    assert_eq!(map.make(name(&[3]), None, 0), Err(NoRecord::Full));
+    assert_eq!(map.make(name(&[3]), None, &Namespace::default()), Err(NoRecord::Full));
     map.check();
     let at = map.find(name(&[0, 0])).unwrap();
     map.leave_host(at);
     assert_eq!((map.len(), map.find(name(&[0]))), (2, None));
     // With room for one, and none for the one before it.
-    let at = map.make(name(&[3]), None, 0).unwrap();
+    let at = map.make(name(&[3]), None, &Namespace::default()).unwrap();
     map.set_host(at, NONE - 1).unwrap();
-    assert_eq!(map.make(name(&[2, 2]), parent(&[2, 2]), 0), Err(NoRecord::Full));
+    assert_eq!(
+        map.make(name(&[2, 2]), parent(&[2, 2]), &Namespace::default()),
+        Err(NoRecord::Full)
+    );
     assert_eq!(map.find(name(&[2, 2])), None);
     map.check();
 }
@@ -199,7 +203,8 @@ fn t10_a_record_takes_96_bytes() {
     };
     for at in 0..count {
         let parent = (at % 256 > 0).then(|| deep(at - 1));
-        let record = map.make(Name { digest: deep(at), group: 0 }, parent, 0).unwrap();
+        let record =
+            map.make(Name { digest: deep(at), group: 0 }, parent, &Namespace::default()).unwrap();
         map.set_host(record, at as u32).unwrap();
         map.set_disk(record, (at as u64 + 1, 0)).unwrap();
     }

@@ -469,7 +469,7 @@ impl PageTiers {
             return false;
         };
         let Some(page) = table.host_page(record) else { return false };
-        let namespace = table.spaces.name(record.space());
+        let namespace = table.map.spaces.name(record.space());
         if !lowest.is_open_to(&self.shared.read(), namespace) {
             return false;
         }

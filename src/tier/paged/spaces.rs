@@ -2,32 +2,49 @@
 use crate::index::Namespace;
 use crate::memory::{OrderedMap, OutOfMemory, Slab};
 
-/// Namespaces beyond which those that nothing has are looked for.
-const SWEEP: usize = 64;
-
 #[derive(Debug, Default)]
 pub(super) struct Spaces {
-    names: Slab<Namespace>,
+    /// With how often each is held.
+    names: Slab<(Namespace, usize)>,
     numbers: OrderedMap<Namespace, u32>,
-    /// After the last sweep.
-    kept: usize,
 }
 
 impl Spaces {
-    /// The number of a namespace.
-    pub fn number(&mut self, name: &Namespace) -> Result<u32, OutOfMemory> {
+    /// The number of a namespace, held once more: whoever enters leaves.
+    pub fn enter(&mut self, name: &Namespace) -> Result<u32, OutOfMemory> {
         if let Some(&number) = self.numbers.get(name) {
+            self.hold(number);
             return Ok(number);
         }
         self.names.try_reserve(1)?;
         self.numbers.try_reserve(1)?;
-        let number = self.names.insert(*name);
+        let number = self.names.insert((*name, 1));
         self.numbers.insert(*name, number);
         Ok(number)
     }
 
+    /// The number of a namespace that something has.
+    pub fn find(&self, name: &Namespace) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    /// Something more has the namespace.
+    pub fn hold(&mut self, number: u32) {
+        self.names[number].1 += 1;
+    }
+
+    /// Something no longer has the namespace, whose number is free when that was the last.
+    pub fn leave(&mut self, number: u32) {
+        let (name, held) = &mut self.names[number];
+        *held -= 1;
+        if *held == 0 {
+            self.numbers.remove(&*name);
+            self.names.remove(number);
+        }
+    }
+
     pub fn name(&self, number: u32) -> &Namespace {
-        &self.names[number]
+        &self.names[number].0
     }
 
     /// All numbers are below this.
@@ -36,26 +53,22 @@ impl Spaces {
     }
 
     pub fn get(&self, number: u32) -> Option<&Namespace> {
-        self.names.get(number)
-    }
-
-    /// Whether those that nothing has are worth looking for.
-    pub fn is_due(&self) -> bool {
-        self.names.len() > 2 * self.kept + SWEEP
-    }
-
-    /// Drops those that are not in use.
-    pub fn sweep(&mut self, is_used: impl Fn(u32) -> bool) {
-        for number in 0..self.end() {
-            if self.names.get(number).is_some() && !is_used(number) {
-                let name = self.names.remove(number);
-                self.numbers.remove(&name);
-            }
-        }
-        self.kept = self.names.len();
+        self.names.get(number).map(|(name, _)| name)
     }
 
     pub fn bytes(&self) -> usize {
         self.names.bytes() + self.numbers.bytes()
+    }
+
+    /// Checks how often each is held.
+    pub fn check(&self, held: &[usize]) {
+        assert_eq!(self.names.len(), self.numbers.len());
+        for (number, &held) in (0..).zip(held) {
+            let found = self.names.get(number);
+            assert_eq!(found.map_or(0, |&(_, held)| held), held, "namespace {number}");
+            if let Some((name, _)) = found {
+                assert_eq!(self.find(name), Some(number));
+            }
+        }
     }
 }

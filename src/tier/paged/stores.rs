@@ -103,7 +103,7 @@ impl PageTiers {
             let Some(mut page) = table.stores.uses.pop_front() else { return };
             while let Some(mut what) = table.pages.get(page) {
                 what.uses = what.uses.saturating_add(1);
-                table.pages.set(page, what);
+                table.set_page(page, what);
                 if what.uses >= wanted {
                     self.queue_store(table, page);
                     self.queue_hung(table, page);
@@ -213,7 +213,7 @@ impl PageTiers {
                 bytes: self.pools[pool].page_bytes,
                 sequence: None,
             });
-            let namespace = *table.spaces.name(what.space);
+            let namespace = *table.map.spaces.name(what.space);
             let what = Stored { name, parent, namespace, clear };
             table.jobs.insert(id, Job::Store { page: at, slot, what });
             table.stores.open += 1;
@@ -285,7 +285,7 @@ impl PageTiers {
     /// A page left the device: it is the next that somebody may ask for, if it was stored.
     pub(super) fn note_removed(&self, table: &mut Table, page: u32, is_lost: bool) {
         let Some(what) = table.pages.get(page) else { return };
-        table.pages.forget(page);
+        table.forget_page(page);
         let name = what.name();
         match table.map.find(name) {
             Some(at) if table.find(name).is_some() => table.map.touch(at),

@@ -2,8 +2,7 @@
 use super::host::Need;
 use super::loads::Loads;
 use super::map::{Level, Map, Name, Record};
-use super::pages::Pages;
-use super::spaces::Spaces;
+use super::pages::{Page, Pages};
 use super::stats::Counters;
 use super::stores::Stores;
 use crate::error::{Error, text};
@@ -49,7 +48,6 @@ pub(super) struct Table {
     pub map: Map,
     /// By pool and slot.
     pub host: Vec<Vec<Option<HostPage>>>,
-    pub spaces: Spaces,
     pub pages: Pages,
     /// The record up to which the journal was followed; none when what is known is not exact.
     pub applied: Option<u64>,
@@ -112,7 +110,6 @@ impl Table {
         Ok(Self {
             map,
             host,
-            spaces: Spaces::default(),
             pages: Pages::new(device_pages)?,
             applied: None,
             unknown: 0,
@@ -145,7 +142,7 @@ impl Table {
         let host: usize = self.host.iter().map(Vec::capacity).sum();
         let host = host * size_of::<Option<HostPage>>();
         let jobs = self.jobs.bytes() + self.writes.bytes();
-        self.map.bytes() + host + self.spaces.bytes() + self.pages.bytes() + jobs
+        self.map.bytes() + host + self.pages.bytes() + jobs
     }
 
     /// Where a page is: its slot of host memory, or else what the disk has of it.
@@ -173,11 +170,8 @@ impl Table {
         slot: Slot,
         checksum: u64,
     ) -> Result<bool, OutOfMemory> {
-        let space = self.spaces.number(&what.namespace)?;
-        let record = match self.map.make(what.name, what.parent, space) {
-            Ok(record) => record,
-            Err(_) => return Err(OutOfMemory),
-        };
+        let made = self.map.make(what.name, what.parent, &what.namespace);
+        let record = made.map_err(|_| OutOfMemory)?;
         if self.map.get(record).is_some_and(|record| record.host().is_some()) {
             return Ok(false);
         }
@@ -223,29 +217,34 @@ impl Table {
         oldest.is_none_or(|at| self.map.get(at).is_none_or(|record| record.used() < since))
     }
 
+    /// What a page of the device holds now.
+    pub fn set_page(&mut self, page: u32, what: Page) {
+        self.map.spaces.hold(what.space);
+        self.forget_page(page);
+        self.pages.set(page, what);
+    }
+
+    /// Nothing is known of a page of the device.
+    pub fn forget_page(&mut self, page: u32) {
+        if let Some(what) = self.pages.get(page) {
+            self.pages.forget(page);
+            self.map.spaces.leave(what.space);
+        }
+    }
+
+    /// Checks that each namespace is held by the records and pages that there are.
+    pub fn check_spaces(&self) {
+        let mut held = vec![0; self.map.spaces.end() as usize];
+        let records = (0..self.map.end()).filter_map(|at| self.map.get(at));
+        let pages = (0..self.pages.end()).filter_map(|page| self.pages.get(page));
+        let spaces = records.map(Record::space).chain(pages.map(|page| page.space));
+        spaces.for_each(|space| held[space as usize] += 1);
+        self.map.spaces.check(&held);
+    }
+
     /// The number of the next copy.
     pub fn take_job_number(&mut self) -> u64 {
         self.next_job += 1;
         self.next_job - 1
-    }
-
-    /// Forgets namespaces that nothing has.
-    pub fn sweep_spaces(&mut self) -> Result<(), OutOfMemory> {
-        if !self.spaces.is_due() {
-            return Ok(());
-        }
-        let mut used = crate::memory::try_zeros::<bool>(self.spaces.end() as usize)?;
-        for at in 0..self.map.end() {
-            if let Some(record) = self.map.get(at) {
-                used[record.space() as usize] = true;
-            }
-        }
-        for page in 1..self.pages.end() {
-            if let Some(page) = self.pages.get(page) {
-                used[page.space as usize] = true;
-            }
-        }
-        self.spaces.sweep(|number| used[number as usize]);
-        Ok(())
     }
 }

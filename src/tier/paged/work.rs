@@ -288,7 +288,6 @@ impl PageTiers {
             self.retry_writes(table);
             self.put_offered(table);
             table.counters.no_memory += failed.iter().filter(|&&failed| failed).count() as u64;
-            let _ = table.sweep_spaces();
         }
         self.announce();
         more
@@ -370,6 +369,7 @@ impl PageTiers {
     pub fn check(&self) {
         let table = self.table();
         table.map.check();
+        table.check_spaces();
         for (pool, host) in table.host.iter().enumerate() {
             let held = host.iter().flatten().count();
             assert_eq!(held, table.map.count_of(super::map::Level::Host, pool));
