@@ -249,6 +249,40 @@ fn t13_a_store_that_stands_still_is_not_waited_for() {
     assert!(world.stats().remote.slow_calls > 0);
 }
 
+/// T13, T11: a state that fails on its way, or comes too late, may be in memory by then. It is taken
+/// from there, and has all of its tokens in common with what was asked for.
+#[test]
+fn t13_what_memory_has_by_then_is_taken_whole() {
+    for is_late in [false, true] {
+        let timeout = Duration::from_millis(if is_late { 20 } else { 60_000 });
+        let remote = MemoryRemote { timeout, ..filled(&[100]) };
+        let world = World::new(&remote);
+        world.insert(&prompt(1, 50), 50);
+        world.settle();
+        let freed = &mut FreedSnapshots::new();
+        let fetch = world.cache.fetch(&PLAIN, &prompt(1, 150), false, freed).unwrap().unwrap();
+        // Marks, lengths, the head: the state is read next.
+        for _ in 0..3 {
+            assert!(world.cache.work_remote());
+            let taken = world.cache.take(fetch.ticket, seen, freed).unwrap();
+            assert!(matches!(taken, Taken::Pending), "{taken:?}");
+        }
+        world.insert(&prompt(1, 100), 7);
+        if is_late {
+            std::thread::sleep(Duration::from_millis(50));
+        } else {
+            remote.set(Mood::Dead);
+            world.work();
+        }
+        let taken = world.cache.take(fetch.ticket, seen, freed).unwrap();
+        let Taken::Hit(hit) = taken else { panic!("{is_late} {taken:?}") };
+        assert_eq!((hit.tokens, hit.common, hit.value.0), (100, 100, 7), "{is_late}");
+        world.cache.release(hit.pin, freed).unwrap();
+        remote.set(Mood::Good);
+        world.wait_for_pause();
+    }
+}
+
 /// T10: what waits to be given to the store, and what is read, is bounded; what doesn't fit is
 /// counted.
 #[test]

@@ -250,7 +250,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let mut spot = None;
         let (mut table, note, common, pin) = loop {
             let mut table = lower.change();
-            let Waiting { number, common } = table.loads.waiting(ticket)?;
+            let Waiting { number, mut common } = table.loads.waiting(ticket)?;
             if self.is_late(&mut table, number) {
                 count(&mut table.counters.remote_late, 1);
                 drop(table);
@@ -269,6 +269,11 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 LoadState::Failed => None,
             };
             let note = load.note.clone();
+            if load.mark.is_none() {
+                // What the store was asked for begins with all of what it named, whatever was known
+                // before.
+                common = note.tokens.len();
+            }
             if pin.is_some() || spot.is_some() {
                 break (table, note, common, pin);
             }
