@@ -44,12 +44,20 @@ impl SnapshotCache {
     /// Ends the cache and lets go of every snapshot that nobody has pinned; pins keep theirs. The
     /// directory, if there is one, is free for another cache.
     fn close(&self, py: Python<'_>) {
-        // Objects of pins keep the library's cache, and would keep the directory with it.
         if let Ok(cache) = self.handle.get(py) {
-            // SAFETY: a live handle. What it returns is whether there was a directory.
-            long(py, true, || unsafe { rkv_snapshot_cache_detach(cache.raw(), 0) });
+            self.handle.close(py);
+            // Objects of pins keep the library's cache, and would keep the directory and the other
+            // snapshots with it.
+            long(py, true, || {
+                // SAFETY: a live handle. What they return is whether there was a directory, and
+                // whether the cache has failed, which keeps its snapshots.
+                unsafe {
+                    rkv_snapshot_cache_detach(cache.raw(), 0);
+                    rkv_snapshot_cache_clear(cache.raw());
+                }
+                drop(cache);
+            });
         }
-        self.handle.close(py);
         settle(py);
     }
 

@@ -108,7 +108,7 @@ impl Pin {
 
     /// The parts that its insert was given, as bytes that cannot be written; empty for a snapshot
     /// without. While one of these memoryviews, or an array on it, is there, `release()` raises
-    /// BufferError. Raises StalePin after `release()`; InvalidState when the cache was closed.
+    /// BufferError. Raises StalePin after `release()`. The cache may have been closed.
     fn parts<'py>(this: &Bound<'py, Self>) -> PyResult<Vec<Bound<'py, PyMemoryView>>> {
         let (py, pin) = (this.py(), this.get());
         let id = pin.state().id;

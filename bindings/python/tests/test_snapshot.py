@@ -82,6 +82,25 @@ def test_a_pin_ends_with_its_object_and_outlives_the_cache() -> None:
     assert watch() is None
 
 
+def test_closing_lets_go_of_what_nobody_has_pinned() -> None:
+    cache = radixkv.SnapshotCache()
+    watches = []
+    for first in (1, 50):
+        state = State()
+        watches.append(weakref.ref(state))
+        cache.insert(ids(4, first), state)
+        del state
+    pin = cache.match(ids(4))
+    assert pin is not None
+    cache.close()
+    gc.collect()
+    assert watches[0]() is pin.data and watches[1]() is None
+    cache.close()
+    pin.release()
+    gc.collect()
+    assert watches[0]() is None
+
+
 def test_what_is_refused_is_not_kept() -> None:
     cache = radixkv.SnapshotCache(byte_limit=100)
     for tokens, size in ((ids(4), 1000), (np.zeros(0, np.uint32), 1)):
