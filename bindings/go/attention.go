@@ -162,11 +162,16 @@ func (r *Runner) enterBoth(
 // ReservePlan makes room on the device for every step that was given to [Plan.Reserve], so that
 // calls may be captured into a graph, see [Runner.PreparePlan]. The CPU needs none.
 func (r *Runner) ReservePlan(plan *Plan) error {
-	raw, rawPlan, leave, err := r.enterBoth(plan)
+	raw, err := r.enter()
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer r.mu.RUnlock()
+	rawPlan, err := plan.enterAlone()
+	if err != nil {
+		return err
+	}
+	defer plan.mu.Unlock()
 	return asError(C.rkvgo_runner_reserve_plan(raw, rawPlan))
 }
 

@@ -161,7 +161,7 @@ type PlanCopies struct {
 // alike. Made once, and set anew for each step: its memory is reused. An engine with kernels of its
 // own reads its arrays, any [Runner] over the same page table computes it.
 type Plan struct {
-	mu        sync.RWMutex // Set and Close hold the write side
+	mu        sync.RWMutex // what moves or frees the arrays holds the write side
 	raw       *C.rkv_plan  // nil after Close
 	positions int          // new positions of all rows that are set
 	// What Set hands over: a row leads to its regions and masks, so all must be C memory.
@@ -234,6 +234,19 @@ func (p *Plan) enter() (*C.rkv_plan, error) {
 	return p.raw, nil
 }
 
+// enterAlone waits for calls that are running and for those who look; p.mu.Unlock ends it.
+func (p *Plan) enterAlone() (*C.rkv_plan, error) {
+	if p == nil {
+		return nil, ErrClosed
+	}
+	p.mu.Lock()
+	if p.raw == nil {
+		p.mu.Unlock()
+		return nil, ErrClosed
+	}
+	return p.raw, nil
+}
+
 // Set says what the next step computes, in the order in which the tensors hold the rows' new
 // positions; no row twice. Without rows it empties the plan.
 //
@@ -243,14 +256,11 @@ func (p *Plan) enter() (*C.rkv_plan, error) {
 // carried out: by the first [Runner.AppendPrefill] of the step, by [Runner.PreparePlan], or by the
 // engine.
 func (p *Plan) Set(rows []PlanRow) error {
-	if p == nil {
-		return ErrClosed
+	raw, err := p.enterAlone()
+	if err != nil {
+		return err
 	}
-	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.raw == nil {
-		return ErrClosed
-	}
 	for i := range rows {
 		if masks := len(rows[i].TreeMasks); masks != 0 && masks != rows[i].Count {
 			return invalid(fmt.Sprintf(
@@ -258,7 +268,7 @@ func (p *Plan) Set(rows []PlanRow) error {
 		}
 	}
 	given := p.fill(rows)
-	err := asError(C.rkvgo_plan_set(p.raw, given, C.size_t(len(rows))))
+	err = asError(C.rkvgo_plan_set(raw, given, C.size_t(len(rows))))
 	if err != nil {
 		return err
 	}
@@ -310,11 +320,11 @@ func (p *Plan) fill(rows []PlanRow) *C.rkv_plan_row {
 // graphs, together with [Runner.ReservePlan]; once a call was captured nothing can be reserved any
 // more.
 func (p *Plan) Reserve(capacity PlanCapacity) error {
-	raw, err := p.enter()
+	raw, err := p.enterAlone()
 	if err != nil {
 		return err
 	}
-	defer p.mu.RUnlock()
+	defer p.mu.Unlock()
 	return asError(C.rkvgo_plan_reserve(raw, C.rkv_plan_capacity{
 		flags:              C.uint32_t(capacity.Flags),
 		row_count:          C.uint64_t(capacity.RowCount),
@@ -336,7 +346,7 @@ func (p *Plan) Check() error {
 }
 
 // View shows the arrays, for an engine with kernels of its own. They are the plan's own memory: to
-// be read until look returns, which must not set or close the plan.
+// be read until look returns, which must not set, reserve or close the plan.
 func (p *Plan) View(look func(arrays PlanArrays)) error {
 	raw, err := p.enter()
 	if err != nil {

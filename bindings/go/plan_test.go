@@ -2,6 +2,7 @@ package radixkv_test
 
 import (
 	"testing"
+	"time"
 
 	radixkv "github.com/radixkv/radixkv/bindings/go"
 )
@@ -77,6 +78,31 @@ func TestPlanArrays(t *testing.T) {
 	look(empty)
 	must(t, sequence.Release())
 	must(t, b.table.FreeSlot(slot))
+}
+
+// What is being looked at does not move: who reserves waits until the look is over.
+func TestPlanReserveWaitsForView(t *testing.T) {
+	b := newRunnerBench(t, 4, 17)
+	capacity := radixkv.PlanCapacity{RowCount: 1, PositionCount: 6, PageCount: 2}
+	must(t, b.plan.Reserve(capacity))
+	for name, reserve := range map[string]func() error{
+		"Reserve":     func() error { return b.plan.Reserve(capacity) },
+		"ReservePlan": func() error { return b.runner.ReservePlan(b.plan) },
+	} {
+		done := make(chan error)
+		must(t, b.plan.View(func(radixkv.PlanArrays) {
+			go func() { done <- reserve() }()
+			select {
+			case <-done:
+				t.Errorf("%s did not wait", name)
+			case <-time.After(50 * time.Millisecond):
+			}
+		}))
+		if !t.Failed() {
+			must(t, <-done)
+		}
+	}
+	must(t, b.plan.Close())
 }
 
 // What is reserved is a limit from then on.
