@@ -306,13 +306,17 @@ func (p *SnapshotPin[V]) Release() error {
 		return invalid("the pin is none")
 	}
 	if p.released.Swap(true) {
-		return &Error{Status: StalePin,
-			Message: fmt.Sprintf("pin %#x was released before", uint64(p.pin))}
+		return p.wasReleased()
 	}
 	made := C.rkvgo_snapshot_cache_release(p.raw, p.pin, p.shelf.c)
 	runtime.SetFinalizer(p, nil)
 	freeSnapshots(made.freed, p.free)
 	return asError(made.failure)
+}
+
+func (p *SnapshotPin[V]) wasReleased() error {
+	return &Error{Status: StalePin,
+		Message: fmt.Sprintf("pin %#x was released before", uint64(p.pin))}
 }
 
 // Probe is the length of the longest stored prefix: the tokens that Match would find. It changes

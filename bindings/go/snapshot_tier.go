@@ -320,10 +320,15 @@ func (f *SnapshotFetch[V]) Cancel() error {
 }
 
 // Parts are the bytes of which a storable value is made, those of a copy too: none for others. They
-// are good until Release, and must not be changed. The cache must not be closed.
+// are good until Release, and must not be changed. The cache must not be closed; after Release the
+// error is StalePin, whatever became of the cache.
 func (p *SnapshotPin[V]) Parts() ([][]byte, error) {
 	if p == nil || p.pin == 0 {
 		return nil, invalid("the pin is none")
+	}
+	// Behind raw there may be nothing any more then.
+	if p.released.Load() {
+		return nil, p.wasReleased()
 	}
 	made := C.rkvgo_snapshot_parts(p.raw, p.pin)
 	defer C.free(unsafe.Pointer(made.parts))

@@ -215,7 +215,13 @@ func TestSnapshotTierRefused(t *testing.T) {
 	_, err = new(radixkv.SnapshotPin[*state]).Parts()
 	wants(t, err, radixkv.InvalidArgument)
 	must(t, other.Close())
+	d.put(run(0, 2), 'a', 0)
+	last, err := d.Match(base, run(0, 2))
+	must(t, err)
+	must(t, last.Release())
 	d.end()
+	_, err = last.Parts()
+	wants(t, err, radixkv.StalePin)
 	for name, call := range map[string]func() error{
 		"Attach":    func() error { return d.Attach(config) },
 		"Detach":    func() error { _, err := d.Detach(0); return err },
