@@ -52,6 +52,7 @@ import "C"
 
 import (
 	"runtime"
+	"strings"
 	"sync"
 	"unsafe"
 )
@@ -180,6 +181,10 @@ func (e *EventEncoder) NameNamespace(space Namespace, loraName, cacheSalt *strin
 	var texts [2]*C.char
 	for i, text := range []*string{loraName, cacheSalt} {
 		if text != nil {
+			// C would take what is before it, and two salts would have one name.
+			if strings.IndexByte(*text, 0) >= 0 {
+				return invalid([]string{"loraName", "cacheSalt"}[i] + " has a zero byte")
+			}
 			texts[i] = C.CString(*text)
 			defer C.free(unsafe.Pointer(texts[i]))
 		}

@@ -59,6 +59,10 @@ func TestEventNames(t *testing.T) {
 	batch := encode(t, encoder, 0)
 	equal(t, "names", says(batch, "sql") && says(batch, "tenant-a") && says(batch, "CPU"), true)
 	equal(t, "rank", batch.Payload[len(batch.Payload)-1], 3)
+	for _, cut := range []string{"tenant-a\x00b", "\x00"} {
+		names(t, encoder.NameNamespace(space, &cut, nil), radixkv.InvalidArgument, "loraName")
+		names(t, encoder.NameNamespace(space, nil, &cut), radixkv.InvalidArgument, "cacheSalt")
+	}
 	err = encoder.NameNamespace(base, &name, nil)
 	names(t, err, radixkv.InvalidArgument, "lora_name")
 }
