@@ -63,6 +63,22 @@ static void b11_hanging_up_cancels_the_request() {
     CHECK_EQ(running.metrics().finished_length.load(), 0U);
 }
 
+/// Also when something of his lies there that nobody has read.
+static void b11_hanging_up_behind_more_bytes_cancels_the_request() {
+    Running running([](engine::EngineConfig& config) {
+        config.before_forward = [](std::size_t) { std::this_thread::sleep_for(2ms); };
+    });
+    const Json endless = with(request("never mind", 2000), "ignore_eos", true);
+    Socket client(running.port());
+    CHECK(client.send(http_text("POST", "/v1/completions", endless.dump())));
+    CHECK(eventually([&] { return running.metrics().running == 1; }));
+    CHECK(client.send("P"));
+    client.hang_up();
+    CHECK(eventually([&] { return running.metrics().running == 0; }));
+    CHECK_EQ(running.metrics().finished_cancelled.load(), 1U);
+    running.audit_idle();
+}
+
 static void b11_many_clients_at_once() {
     Running running([](engine::EngineConfig& config) { config.kv.page_count = 40; });
     std::vector<std::string> expected;
@@ -218,6 +234,7 @@ static void b11_shutdown_finishes_what_runs() {
 int main() {
     RUN(b11_what_is_no_request_is_refused);
     RUN(b11_hanging_up_cancels_the_request);
+    RUN(b11_hanging_up_behind_more_bytes_cancels_the_request);
     RUN(b11_many_clients_at_once);
     RUN(b11_overload_is_told_to_the_client);
     RUN(b06_failures_of_the_engine_reach_the_client);

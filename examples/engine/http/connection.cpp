@@ -101,8 +101,9 @@ bool Connection::wait_to_write() const {
 }
 
 bool Connection::is_writable() const {
-    char byte;
-    if (over_ || recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) return false;
+    // To look for the end of what can be read would not do: something unread may lie before it.
+    pollfd gone{socket_, POLLRDHUP, 0};
+    if (over_ || poll(&gone, 1, 0) > 0) return false;
     return wait_to_write();
 }
 
