@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -161,6 +162,45 @@ void t07_another_model_is_refused() {
     engine::EngineConfig config = tiered(&disk);
     config.model = other.path();
     CHECK_REFUSES(rkv::Error, "fingerprint", TestCore core(config));
+}
+
+/// Writes other bytes over a file's, without a change of its size.
+void overwrite(const std::filesystem::path& file, std::streamoff from, std::size_t byte_count) {
+    std::fstream out(file, std::ios::binary | std::ios::in | std::ios::out);
+    out.seekp(from);
+    out.write(std::string(byte_count, '\x11').data(), static_cast<std::streamsize>(byte_count));
+    CHECK(out.good());
+}
+
+/// So is another one of the same shape that has other weights: in files of another name, as large
+/// models come, or far from the file's ends.
+void t07_a_model_with_other_weights_is_refused() {
+    for (const bool is_in_parts : {true, false}) {
+        const engine::CheckpointSpec shape = engine::llama_checkpoint(2, 64, 8192, 4, 2, 64);
+        const Checkpoint checkpoints[] = {Checkpoint(shape), Checkpoint(shape)};
+        const Folder disk;
+        for (const Checkpoint& checkpoint : checkpoints) {
+            std::filesystem::path weights = checkpoint.path() / "model.safetensors";
+            const auto size = static_cast<std::streamoff>(std::filesystem::file_size(weights));
+            CHECK(size > std::streamoff{4} << 20);
+            const bool is_other = &checkpoint != checkpoints;
+            if (is_in_parts) {
+                const std::filesystem::path part = checkpoint.path() / "part.safetensors";
+                std::filesystem::rename(weights, part);
+                std::ofstream(checkpoint.path() / "model.safetensors.index.json")
+                    << R"({"weight_map": {"model.norm.weight": "part.safetensors"}})";
+                weights = part;
+            }
+            if (is_other) overwrite(weights, size / 2, std::size_t{1} << 20);
+            engine::EngineConfig config = tiered(&disk);
+            config.model = checkpoint.path();
+            if (is_other) {
+                CHECK_REFUSES(rkv::Error, "fingerprint", TestCore core(config));
+            } else {
+                const TestCore core(config);
+            }
+        }
+    }
 }
 
 /// A store that engines share, in this process's memory. It can be dead.
@@ -326,6 +366,7 @@ int main() {
     RUN(t02_tiers_change_nothing_but_time);
     RUN(t18_who_waits_is_prefetched);
     RUN(t07_another_model_is_refused);
+    RUN(t07_a_model_with_other_weights_is_refused);
     RUN(t13_engines_share_a_store);
     return 0;
 }

@@ -143,12 +143,9 @@ private:
     std::size_t bytes_ = 0;
 };
 
-Safetensors::Safetensors(const std::filesystem::path& folder) {
+std::vector<std::filesystem::path> weight_files(const std::filesystem::path& folder) {
     const std::filesystem::path index = folder / "model.safetensors.index.json";
-    if (!std::filesystem::exists(index)) {
-        add_file(folder / "model.safetensors");
-        return;
-    }
+    if (!std::filesystem::exists(index)) return {folder / "model.safetensors"};
     std::set<std::string> names;
     try {
         std::ifstream stream(index, std::ios::binary);
@@ -158,11 +155,17 @@ Safetensors::Safetensors(const std::filesystem::path& folder) {
     } catch (const std::exception& error) {
         refuse(index.string() + ": " + error.what());
     }
+    std::vector<std::filesystem::path> files;
     for (const std::string& name : names) {
         if (name.find('/') != std::string::npos)
             refuse(index.string() + ": " + name + " leads out of the folder");
-        add_file(folder / name);
+        files.push_back(folder / name);
     }
+    return files;
+}
+
+Safetensors::Safetensors(const std::filesystem::path& folder) {
+    for (const std::filesystem::path& file : weight_files(folder)) add_file(file);
 }
 
 /// A file is the length of its header in eight little-endian bytes, the header in JSON, and data.

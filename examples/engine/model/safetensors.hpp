@@ -28,8 +28,11 @@ struct TensorView {
     [[nodiscard]] std::vector<float> read_all() const;
 };
 
-/// The tensors of a model folder: model.safetensors, or the files that
-/// model.safetensors.index.json names.
+/// The files with the weights of a model folder, by name: model.safetensors, or those that
+/// model.safetensors.index.json names. Throws std::runtime_error when that file is wrong.
+[[nodiscard]] std::vector<std::filesystem::path> weight_files(const std::filesystem::path& folder);
+
+/// The tensors of a model folder.
 class Safetensors {
 public:
     /// Throws std::runtime_error that names the file, and the tensor, that is wrong.

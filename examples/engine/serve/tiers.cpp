@@ -1,9 +1,12 @@
 #include "serve/tiers.hpp"
 
+#include "model/safetensors.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -12,34 +15,46 @@ namespace engine {
 namespace {
 
 constexpr std::uint64_t shutdown_ms = 10000;
-constexpr std::size_t sample_bytes = std::size_t{1} << 20;
+constexpr std::streamoff end_bytes = std::streamoff{1} << 20;
+constexpr std::streamoff stride = std::streamoff{1} << 20, piece_bytes = 4096;
 
-/// The beginning and the end of a file, and its size: enough to tell one model from another.
+/// Puts two digests of `text`, one after the other, into `into`.
+void write_digests(const std::string& text, std::uint8_t (&into)[32]) {
+    for (std::size_t half = 0; half < 2; ++half) {
+        const std::string with_half = (half == 0 ? "0" : "1") + text;
+        const rkv::Digest digest = rkv::image_digest(with_half.data(), with_half.size());
+        std::copy(digest.begin(), digest.end(), into + half * digest.size());
+    }
+}
+
+/// A digest of a file's name and size, of its beginning and its end, and of a piece of each MiB
+/// between them: models that were trained on from one another differ in all of their layers.
 std::string sample(const std::filesystem::path& file) {
     std::ifstream in(file, std::ios::binary | std::ios::ate);
     const auto size = static_cast<std::streamoff>(in.tellg());
-    std::string text = std::to_string(size);
-    if (size <= 0) return text;
-    const auto part = std::min<std::streamoff>(size, sample_bytes);
-    for (const std::streamoff from : {std::streamoff{0}, size - part}) {
-        std::string bytes(static_cast<std::size_t>(part), '\0');
+    if (size < 0) throw std::runtime_error(file.string() + ": cannot be opened");
+    std::string text = file.filename().string() + '\0' + std::to_string(size) + '\0';
+    const auto add = [&](std::streamoff from, std::streamoff wanted) {
+        const std::size_t before = text.size();
+        text.resize(before + static_cast<std::size_t>(std::min(wanted, size - from)));
         in.seekg(from);
-        in.read(bytes.data(), part);
-        text += bytes;
-    }
-    return text;
+        in.read(&text[before], static_cast<std::streamsize>(text.size() - before));
+        if (!in) throw std::runtime_error(file.string() + ": cannot be read");
+    };
+    add(0, end_bytes);
+    for (std::streamoff from = end_bytes; from < size; from += stride) add(from, piece_bytes);
+    add(std::max<std::streamoff>(size - end_bytes, 0), end_bytes);
+    std::uint8_t digests[32];
+    write_digests(text, digests);
+    return {reinterpret_cast<const char*>(digests), sizeof digests};
 }
 
 /// KV of another model, in another format or in pages of another size means something else.
 void write_fingerprint(const std::filesystem::path& model, const std::string& format,
                        std::uint32_t page_size, std::uint8_t (&into)[32]) {
-    const std::string what = sample(model / "config.json") + sample(model / "model.safetensors") +
-                             format + " NHD " + std::to_string(page_size);
-    for (std::size_t half = 0; half < 2; ++half) {
-        const std::string text = (half == 0 ? "0" : "1") + what;
-        const rkv::Digest digest = rkv::image_digest(text.data(), text.size());
-        std::copy(digest.begin(), digest.end(), into + half * digest.size());
-    }
+    std::string what = sample(model / "config.json");
+    for (const std::filesystem::path& file : weight_files(model)) what += sample(file);
+    write_digests(what + format + " NHD " + std::to_string(page_size), into);
 }
 
 }  // namespace
