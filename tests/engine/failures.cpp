@@ -2,9 +2,36 @@
 // are as they were, and the next request is served.
 #include "fixture.hpp"
 
+#include <dlfcn.h>
+
 #include <stdexcept>
 
 using namespace test;
+
+namespace {
+
+/// While set, the library refuses what these two functions ask for, as it does for good once it
+/// has found a bug of its own.
+bool is_poisoned = false;
+
+template <class... A>
+rkv_status unless_poisoned(const char* name, A... args) {
+    if (is_poisoned) return RKV_STATUS_POISONED;
+    return reinterpret_cast<rkv_status (*)(A...)>(dlsym(RTLD_NEXT, name))(args...);
+}
+
+}  // namespace
+
+extern "C" rkv_status rkv_sequence_release(rkv_cache* cache, rkv_sequence_id sequence) {
+    return unless_poisoned("rkv_sequence_release", cache, sequence);
+}
+
+extern "C" rkv_status rkv_sequence_append_many(rkv_cache* cache,
+                                               const rkv_sequence_append_item* items,
+                                               std::size_t count, std::size_t item_size,
+                                               rkv_status* statuses) {
+    return unless_poisoned("rkv_sequence_append_many", cache, items, count, item_size, statuses);
+}
 
 namespace {
 
@@ -201,7 +228,42 @@ static void b06_logits_that_are_no_numbers_end_the_request() {
     core.audit_idle();
 }
 
+/// A library that has found a bug of its own serves nothing more. Everybody is told so, who runs and
+/// who waits, wherever it happened; and nothing is tried again and again.
+static void b06_a_broken_library_ends_every_request() {
+    for (const bool while_computing : {true, false}) {
+        engine::EngineConfig config = tiny_config(model());
+        config.scheduler.max_running = 2;
+        bool breaks = false;
+        config.before_forward = [&](std::size_t) {
+            if (!breaks) return;
+            is_poisoned = true;
+            throw rkv::Error(RKV_STATUS_INTERNAL, "a bug");
+        };
+        TestCore core(config);
+        std::vector<std::shared_ptr<Heard>> all;
+        for (std::uint64_t seed = 3; seed < 6; ++seed) all.push_back(core.add(request(seed, 30)));
+        while (all[1]->tokens.empty()) core.step();
+        CHECK_EQ(core.core().metrics().waiting.load(), 1U);
+        if (while_computing)
+            breaks = true;
+        else
+            is_poisoned = true;
+        for (int step = 0; step < 3; ++step) CHECK(!core.step());
+        CHECK(!core.core().healthy());
+        // Who comes later hears of it, too.
+        all.push_back(core.add(request(6)));
+        CHECK(!core.step());
+        is_poisoned = false;
+        for (const auto& heard : all) {
+            CHECK(heard->result && heard->result->finish == engine::Finish::error);
+            CHECK(!heard->result->error.empty());
+        }
+    }
+}
+
 int main() {
+    RUN(b06_a_broken_library_ends_every_request);
     RUN(b06_a_step_that_fails_restores_every_reference);
     RUN(b06_a_step_that_fails_late_keeps_what_is_published);
     RUN(b06_a_request_that_does_not_fit_yet_holds_nothing);

@@ -189,7 +189,8 @@ bool Core::step() {
         fail_step(error.what());
     }
     update_gauges();
-    return worked;
+    // There is nobody left to work for, and the next one will be told why.
+    return worked && healthy_;
 }
 
 bool Core::try_step() {
@@ -375,8 +376,10 @@ std::string Core::retain(const Request& request, Branch& branch, std::size_t cho
 }
 
 /// A step that failed takes its requests with it; those that wait are not touched. When it failed
-/// while it was planned, it takes the request that the trouble was with.
+/// while it was planned, it takes the request that the trouble was with; when nothing works any
+/// more, all of them.
 void Core::fail_step(const std::string& message) {
+    if (!healthy_) in_step_ = scheduler_.numbers();
     if (in_step_.empty()) in_step_ = {scheduler_.blamed()};
     for (const std::uint64_t number : in_step_) finish(number, Finish::error, message);
 }

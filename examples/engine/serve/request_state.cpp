@@ -6,7 +6,8 @@
 namespace engine {
 
 void Branch::release_pages() {
-    sequence.reset();
+    // Not reset(): a broken cache refuses that, and takes the sequence along when it goes.
+    sequence = rkv::Sequence();
     sequence_tokens = 0;
     allocated = 0;
     computed = 0;

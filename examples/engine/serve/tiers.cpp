@@ -113,7 +113,13 @@ std::optional<rkv_prefetch_id> Tiers::prefetch(const std::vector<std::uint32_t>&
     return std::nullopt;
 }
 
-void Tiers::cancel_prefetch(rkv_prefetch_id prefetch) { cache_.cancel_prefetch(prefetch); }
+void Tiers::cancel_prefetch(rkv_prefetch_id prefetch) noexcept {
+    try {
+        cache_.cancel_prefetch(prefetch);
+    } catch (const rkv::Error&) {
+        // A broken cache takes it along.
+    }
+}
 
 /// A state is copied as it lies.
 void Tiers::copy_of_group(const TierPages& of) const {

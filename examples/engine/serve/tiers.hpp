@@ -65,7 +65,7 @@ public:
     /// is to be asked for again.
     [[nodiscard]] std::optional<rkv_prefetch_id> prefetch(
         const std::vector<std::uint32_t>& prompt, const rkv::Namespace& name_space);
-    void cancel_prefetch(rkv_prefetch_id prefetch);
+    void cancel_prefetch(rkv_prefetch_id prefetch) noexcept;
     /// Copies what is to be copied; whether there was anything. What was fetched is in ended().
     bool step();
     [[nodiscard]] const std::vector<rkv_fetch_end>& ended() const noexcept { return ended_; }
