@@ -2612,6 +2612,7 @@ typedef struct rkv_runner_merge_states_args {
     uint64_t position_count;
     /**
      * state_count results: [position_count][query_head_count][v_head_dim] of the runner's dtype.
+     * On CUDA each begins at a multiple of 4 bytes.
      */
     const void *const *outs;
     /**
@@ -2620,7 +2621,7 @@ typedef struct rkv_runner_merge_states_args {
      */
     const float *const *lses;
     /**
-     * Receives the merged result; may be one of outs.
+     * Receives the merged result; may be one of outs, and is aligned as they are.
      */
     void *out;
     /**
@@ -6488,8 +6489,8 @@ enum rkv_status rkv_runner_append_prefill(struct rkv_runner *runner,
  *
  * @param runner the runner, for its shapes, dtype and threads
  * @param args the states and where to write
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_UNSUPPORTED for more than 128
+ * states on CUDA; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
  * @par Cost
  * O(states * elements of one); no lock
  * @par Thread safety

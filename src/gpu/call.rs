@@ -11,6 +11,7 @@ use super::step::{NewStep, PlanOnDevice};
 use super::stream::Stream;
 use crate::attention::{Batch, Capacity, Dtype, Geometry, KvLayer, KvStrides, Params, Row, Tensor};
 use crate::error::Error;
+use std::fmt::Display;
 
 /// Threads of a block of every kernel but attention.
 pub(super) const HELPER_THREADS: usize = 128;
@@ -92,6 +93,14 @@ pub struct MergeStates<'a> {
 
 pub(super) fn address<T>(pointer: *const T) -> Address {
     pointer.addr() as Address
+}
+
+/// Refuses elements that kernels cannot read two at a time.
+fn check_pairs(start: *const u8, name: &dyn Display) -> Result<(), Error> {
+    if start.addr().is_multiple_of(4) {
+        return Ok(());
+    }
+    Err(Error::argument(format!("{name}: on CUDA it begins at a multiple of 4 bytes")))
 }
 
 impl CudaBackend {
@@ -477,7 +486,9 @@ impl CudaBackend {
             outs: [0; MERGE_STATES_MAX],
             lses: [0; MERGE_STATES_MAX],
         };
+        check_pairs(call.out, &"args.out")?;
         for (at, (&out, &lse)) in call.outs.iter().zip(call.lses).enumerate() {
+            check_pairs(out, &format_args!("args.outs[{at}]"))?;
             (arguments.outs[at], arguments.lses[at]) = (address(out), address(lse));
         }
         let _entered = self.context.enter()?;

@@ -392,6 +392,28 @@ fn merge_states(is_captured: bool, positions: usize, count: usize) {
     check_near(&numbers(&lses_there[1].read(), Dtype::F32), &host_lses[1]);
 }
 
+/// Kernels take two elements of a state at a time: what lies between two such places would be a
+/// fault of the device, after which it is of no more use.
+#[test]
+fn states_that_begin_at_odd_elements_are_refused() {
+    let pair = Pair::new();
+    let device = &pair.engines[1];
+    let there = [0, 1, 2].map(|_| Memory::of(&vec![0; 2 * HEADS * DIM * 2]));
+    let lse = Memory::of_floats(&[0.0; 2 * HEADS]);
+    let lses = [lse.address().cast_const().cast(); 2];
+    for odd in 0..3 {
+        let at = |which: usize| there[which].address().wrapping_add(2 * usize::from(which == odd));
+        let outs = [at(0).cast_const(), at(1).cast_const()];
+        let (lse, stream) = (ptr::null_mut(), device.raw_stream());
+        let states = States { outs: &outs, lses: &lses, positions: 1, out: at(2), lse, stream };
+        // SAFETY: dense memory of more than these shapes.
+        let merged = unsafe { device.runner.merge_states(&states) };
+        let message = merged.unwrap_err().to_string();
+        let name = ["args.outs[0]", "args.outs[1]", "args.out"][odd];
+        assert!(message.starts_with(&format!("{name}: ")), "{message}");
+    }
+}
+
 #[test]
 fn what_cuda_cannot_do_is_said_before() {
     let driver = Driver::get();

@@ -94,11 +94,12 @@ pub struct rkv_runner_merge_states_args {
     /// Positions of each.
     pub position_count: u64,
     /// state_count results: [position_count][query_head_count][v_head_dim] of the runner's dtype.
+    /// On CUDA each begins at a multiple of 4 bytes.
     pub outs: *const *const c_void,
     /// state_count logarithms of denominators: [position_count][query_head_count]. Minus infinity:
     /// the set was empty, its result is not read.
     pub lses: *const *const f32,
-    /// Receives the merged result; may be one of outs.
+    /// Receives the merged result; may be one of outs, and is aligned as they are.
     pub out: *mut c_void,
     /// Receives the merged logarithms; may be one of lses. NULL when not wanted.
     pub lse: *mut f32,
@@ -283,8 +284,8 @@ pub unsafe extern "C" fn rkv_runner_append_prefill(
 ///
 /// @param runner the runner, for its shapes, dtype and threads
 /// @param args the states and where to write
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
-/// RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_UNSUPPORTED for more than 128
+/// states on CUDA; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
 /// @par Cost
 /// O(states * elements of one); no lock
 /// @par Thread safety
