@@ -181,13 +181,8 @@ impl CudaBackend {
         let _entered = self.context.enter()?;
         stream.check_not_captured()?;
         plan.follow(stream)?;
-        self.send(step, plan, stream)?;
-        let finished = plan.finish(stream);
-        if finished.is_err() {
-            // Nobody was told that it was sent.
-            plan.forget();
-        }
-        finished
+        let sent = self.send(step, plan, stream);
+        plan.finish(stream, sent)
     }
 
     fn send(
@@ -231,10 +226,10 @@ impl CudaBackend {
             return unsafe { self.launch(call, plan, &sizes, stream) };
         }
         plan.follow(stream)?;
-        self.send(&call.step, plan, stream)?;
+        let sent = self.send(&call.step, plan, stream);
         // SAFETY: the caller's contract, and the arrays that were sent fit the batch.
-        unsafe { self.launch(call, plan, plan.step(), stream)? };
-        plan.finish(stream)
+        let launched = sent.and_then(|()| unsafe { self.launch(call, plan, plan.step(), stream) });
+        plan.finish(stream, launched)
     }
 
     /// # Safety

@@ -166,10 +166,29 @@ impl Copying {
         stream: Stream,
         launch: impl Fn(&Alike, Address) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let context = &backend.context;
         if let Some((used, _)) = self.used.as_ref().filter(|(_, before)| *before != stream) {
             used.hold(stream)?;
         }
+        let event = match self.used.take() {
+            Some((event, _)) => event,
+            None => Event::new(&backend.context)?,
+        };
+        let put = self.put(backend, layers, list, stream, launch);
+        // Of a call that failed too: what it had launched goes on.
+        let marked = event.record(stream);
+        self.used = Some((event, stream));
+        put.and(marked)
+    }
+
+    fn put<T: Plain>(
+        &mut self,
+        backend: &CudaBackend,
+        layers: &[KvLayer<*mut u8>],
+        list: &[T],
+        stream: Stream,
+        launch: impl Fn(&Alike, Address) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let context = &backend.context;
         let table: Vec<Layer> =
             layers.iter().map(|layer| Layer { k: address(layer.k), v: address(layer.v) }).collect();
         self.blob.clear();
@@ -192,12 +211,6 @@ impl Copying {
             }
             first += count;
         }
-        let event = match self.used.take() {
-            Some((event, _)) => event,
-            None => Event::new(context)?,
-        };
-        event.record(stream)?;
-        self.used = Some((event, stream));
         Ok(())
     }
 }

@@ -153,11 +153,16 @@ impl PlanOnDevice {
         Ok(())
     }
 
-    /// Marks the end of a call.
-    pub(super) fn finish(&mut self, stream: Stream) -> Result<(), Error> {
-        self.used.record(stream)?;
-        self.stream = Some(stream);
-        Ok(())
+    /// Marks the end of a call, and of one that failed too: what it had launched goes on. Returns
+    /// what came of it.
+    pub(super) fn finish(&mut self, stream: Stream, done: Result<(), Error>) -> Result<(), Error> {
+        let marked = self.used.record(stream);
+        match marked {
+            Ok(()) => self.stream = Some(stream),
+            // Nobody can wait until it is sent.
+            Err(_) => self.forget(),
+        }
+        done.and(marked)
     }
 
     /// What a call into a graph launches for: every step that was reserved. The step at hand was

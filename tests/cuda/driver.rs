@@ -1,9 +1,11 @@
 //! What the driver may do to us, and what it is asked.
+use super::buffers::Buffers;
+use super::device::EngineStream;
 use super::emulator::{Driver, is_real};
 use super::world::{Setup, World};
-use radixkv::attention::Dtype;
+use radixkv::attention::{Dtype, PageCopy};
 use radixkv::error::Error;
-use radixkv::gpu::{CudaBackend, argument_sizes, kernel_table};
+use radixkv::gpu::{CudaBackend, StepOfPlan, argument_sizes, kernel_table};
 
 /// src/gpu knows the kernels' blocks and arguments as their source has them.
 #[test]
@@ -137,6 +139,64 @@ fn m04_a_failing_driver_is_an_error_and_the_next_step_is_right() {
         }
         assert!(failures > 0, "{name} was never called");
     }
+}
+
+/// What a call that failed had put on its stream comes before what the next one puts on another:
+/// the engine uses k and v again by then.
+#[test]
+fn m04_the_next_call_waits_for_what_a_failed_one_began() {
+    if is_real() {
+        return;
+    }
+    let mut world = World::new(Setup::new(64, 16), 1);
+    let chunks = [(0, 5)];
+    let (batch, slots) = world.rows(&chunks);
+    let [old, new] = [0, 1].map(|_| Buffers::new(&world, batch.query_count()));
+    [&old, &new].iter().for_each(|buffers| buffers.load(&world, &chunks));
+    let bytes = 2 * 5 * 2 * 64;
+    old.replace_kv(&vec![0; bytes]);
+    let number = world.next_number();
+    let step = StepOfPlan { number, batch: &batch, slots: &slots };
+    // Rows of pages, K and V, and then no attention.
+    world.driver.fail("cuLaunchKernel", 2, 2);
+    let (failing, call) = (world.stream(), old.call(&world, step));
+    // SAFETY: device memory of these shapes, which lives until the end.
+    let failed = unsafe { world.backend.append_prefill(&call, &mut world.plan, failing) };
+    assert!(failed.is_err());
+    world.driver.fail("", 0, 0);
+    let left = std::mem::replace(&mut world.stream, EngineStream::new());
+    let (stream, call) = (world.stream(), new.call(&world, step));
+    // SAFETY: as above.
+    unsafe { world.backend.append_prefill(&call, &mut world.plan, stream) }.unwrap();
+    world.stream.synchronize();
+    let outcome = new.outcome(batch.query_count()).unwrap();
+    left.synchronize();
+    world.finish(&chunks, &outcome).unwrap();
+}
+
+/// The same of copies of pages.
+#[test]
+fn m04_copies_wait_for_those_that_a_failed_call_began() {
+    if is_real() {
+        return;
+    }
+    let mut world = World::new(Setup::new(64, 16), 1);
+    world.fill(0, 48);
+    let (pages, target) = (world.sequences[0].pages.clone(), world.take_page());
+    let copy = |from: usize| [PageCopy { source: pages[from], target, positions: 16 }];
+    // A layer of other strides is a launch of its own, which fails.
+    let (layer, mut other) = (world.layer(), world.layer());
+    other.strides.page *= 2;
+    world.driver.fail("cuLaunchKernel", 1, 2);
+    // SAFETY: pages of this world, and the second layer is not reached.
+    let failed = unsafe { world.backend.copy_pages(&[layer, other], &copy(0), world.stream()) };
+    assert!(failed.is_err());
+    world.driver.fail("", 0, 0);
+    let left = std::mem::replace(&mut world.stream, EngineStream::new());
+    world.copy_pages(&copy(1));
+    left.synchronize();
+    world.sequences[0].pages[1] = target;
+    world.step(&[(0, 1)]);
 }
 
 /// After a fault of the device every call says so.
