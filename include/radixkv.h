@@ -6325,7 +6325,8 @@ enum rkv_status rkv_runner_read_kv_memory(const struct rkv_runner *runner,
  * layer.
  *
  * The copies that sequences wait for are carried out with a step, see rkv_runner_prepare_plan();
- * this is for an engine that moves pages for reasons of its own.
+ * this is for an engine that moves pages for reasons of its own. On CUDA they are put on the
+ * legacy default stream, and the call does not wait for them.
  *
  * @param runner the runner
  * @param copies copy_count copies; no target is another's source or target
