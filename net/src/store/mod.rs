@@ -37,6 +37,8 @@ pub enum Answer {
     Failed,
     /// It was read.
     Value(bytes::Bytes),
+    /// It is so long that there is no room for it, and was not read.
+    Long(u64),
 }
 
 /// A value to be written, and its key.
@@ -121,11 +123,12 @@ impl Store {
         }
     }
 
-    pub fn get(&self, keys: &[[u8; 32]], time: Duration) -> Vec<Answer> {
+    /// With room for so many bytes of each.
+    pub fn get(&self, keys: &[[u8; 32]], rooms: &[u64], time: Duration) -> Vec<Answer> {
         let names = self.names(keys);
         match &self.server {
             Server::Redis(redis) => self.run(time, redis.get(names, time)),
-            Server::Objects(objects) => self.run(time, objects.get(names)),
+            Server::Objects(objects) => self.run(time, objects.get(names, rooms)),
         }
     }
 

@@ -15,6 +15,15 @@ const REQUESTS: usize = 64;
 /// What no request takes longer than: calls have less time.
 const LONGEST: Duration = Duration::from_secs(600);
 
+/// That there is no such object says of a value that is asked for that it isn't there. To who
+/// writes it says that there is no bucket.
+fn found(done: Result<Answer, Error>) -> Result<Answer, Error> {
+    match done {
+        Err(Error::NotFound { .. }) => Ok(Answer::Missing),
+        done => done,
+    }
+}
+
 #[derive(Debug)]
 pub struct Objects {
     bucket: Arc<AmazonS3>,
@@ -77,7 +86,6 @@ impl Objects {
         while let Some(done) = tasks.join_next().await {
             match done {
                 Ok((at, Ok(answer))) => answers[at] = answer,
-                Ok((at, Err(Error::NotFound { .. }))) => answers[at] = Answer::Missing,
                 Ok((_, Err(error))) => failed = Some(error.to_string()),
                 Err(error) => failed = Some(error.to_string()),
             }
@@ -92,17 +100,25 @@ impl Objects {
     pub async fn has(&self, names: Vec<String>) -> Done {
         let paths = names.iter().map(|name| self.path(name)).collect();
         let head = |bucket: Arc<AmazonS3>, path: Path| async move {
-            bucket.head(&path).await.map(|_| Answer::Done)
+            found(bucket.head(&path).await.map(|_| Answer::Done))
         };
         self.each(paths, head).await
     }
 
-    pub async fn get(&self, names: Vec<String>) -> Done {
-        let paths = names.iter().map(|name| self.path(name)).collect();
-        let get = |bucket: Arc<AmazonS3>, path: Path| async move {
-            Ok(Answer::Value(bucket.get(&path).await?.bytes().await?))
+    pub async fn get(&self, names: Vec<String>, rooms: &[u64]) -> Done {
+        let paths = names.iter().map(|name| self.path(name)).zip(rooms.iter().copied());
+        let get = |bucket: Arc<AmazonS3>, (path, room): (Path, u64)| async move {
+            let object = match bucket.get(&path).await {
+                Ok(object) => object,
+                Err(error) => return found(Err(error)),
+            };
+            // What has no room is nobody's value, however much more of it there is.
+            match object.meta.size > room {
+                true => Ok(Answer::Long(object.meta.size)),
+                false => Ok(Answer::Value(object.bytes().await?)),
+            }
         };
-        self.each(paths, get).await
+        self.each(paths.collect(), get).await
     }
 
     pub async fn put(&self, puts: Vec<Put>) -> Done {
@@ -117,7 +133,7 @@ impl Objects {
     pub async fn remove(&self, names: Vec<String>) -> Done {
         let paths = names.iter().map(|name| self.path(name)).collect();
         let remove = |bucket: Arc<AmazonS3>, path: Path| async move {
-            bucket.delete(&path).await.map(|()| Answer::Done)
+            found(bucket.delete(&path).await.map(|()| Answer::Done))
         };
         self.each(paths, remove).await
     }

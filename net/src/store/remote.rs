@@ -80,6 +80,10 @@ unsafe fn answer(
                 item.byte_count = value.len() as u64;
                 DONE
             }
+            Answer::Long(length) => {
+                item.byte_count = length;
+                DONE
+            }
         };
     }
 }
@@ -92,6 +96,16 @@ unsafe fn keys(first: *mut rkv_remote_item, size: usize, count: usize) -> Vec<[u
     }
     // SAFETY: the caller's contract.
     unsafe { items(first, size, count) }.map(|item| item.key).collect()
+}
+
+/// # Safety
+/// As for `items`.
+unsafe fn rooms(first: *mut rkv_remote_item, size: usize, count: usize) -> Vec<u64> {
+    if first.is_null() || size < size_of::<rkv_remote_item>() {
+        return Vec::new();
+    }
+    // SAFETY: the caller's contract.
+    unsafe { items(first, size, count) }.map(|item| item.byte_count).collect()
 }
 
 /// # Safety
@@ -121,8 +135,9 @@ pub unsafe extern "C" fn get(
 ) {
     // SAFETY: the caller's contract.
     unsafe {
-        let keys = keys(first, size, count);
-        answer(data, (first, size, count), timeout_ms, |store, time| store.get(&keys, time));
+        let (keys, rooms) = (keys(first, size, count), rooms(first, size, count));
+        let get = |store: &Store, time| store.get(&keys, &rooms, time);
+        answer(data, (first, size, count), timeout_ms, get);
     }
 }
 

@@ -5,7 +5,8 @@ mod servers;
 mod snapshots;
 
 use engine::{Engine, PAGE_BYTES, Ran, Store, prompt};
-use servers::{Server, http, redis, redis_over_tls, s3};
+use servers::{Server, answers, http, redis, redis_over_tls, s3};
+use std::io::Write;
 use std::time::Duration;
 
 const BUCKET: &str = "pages";
@@ -285,6 +286,51 @@ fn t13_a_full_redis_refuses() {
     assert!(store.last_failure().contains("OOM"), "{}", store.last_failure());
     let stats = engine.stats().remote;
     assert!(stats.written_page_count < 200 && stats.damaged_page_count == 0, "{}", engine.said());
+}
+
+/// A bucket that isn't there has no value, and takes none: that is a failure, and the store says so.
+#[test]
+fn t13_a_bucket_that_is_not_there_is_a_failure() {
+    let endpoint = answers(|_, stream| {
+        let text = "<Error><Code>NoSuchBucket</Code></Error>";
+        let length = text.len();
+        write!(stream, "HTTP/1.1 404 Not Found\r\ncontent-length: {length}\r\n")?;
+        write!(stream, "connection: close\r\n\r\n{text}")
+    });
+    let store = Store::new("s3://nowhere", Some(&endpoint), "kv:", None);
+    let mut engine = Engine::new(&store, 10_000);
+    assert_eq!(engine.run(&prompt(1, 20)).computed, 20);
+    engine.until("it failed", |stats| {
+        let remote = &stats.remote;
+        assert_eq!(remote.written_page_count, 0);
+        remote.failed_page_count > 0 || remote.waiting_page_count == 0 && remote.call_count > 2
+    });
+    assert!(engine.stats().remote.failed_page_count > 0, "{}", engine.said());
+    assert!(!store.last_failure().is_empty());
+}
+
+/// An object of many GiB under the key of a page: it is damaged, and not read.
+#[test]
+fn t13_what_is_much_too_long_is_not_read() {
+    let endpoint = answers(|method, stream| {
+        let length = if method == "GET" { 1_u64 << 40 } else { 0 };
+        write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\netag: \"x\"\r\n")?;
+        write!(stream, "last-modified: Wed, 01 Jan 2025 00:00:00 GMT\r\n")?;
+        write!(stream, "connection: close\r\n\r\n")?;
+        let zeros = [0; 1 << 16];
+        while method == "GET" {
+            std::thread::sleep(Duration::from_millis(5));
+            stream.write_all(&zeros)?;
+        }
+        Ok(())
+    });
+    let store = Store::new("s3://bucket", Some(&endpoint), "kv:", None);
+    let mut engine = Engine::new(&store, 5_000);
+    let ran = engine.run(&prompt(1, 20));
+    assert_eq!((ran.fetched, ran.computed), (0, 20));
+    let stats = engine.stats().remote;
+    assert!(stats.damaged_page_count > 0, "{} {}", engine.said(), store.last_failure());
+    assert!(ran.waited < Duration::from_secs(4), "{:?}", ran.waited);
 }
 
 /// What a config says wrong is named.

@@ -115,14 +115,8 @@ fn scratch() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// A server of S3, from PyPI, with a bucket.
-pub fn s3(bucket: &str) -> Option<Server> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/s3_server.sh");
-    let made = Command::new("bash").arg(script).output().unwrap();
-    if !made.status.success() {
-        skip(&format!("no server of S3: {}", String::from_utf8_lossy(&made.stderr).trim()));
-        return None;
-    }
+/// Says to S3 who asks.
+fn set_credentials() {
     static ENVIRONMENT: Once = Once::new();
     ENVIRONMENT.call_once(|| {
         let set = [
@@ -135,6 +129,17 @@ pub fn s3(bucket: &str) -> Option<Server> {
             unsafe { std::env::set_var(name, value) };
         }
     });
+}
+
+/// A server of S3, from PyPI, with a bucket.
+pub fn s3(bucket: &str) -> Option<Server> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/s3_server.sh");
+    let made = Command::new("bash").arg(script).output().unwrap();
+    if !made.status.success() {
+        skip(&format!("no server of S3: {}", String::from_utf8_lossy(&made.stderr).trim()));
+        return None;
+    }
+    set_credentials();
     let program = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim());
     let server = Server::start_with(move |port| {
         let mut command = Command::new(&program);
@@ -154,4 +159,32 @@ pub fn http(port: u16, request: &str) -> String {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// What speaks HTTP, and answers each request, which is its first word, by a function. Its address.
+pub fn answers(answer: fn(&str, &mut TcpStream) -> std::io::Result<()>) -> String {
+    use std::io::{BufRead, BufReader, Read};
+    set_credentials();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(&stream);
+                let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
+                let _ = reader.read_line(&mut first);
+                while reader.read_line(&mut line).is_ok_and(|count| count > 2) {
+                    let word = line.to_lowercase();
+                    if let Some(count) = word.strip_prefix("content-length:") {
+                        length = count.trim().parse().unwrap();
+                    }
+                    line.clear();
+                }
+                let _ = std::io::copy(&mut reader.take(length), &mut std::io::sink());
+                let _ = answer(first.split(' ').next().unwrap_or_default(), &mut stream);
+            });
+        }
+    });
+    address
 }
