@@ -22,6 +22,7 @@ mod prefetch;
 mod random;
 mod remote;
 mod remote_store;
+mod removals;
 #[path = "../tier/runs.rs"]
 mod runs;
 #[path = "../tier/sim/mod.rs"]

@@ -148,14 +148,13 @@ impl Remote {
 
     /// Whether nothing waits to be written, or is.
     pub fn is_written(&self) -> bool {
-        let queue = self.inner.queue();
-        queue.writes.is_empty() && queue.writing == 0
+        self.inner.queue().waiting() == 0
     }
 
     /// What was counted.
     pub fn stats(&self) -> RemoteStats {
         let queue = self.inner.queue();
-        let waiting = (queue.writes.len() + queue.writing) as u64;
+        let waiting = queue.waiting() as u64;
         let is_paused = queue.pause.is_on(Instant::now());
         RemoteStats { waiting, is_paused, ..queue.stats }
     }

@@ -15,6 +15,7 @@ mod calls;
 mod large;
 mod pause;
 mod queue;
+mod removals;
 mod sealed;
 mod stats;
 mod writes;

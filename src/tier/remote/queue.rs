@@ -2,6 +2,7 @@
 use super::super::{Key, Source, Target};
 use super::large::{LargeHead, LargePlan};
 use super::pause::Pause;
+use super::removals::{Refused, Removal};
 use super::sealed::HEAD_BYTES;
 use super::stats::RemoteStats;
 use crate::memory::OutOfMemory;
@@ -119,7 +120,7 @@ pub(super) struct PutLarge {
 pub(super) enum Write {
     Put(Put),
     Large(PutLarge),
-    Remove(Key),
+    Remove(Removal),
 }
 
 impl Write {
@@ -150,7 +151,7 @@ pub(super) enum Writes {
     Unfit(Write),
     Puts(Vec<Put>),
     Large(PutLarge),
-    Removes(Vec<Key>),
+    Removes(Vec<Removal>),
 }
 
 #[derive(Default)]
@@ -161,6 +162,8 @@ pub(super) struct Queue {
     pub waiting_bytes: u64,
     /// Values that wait to be removed.
     removals: usize,
+    /// Those that the store did not remove, though it answered.
+    refused: Refused,
     /// Values that are being written or removed.
     pub writing: usize,
     /// Of those, the ones that are being removed.
@@ -269,31 +272,57 @@ impl Queue {
     /// Queues a removal behind the others. It is not forgotten while the store is left alone: what
     /// was removed must not be found when that is back.
     pub fn add_removal(&mut self, key: Key) {
-        if self.removals >= REMOVALS || self.add_write(Write::Remove(key)).is_err() {
+        let waiting = self.removals + self.refused.len();
+        let write = Write::Remove(Removal::new(key));
+        if waiting >= REMOVALS || self.add_write(write).is_err() {
             self.stats.failed += 1;
         }
     }
 
     /// Puts removals back that the store did not answer, before what came after them.
-    pub fn remove_again(&mut self, keys: &[Key]) {
-        for &key in keys.iter().rev() {
+    pub fn remove_again(&mut self, removals: &[Removal]) {
+        for &removal in removals.iter().rev() {
             if self.writes.try_reserve(1).is_err() {
                 self.stats.failed += 1;
                 continue;
             }
             self.removals += 1;
-            self.writes.push_front(Write::Remove(key));
+            self.writes.push_front(Write::Remove(removal.again()));
+        }
+    }
+
+    /// The store answers, but has not removed this one.
+    pub fn refuse_removal(&mut self, removal: Removal, now: Instant) {
+        self.stats.failed += u64::from(!self.refused.add(removal, now));
+    }
+
+    /// What was refused a while ago is queued behind the others. What came meanwhile may be the
+    /// same value, written anew: it goes, too, and whoever wants it writes it again.
+    fn remove_refused(&mut self, now: Instant) {
+        for _ in 0..BATCH {
+            let has_room = self.writes.try_reserve(1).is_ok();
+            let Some(removal) = has_room.then(|| self.refused.take_due(now)).flatten() else {
+                return;
+            };
+            self.removals += 1;
+            self.writes.push_back(Write::Remove(removal));
         }
     }
 
     /// Removals wait, perhaps for the end of a pause.
     pub fn has_removals(&self) -> bool {
-        self.removals > 0
+        self.removals + self.refused.len() > 0
+    }
+
+    /// What waits to be written or removed, or is.
+    pub fn waiting(&self) -> usize {
+        self.writes.len() + self.refused.len() + self.writing
     }
 
     /// Whether there is something to do now about what waits. No removal overtakes a write, nor the
     /// other way round: they may be of the same value.
-    pub fn can_write(&self, now: Instant) -> bool {
+    pub fn can_write(&mut self, now: Instant) -> bool {
+        self.remove_refused(now);
         if self.pause.is_on(now) {
             return self.writes.len() > self.removals;
         }
@@ -370,9 +399,9 @@ impl Queue {
                     bytes += put.bytes + HEAD_BYTES;
                     puts.push(put);
                 }
-                Write::Remove(key) if has_room => {
+                Write::Remove(removal) if has_room => {
                     self.removals -= 1;
-                    removes.push(key);
+                    removes.push(removal);
                 }
                 Write::Put(Put { bytes, .. }) => {
                     self.waiting_bytes -= bytes as u64;
@@ -399,7 +428,7 @@ impl Queue {
     pub fn close(&mut self) -> (VecDeque<Read>, VecDeque<Write>) {
         self.is_closed = true;
         self.waiting_bytes -= self.writes.iter().map(Write::bytes).sum::<u64>();
-        self.removals = 0;
+        (self.removals, self.refused) = (0, Refused::default());
         (std::mem::take(&mut self.reads), std::mem::take(&mut self.writes))
     }
 }

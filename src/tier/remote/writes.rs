@@ -2,10 +2,10 @@
 //! to that order too.
 use super::calls::{Call, Inner, room};
 use super::queue::{Put, Writes};
+use super::removals::Removal;
 use super::sealed::{HEAD_BYTES, seal};
 use super::{Answer, Item};
-use crate::memory::{OutOfMemory, try_collect};
-use crate::tier::Key;
+use crate::memory::try_collect;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
@@ -49,11 +49,9 @@ impl Inner {
                 self.put_large(large, scratch);
                 self.end_writes(1, 0);
             }
-            Writes::Removes(keys) => {
-                if !self.remove(&keys) {
-                    self.queue().remove_again(&keys);
-                }
-                self.end_writes(keys.len(), keys.len());
+            Writes::Removes(removals) => {
+                self.remove(&removals);
+                self.end_writes(removals.len(), removals.len());
             }
         }
         // There may be room for others.
@@ -61,16 +59,43 @@ impl Inner {
         true
     }
 
-    /// Whether the store answered. If not it is asked again, after a pause when that begins.
-    fn remove(&self, keys: &[Key]) -> bool {
-        let remove: Call = |store, items, time| store.remove(items, time);
-        match try_collect(keys.iter().map(|&key| Item::new(key, &mut []))) {
-            Ok(mut items) => self.call(remove, &mut items, self.timeout),
-            // Without memory one by one.
-            Err(OutOfMemory) => keys
-                .iter()
-                .all(|&key| self.call(remove, &mut [Item::new(key, &mut [])], self.timeout)),
+    /// Removes values. What the store does not do waits to be asked for again.
+    fn remove(&self, removals: &[Removal]) {
+        let item = |removal: &Removal| Item::new(removal.key, &mut []);
+        if let Ok(mut items) = try_collect(removals.iter().map(item)) {
+            self.remove_at_once(removals, &mut items);
+            return;
         }
+        // Without memory one by one.
+        for (at, removal) in removals.iter().enumerate() {
+            if !self.remove_at_once(std::slice::from_ref(removal), &mut [item(removal)]) {
+                return self.queue().remove_again(&removals[at + 1..]);
+            }
+        }
+    }
+
+    /// The same with one call. Whether the store answered. If not it is asked again, after a pause
+    /// when that begins. Before it is asked about something again it is asked for that: so a store
+    /// that is dead is told from one that does not remove it.
+    fn remove_at_once(&self, removals: &[Removal], items: &mut [Item<'_>]) -> bool {
+        let has: Call = |store, items, time| store.has(items, time);
+        let remove: Call = |store, items, time| store.remove(items, time);
+        let is_again = removals.iter().any(|removal| removal.is_again);
+        let is_there = is_again && self.call(has, items, self.timeout);
+        items.iter_mut().for_each(|item| item.answer = Answer::Failed);
+        let is_done = (is_there || !is_again) && self.call(remove, items, self.timeout);
+        let mut queue = self.queue();
+        if !is_there && !is_done {
+            queue.remove_again(removals);
+            return false;
+        }
+        let now = Instant::now();
+        for (&removal, item) in removals.iter().zip(items) {
+            if item.answer == Answer::Failed {
+                queue.refuse_removal(removal, now);
+            }
+        }
+        true
     }
 
     /// So many values were written or removed, or could not be: who waited for that goes on.

@@ -1,0 +1,96 @@
+//! Values that are to be removed. What the store does not remove, though it answers, is asked for
+//! again after a while, and given up in the end: a key that nobody may remove there is none to ask
+//! for for ever, and nothing else waits for it.
+use super::super::Key;
+use crate::memory::OrderedMap;
+use std::time::{Duration, Instant};
+
+/// After so many refusals a removal is given up.
+const REFUSALS: u32 = 8;
+/// How long the first one waits; each later one twice as long.
+const FIRST: Duration = Duration::from_millis(50);
+
+/// A value that is to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Removal {
+    pub key: Key,
+    /// How often the store did not remove it, though it answered.
+    refusals: u32,
+    /// It was asked for before.
+    pub is_again: bool,
+}
+
+impl Removal {
+    /// One that was not asked for yet.
+    pub fn new(key: Key) -> Self {
+        Self { key, refusals: 0, is_again: false }
+    }
+
+    /// The same, which is to be asked for again.
+    pub fn again(self) -> Self {
+        Self { is_again: true, ..self }
+    }
+}
+
+/// Those that were refused, by when they are asked for again.
+#[derive(Debug, Default)]
+pub(super) struct Refused(OrderedMap<(Instant, Key), u32>);
+
+impl Refused {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// It is asked for again later. False when it is given up.
+    pub fn add(&mut self, removal: Removal, now: Instant) -> bool {
+        let refusals = removal.refusals + 1;
+        let at = now + FIRST * (1 << removal.refusals);
+        refusals < REFUSALS && self.0.try_insert((at, removal.key), refusals).is_ok()
+    }
+
+    /// The next that is to be asked for again now.
+    pub fn take_due(&mut self, now: Instant) -> Option<Removal> {
+        let (&(at, key), &refusals) = self.0.first()?;
+        if at > now {
+            return None;
+        }
+        self.0.remove(&(at, key));
+        Some(Removal { key, refusals, is_again: true })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// T13: ever later, and not for ever.
+    #[test]
+    fn t13_what_is_refused_is_asked_for_ever_less_often_and_then_given_up() {
+        let start = Instant::now();
+        let mut refused = Refused::default();
+        let (mut removal, mut now, mut waits) = (Removal::new([1; 32]), start, Vec::new());
+        while refused.add(removal, now) {
+            assert_eq!((refused.len(), refused.take_due(now)), (1, None));
+            let last = now;
+            removal = loop {
+                now += Duration::from_millis(1);
+                if let Some(removal) = refused.take_due(now) {
+                    break removal;
+                }
+            };
+            assert_eq!((refused.len(), removal.is_again, removal.key), (0, true, [1; 32]));
+            waits.push((now - last).as_millis());
+        }
+        assert_eq!(waits, [50, 100, 200, 400, 800, 1600, 3200]);
+        assert_eq!(refused.len(), 0);
+        // First the one whose time comes first.
+        assert!(refused.add(removal_of(2, 3), start) && refused.add(removal_of(3, 0), start));
+        let later = start + Duration::from_secs(1);
+        let keys = [(); 2].map(|()| refused.take_due(later).map(|removal| removal.key[0]));
+        assert_eq!((keys, refused.take_due(later)), ([Some(3), Some(2)], None));
+    }
+
+    fn removal_of(key: u8, refusals: u32) -> Removal {
+        Removal { key: [key; 32], refusals, is_again: true }
+    }
+}
