@@ -56,6 +56,26 @@ fn t05_after_a_crash_at_any_call_all_that_was_committed_is_there() {
     });
 }
 
+/// A process that makes a directory is killed at any call, the next one goes on with what is there
+/// and commits, and then the power goes.
+#[test]
+fn t05_what_a_killed_process_began_to_make_is_there_after_a_crash() {
+    for at in 0..400 {
+        let disk = SimDisk::new();
+        disk.fail(Some((When::From(at), Fault::Io)));
+        drop(open(&disk));
+        disk.fail(None);
+        let (store, _) = must_open(&disk);
+        keep(&store, 1, 5000);
+        for seed in 0..4 {
+            let after = disk.after_crash(&mut fastrand::Rng::with_seed(seed));
+            let (store, found) = must_open(&after);
+            assert_eq!(found.len(), 1, "killed at call {at}");
+            assert_eq!(load(&store, 1, 5000), Ok(content(1, 5000)));
+        }
+    }
+}
+
 /// A life from begin to end. What is found is checked unless the disk may refuse to read it.
 fn life(
     disk: &SimDisk,

@@ -68,6 +68,8 @@ fn open(disk: Box<dyn Disk>, config: DiskConfig) -> Result<(DiskStore, FoundReco
         false => relocate(&mut rows, &records, &data, units)?,
     };
     let (state, found) = state_of(rows, space, damaged)?;
+    // Who made these files may have been killed before this.
+    disk.sync_names()?;
     data.cut((config.bytes / UNIT).min(state.space.used_end()))?;
     start(disk, lock, config, records, data, state).map(|store| (store, found))
 }
