@@ -15,6 +15,9 @@ const STEP: NonZero<u64> = NonZero::new(2 << 20).unwrap();
 const FORK_LOOKS: u32 = 20;
 const FORK_PAUSE: Duration = Duration::from_millis(5);
 
+/// How often space is asked for again when a signal came: file systems in memory begin anew.
+const INTERRUPTED: usize = 8;
+
 pub(crate) struct Files(pub PathBuf);
 
 impl Disk for Files {
@@ -158,8 +161,16 @@ fn read_ahead(_file: &File) {}
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn allocate(file: &File, from: u64, bytes: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
-    match fallocate(file, FallocateFlags::empty(), from, bytes) {
+    let mut done = fallocate(file, FallocateFlags::empty(), from, bytes);
+    for _ in 0..INTERRUPTED {
+        if done == Err(rustix::io::Errno::INTR) {
+            done = fallocate(file, FallocateFlags::empty(), from, bytes);
+        }
+    }
+    match done {
         Ok(()) => Ok(()),
+        // Signals that come more often than it takes.
+        Err(rustix::io::Errno::INTR) => file.set_len(from + bytes),
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => file.set_len(from + bytes),
         Err(error) => Err(error.into()),
     }
