@@ -9,6 +9,7 @@ mod group_remote;
 mod group_world;
 mod group_yields;
 mod groups;
+mod late_answers;
 #[path = "../snapshot_tiers/memory_store.rs"]
 mod memory_store;
 #[path = "../tier/folder.rs"]

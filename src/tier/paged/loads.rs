@@ -203,7 +203,8 @@ impl Load {
     /// Some of its first pages became the cache's.
     pub fn drop_landed(&mut self, count: usize) -> impl Iterator<Item = LoadPage> {
         self.landed += count;
-        self.limit -= count;
+        // Of what it no longer waited for some has come all the same.
+        self.limit -= count.min(self.limit);
         self.done -= count.min(self.done);
         if let Some(last) = count.checked_sub(1) {
             self.remote.before = Some(self.pages[last].name.digest);
