@@ -210,8 +210,11 @@ impl GroupPlan {
         for &(_, at) in self.asked.iter().take(found) {
             self.places[at as usize].remote |= only(0);
         }
-        if let Some(&(_, at)) = self.asked.get(found) {
-            // Nobody gets beyond a page that is nowhere.
+        // Nobody gets beyond a page that is nowhere. Others may have brought some since it was
+        // asked, and the target may be behind those.
+        let is_nowhere = |at: u32| self.places[at as usize].anywhere() & only(0) == 0;
+        let mut rest = self.asked.iter().skip(found).map(|&(_, at)| at);
+        if let Some(at) = rest.find(|&at| is_nowhere(at)) {
             self.places.truncate(at as usize);
         }
     }
