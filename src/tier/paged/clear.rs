@@ -1,11 +1,11 @@
 //! Namespaces that were cleared: what the tiers have of them goes, and is not found before it has.
 use super::map::Level;
-use super::work::PageTiers;
+use super::work::{PageTiers, TableGuard};
 use crate::error::Error;
 use crate::memory::try_zeros;
 
 /// Records that are looked at before others are let in.
-const RECORDS: u32 = 1024;
+const RECORDS: u32 = 128;
 
 impl PageTiers {
     /// Drops what was cleared since this was called last. Whether anything was.
@@ -29,9 +29,9 @@ impl PageTiers {
                 is_cleared[number as usize] = self.shared.read().cleared_since(since)(&name);
             }
         }
-        let end = self.table().map.end();
+        let mut table = self.table();
+        let end = table.map.end();
         for from in (0..end).step_by(RECORDS as usize) {
-            let table = &mut *self.table();
             for at in from..end.min(from + RECORDS) {
                 let Some(record) = table.map.get(at) else { continue };
                 let is_gone = is_cleared.get(record.space() as usize).copied();
@@ -45,11 +45,13 @@ impl PageTiers {
                 }
                 if let Some(number) = disk {
                     table.must_remove = true;
-                    self.remove_disk(table, at, number);
+                    self.remove_disk(&mut table, at, number);
                 }
             }
+            TableGuard::bump(&mut table);
         }
-        self.table().clear = latest;
+        table.clear = latest;
+        drop(table);
         if let Some(disk) = &self.disk {
             disk.commit_removals();
         }

@@ -5,15 +5,16 @@ use super::loads::{Landing, Origin};
 use super::map::{Level, Name, NoRecord};
 use super::note::{NOTE_BYTES, Note};
 use super::table::Table;
-use super::work::{PageTiers, checksum};
+use super::work::{PageTiers, TableGuard, checksum};
 use crate::error::Error;
 use crate::memory::{OutOfMemory, Slot, try_box};
 use std::any::Any;
 
 /// Of the pages that the disk has room for, the part that is kept free.
 const AHEAD_PART: u64 = 16;
-/// Pages that are tried again at once.
+/// Pages that wait to be tried again, and those that are before others are let in.
 const RETRIES: usize = 256;
+const RETRIED: usize = 16;
 
 pub(super) fn key(number: u64) -> Key {
     let mut key = [0; 32];
@@ -199,7 +200,7 @@ impl PageTiers {
     }
 
     /// Tries again what the disk had no room for, when there may be some.
-    pub(super) fn retry_writes(&self, table: &mut Table) {
+    pub(super) fn retry_writes(&self, table: &mut TableGuard<'_>) {
         let Some(disk) = &self.disk else { return };
         let stats = disk.stats();
         let has_changed = stats.commits != table.tried_at || table.writes.is_empty();
@@ -207,7 +208,10 @@ impl PageTiers {
             return;
         }
         table.tried_at = stats.commits;
-        for _ in 0..table.retries.len() {
+        for at in 0..table.retries.len() {
+            if at % RETRIED == RETRIED - 1 {
+                TableGuard::bump(table);
+            }
             let Some(name) = table.retries.pop_front() else { return };
             match self.try_write(table, name) {
                 Ok(()) => {}

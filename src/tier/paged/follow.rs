@@ -2,7 +2,7 @@
 use super::config::PagePolicy;
 use super::pages::Page;
 use super::table::Table;
-use super::work::PageTiers;
+use super::work::{PageTiers, TableGuard};
 use crate::error::Error;
 use crate::events::{Read, Reader};
 use crate::index::Namespace;
@@ -12,7 +12,7 @@ use crate::token::{DigestChain, PageDigest, PageHasher, PartPieces, parts_within
 /// Records that are followed before anything else is looked at.
 const RECORDS: usize = 64;
 /// Pages that are forgotten before others are let in.
-const PAGES: u32 = 4096;
+const PAGES: u32 = 512;
 
 /// Times that all contents are gone through, for pages in an unlucky order.
 const PASSES: u32 = 16;
@@ -76,13 +76,14 @@ impl PageTiers {
     }
 
     fn forget_where(&self, end: u32, is_gone: impl Fn(&Page) -> bool) {
+        let mut table = self.table();
         for from in (0..end).step_by(PAGES as usize) {
-            let table = &mut *self.table();
             for page in from..end.min(from + PAGES) {
                 if table.pages.get(page).is_some_and(|what| is_gone(&what)) {
                     table.forget_page(page);
                 }
             }
+            TableGuard::bump(&mut table);
         }
     }
 

@@ -29,6 +29,8 @@ use std::time::{Duration, Instant};
 
 /// Pages that wait to be given to the store, at most.
 const OFFERS: usize = 1 << 14;
+/// Of those, the ones that are given before others are let in.
+const GIVEN: usize = 32;
 
 /// A remote store, and what it is asked with.
 pub(super) struct Lowest {
@@ -447,20 +449,24 @@ impl PageTiers {
         }
     }
 
-    /// Gives the remote store what waits for that, as much as it has room for.
-    pub(super) fn put_offered(&self, table: &mut Table) {
-        let Some(lowest) = &self.remote else { return };
+    /// Gives the remote store some of what waits for that, as much as it has room for. Whether
+    /// there may be room for more.
+    pub(super) fn put_offered(&self, table: &mut Table) -> bool {
+        let Some(lowest) = &self.remote else { return false };
         if table.offers.is_empty() || lowest.remote.is_paused() {
-            return;
+            return false;
         }
-        while let Some(&name) = table.offers.front()
-            && lowest.remote.has_room(self.pools[self.pool_of(name.group)].page_bytes)
-        {
+        for _ in 0..GIVEN {
+            let Some(&name) = table.offers.front() else { return false };
+            if !lowest.remote.has_room(self.pools[self.pool_of(name.group)].page_bytes) {
+                return false;
+            }
             table.offers.pop_front();
             if !self.put(lowest, table, name) {
                 table.counters.not_offered += 1;
             }
         }
+        true
     }
 
     /// False when the page has left host memory, or was cleared.

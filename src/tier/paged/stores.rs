@@ -5,7 +5,7 @@ use super::map::Level;
 use super::pages::Page;
 use super::poll::{CopyJob, Direction, Fetched, JOBS};
 use super::table::{Job, Stored, Table};
-use super::work::{PageTiers, checksum};
+use super::work::{PageTiers, TableGuard, checksum};
 use crate::error::Error;
 use crate::memory::Slot;
 use crate::store::PoolPage;
@@ -15,6 +15,8 @@ use std::collections::VecDeque;
 const QUEUE: usize = 1 << 14;
 /// Uses that wait to be counted.
 const USES: usize = 1 << 10;
+/// Pages that are counted, or queued, before others are let in.
+const COUNTED: usize = 64;
 /// Pages that are about to be evicted: of all, the part, and at least so many.
 const COLD_PART: usize = 8;
 const COLD_LEAST: usize = 32;
@@ -98,15 +100,21 @@ impl PageTiers {
             self.table().stores.uses.clear();
             return;
         };
-        loop {
-            let table = &mut *self.table();
-            let Some(mut page) = table.stores.uses.pop_front() else { return };
+        let mut table = self.table();
+        let mut left = COUNTED;
+        while let Some(mut page) = table.stores.uses.pop_front() {
+            // What pages hold changes by this thread alone.
             while let Some(mut what) = table.pages.get(page) {
                 what.uses = what.uses.saturating_add(1);
                 table.set_page(page, what);
                 if what.uses >= wanted {
-                    self.queue_store(table, page);
-                    self.queue_hung(table, page);
+                    self.queue_store(&mut table, page);
+                    self.queue_hung(&mut table, page);
+                }
+                left -= 1;
+                if left == 0 {
+                    left = COUNTED;
+                    TableGuard::bump(&mut table);
                 }
                 if what.before == 0 {
                     break;
@@ -132,12 +140,15 @@ impl PageTiers {
                     state.cold_pages(pool, wanted, &mut |page| cold.push(page));
                 }
             }
-            let table = &mut *self.table();
-            for page in cold.drain(..) {
+            let mut table = self.table();
+            for (at, page) in cold.drain(..).enumerate() {
                 let page = table.pages.number(pool, page);
-                self.queue_store(table, page);
+                self.queue_store(&mut table, page);
                 // What hangs on a page goes with it.
-                self.queue_hung(table, page);
+                self.queue_hung(&mut table, page);
+                if at % COUNTED == COUNTED - 1 {
+                    TableGuard::bump(&mut table);
+                }
             }
         }
         Ok(())

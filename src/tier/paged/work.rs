@@ -11,8 +11,9 @@ use crate::events::Reader;
 use crate::group::{GROUP_LIMIT, Groups};
 use crate::memory::{Arc, Slots, TryGrow, try_collect, try_std_arc};
 use crate::store::{Lower, Shared};
+use parking_lot::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -101,6 +102,10 @@ impl Pool {
     }
 }
 
+/// What is known of the tiers. The thread that does much with it lets others in with `bump`: were
+/// it let go of and taken again, who waits would not get it in between.
+pub(super) type TableGuard<'a> = MutexGuard<'a, Table>;
+
 /// The tiers of one cache.
 pub struct PageTiers {
     pub(super) shared: Arc<Shared>,
@@ -115,7 +120,7 @@ pub struct PageTiers {
     pub(super) device_pages: Vec<usize>,
     pub(super) wake: Option<Wake>,
     pub(super) signal: std::sync::Arc<Signal>,
-    table: Mutex<Table>,
+    table: parking_lot::Mutex<Table>,
     /// What the thread reads with; a test's, where there is no thread.
     reader: Mutex<Taking>,
     is_closed: AtomicBool,
@@ -214,7 +219,7 @@ impl PageTiers {
             device_pages,
             wake: config.wake,
             signal: wake.0,
-            table: Mutex::new(Table::new(&[], 0, (&[], [0; GROUP_LIMIT]))?),
+            table: parking_lot::Mutex::new(Table::new(&[], 0, (&[], [0; GROUP_LIMIT]))?),
             reader: Mutex::new(Taking {
                 reader: Reader::new(page_size)?,
                 disk: Vec::new(),
@@ -235,14 +240,14 @@ impl PageTiers {
         let mut table = Table::new(&slots, disk_pages, device)?;
         table.clear = shared.read().latest_clear();
         tiers.find_again(&mut table, &records)?;
-        tiers.table = Mutex::new(table);
+        tiers.table = parking_lot::Mutex::new(table);
         let tiers = try_std_arc(tiers)?;
         shared.attach_lower(tiers.clone())?;
         Ok(tiers)
     }
 
-    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn table(&self) -> TableGuard<'_> {
+        self.table.lock()
     }
 
     /// The pool of a group.
@@ -284,9 +289,9 @@ impl PageTiers {
         let queued = self.queue_cold();
         let failed = [followed.is_err(), cleared.is_err(), queued.is_err()];
         {
-            let table = &mut *self.table();
-            self.retry_writes(table);
-            self.put_offered(table);
+            let mut table = self.table();
+            self.retry_writes(&mut table);
+            more |= self.put_offered(&mut table);
             table.counters.no_memory += failed.iter().filter(|&&failed| failed).count() as u64;
         }
         self.announce();
