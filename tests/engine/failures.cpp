@@ -228,8 +228,8 @@ static void b06_logits_that_are_no_numbers_end_the_request() {
     core.audit_idle();
 }
 
-/// A library that has found a bug of its own serves nothing more. Everybody is told so, who runs and
-/// who waits, wherever it happened; and nothing is tried again and again.
+/// A library that has found a bug of its own serves nothing more. Everybody is told so, who runs
+/// and who waits, wherever it happened; and nothing is tried again and again.
 static void b06_a_broken_library_ends_every_request() {
     for (const bool while_computing : {true, false}) {
         engine::EngineConfig config = tiny_config(model());

@@ -112,8 +112,8 @@ fn t17_removals_that_a_store_did_not_do_are_asked_for_again() {
     assert_eq!(store.removals(), 4 + 1 + 3);
 }
 
-/// A store that never removes something, as nobody may there: what waits behind that is written, and
-/// the store is not left alone for it. (It is given up in the end, see `Refused`.)
+/// A store that never removes something, as nobody may there: what waits behind that is written,
+/// and the store is not left alone for it. (It is given up in the end, see `Refused`.)
 #[test]
 fn t13_a_removal_that_a_store_refuses_keeps_nothing_waiting() {
     for keys in [1..2, 1..40] {

@@ -249,8 +249,8 @@ fn t13_a_store_that_stands_still_is_not_waited_for() {
     assert!(world.stats().remote.slow_calls > 0);
 }
 
-/// T13, T11: a state that fails on its way, or comes too late, may be in memory by then. It is taken
-/// from there, and has all of its tokens in common with what was asked for.
+/// T13, T11: a state that fails on its way, or comes too late, may be in memory by then. It is
+/// taken from there, and has all of its tokens in common with what was asked for.
 #[test]
 fn t13_what_memory_has_by_then_is_taken_whole() {
     for is_late in [false, true] {
