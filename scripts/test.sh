@@ -17,7 +17,7 @@ RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
 export RADIXKV_KERNEL_CACHE
 target=${CARGO_TARGET_DIR:-target}
 logs=$target/test-logs
-limit='timeout --verbose --kill-after=10 3600' # for a stage, the compiler included
+limit='timeout --verbose --kill-after=10 5000' # for a stage, the compiler included
 
 have() { # command, what it shows
     command -v "$1" >/dev/null || { echo "SKIP $2: $1 is not installed"; return 1; }
