@@ -106,7 +106,8 @@ impl PageTiers {
             // What pages hold changes by this thread alone.
             while let Some(mut what) = table.pages.get(page) {
                 what.uses = what.uses.saturating_add(1);
-                table.set_page(page, what);
+                // Its namespace stays the same.
+                table.pages.set(page, what);
                 if what.uses >= wanted {
                     self.queue_store(&mut table, page);
                     self.queue_hung(&mut table, page);
