@@ -25,6 +25,12 @@ pub fn resolve(given: &str, rank: u32, name: &str) -> Result<String, Failure> {
     Ok(format!("tcp://{host}:{port}"))
 }
 
+/// Whether a resolved endpoint is any interface or any port: one can bind to it, not connect.
+pub fn is_any(endpoint: &str) -> bool {
+    let address = endpoint.strip_prefix("tcp://");
+    address.is_some_and(|address| address.starts_with("0.0.0.0:") || address.ends_with(":0"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::resolve;

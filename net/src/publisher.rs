@@ -1,5 +1,5 @@
 //! A publisher: numbers, a queue, and a thread with the sockets.
-use crate::endpoint::resolve;
+use crate::endpoint::{is_any, resolve};
 use crate::failure::Failure;
 use crate::replay::{self, Buffer, HasBuffer};
 use bytes::Bytes;
@@ -7,10 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::task::AbortHandle;
 use zeromq::{Endpoint, PubSocket, RouterSocket, Socket, SocketSend, ZmqMessage};
 
 /// How long the sockets get for what they took, when the publisher is destroyed.
 const FLUSH: Duration = Duration::from_millis(100);
+/// Before a host is looked for again that had no name or no route.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// What a publisher is made of.
 #[derive(Debug, Clone)]
@@ -60,17 +63,27 @@ impl HasBuffer for Shared {
 pub struct Publisher {
     shared: Arc<Mutex<Shared>>,
     thread: Option<JoinHandle<()>>,
-    ports: [u16; 2],
+    begun: Begun,
     queue_limit: usize,
 }
 
-/// What the thread says when its sockets are there: their ports.
-type Begun = Result<[u16; 2], Failure>;
+/// What the thread says when its sockets are there.
+#[derive(Debug)]
+struct Begun {
+    ports: [u16; 2],
+    /// Ends the search for the subscriber that is to be connected to.
+    connecting: Option<AbortHandle>,
+}
 
 impl Publisher {
-    /// Binds or connects the sockets, and starts the thread.
+    /// Binds the sockets, and starts the thread, which goes on to connect what is to be connected.
     pub fn new(config: Config) -> Result<Self, Failure> {
         let endpoint = resolve(&config.endpoint, config.rank, "config.endpoint")?;
+        if config.connects && is_any(&endpoint) {
+            let given = &config.endpoint;
+            let why = format!("config.endpoint \"{given}\" names nobody to connect to");
+            return Err(Failure::argument(why));
+        }
         let replay = config.replay_endpoint.as_deref();
         let replay = replay.map(|given| resolve(given, config.rank, "config.replay_endpoint"));
         let replay = replay.transpose()?;
@@ -99,10 +112,8 @@ impl Publisher {
         let thread = thread::Builder::new().name("radixkv-net".to_owned()).spawn(run);
         let thread = thread
             .map_err(|error| Failure::network(format!("no thread to publish on: {error}")))?;
-        let begun: Begun =
-            told.recv().unwrap_or_else(|_| Err(Failure::network("the thread ended")));
-        let ports = begun?;
-        Ok(Self { shared, thread: Some(thread), ports, queue_limit })
+        let begun = told.recv().unwrap_or_else(|_| Err(Failure::network("the thread ended")))?;
+        Ok(Self { shared, thread: Some(thread), begun, queue_limit })
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -134,13 +145,16 @@ impl Publisher {
 
     /// The port of the socket, and that of replays; 0 for none.
     pub fn ports(&self) -> [u16; 2] {
-        self.ports
+        self.begun.ports
     }
 }
 
 impl Drop for Publisher {
     fn drop(&mut self) {
         self.shared().queue = None;
+        if let Some(connecting) = &self.begun.connecting {
+            connecting.abort();
+        }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -154,6 +168,7 @@ fn port_of(endpoint: &Endpoint) -> u16 {
     }
 }
 
+/// Binds what is to be bound, and says at which ports.
 async fn open(
     config: &Config,
     endpoint: &str,
@@ -164,10 +179,7 @@ async fn open(
     };
     let mut socket = PubSocket::new();
     let mut ports = [0; 2];
-    if config.connects {
-        let done = socket.connect(endpoint).await;
-        done.map_err(|error| failed("config.endpoint", endpoint, error))?;
-    } else {
+    if !config.connects {
         let bound = socket.bind(endpoint).await;
         ports[0] = port_of(&bound.map_err(|error| failed("config.endpoint", endpoint, error))?);
     }
@@ -184,23 +196,33 @@ async fn serve(
     replay: Option<String>,
     shared: Arc<Mutex<Shared>>,
     mut batches: mpsc::Receiver<Queued>,
-    tell: std::sync::mpsc::SyncSender<Begun>,
+    tell: std::sync::mpsc::SyncSender<Result<Begun, Failure>>,
 ) {
-    let (mut socket, router, ports) = match open(&config, &endpoint, replay.as_deref()).await {
+    let (socket, router, ports) = match open(&config, &endpoint, replay.as_deref()).await {
         Ok(opened) => opened,
         Err(failure) => {
             let _ = tell.send(Err(failure));
             return;
         }
     };
+    // Whoever is to be connected to may come later than this process.
+    let (connects, mut socket) = (config.connects, socket);
+    let found = tokio::spawn(async move {
+        while connects && socket.connect(&endpoint).await.is_err() {
+            tokio::time::sleep(RETRY).await;
+        }
+        socket
+    });
     let topic = Bytes::from(config.topic.into_bytes());
     if let Some(router) = router {
         let (answers, requests) = router.split();
         tokio::spawn(replay::serve(requests, answers, shared.clone(), topic.clone()));
     }
-    if tell.send(Ok(ports)).is_err() {
+    let connecting = connects.then(|| found.abort_handle());
+    if tell.send(Ok(Begun { ports, connecting })).is_err() {
         return;
     }
+    let Ok(mut socket) = found.await else { return };
     let send = async {
         while let Some((sequence, payload)) = batches.recv().await {
             let sequence = Bytes::copy_from_slice(&sequence.to_be_bytes());

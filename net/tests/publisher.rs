@@ -9,6 +9,21 @@ use zeromq::{DealerSocket, Socket, SocketRecv, SocketSend, SubSocket, ZmqMessage
 
 const WAIT: Duration = Duration::from_secs(20);
 
+/// The defaults, at an endpoint, with replays at any port.
+fn at(endpoint: &CStr) -> rkv_net_publisher_config {
+    rkv_net_publisher_config {
+        struct_size: size_of::<rkv_net_publisher_config>() as u32,
+        flags: 0,
+        endpoint: endpoint.as_ptr(),
+        replay_endpoint: c"tcp://127.0.0.1:0".as_ptr(),
+        topic: null(),
+        data_parallel_rank: 0,
+        replay_batch_limit: 0,
+        queue_batch_limit: 0,
+        reserved: 0,
+    }
+}
+
 struct Publisher(*mut rkv_net_publisher);
 
 // SAFETY: any thread may call.
@@ -23,22 +38,29 @@ impl Drop for Publisher {
 
 impl Publisher {
     fn new(topic: &str, replay_batches: u32, queue_batches: u32) -> Self {
-        let any = c"tcp://127.0.0.1:0";
         let topic = CString::new(topic).unwrap();
-        let mut made = null_mut();
-        let config = rkv_net_publisher_config {
-            struct_size: size_of::<rkv_net_publisher_config>() as u32,
-            flags: 0,
-            endpoint: any.as_ptr(),
-            replay_endpoint: any.as_ptr(),
+        Self::create(&rkv_net_publisher_config {
             topic: topic.as_ptr(),
-            data_parallel_rank: 0,
             replay_batch_limit: replay_batches,
             queue_batch_limit: queue_batches,
-            reserved: 0,
-        };
+            ..at(c"tcp://127.0.0.1:0")
+        })
+    }
+
+    /// One that goes to a subscriber at a port, which need not be there yet.
+    fn connected(port: u16, queue_batches: u32) -> Self {
+        let endpoint = CString::new(format!("tcp://127.0.0.1:{port}")).unwrap();
+        Self::create(&rkv_net_publisher_config {
+            flags: RKV_NET_PUBLISHER_CONNECT,
+            queue_batch_limit: queue_batches,
+            ..at(&endpoint)
+        })
+    }
+
+    fn create(config: &rkv_net_publisher_config) -> Self {
+        let mut made = null_mut();
         // SAFETY: everything is there during the call.
-        let status = unsafe { rkv_net_publisher_create(&config, &mut made) };
+        let status = unsafe { rkv_net_publisher_create(config, &mut made) };
         assert_eq!(status, rkv_net_status::Ok, "{}", last_message());
         Self(made)
     }
@@ -230,21 +252,45 @@ fn e03_a_gap_is_filled() {
     });
 }
 
+/// A publisher that connects is made before its subscriber is there, waits for it in no call, and
+/// ends without it.
+#[test]
+fn e05_a_subscriber_that_is_connected_to_may_come_later() {
+    // A port that nobody has.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let alone = Publisher::connected(port, 2);
+    for _ in 0..5 {
+        alone.publish(b"to nobody");
+    }
+    let stats = alone.stats();
+    assert_eq!((stats.port, stats.dropped_batch_count, stats.published_batch_count), (0, 3, 5));
+    assert_eq!(runtime().block_on(replay(&alone, 0)).len(), 5, "replays do without it");
+    drop(alone);
+    let publisher = Publisher::connected(port, 0);
+    assert_eq!(publisher.publish(b"early"), 0);
+    runtime().block_on(async {
+        let mut socket = SubSocket::new();
+        socket.bind(&format!("tcp://127.0.0.1:{port}")).await.unwrap();
+        socket.subscribe("").await.unwrap();
+        let end = Instant::now() + WAIT;
+        loop {
+            publisher.publish(b"hello");
+            let heard = tokio::time::timeout(Duration::from_millis(50), socket.recv()).await;
+            if let Ok(message) = heard {
+                assert!([&b"early"[..], b"hello"].contains(&&frames(message.unwrap())[2][..]));
+                break;
+            }
+            assert!(Instant::now() < end, "nobody hears");
+        }
+    });
+}
+
 #[test]
 fn m01_what_is_refused() {
     let taken = Publisher::new("", 0, 0);
     let at_taken = CString::new(format!("tcp://127.0.0.1:{}", taken.stats().port)).unwrap();
-    let good = rkv_net_publisher_config {
-        struct_size: size_of::<rkv_net_publisher_config>() as u32,
-        flags: 0,
-        endpoint: c"tcp://127.0.0.1:0".as_ptr(),
-        replay_endpoint: null(),
-        topic: null(),
-        data_parallel_rank: 0,
-        replay_batch_limit: 0,
-        queue_batch_limit: 0,
-        reserved: 0,
-    };
+    let any = c"tcp://127.0.0.1:0";
+    let good = rkv_net_publisher_config { replay_endpoint: null(), ..at(any) };
     let invalid = rkv_net_status::InvalidArgument;
     let refused = |config: &rkv_net_publisher_config, status, word: &str| {
         let mut made = null_mut();
@@ -261,6 +307,12 @@ fn m01_what_is_refused() {
     refused(&rkv_net_publisher_config { endpoint: wrong, ..good }, invalid, "config.endpoint");
     let config = rkv_net_publisher_config { replay_endpoint: wrong, ..good };
     refused(&config, invalid, "config.replay_endpoint");
+    for nobody in [any, c"tcp://*:5557"] {
+        let connects = RKV_NET_PUBLISHER_CONNECT;
+        let config =
+            rkv_net_publisher_config { flags: connects, replay_endpoint: null(), ..at(nobody) };
+        refused(&config, invalid, "names nobody");
+    }
     let config = rkv_net_publisher_config { topic: c"\xff".as_ptr(), ..good };
     refused(&config, invalid, "config.topic");
     let network = rkv_net_status::Network;

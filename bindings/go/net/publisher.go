@@ -128,7 +128,8 @@ type PublisherConfig struct {
 	ReplayBatchLimit uint32
 	// QueueBatchLimit is how many batches wait for the thread at most; 0 for 100,000.
 	QueueBatchLimit uint32
-	// Connect: connect to the endpoint, where a subscriber is bound, instead of binding it.
+	// Connect: connect to the endpoint, where a subscriber is bound or will be, instead of binding
+	// it.
 	Connect bool
 }
 

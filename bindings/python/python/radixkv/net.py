@@ -190,7 +190,8 @@ class EventPublisher:
     for batches that they missed. The library has a thread for them.
 
     endpoint: "tcp://HOST:PORT", with * as the host for every interface and port 0 for any that is
-        free, or "ipc://PATH". With connect=True a subscriber is bound there.
+        free, or "ipc://PATH". With connect=True a subscriber is bound there,
+        now or later.
     replay_endpoint: the same for replays, always bound; None for nowhere.
     topic: the first frame of each message, by which subscribers choose.
     data_parallel_rank: added to both ports, unless they are 0; behind a path it is "_dp" and the
