@@ -30,6 +30,11 @@ pub trait Source: Send + Sync {
     fn parts(&self) -> usize;
     /// One of them.
     fn part(&self, index: usize) -> &[u8];
+    /// Whether these bytes, which were copied from all parts, are what they once were, as far as
+    /// somebody knows. Asked before they are given to others.
+    fn are_intact(&self, _bytes: &[u8]) -> bool {
+        true
+    }
 }
 
 /// Where a record is read to. All parts together have the length of the record.

@@ -27,6 +27,17 @@ fn filled(tokens: &[u32]) -> MemoryRemote {
     remote
 }
 
+/// Until host memory has so many pages, of which the store was given none yet.
+fn fill_host(world: &mut World, pages: usize) {
+    while world.tiers.stats().host.pages < pages {
+        world.work();
+        world.poll(64);
+        while !world.copies.is_empty() {
+            world.step_copy(0, true);
+        }
+    }
+}
+
 /// Until the store is asked again.
 fn wait_for_pause(world: &World) {
     let end = Instant::now() + Duration::from_secs(60);
@@ -336,5 +347,37 @@ fn t13_a_long_prompt_comes_through_little_host_memory() {
     assert_eq!(has, 100);
     let mut world = World::new(Setup { policy: PagePolicy::OnEviction, ..setup });
     assert_eq!(world.run(&PLAIN, &tokens), (0, 400));
+    world.end();
+}
+
+/// T04, T13: bytes of host memory that changed before a store was given them are not given: sealed
+/// by this process they would be good for all others.
+#[test]
+fn t13_bytes_that_changed_in_host_memory_are_not_given_to_others() {
+    let tokens = prompt(1, 41);
+    let remote = MemoryRemote::new();
+    let mut world = world(&remote);
+    world.run(&PLAIN, &tokens);
+    fill_host(&mut world, 10);
+    let changed = world.host.iter().position(|&byte| byte != 0).unwrap();
+    world.host[changed] ^= 4;
+    world.settle();
+    let store = world.tiers.stats().remote;
+    assert_eq!((store.written, store.failed, store.pauses), (9, 1, 0));
+    assert_eq!(remote.inside().values.len(), 9);
+    world.end();
+    let mut other = self::world(&remote);
+    let (_, brought) = other.run(&PLAIN, &tokens);
+    assert!(brought < 40 && brought % 4 == 0, "{brought}");
+    other.end();
+    // One alone: the store is not called for nothing.
+    let remote = MemoryRemote::new();
+    let mut world = self::world(&remote);
+    world.run(&PLAIN, &tokens[..5]);
+    fill_host(&mut world, 1);
+    world.host.iter_mut().for_each(|byte| *byte ^= 4);
+    world.settle();
+    let store = world.tiers.stats().remote;
+    assert_eq!((store.written, store.failed, store.pauses), (0, 1, 0));
     world.end();
 }

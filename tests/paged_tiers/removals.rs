@@ -88,7 +88,7 @@ fn put(remote: &Remote, key: u8) {
 /// Works until nothing waits.
 fn settle(remote: &Remote) {
     let start = Instant::now();
-    while !remote.is_written() {
+    while !remote.is_done() {
         if !remote.work() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -130,7 +130,7 @@ fn t13_a_removal_that_a_store_refuses_keeps_nothing_waiting() {
             }
             assert!(store.has(key) && !remote.is_paused(), "{key}: {:?}", remote.stats());
         }
-        assert!(!remote.is_written(), "it waits to be asked for again");
+        assert!(!remote.is_done(), "it waits to be asked for again");
         let asked = store.removals();
         assert!(asked <= 8 * keys.len(), "{asked} for {} values", keys.len());
     }

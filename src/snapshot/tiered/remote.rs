@@ -32,7 +32,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// Numbers of loads that are not those of a record have this bit.
-const NUMBERS: u64 = 1 << 63;
+pub(super) const NUMBERS: u64 = 1 << 63;
 
 /// The store, and what it is asked with.
 pub(super) struct Lowest {
@@ -81,7 +81,7 @@ impl Lower {
     /// Whether nothing waits for the store that caches share, which it would take now.
     pub(super) fn is_given(&self) -> bool {
         let remote = self.lowest.as_ref().map(|lowest| &lowest.remote);
-        remote.is_none_or(|remote| remote.is_written() || remote.is_paused())
+        remote.is_none_or(|remote| remote.is_done() || remote.is_paused())
     }
 
     /// The key of a state in the store that caches share, if there is one.
@@ -128,7 +128,7 @@ impl Lower {
         let given = try_box(plan)
             .and_then(|plan| lowest.remote.put_large(plan, try_box(Writing(state.clone()))?));
         match given {
-            Ok(()) => state.is_offered.store(true, Relaxed),
+            Ok(is_taken) => state.is_offered.store(is_taken, Relaxed),
             Err(_) => count(&mut table.counters.not_offered, 1),
         }
     }
@@ -364,6 +364,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                     let failed = Load { note, mark: None, users: 0, state: LoadState::Failed };
                     table.loads.loads.insert(other, failed);
                     table.loads.redirect(number, Waiting { number: other, common: 0 });
+                    // Everybody may have cancelled meanwhile.
+                    table.loads.forget_unused(other);
                 }
             }
             None => table.loads.fail(number),

@@ -27,7 +27,10 @@ fn number(key: &Key) -> u64 {
 }
 
 /// A slot that is written, and kept for as long.
-pub(super) struct Written(pub Slot);
+pub(super) struct Written {
+    pub slot: Slot,
+    pub checksum: u64,
+}
 
 impl Source for Written {
     fn parts(&self) -> usize {
@@ -35,7 +38,11 @@ impl Source for Written {
     }
 
     fn part(&self, _: usize) -> &[u8] {
-        self.0.get()
+        self.slot.get()
+    }
+
+    fn are_intact(&self, bytes: &[u8]) -> bool {
+        checksum(bytes) == self.checksum
     }
 }
 
@@ -170,7 +177,7 @@ impl PageTiers {
         let parent = table.map.parent_digest(at);
         let namespace = *table.map.spaces.name(space);
         let note = Note { namespace, name, parent, checksum }.encode().map_err(no_memory)?;
-        let source = try_box(Written(slot)).map_err(no_memory)?;
+        let source = try_box(Written { slot, checksum }).map_err(no_memory)?;
         table.writes.try_reserve(1).map_err(no_memory)?;
         // The disk's bound: others go, and some ahead, for their room is there only when that is
         // committed.

@@ -479,9 +479,9 @@ impl PageTiers {
         if !lowest.is_open_to(&self.shared.read(), namespace) {
             return false;
         }
-        let source = try_box(Written(page.slot.clone()));
+        let source = try_box(Written { slot: page.slot.clone(), checksum: page.checksum });
         source.is_ok_and(|source| {
-            lowest.remote.put(lowest.key(self.pool_of(name.group), name), source).is_ok()
+            lowest.remote.put(lowest.key(self.pool_of(name.group), name), source).unwrap_or(false)
         })
     }
 

@@ -103,21 +103,21 @@ impl Remote {
         waiting == 0 || waiting + bytes as u64 <= self.inner.waiting_limit
     }
 
-    /// Starts to write a value, unless it is there.
-    pub fn put(&self, key: Key, source: Box<dyn Source>) -> Result<(), OutOfMemory> {
+    /// Starts to write a value, unless it is there. False while the store is left alone.
+    pub fn put(&self, key: Key, source: Box<dyn Source>) -> Result<bool, OutOfMemory> {
         let bytes = bytes_of_source(&*source);
         self.write(Write::Put(Put { key, source, bytes }))
     }
 
-    pub(super) fn write(&self, write: Write) -> Result<(), OutOfMemory> {
+    pub(super) fn write(&self, write: Write) -> Result<bool, OutOfMemory> {
         let mut queue = self.inner.queue();
         if queue.pause.is_on(Instant::now()) {
             queue.stats.skipped += 1;
-            return Ok(());
+            return Ok(false);
         }
         queue.add_write(write)?;
         self.inner.to_write.notify_one();
-        Ok(())
+        Ok(true)
     }
 
     /// Removes a value, when a thread comes to it and the store answers.
@@ -146,8 +146,14 @@ impl Remote {
         }
     }
 
-    /// Whether nothing waits to be written, or is.
+    /// Whether nothing waits to be written, or is. What the store did not remove when it was asked
+    /// may wait.
     pub fn is_written(&self) -> bool {
+        self.inner.queue().is_written()
+    }
+
+    /// Whether nothing waits, or goes on.
+    pub fn is_done(&self) -> bool {
         self.inner.queue().waiting() == 0
     }
 

@@ -82,12 +82,12 @@ impl Remote {
     }
 
     /// Starts to write a large value, unless its head is there. A thread of the store asks for the
-    /// plan.
+    /// plan. False while the store is left alone.
     pub fn put_large(
         &self,
         plan: Box<dyn FnOnce() -> Option<LargePlan> + Send>,
         source: Box<dyn Source>,
-    ) -> Result<(), OutOfMemory> {
+    ) -> Result<bool, OutOfMemory> {
         let bytes = bytes_of_source(&*source);
         self.write(Write::Large(PutLarge { plan, source, bytes }))
     }

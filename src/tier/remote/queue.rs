@@ -314,6 +314,11 @@ impl Queue {
         self.removals + self.refused.len() > 0
     }
 
+    /// Whether nothing waits to be written, or is. Removals that were refused are tried again later.
+    pub fn is_written(&self) -> bool {
+        self.writes.is_empty() && self.writing == 0
+    }
+
     /// What waits to be written or removed, or is.
     pub fn waiting(&self) -> usize {
         self.writes.len() + self.refused.len() + self.writing

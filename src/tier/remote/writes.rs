@@ -130,6 +130,7 @@ impl Inner {
         if !is_answered || known == items.len() {
             return self.let_go(puts);
         }
+        let mut damaged = 0;
         for (item, put) in items.iter_mut().zip(&puts) {
             let mut body = &mut item.bytes[HEAD_BYTES..];
             for part in (0..put.source.parts()).map(|at| put.source.part(at)) {
@@ -137,10 +138,20 @@ impl Inner {
                 into.copy_from_slice(part);
                 body = rest;
             }
-            seal(&item.key, item.bytes);
+            // With a seal of ours others would take it for good.
+            if put.source.are_intact(&item.bytes[HEAD_BYTES..]) {
+                seal(&item.key, item.bytes);
+            } else if item.answer != Answer::Done {
+                item.answer = Answer::Done;
+                damaged += 1;
+            }
         }
         self.let_go(puts);
+        self.queue().stats.failed += damaged;
         items.retain_mut(|item| item.answer != Answer::Done);
+        if items.is_empty() {
+            return;
+        }
         items.iter_mut().for_each(|item| item.answer = Answer::Failed);
         self.call(|store, items, time| store.put(items, time), &mut items, self.timeout);
         let written = items.iter().filter(|item| item.answer == Answer::Done);
