@@ -23,6 +23,7 @@ mod runs;
 mod sim;
 mod threads;
 mod troubles;
+mod wakes;
 mod world;
 
 use memory_store::MemoryStore;

@@ -358,6 +358,31 @@ fn t05_what_was_cleared_does_not_come_back_after_a_flush() {
     engine.end();
 }
 
+/// T05: a flush does not say that what was replaced is gone while it is on the disk
+/// still. Beside `t05_what_was_cleared_does_not_come_back_after_a_flush`, which has the same of a
+/// clear.
+#[test]
+fn t05_what_was_replaced_is_not_said_to_be_gone_while_it_is_there() {
+    let (disk, engine) = well(11);
+    let freed = &mut FreedSnapshots::new();
+    let tokens = [2, 2, 2, 2];
+    engine.compute(&tokens, freed);
+    assert!(engine.cache.flush(LONG, freed));
+    disk.fail(Some((When::From(0), Fault::ReadOnly)));
+    engine.compute(&tokens, freed);
+    let is_said_to_be_gone = engine.cache.flush(LONG, freed);
+    assert!(engine.stats().store.is_read_only);
+    disk.fail(None);
+    let next = Engine::new(&disk.after_crash(&mut Rng::with_seed(1)), 1);
+    next.attach().unwrap();
+    let found = next.cache.find(&Namespace::default(), &tokens, false, copy, freed).unwrap();
+    let is_there = found.fetchable == tokens.len();
+    assert!(!(is_said_to_be_gone && is_there), "the state of before came back after a flush");
+    next.end();
+    drop(std::mem::take(freed));
+    engine.end();
+}
+
 /// The clock of the wall goes back and forth by years at each look: nothing here asks it.
 #[test]
 fn t06_an_engine_under_a_clock_that_jumps() {

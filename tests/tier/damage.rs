@@ -159,3 +159,35 @@ fn t06_a_directory_removed_below_a_store() {
     drop(store);
     assert!(DiskStore::open(folder.config(4 * MIB)).unwrap().1.is_empty());
 }
+
+/// T06: several pages of the records are garbage at once, and the bound may be smaller, so that
+/// opening changes the file: it says what is wrong, and nothing panics.
+#[test]
+fn t06_opening_a_directory_with_several_pages_of_garbage_never_panics() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    let folder = made();
+    let names = ["format", "records.redb", "data", "lock"];
+    let files = names.map(|name| fs::read(folder.path().join(name)).unwrap());
+    let mut random = fastrand::Rng::with_seed(13);
+    for round in 0..200 {
+        for (name, bytes) in names.iter().zip(&files) {
+            fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        let mut bytes = files[1].clone();
+        let pages = bytes.len() / 4096;
+        // The first one is the header, without which nothing is looked at.
+        for _ in 0..random.usize(1..6) {
+            let page = random.usize(1..pages);
+            let page = &mut bytes[page * 4096..(page + 1) * 4096];
+            if random.bool() { random.fill(page) } else { page.fill(0) }
+        }
+        fs::write(folder.path().join("records.redb"), bytes).unwrap();
+        let bound = if random.bool() { 4 * MIB } else { 64 << 10 };
+        let open = || DiskStore::open(folder.config(bound)).map(|_| ());
+        match catch_unwind(AssertUnwindSafe(open)) {
+            Ok(Ok(()) | Err(OpenError::Damaged { .. })) => {}
+            Ok(Err(error)) => panic!("round {round}: {error}"),
+            Err(_) => panic!("round {round}: opening it panicked"),
+        }
+    }
+}

@@ -188,6 +188,10 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             self.arrived_from_afar(lower, pin, freed);
         } else if is_remote && users > 0 {
             self.go_without(lower, number);
+            // Who was told that there is an answer may have looked before that was its end.
+            if let Some(lowest) = &lower.lowest {
+                lowest.remote.wake();
+            }
         }
         self.let_go(lower, false, freed);
         drop(over);

@@ -2,6 +2,7 @@
 use super::lower::Lower;
 use super::note::Note;
 use super::place::{Link, Mark, Place, key, number};
+use super::remote::NUMBERS;
 use crate::error::Error;
 use crate::grace::prefetch_all;
 use crate::memory::{Arc, OutOfMemory};
@@ -32,7 +33,9 @@ impl Noted {
     fn read(link: &Arc<Link>, record: Record, spare: Vec<u32>) -> Result<Self, OutOfMemory> {
         let Record { key: key_of, bytes, note: encoded } = record;
         let number = number(&key_of);
-        let is_right = |note: &Note| key_of == key(number) && number != 0 && note.bytes() == bytes;
+        // What this cache has given: the numbers after it are needed.
+        let is_ours = (1..NUMBERS).contains(&number) && key_of == key(number);
+        let is_right = |note: &Note| is_ours && note.bytes() == bytes;
         let mut found = None;
         if let Some(note) = Note::decode(&encoded, spare)?.filter(is_right) {
             let mark = Arc::new(Mark::new(link, number))?;
@@ -84,7 +87,9 @@ impl Lower {
             self.fetch_ahead(batch.as_mut_slice());
             let number = number(&key);
             let table = self.table.get_mut();
-            table.next = number.saturating_add(1).max(table.next);
+            if number < NUMBERS {
+                table.next = table.next.max(number + 1);
+            }
             let is_found = match found {
                 None => false,
                 Some((note, place)) => {

@@ -109,16 +109,16 @@ impl Lower {
         self.table.try_write().map(|table| Change::new(table, &self.link))
     }
 
-    /// Puts a record into the index that the store had, or will have, and says where. Others may
-    /// have to go for it, and do so at once; nowhere when it is larger than all the room that there
-    /// is.
+    /// Puts a record into the index that the store had, or will have, and says where, and whether
+    /// in the place of another one. Others may have to go for it, and do so at once; nowhere when
+    /// it is larger than all the room that there is.
     pub(super) fn add(
         &self,
         note: &Note,
         place: Box<Snapshot<Place>>,
         is_found: bool,
         ahead: Ahead,
-    ) -> Result<Option<Spot>, Error> {
+    ) -> Result<Option<(Spot, bool)>, Error> {
         let (new, mut freed) = (note.entry(place.bytes), Freed::new());
         if !self.index.can_hold(&new) {
             self.index.refuse(place.value, &mut freed);
@@ -133,7 +133,7 @@ impl Lower {
             Ok(place)
         };
         let (inserted, spot) = self.index.insert_ahead(new, ahead, true, make, &mut freed)?;
-        Ok(inserted.stored.then_some(spot))
+        Ok(inserted.stored.then_some((spot, inserted.replaced)))
     }
 
     /// Removes the record of exactly these tokens; whether there was one.
@@ -146,7 +146,7 @@ impl Lower {
     pub(super) fn clear(&self, table: &mut Table) -> (Freed<Place>, bool) {
         self.leave(table);
         let had_some = self.index.stats().entries > 0;
-        table.must_remove |= had_some;
+        table.removed += u64::from(had_some);
         self.link.clear(table.next);
         let mut freed = Freed::new();
         self.index.clear(&mut freed);
@@ -155,10 +155,8 @@ impl Lower {
 
     /// What was cleared is on its way out of the store.
     pub(super) fn cleared(&self, had_some: bool) {
-        let mut table = self.change();
         // Who flushed meanwhile may not have seen all of it.
-        table.removals += 1;
-        table.must_remove |= had_some;
+        self.change().removed += u64::from(had_some);
         self.link.store.commit_removals();
     }
 

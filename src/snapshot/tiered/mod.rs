@@ -227,7 +227,10 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let (inserted, _) = self.memory.insert_ahead(new, ahead, false, make, freed)?;
         match &state {
             Some(state) if lower.policy.wants(0, false) => lower.write(&mut table, state, draft),
-            _ => _ = lower.remove(Exact { spot: below, ..new.list() }),
+            _ => {
+                let is_replaced = lower.remove(Exact { spot: below, ..new.list() });
+                table.removed += u64::from(is_replaced);
+            }
         }
         drop(table);
         let evicted = self.let_go(lower, true, freed);
@@ -332,7 +335,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         lower.forget(&mut table, key);
         let in_memory = self.memory.remove_exact(above, freed);
         let is_below = lower.remove(below);
-        table.must_remove |= is_below;
+        table.removed += u64::from(is_below);
         is_below || in_memory
     }
 
@@ -412,16 +415,19 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         is_flushed
     }
 
-    /// Waits until everything that is to be written is, and what was removed or cleared is gone
-    /// from the store; false when the time is over first, or the store removes nothing any more.
+    /// Waits until everything that is to be written is, and what was removed, replaced or cleared
+    /// is gone from the store; false when the time is over first, or the store removes nothing any
+    /// more.
     pub fn flush(&self, timeout: Duration, freed: &mut FreedSnapshots<P>) -> bool {
         let start = Instant::now();
-        let mut turns = None;
+        let (mut turns, mut wanted) = (None, None);
         loop {
             let lower = self.lower.read();
             let Some(lower) = &*lower else { return true };
             let left = timeout.saturating_sub(start.elapsed());
-            let removals = lower.table.read().removals;
+            let removed = lower.table.read().removed;
+            // What was removed before this call.
+            let wanted = *wanted.get_or_insert(removed);
             let is_still = lower.link.store.flush(left.min(FLUSH_STEP));
             let is_given = lower.is_given();
             if is_still && !is_given {
@@ -437,10 +443,10 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 && table.writing(&lower.link) == 0
                 && (!table.has_retries() || turns == Some(now))
             {
-                if table.removals == removals && !stats.is_read_only {
-                    table.must_remove = false;
+                if !stats.is_read_only {
+                    table.gone = table.gone.max(removed);
                 }
-                return !table.has_retries() && !table.must_remove;
+                return !table.has_retries() && table.gone >= wanted;
             }
             if left.is_zero() {
                 return false;

@@ -40,8 +40,10 @@ pub(super) struct Table {
     pub(super) answers: Vec<RemoteEvent>,
     /// How often something was removed, or put in another one's place.
     pub(super) removals: u64,
-    /// Something was removed or cleared, and is not gone from the store for sure.
-    pub(super) must_remove: bool,
+    /// How often records were removed, replaced or cleared.
+    pub(super) removed: u64,
+    /// Of those, how many are gone from the store for sure.
+    pub(super) gone: u64,
     pub(super) counters: TierCounters,
 }
 
@@ -59,7 +61,8 @@ impl Table {
             events: Vec::new(),
             answers: Vec::new(),
             removals: 0,
-            must_remove: false,
+            removed: 0,
+            gone: 0,
             counters: TierCounters::default(),
         })
     }

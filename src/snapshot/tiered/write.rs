@@ -138,8 +138,10 @@ impl Lower {
         let mark = Arc::new(Mark::new(&self.link, table.next)).map_err(no_memory)?;
         let place = Place::of_record(&self.link, &mark, note, encoded.len()).map_err(no_memory)?;
         // What goes for it makes room before the store is asked.
-        let spot = self.add(note, place, false, ahead);
-        let spot = spot.map_err(|_| Refused::OutOfMemory)?.ok_or(Refused::Length)?;
+        let added = self.add(note, place, false, ahead);
+        let added = added.map_err(|_| Refused::OutOfMemory)?.ok_or(Refused::Length)?;
+        let (spot, has_replaced) = added;
+        table.removed += u64::from(has_replaced);
         state.set_spot(spot);
         self.link.store.put(key(mark.number), encoded, source)?;
         table.begin_write(note, &mark);

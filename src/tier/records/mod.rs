@@ -13,7 +13,7 @@ use backend::Backend;
 use redb::TableDefinition;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 use std::io;
-use std::ops::Bound;
+use std::ops::{Bound, Deref};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const NAME: &str = "records.redb";
@@ -96,8 +96,26 @@ pub(crate) struct Changes {
 }
 
 pub(crate) struct Records {
-    rows: Database,
+    rows: Rows,
     file: Arc<Box<dyn DiskFile>>,
+}
+
+/// redb writes once more when it is dropped, and then too it may panic at what it reads.
+struct Rows(Option<Database>);
+
+impl Deref for Rows {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        self.0.as_ref().expect("it is there until this is dropped")
+    }
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        let rows = self.0.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(rows)));
+    }
 }
 
 impl Records {
@@ -130,7 +148,7 @@ impl Records {
             builder.set_cache_size(CACHE_BYTES);
             let file = Arc::new(file)?;
             let rows = builder.create_with_backend(Backend(file.clone()))?;
-            Ok(Self { rows, file })
+            Ok(Self { rows: Rows(Some(rows)), file })
         })
     }
 

@@ -7,7 +7,6 @@ use crate::tier::disk::is_no_space;
 use crate::tier::records::{Changes, Kept, Records, RecordsError};
 use crate::tier::{Dropped, Event, Key};
 use parking_lot::MutexGuard;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// After so many commits in a row that failed, the disk is given up.
@@ -205,9 +204,8 @@ impl Shared {
         };
         let result = records.commit(changes);
         if result.is_err() {
-            // What the file says is known only when it is read again. redb may panic once more.
-            let records = committer.records.take();
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(records)));
+            // What the file says is known only when it is read again.
+            committer.records = None;
         }
         result
     }

@@ -322,13 +322,21 @@ impl LowerStore for DiskStore {
     }
 
     fn poll(&self, events: &mut Vec<Event>) {
-        let mut guard = self.shared.state.lock();
-        let state = &mut *guard;
-        let count = state.events.len().min(EVENTS);
-        if events.try_reserve(count).is_err() {
-            return; // they wait for the next call
+        let mut state = self.shared.state.lock();
+        let before = events.len();
+        while !state.events.is_empty() {
+            let count = state.events.len().min(EVENTS);
+            if events.try_reserve(count).is_err() {
+                return; // they wait for the next call
+            }
+            events.extend((0..count).filter_map(|_| state.take_event()));
+            if events.len() > before {
+                break;
+            }
+            // Of records that went meanwhile nothing is said. Whoever is told that there is nothing
+            // may sleep, and only what comes when there is nothing wakes him.
+            MutexGuard::bump(&mut state);
         }
-        events.extend((0..count).filter_map(|_| state.take_event()));
         self.shared.has_events.store(!state.events.is_empty(), Ordering::Release);
     }
 
