@@ -253,14 +253,15 @@ impl Plan {
         if step.copies().count() == 0 || self.confirmed.load(Ordering::Relaxed) == step.number {
             return Ok(());
         }
-        let mut state = self.shared.write();
-        for id in step.sequences_that_wait() {
-            if state.has_open_copies(id) {
-                state.confirm_copies(id)?;
-                self.confirmed.store(step.number, Ordering::Relaxed);
+        self.shared.ending(|state| {
+            for id in step.sequences_that_wait() {
+                if state.has_open_copies(id) {
+                    state.confirm_copies(id)?;
+                    self.confirmed.store(step.number, Ordering::Relaxed);
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

@@ -22,7 +22,10 @@ impl Claim<()> for Lengthen {
     }
 
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
-        let known = state.sequence(self.id)?.positions;
+        let sequence = state.sequence(self.id)?;
+        // Its rows are as long as the fetch makes them.
+        sequence.check_groups_loaded()?;
+        let known = sequence.positions;
         if self.positions > known {
             return Err(Error::argument(text!(
                 "position_count {} is more than the sequence's {known} positions",
@@ -160,7 +163,9 @@ impl State {
         positions: usize,
         early: usize,
     ) -> Result<usize, Error> {
-        let known = self.sequence(id)?.positions;
+        let sequence = self.sequence(id)?;
+        sequence.check_groups_loaded()?;
+        let known = sequence.positions;
         let pages = self.table.pages_for(positions.saturating_add(known), "tokens")?;
         let missing = pages.saturating_sub(self.table.row(id.slot())?.len());
         self.check_room(missing.saturating_sub(early), 0)?;

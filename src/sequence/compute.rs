@@ -41,11 +41,8 @@ impl State {
         let (found, positions) = self.whole_row(row)?;
         if let ComputedRow::Sequence(id) = row
             && self.has_groups()
-            && self.lends_state(id.slot())
         {
-            return Err(Error::state(
-                "children are still to copy the state that the step would change",
-            ));
+            self.check_state_is_own(id.slot())?;
         }
         let end = start.checked_add(count).filter(|&end| count > 0 && end <= positions);
         let end = end.ok_or_else(|| {

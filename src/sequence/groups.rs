@@ -185,7 +185,9 @@ impl Turn<'_> {
     /// Undoes `extend_groups` when the row of the spine doesn't get its pages.
     pub(super) fn shorten_groups(&mut self, id: SequenceId) {
         let slot = id.slot();
-        if self.sequences.get(slot as usize).is_some_and(|place| place.id == Some(id)) {
+        let place = self.sequences.get(slot as usize).filter(|place| place.id == Some(id));
+        // While it is loading its rows are the fetch's.
+        if place.is_some_and(|place| !place.is_loading) {
             let places = self.table.row(slot).map_or(0, <[u32]>::len);
             self.shorten_group_rows(slot, places);
         }

@@ -73,6 +73,9 @@ impl State {
         let is_gone = self.retained.get(id).is_some() && self.is_cleared(parent);
         // Its state is not there yet.
         parent.check_groups_loaded()?;
+        if parent.has_unpublished_pages(self.table.page_size()) {
+            return Err(Error::state("what a fetch brought is not published yet"));
+        }
         if is_gone { Err(Error::StaleSequence(id.0)) } else { Ok(parent) }
     }
 

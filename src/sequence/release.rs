@@ -25,13 +25,13 @@ impl State {
         if !sequence.groups.copies().is_empty() {
             return Err(Error::state("a copy is not confirmed yet"));
         }
-        if self.is_cleared(sequence) {
+        let page_size = self.table.page_size();
+        if self.is_cleared(sequence) || sequence.has_unpublished_pages(page_size) {
             // Nobody may go on from it.
             self.release(id)?;
             return Ok(None);
         }
         let cache = self.cache()?;
-        let page_size = self.table.page_size();
         let computed = sequence.computed(page_size);
         let shared = sequence.shared;
         debug_assert!((shared..=shared + 1).contains(&computed.div_ceil(page_size)));

@@ -36,6 +36,10 @@ impl Spine for RowSpine<'_> {
 impl ShareLess {
     /// The same where all groups can go on from what the cache has.
     fn keep_in_groups(&self, state: &State) -> Result<usize, Error> {
+        if state.sequence(self.id)?.groups.saves().next().is_some() {
+            return Err(Error::state("a copy is not confirmed yet"));
+        }
+        state.check_state_is_own(self.id.slot())?;
         let (page_size, row) = (state.table.page_size(), state.table.row(self.id.slot())?);
         let query = query(state.sequence(self.id)?);
         let fit = |positions| query.page_boundary(query.boundary(positions), page_size);

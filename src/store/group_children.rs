@@ -162,15 +162,19 @@ impl State {
         self.sequences[slot as usize].groups = child;
     }
 
-    /// Whether children are still to copy the state that a sequence is about to change.
-    pub(crate) fn lends_state(&self, slot: u32) -> bool {
+    /// Refuses to change a state of a sequence that children are still to copy.
+    pub(crate) fn check_state_is_own(&self, slot: u32) -> Result<(), Error> {
         let rows = &self.sequences[slot as usize].groups;
         let mut states = self.table.groups().hung().filter(|(_, of)| of.kind == GroupKind::State);
-        states.any(|(group, config)| {
+        let is_lent = states.any(|(group, config)| {
             let pool = self.table.pool_at(config.pool as usize);
             let lends = |&page: &u32| pool.first_borrower(page).is_some();
             pool.has_loans() && rows.rows.get(group).is_some_and(|row| row.iter().any(lends))
-        })
+        });
+        match is_lent {
+            true => Err(Error::state("children are still to copy the state that would change")),
+            false => Ok(()),
+        }
     }
 
     /// The node at the end of what a parent shares.

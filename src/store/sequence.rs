@@ -88,6 +88,12 @@ impl Sequence {
         if self.copy.is_some() { self.shared * page_size } else { self.computed }
     }
 
+    /// Whether it has whole pages that a fetch brought, and that could not be published for want of
+    /// memory: nobody can go on from those.
+    pub(crate) fn has_unpublished_pages(&self, page_size: usize) -> bool {
+        self.computed / page_size > self.shared
+    }
+
     /// Whether its state is after more than was published: tokens behind that were taken back.
     pub(crate) fn has_unpublished_state(&self) -> bool {
         self.groups.accepted > self.computed

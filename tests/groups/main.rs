@@ -21,6 +21,7 @@ mod refusals;
 mod requests;
 mod seen;
 mod sequences;
+mod share_less;
 mod simulation;
 mod slips;
 mod worlds;

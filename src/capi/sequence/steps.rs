@@ -70,8 +70,9 @@ pub(crate) fn publish_with<R>(
 /// @param position_count positions from the beginning that are to have pages, those that have some
 /// included; no more than the sequence has
 /// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was
-/// evicted; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
-/// RKV_STATUS_POISONED
+/// evicted; RKV_STATUS_PENDING with several groups while a fetch or rkv_sequence_agree() of the
+/// sequence goes on; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(new pages + evictions); lock, in slices
 /// @par Thread safety
@@ -98,8 +99,8 @@ pub unsafe extern "C" fn rkv_sequence_allocate(
 /// @param cache the cache
 /// @param sequence the sequence
 /// @param tokens what to add
-/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
-/// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED with an external pool;
+/// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(); RKV_STATUS_PENDING as
+/// rkv_sequence_allocate(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED with an external pool;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(tokens + evictions); lock, in slices

@@ -28,7 +28,8 @@ pub struct rkv_sequence_fetch_result {
     /// 1 when a fetch is open now: rkv_cache_poll() says when it has ended. Until then these return
     /// RKV_STATUS_PENDING for the sequence: what sets or computes a plan, publish, retain,
     /// checkpoint, fetch and rkv_sequence_agree(), and with several groups of layers read_copies,
-    /// confirm_copies, slide, continue and fork. Others work: it can be released, or grow.
+    /// confirm_copies, allocate, append, slide, continue and fork. Others work: it can be released,
+    /// and with one group grow.
     pub is_open: u32,
     /// Positions that can be fetched beyond those that the sequence reuses. A fetch that is begun
     /// counts 64 pages at most, and may bring more. With one group of layers no more than the
@@ -131,8 +132,9 @@ pub unsafe extern "C" fn rkv_sequence_fetch(
 /// @param out_position_count receives those that it reuses now
 /// @return RKV_STATUS_OK; RKV_STATUS_PENDING while its fetch goes on, or goes on again: agree when
 /// that has ended; RKV_STATUS_OUT_OF_PAGES when there are none for what is to be computed again,
-/// and nothing changed; RKV_STATUS_INVALID_STATE when the cache has no tiers, or the sequence has
-/// computed; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+/// and nothing changed; RKV_STATUS_INVALID_STATE when the cache has no tiers, the sequence has
+/// computed, or copies are not confirmed: a checkpoint of it, or of its state to a child;
+/// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_POISONED
 /// @par Cost
 /// what publishing costs, and O(pages to be computed again + evictions); lock, in slices
