@@ -28,6 +28,8 @@ struct Coming {
     retained: Registry,
     prober: Option<One<Prober>>,
     tag: u8,
+    /// Scopes of which the latest clear is remembered.
+    clears: u32,
 }
 
 /// What a cache must fit to.
@@ -164,7 +166,8 @@ impl Coming {
         let number = ids.first_sequence.max(config.limits.first_sequence) - 1;
         sequences.resize_with(slots, || Sequence { number, ..Sequence::default() });
         let retained = Registry::new(&config, pages);
-        Ok(Self { cache, sequences, retained, prober, tag: ids.tag })
+        let clears = config.limits.clears;
+        Ok(Self { cache, sequences, retained, prober, tag: ids.tag, clears })
     }
 }
 
@@ -292,6 +295,7 @@ impl Turn<'_> {
         std::mem::swap(&mut state.sequences, &mut coming.sequences);
         std::mem::swap(&mut state.retained, &mut coming.retained);
         (state.cache, state.tag) = (Some(coming.cache), coming.tag);
+        state.clears.remember(coming.clears);
         (coming.sequences, coming.retained, state.last_ring.take())
     }
 }

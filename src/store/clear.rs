@@ -14,8 +14,6 @@ const NAMES: usize = 256;
 const ROOTS: usize = 16;
 /// Retained sequences that are looked at before others are let in.
 const RETAINED: usize = 64;
-/// Clears that are remembered.
-const CLEARS: usize = 32;
 
 /// Namespaces: those that have the same as one in each of the chosen fields; all when none is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -70,9 +68,10 @@ pub struct Cleared {
 #[derive(Debug, Default)]
 pub(crate) struct Clears {
     latest: u64,
-    scopes: [(u64, Scope); CLEARS],
-    /// The place of the latest.
-    at: usize,
+    /// Each scope once, in the order of the numbers.
+    scopes: Vec<(u64, Scope)>,
+    /// How many of those at most.
+    limit: usize,
     /// The highest number of those that are not remembered any more.
     forgotten: u64,
 }
@@ -84,15 +83,27 @@ impl Clears {
         self.latest
     }
 
+    /// Remembers so many scopes from now on.
+    pub(super) fn remember(&mut self, limit: u32) {
+        self.limit = limit as usize;
+    }
+
     /// From now on what began earlier was before a clear.
     fn note(&mut self, scope: Scope) {
-        // A clear that goes on is the same with a higher number.
-        if self.latest == 0 || self.scopes[self.at].1 != scope {
-            self.at = (self.at + 1) % CLEARS;
-            self.forgotten = self.forgotten.max(self.scopes[self.at].0);
-        }
         self.latest += 1;
-        self.scopes[self.at] = (self.latest, scope);
+        // Most often it is the last one: a clear that goes on.
+        let known = self.scopes.iter().rposition(|(_, known)| *known == scope);
+        let has_most = self.scopes.len() >= self.limit;
+        let is_full = has_most || self.scopes.try_reserve(1).is_err();
+        if let Some(at) = known {
+            self.scopes.remove(at);
+        } else if is_full && !self.scopes.is_empty() {
+            self.forgotten = self.scopes.remove(0).0;
+        } else if is_full {
+            self.forgotten = self.latest;
+            return;
+        }
+        self.scopes.push((self.latest, scope));
     }
 
     /// Whether a namespace was cleared after something that began when a clear was the latest one.
@@ -104,8 +115,8 @@ impl Clears {
 
     #[cold]
     fn may_concern(&self, namespace: &Namespace, began: u64) -> bool {
-        let later = |&(number, scope): &(u64, Scope)| number > began && scope.covers(namespace);
-        began < self.forgotten || self.scopes.iter().any(later)
+        let mut later = self.scopes.iter().rev().take_while(|(number, _)| *number > began);
+        began < self.forgotten || later.any(|(_, scope)| scope.covers(namespace))
     }
 }
 

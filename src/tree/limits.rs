@@ -13,7 +13,12 @@ pub struct Limits {
     pub first_sequence: u64,
     /// Keys and pages of one node together, if it has more than one page.
     pub segment_words: u32,
+    /// Scopes of which the latest clear is remembered.
+    pub clears: u32,
 }
+
+/// Scopes of clears: 100 KiB at most.
+const CLEARS: u32 = 1024;
 
 /// Pages of a segment, whatever its limit in words: twice as many as 64 KiB have.
 pub(crate) const SEGMENT_PAGES: u32 = 1 << 14;
@@ -26,6 +31,8 @@ const SEGMENT_WORDS: u32 = (1 << 13) - 64;
 static GENERATIONS: AtomicU32 = AtomicU32::new(GENERATION_LIMIT);
 /// Words of a segment in them.
 static WORDS: AtomicU32 = AtomicU32::new(SEGMENT_WORDS);
+/// Clears that are remembered in them.
+static REMEMBERED: AtomicU32 = AtomicU32::new(CLEARS);
 
 impl Limits {
     /// Lets every cache that is made from now on have so few generations: for tests that make
@@ -41,6 +48,12 @@ impl Limits {
         WORDS.store(count, Ordering::Relaxed);
     }
 
+    /// The same for so few clears.
+    #[doc(hidden)]
+    pub fn choose_clears(count: u32) {
+        REMEMBERED.store(count, Ordering::Relaxed);
+    }
+
     /// Pages of a segment at most.
     pub(super) fn segment_pages(&self, page_size: usize) -> u32 {
         let page_words = page_size.saturating_add(1).min(u32::MAX as usize) as u32;
@@ -52,7 +65,8 @@ impl Default for Limits {
     fn default() -> Self {
         let generations = GENERATIONS.load(Ordering::Relaxed);
         let segment_words = WORDS.load(Ordering::Relaxed);
-        Self { generations, locks: HANDLE_LIMIT, first_sequence: 1, segment_words }
+        let clears = REMEMBERED.load(Ordering::Relaxed);
+        Self { generations, locks: HANDLE_LIMIT, first_sequence: 1, segment_words, clears }
     }
 }
 

@@ -4,8 +4,8 @@
 use super::naive::{Fault, Naive, Page, Sequence, Wrong, require};
 use super::spaces::Space;
 
-/// Clears that the library remembers.
-const REMEMBERED: usize = 32;
+/// Clears that the library is to remember.
+pub const REMEMBERED: usize = 32;
 
 /// What a clear did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

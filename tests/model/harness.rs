@@ -1,10 +1,12 @@
 //! Runs random operations until something differs, makes the list small, and prints it.
+use super::clearing::REMEMBERED;
 use super::driver::Driver;
 use super::generate::{Generator, Theme};
 use super::naive::{Fault, Marks};
 use super::ops::{Config, Op};
 use super::shrink::shrink;
 use fastrand::Rng;
+use radixkv::index::Limits;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Page sizes of the random runs.
@@ -110,6 +112,7 @@ pub struct Kind {
 
 /// The same with caches of a kind.
 pub fn soak_kind(kind: Kind, theme: Theme, default_steps: u64, expected: &[&str]) {
+    Limits::choose_clears(REMEMBERED as u32);
     let seed = number("RKV_MODEL_SEED", 1).wrapping_mul(1_000_003);
     let steps = number("RKV_MODEL_STEPS", default_steps);
     let mut done = 0;

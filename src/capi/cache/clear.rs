@@ -102,8 +102,8 @@ unsafe fn scope_of(args: &rkv_cache_clear_args) -> Result<Scope, Fail> {
 ///
 /// A namespace is cleared at one moment; of several one comes after the other, and all are cleared
 /// when the call returns. A sequence that begins in one of them during the call may be taken for
-/// one that began before. So may one that has found and published nothing yet after more than 32
-/// clears of other namespaces: the last 32 are remembered.
+/// one that began before. So may one that has found and published nothing yet after clears of more
+/// than 1024 other scopes: of so many the latest is remembered.
 ///
 /// With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) no page leaves by this call:
 /// rkv_cache_evict() reports them.
