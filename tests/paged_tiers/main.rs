@@ -1,8 +1,11 @@
 //! Pages below the device: what is found where, and that it is what was computed.
 mod attach;
+mod deadline_zero_joins;
 mod epochs;
 #[path = "../failing/mod.rs"]
 mod failing;
+mod group_grows;
+mod group_landing;
 mod group_prefetch;
 mod group_random;
 mod group_remote;
@@ -10,6 +13,7 @@ mod group_world;
 mod group_yields;
 mod groups;
 mod late_answers;
+mod many_clears;
 #[path = "../snapshot_tiers/memory_store.rs"]
 mod memory_store;
 #[path = "../tier/folder.rs"]
@@ -24,12 +28,14 @@ mod random;
 mod remote;
 mod remote_store;
 mod removals;
+mod resync_cycle;
 #[path = "../tier/runs.rs"]
 mod runs;
 #[path = "../tier/sim/mod.rs"]
 mod sim;
 mod threads;
 mod troubles;
+mod wakes;
 mod world;
 
 use memory_store::MemoryStore;

@@ -79,6 +79,7 @@ pub(super) struct Load {
     /// Pages that it was begun for.
     pub wanted: usize,
     pub deadline: Option<Instant>,
+    pub is_expired: bool,
     pub begun: Instant,
     pub host_only: bool,
     /// Copies that the engine carries out.
@@ -118,6 +119,7 @@ impl Load {
             pages,
             wanted,
             deadline: None,
+            is_expired: false,
             begun: Instant::now(),
             host_only: false,
             running: 0,
@@ -170,6 +172,7 @@ impl Load {
 
     /// Nothing more is begun for it: the deadline is over.
     pub fn expire(&mut self) {
+        self.is_expired = true;
         let under_way = |&at: &usize| matches!(self.pages[at].stage, Stage::Done | Stage::Copying);
         let limit = self.done + self.window().take_while(under_way).count();
         self.is_late |= limit < self.limit || self.is_unsettled();
@@ -367,16 +370,20 @@ impl PageTiers {
                 continue;
             }
             let carrier = table.loads.carried.get(&name).copied().filter(|_| self.is_shared(name));
-            if carrier.is_some_and(|other| other != number) && !self.agrees {
+            // Who takes only what host memory has waits for nobody's disk.
+            let waits = !self.agrees && !host_only;
+            if carrier.is_some_and(|other| other != number) && waits {
                 if !is_prefetch {
                     self.join(table, number);
                 }
                 return any;
             }
-            if table.loads.reading.get(&name).is_some() {
+            let is_read = table.loads.reading.get(&name).is_some();
+            if is_read && !host_only {
                 return any;
             }
             let next = match table.find(name) {
+                _ if is_read => None,
                 None => match self.begin_fetching(table, number, at) {
                     Begun::Yes => Some(Stage::Fetching),
                     Begun::No => None,
@@ -445,7 +452,7 @@ impl PageTiers {
         if table.loads.open.get(&number)?.sequence.is_none() || !self.is_shared(name) {
             return Some(());
         }
-        if !self.agrees || table.loads.carried.get(&name).is_none() {
+        if table.loads.carried.get(&name).is_none() {
             table.loads.carried.try_insert(name, number).ok()?;
         }
         Some(())

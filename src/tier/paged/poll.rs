@@ -7,12 +7,14 @@ use crate::error::{Error, text};
 use crate::ids::SequenceId;
 use crate::store::{PoolPage, State, Turn};
 use std::ptr::NonNull;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Pages that become the cache's with one lock.
 const LANDED: usize = 16;
 /// Copies of which the state hears that they are done before others get in.
 const COMPLETED: usize = 64;
+/// How soon the engine is asked again to copy what host memory had no slot for.
+const STUCK: Duration = Duration::from_millis(20);
 /// Copies that are begun with one lock.
 pub(super) const JOBS: usize = 64;
 
@@ -89,10 +91,14 @@ impl PageTiers {
         }
         let limit = self.store_limit(table);
         let open = table.stores.open;
-        let room = (room - polled.jobs).min(limit.saturating_sub(open));
+        let left = room - polled.jobs;
+        let room = left.min(limit.saturating_sub(open));
         if room > 0 && !table.stores.queue.is_empty() {
             polled.jobs += self.issue_stores(table, room, job)?;
         }
+        let stores = &mut table.stores;
+        let is_stuck = left > 0 && stores.open == 0 && !stores.queue.is_empty();
+        stores.stuck = is_stuck.then(Instant::now);
         while polled.fetched < fetched_room
             && let Some(done) = table.stores.finished.pop_front()
         {
@@ -381,13 +387,19 @@ impl PageTiers {
     pub(super) fn announce(&self) {
         let Some(wake) = &self.wake else { return };
         let mut table = self.table();
+        let now = Instant::now();
         let is_ready = |load: &Load| {
-            let mut under_way = load.window().map(|at| &load.pages[at].stage);
-            let is_there = under_way.any(|stage| matches!(stage, Stage::Ready(_)));
-            load.sequence.is_some() && (is_there || load.is_over())
+            let mut under_way = load.window().take_while(|&at| at < load.limit);
+            let is_there = under_way.any(|at| matches!(load.pages[at].stage, Stage::Ready(_)));
+            let deadline = load.deadline.filter(|_| !load.is_expired);
+            let is_late = deadline.is_some_and(|deadline| deadline <= now);
+            // One that waits for other ranks has said so.
+            load.sequence.is_some() && (is_there || is_late || load.is_over() && !load.is_ready)
         };
         let has_loads = table.loads.open.iter().any(|(_, load)| is_ready(load));
-        let has_stores = !table.stores.queue.is_empty() && table.stores.open == 0;
+        let stores = &table.stores;
+        let is_stuck = stores.stuck.is_some_and(|since| now.duration_since(since) < STUCK);
+        let has_stores = !stores.queue.is_empty() && stores.open == 0 && !is_stuck;
         let has_any = has_loads || has_stores || !table.stores.finished.is_empty();
         let is_news = has_any && !std::mem::replace(&mut table.is_announced, has_any);
         drop(table);
@@ -401,7 +413,7 @@ impl PageTiers {
     fn store_limit(&self, table: &Table) -> usize {
         let limit_of = |at: usize| {
             let slots = &self.pools[at].slots;
-            let free = slots.free() + table.map.count_of(Level::Host, at) / 2;
+            let free = slots.free() + table.map.count_of(Level::Host, at).div_ceil(2);
             (JOBS * free.min(slots.count())).div_ceil(slots.count().max(1))
         };
         let limit = (0..self.pools.len()).map(limit_of).max().unwrap_or(0);

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::memory::Slot;
 use crate::store::PoolPage;
 use std::collections::VecDeque;
+use std::time::Instant;
 
 /// Pages that wait to be stored, at most.
 const QUEUE: usize = 1 << 14;
@@ -29,6 +30,8 @@ pub(super) struct Stores {
     pub queue: VecDeque<u32>,
     /// Copies that the engine carries out.
     pub open: usize,
+    /// When the engine asked for copies last, if it got none of what is to be stored.
+    pub stuck: Option<Instant>,
     /// What was copied, and is to be checked and found.
     pub arrived: VecDeque<(Slot, Stored)>,
     /// How many ever arrived, and how many of those are found, or are not to be.
@@ -96,13 +99,16 @@ impl PageTiers {
 
     /// Counts who asked for what follows pages; those that were asked for often are stored.
     pub(super) fn count_uses(&self) {
-        let PagePolicy::AfterUses(wanted) = self.policy else {
-            self.table().stores.uses.clear();
-            return;
-        };
         let mut table = self.table();
+        // While the contents are told, what pages hold is of several moments: one may come before
+        // another one that comes before it.
+        let is_exact = table.applied.is_some();
+        let (PagePolicy::AfterUses(wanted), true) = (self.policy, is_exact) else {
+            return table.stores.uses.clear();
+        };
         let mut left = COUNTED;
-        while let Some(mut page) = table.stores.uses.pop_front() {
+        for _ in 0..table.stores.uses.len() {
+            let Some(mut page) = table.stores.uses.pop_front() else { return };
             // What pages hold changes by this thread alone.
             while let Some(mut what) = table.pages.get(page) {
                 what.uses = what.uses.saturating_add(1);
