@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::c::*;
 use crate::group_lane::Kind;
 use crate::group_row::{GroupRow, GroupState};
-use crate::status::refused;
+use crate::row_source::all_published;
 
 impl GroupRow {
     /// Gives the tokens and pages up to `end` pages to the cache; the row's lock goes along.
@@ -68,10 +68,6 @@ impl GroupRow {
             }
         }
         (state.node, state.published, state.lock) = (done.node, reached, done.lock);
-        if reached < end {
-            let message = "a part of a request was not published";
-            return Err(refused(py, RKV_STATUS_OUT_OF_MEMORY, message));
-        }
-        Ok(())
+        all_published(py, reached, end)
     }
 }

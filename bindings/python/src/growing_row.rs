@@ -7,7 +7,7 @@ use pyo3::types::PyList;
 use crate::c::*;
 use crate::cache::Cache;
 use crate::engine_row::{EngineRow, held, row_methods};
-use crate::row_source::{Source, begun, evicted, ids_of};
+use crate::row_source::{Source, all_published, begun, evicted, ids_of};
 use crate::space::Namespace;
 use crate::status::refused;
 
@@ -81,11 +81,12 @@ impl GrowingRow {
         let first = state.published;
         let (pages, on) = (state.pages.as_ptr(), (state.node, state.lock));
         let done = self.source.insert(py, &state.tokens, pages, on, (first, end), &[])?;
-        (state.node, state.lock, state.published) = (done.node, done.lock, end);
+        let reached = done.page_count as usize;
+        (state.node, state.lock, state.published) = (done.node, done.lock, reached);
         // The cache knows prefixes: what it has already comes first.
         let known = first..first + done.duplicate_page_count as usize;
         state.duplicates.extend_from_slice(&state.pages[known]);
-        Ok(())
+        all_published(py, reached, end)
     }
 }
 

@@ -17,6 +17,9 @@ use crate::space::{Namespace, Space};
 use crate::status::{check, refused};
 use crate::tokens::TokenArg;
 
+/// Pages for which a call of the library gets room to say that they are gone.
+const EVICTED_AT_ONCE: usize = 1 << 14;
+
 /// What requests give to a cache over external pools, and what it gives back, for an engine that
 /// knows its KV by places: one for each position, page number * page_size and up. `publish()` is a
 /// checkpoint of a request and `evict()` makes room, each in one call: between two steps of an
@@ -201,7 +204,7 @@ impl PlacedRows {
             let (mut count, mut freed) = (0, 0);
             // A page of full attention takes one of the window's along. The call ends early when
             // there may be too little room for the next one.
-            let room = 2 * wanted + RKV_GROUP_LIMIT as usize;
+            let room = 2 * wanted.min(EVICTED_AT_ONCE) + RKV_GROUP_LIMIT as usize;
             state.evicted.resize_with(room.max(state.evicted.len()), rkv_evicted_page::zeroed);
             let into = Raw((state.evicted.as_mut_ptr(), &raw mut count, &raw mut freed));
             let status = long(py, true, || {
@@ -275,7 +278,8 @@ impl PlacedRows {
     ///
     /// Returns an InsertResult. Where it has duplicates, the cache has other pages than the
     /// request: `pages()`. Raises InvalidArgument, e.g. for a page that is the cache's already,
-    /// ValueError, TypeError, StaleNode: then nothing has changed. StaleLock.
+    /// ValueError, TypeError, StaleNode: then nothing has changed. StaleLock: the cache has the
+    /// pages, and there is no new lock.
     #[pyo3(signature = (tokens, length, row=None, *, places=None, window_places=None, space=None,
                         from_node=0, from_token_index=0, lock=0, state=0))]
     #[allow(clippy::too_many_arguments)]
@@ -339,7 +343,13 @@ impl PlacedRows {
         if lock != 0 {
             let cache = self.cache.get().handle.get(py)?;
             // SAFETY: a live handle.
-            check(py, unsafe { rkv_cache_unlock(cache.raw(), lock) })?;
+            let undone = check(py, unsafe { rkv_cache_unlock(cache.raw(), lock) });
+            if undone.is_err() {
+                // The caller won't hear of the new one.
+                // SAFETY: a live handle.
+                unsafe { rkv_cache_unlock(cache.raw(), done.lock) };
+            }
+            undone?;
         }
         Ok(InsertResult(done))
     }

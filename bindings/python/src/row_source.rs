@@ -163,3 +163,12 @@ pub fn begun(py: Python<'_>) -> PyErr {
 pub fn evicted(py: Python<'_>) -> PyErr {
     refused(py, RKV_STATUS_STALE_NODE, "the pages were evicted since they were found")
 }
+
+/// Raises when the cache took fewer pages than it was given; those are the cache's all the same.
+pub fn all_published(py: Python<'_>, reached: usize, end: usize) -> PyResult<()> {
+    if reached < end {
+        let message = "a part of a request was not published";
+        return Err(refused(py, RKV_STATUS_OUT_OF_MEMORY, message));
+    }
+    Ok(())
+}

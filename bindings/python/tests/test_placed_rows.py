@@ -309,3 +309,27 @@ def test_places_of_pages() -> None:
         radixkv.page_places(np.array([3, 1, 2], np.uint32), 4, into)
     with pytest.raises(TypeError, match="pages"):
         radixkv.page_places(np.zeros(2), 4, into)
+
+
+def test_p02_j07_a_stale_lock_leaves_no_other_behind() -> None:
+    table = radixkv.PageTable(pools=[40], groups=[Group.full()], page_size=PAGE, external=True)
+    cache = radixkv.Cache(table, whole_pages=True)
+    placed, tokens = radixkv.PlacedRows(cache), ids(16)
+    first = placed.publish(tokens, 16, places=np.arange(PAGE, 20))
+    cache.unlock(first.lock)
+    with pytest.raises(radixkv.StaleLock):
+        placed.publish(tokens, 16, places=np.arange(20, 36), lock=first.lock)
+    # Nobody could undo it.
+    assert cache.evict(4, np.empty(4, np.uint32)) == 4
+    cache.check()
+    table.check()
+
+
+def test_p02_j07_more_pages_than_there_are_can_be_asked_for() -> None:
+    pages = [40, 40]
+    engine = Engine(pages)
+    tokens = ids(32)
+    engine.allocate(0, 0, 32)
+    engine.cache.unlock(engine.publish(0, tokens, 32).lock)
+    assert len(engine.placed.evict(10**12, 10**18)[0]) == 8
+    engine.cache.check()
