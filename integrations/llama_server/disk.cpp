@@ -92,7 +92,7 @@ rkv::SnapshotPin PromptCache::take(const Query& query, std::uint32_t flags,
                                         &in_memory));
     const rkv::SnapshotPin shorter = cache_.adopt_pin(in_memory);
     // Of a remote store nobody knows what it has: it is asked for what memory and disk lack.
-    const bool asks = remote_ && in_memory.common_token_count < query.ids.size();
+    const bool asks = !options().remote.empty() && in_memory.common_token_count < query.ids.size();
     if (in_memory.fetchable_token_count == 0 && !asks) return {};
     auto fetch = rkv::sized<rkv_snapshot_cache_fetch_result>();
     rkv::check(rkv_snapshot_cache_fetch(cache_.get(), query.space.get(), tokens.get(), flags,
