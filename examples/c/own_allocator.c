@@ -103,13 +103,15 @@ static void unlock(rkv_lock_id lock) {
 }
 
 /* Tells the cache what the whole pages of a request hold now. Where it has a page for the same
- * tokens already, that one goes into the row, and the request's own goes back to the free list. */
+ * tokens already, that one goes into the row, and the request's own goes back to the free list.
+ * When memory ran out in a long list, the last pages stay the request's: the next step publishes
+ * them. */
 static void publish(request *r) {
     rkv_tokens tokens = tokens_of(r, r->count);
     rkv_cache_insert_args args = {0};
     rkv_cache_insert_result result = {0};
     uint32_t published[ROW];
-    size_t whole = r->count / PAGE_SIZE, i;
+    size_t i;
     args.struct_size = sizeof args;
     args.flags = RKV_INSERT_LOCK;
     args.tokens = &tokens;
@@ -117,7 +119,7 @@ static void publish(request *r) {
     args.page_count = r->pages;
     result.struct_size = sizeof result;
     must(rkv_cache_insert(cache, &args, published, &result));
-    for (i = 0; i < whole; i++) {
+    for (i = 0; i < result.page_count; i++) {
         if (published[i] == r->row[i]) continue;
         give_back(r->row[i]);
         r->row[i] = published[i];
@@ -125,9 +127,10 @@ static void publish(request *r) {
     /* The lock moves to the end of what is shared now. */
     unlock(r->lock);
     r->lock = result.lock;
-    r->shared = whole;
-    printf("request %u publishes %u pages: %u adopted, %u given back\n", r->name, (unsigned)whole,
-           (unsigned)result.claimed_page_count, (unsigned)result.duplicate_page_count);
+    r->shared = (size_t)result.page_count;
+    printf("request %u publishes %u pages: %u adopted, %u given back\n", r->name,
+           (unsigned)r->shared, (unsigned)result.claimed_page_count,
+           (unsigned)result.duplicate_page_count);
 }
 
 /* ---- the scheduler ---- */

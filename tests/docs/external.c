@@ -5,7 +5,7 @@ void check(rkv_status status);
 void free_page(uint32_t page);
 void create(uint32_t page_count);
 void publish(rkv_cache *cache, rkv_cache_insert_args args, uint32_t *pages,
-             uint32_t *published_pages, size_t whole_page_count);
+             uint32_t *published_pages);
 
 void create(uint32_t page_count) {
     rkv_page_table_config config;
@@ -16,7 +16,7 @@ void create(uint32_t page_count) {
 }
 
 void publish(rkv_cache *cache, rkv_cache_insert_args args, uint32_t *pages,
-             uint32_t *published_pages, size_t whole_page_count) {
+             uint32_t *published_pages) {
     rkv_cache_insert_result result = {.struct_size = sizeof result};
 #include "external-2.inc"
 }

@@ -1,6 +1,9 @@
 /* What the fragment of docs/journal.md leaves out: the buffers, and what is done with a record. */
 #include <radixkv.h>
 
+void check(rkv_status status);
+void forget_all(void);
+void grow(rkv_journal_buffers *buffers, uint64_t pages, uint64_t tokens, uint64_t items);
 void apply(const rkv_journal_record *records, uint64_t count);
 void follow(rkv_cache *cache, rkv_journal_buffers buffers);
 

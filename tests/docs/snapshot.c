@@ -2,7 +2,9 @@
 #include <radixkv.h>
 
 #include <string.h>
+#include <sys/eventfd.h>
 
+void check(rkv_status status);
 void restore(const void *data, size_t size);
 void *save(size_t *size);
 void cut(uint64_t token_count);

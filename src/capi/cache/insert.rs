@@ -268,16 +268,17 @@ impl Given<'_> {
 /// from then on, also where they are mapped. Where the cache has another page for the same tokens,
 /// that one stays and the caller's is a duplicate: `published_pages` tells what to map instead.
 ///
-/// With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) the pages must be outside. Where
-/// published_pages has the caller's own page, that is the cache's from then on; where it has
-/// another one, the caller's is outside as before. A page that the cache has at another place, or
-/// that is given twice, is refused.
+/// With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) the pages must be outside. Where the first
+/// out_result->page_count of published_pages have the caller's own page, that is the cache's from
+/// then on; where they have another one, the caller's is outside as before. When memory ran out in
+/// a long insert, the pages after those are outside too: insert them again later. A page that the
+/// cache has at another place, or that is given twice, is refused.
 ///
 /// @param cache the cache
 /// @param args what to insert
 /// @param published_pages receives page_count entries: the cache's page at each whole page of the
-/// tokens, and the caller's own after the last whole page; may be NULL, but not with an external
-/// pool
+/// tokens that is published, and the caller's own from out_result->page_count on; may be NULL, but
+/// not with an external pool
 /// @param out_result receives what was done; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
 /// twice, or a lock to move that is not on from_node; RKV_STATUS_STALE_NODE; RKV_STATUS_STALE_LOCK
