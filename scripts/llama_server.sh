@@ -112,8 +112,8 @@ case " $* " in
 *" --models-dir "* | *" --models-preset "* | *" --help "* | *" -h "* | *" --version "*) ;;
 *) set -- --model "$(bash scripts/model.sh gguf)" "$@" ;;
 esac
-# A store that servers share is talked with by a second library.
-case " $* " in
+# A store that servers share, named by an option or a variable, is talked with by a second library.
+case " $* ${LLAMA_ARG_CACHE_REMOTE:+--cache-remote }" in
 *" --cache-remote "*)
     cargo build --locked --release --manifest-path net/Cargo.toml --target-dir "$target/net" >&2
     RADIXKV_NET_LIBRARY=$(realpath "$target/net/release/libradixkv_net.so")
