@@ -218,8 +218,8 @@ unsafe fn take_found(
 /// @param space the namespace; NULL for the default one
 /// @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
 /// @param flags 0 or RKV_MATCH_LOCK
-/// @param pages receives the whole pages in order, and behind them perhaps what means nothing; not
-/// reported when page_capacity is 0
+/// @param pages receives the whole pages in order; not reported when page_capacity is 0. Entries
+/// after page_count may be overwritten with undefined values
 /// @param page_capacity room in pages; positions / page_size is always enough
 /// @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
 /// only its page_count is written, and the cache is unchanged
@@ -274,7 +274,8 @@ pub unsafe extern "C" fn rkv_cache_match(
 /// any thread, any number at once. Takes no lock: it neither waits for a thread that changes the
 /// cache nor holds one up. While another thread changes it, the answer is that of some moment
 /// during the call. It falls back on the lock, shared with other readers, for tokens with an image,
-/// with the block-hash index, and when the prompt's own nodes change again and again while it looks
+/// with several groups, with the block-hash index, and when the prompt's own nodes change again and
+/// again while it looks
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_cache_probe(

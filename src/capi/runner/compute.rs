@@ -59,8 +59,8 @@ pub struct rkv_runner_append_prefill_args {
     /// A scaled logit x becomes soft_cap * tanh(x / soft_cap). 0: none.
     pub soft_cap: f32,
     /// Positions that a query sees, itself included; its own region and the sinks of a WINDOW
-    /// group it sees whole. At most the group's own window, or chunk; 0 where some row is not
-    /// causal. 0: that; all of a FULL group.
+    /// group it sees whole. At most the group's own window or chunk. 0 means the group's own; in a
+    /// FULL group, no limit. Must be 0 when a row is not causal.
     pub window: u32,
     /// FP8 only: K is what is stored times this. 0: 1.
     pub k_scale: f32,

@@ -82,7 +82,8 @@ pub struct rkv_runner_config {
     pub head_dim: u32,
     /// Of q, k, v and out: RKV_DTYPE_F32, the default, _F16 or _BF16; on CUDA not F32.
     pub dtype: u32,
-    /// Of K and V in memory: the same, or RKV_DTYPE_FP8_E4M3.
+    /// Of K and V in memory: the same as dtype, or RKV_DTYPE_FP8_E4M3. Default RKV_DTYPE_F32: set
+    /// it together with dtype.
     pub kv_dtype: u32,
     /// Of memory of its own: RKV_KV_LAYOUT_NHD, the default, or _HND. Not read with kv_layers.
     pub kv_layout: u32,
@@ -106,8 +107,9 @@ pub struct rkv_runner_config {
     /// The group of layers whose K and V it has, see docs/groups.md: no STATE group; on CUDA no
     /// CHUNK group and no sinks. Default 0.
     pub group: u32,
-    /// Elements of a head of V and of the result: one of those. Default 0: head_dim, which it is on
-    /// CUDA but for head_dim 192 with 128, and 576 with 512.
+    /// Elements of a head of V and of the result: one of the sizes listed at head_dim. Default 0:
+    /// the same as head_dim. On CUDA it must be the same, except head_dim 192 with 128, and 576
+    /// with 512.
     pub v_head_dim: u32,
 }
 // SAFETY: integers and pointers, no padding.
@@ -223,7 +225,8 @@ pub unsafe extern "C" fn rkv_runner_config_init(
 /// @param page_size positions of a page, 1 to RKV_PAGE_SIZE_MAX
 /// @param out_page_bytes receives the bytes of one page, K and V of all layers together, when they
 /// lie densely; NULL when not wanted
-/// @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED saying what is not; RKV_STATUS_INVALID_ARGUMENT
+/// @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED saying what is not, e.g. pages of more than 256
+/// positions; RKV_STATUS_INVALID_ARGUMENT
 /// @par Cost
 /// O(1), but the first call for CUDA opens the driver; no lock
 /// @par Thread safety
@@ -265,8 +268,8 @@ pub unsafe extern "C" fn rkv_runner_supports(
 /// @param config how to build it; not NULL
 /// @param out_runner receives the runner, owned by the caller
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_UNSUPPORTED,
-/// also for a page table with an external pool; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
-/// RKV_STATUS_POISONED
+/// e.g. for pages of more than 256 positions, also for a page table with an external pool;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
 /// @par Cost
 /// O(bytes of KV memory of its own); shared lock
 /// @par Thread safety

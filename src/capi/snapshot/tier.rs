@@ -35,8 +35,8 @@ pub struct rkv_snapshot_tier_config {
     pub struct_size: u32,
     /// 0 or RKV_TIERS_THREADS.
     pub flags: u32,
-    /// The directory, a path that ends with NUL; made if it isn't there. It is this cache's alone
-    /// until it is detached. NULL for none, with a remote store.
+    /// The directory, a path that ends with NUL; made if it isn't there, with its parents. It is
+    /// this cache's alone until it is detached. NULL for none, with a remote store.
     pub directory: *const c_char,
     /// Bytes of data in it, at most; least recently used snapshots go. No default; 0 without a
     /// directory.
@@ -63,7 +63,8 @@ pub struct rkv_snapshot_tier_config {
     /// A store below the directory that other caches have too, or NULL. Read during the call;
     /// what it leads to stays until it is detached. Default NULL.
     pub remote: *const rkv_remote_store,
-    /// Milliseconds that a call to it may take, 1 to 600000. 0 takes the default: 2000.
+    /// Milliseconds that a call to it may take, 1 to 600000. 0 takes the default: 2000. 0 without a
+    /// store.
     pub remote_timeout_ms: u32,
     /// Zero.
     pub reserved: u32,

@@ -43,8 +43,8 @@ pub struct rkv_tier_config {
     /// say), which stays as it is, and which nobody else touches, until the tiers are detached or
     /// the cache is destroyed. Default NULL.
     pub host_memory: *mut c_void,
-    /// The directory below host memory, a path that ends with NUL; made if its parent is there. It
-    /// is this cache's alone. NULL for none. Default NULL.
+    /// The directory below host memory, a path that ends with NUL; made if it isn't there, with its
+    /// parents. It is this cache's alone. NULL for none. Default NULL.
     pub directory: *const c_char,
     /// Bytes of data in it, at most. 0 without a directory.
     pub disk_bytes: u64,
@@ -70,7 +70,7 @@ pub struct rkv_tier_config {
     /// NULL.
     pub remote: *const rkv_remote_store,
     /// Milliseconds that a call to it may take; a fetch that gets nothing from it for as long goes
-    /// on without. 600000 at most; 0 for 2000. Default 0.
+    /// on without. 600000 at most; 0 for 2000. 0 without a store. Default 0.
     pub remote_timeout_ms: u32,
     /// Zero.
     pub reserved: u32,

@@ -67,9 +67,10 @@ pub struct rkv_remote_store {
     pub has: rkv_remote_call,
     /// Reads values.
     pub get: rkv_remote_call,
-    /// Writes values, in the place of what is there. One may go again at any time.
+    /// Writes values, in the place of what is there. The store may drop a value at any time.
     pub put: rkv_remote_call,
-    /// Removes values: those that were damaged. NULL if that can't be done.
+    /// Removes values: damaged ones, and snapshots that rkv_snapshot_cache_remove() took away. NULL
+    /// if that can't be done: then both stay in the store.
     pub remove: rkv_remote_call,
 }
 // SAFETY: integers, pointers and functions that may be NULL, no padding.
