@@ -12,7 +12,7 @@ help: ## list the targets
 build: ## libradixkv.so and libradixkv.a, optimised, in target/release
 	$(CARGO) build --locked --release
 
-net: ## libradixkv_net.so and .a, which publish events over ZeroMQ, in target/net/release
+net: ## libradixkv_net.so and .a (KV events; Redis, Valkey and S3 stores), in target/net/release
 	$(CARGO) build --locked --release --manifest-path net/Cargo.toml --target-dir target/net
 
 test: ## everything that a change must pass; installs missing tools where it can

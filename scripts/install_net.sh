@@ -47,7 +47,7 @@ libdir=\${prefix}/$libdir
 includedir=\${prefix}/include
 
 Name: radixkv_net
-Description: Publishes KV events of radixkv over ZeroMQ
+Description: Publishes KV events of radixkv, and reaches stores on Redis, Valkey and S3
 Version: $version
 Libs: -L\${libdir} -lradixkv_net
 Cflags: -I\${includedir}

@@ -78,7 +78,7 @@ stage_tests() { # everything under cargo: the Rust tests, and those that drive C
         --skip strict_pointer_checks --skip every_fault
 }
 
-stage_net() { # the library that publishes events, over sockets
+stage_net() { # the library that publishes events and reaches stores, over sockets
     $limit cargo test --locked --manifest-path net/Cargo.toml --target-dir "$target/net"
 }
 
