@@ -116,6 +116,7 @@ impl Turn<'_> {
         let mut lists = EarlyByPool::default();
         let done = self.share_less_with(less, &mut lists);
         self.give_all_back(lists);
+        self.drop_let_go();
         done
     }
 
@@ -134,8 +135,9 @@ impl Turn<'_> {
         };
         self.state().reserve_group_rows(slot, 0)?;
         let state = self.state();
-        state.end_copy(slot);
+        // In this order: what hangs on a page is let go of before the page, which may go at once.
         state.begin_sharing_less(slot, keep);
+        state.end_copy(slot);
         self.unshare(id, keep, lists)?;
         let positions = keep * self.table.page_size();
         self.state().set_cached(slot, positions);

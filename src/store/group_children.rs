@@ -162,6 +162,35 @@ impl State {
         self.sequences[slot as usize].groups = child;
     }
 
+    /// Children that are to copy pages of a sequence's own, which are about to hang on those of
+    /// the spine, keep the latter: they may be somebody else's, that nobody else locks.
+    pub(super) fn lock_for_borrowers(&mut self, slot: u32, places: Range<usize>) {
+        let Self { table, sequences, cache, .. } = self;
+        let Some(base) = sequences[slot as usize].base else { return };
+        let index = &mut cache.as_mut().expect("a sequence has a cache").index;
+        for (group, config) in table.groups().hung() {
+            let pool = table.pool_at(config.pool as usize);
+            if config.kind == GroupKind::State || !pool.has_loans() {
+                continue;
+            }
+            for place in places.clone() {
+                let row = &sequences[slot as usize].groups.rows[group];
+                let Some(&page) = row.get(place).filter(|&&page| page != 0) else { continue };
+                for child in pool.borrowers(page) {
+                    let lock = &mut sequences[child as usize].lock;
+                    if lock.is_some_and(|node| index.end_page(node) > place) {
+                        continue;
+                    }
+                    let owner = index.node_at_page(base, place);
+                    index.lock(owner);
+                    if let Some(before) = lock.replace(owner) {
+                        index.unlock(before);
+                    }
+                }
+            }
+        }
+    }
+
     /// Refuses to change a state of a sequence that children are still to copy.
     pub(crate) fn check_state_is_own(&self, slot: u32) -> Result<(), Error> {
         let rows = &self.sequences[slot as usize].groups;

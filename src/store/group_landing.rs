@@ -5,7 +5,7 @@
 //! What an end needs is used by the call, all of it, before the first page of the sequence changes:
 //! from then on nothing can be missing, and nothing can fail.
 use super::group_holds::{Hold, Use};
-use super::group_rows::{ByPool, GroupCopy, end_source};
+use super::group_rows::{ByPool, GroupCopy};
 use super::{HeldPath, State, Turn};
 use crate::error::Error;
 use crate::group::{GROUP_LIMIT, GroupConfig, GroupKind, Hung, HungPage};
@@ -204,17 +204,14 @@ impl State {
         (upper, hold): (Option<Node>, u32),
     ) {
         let (page_size, groups) = (self.table.page_size(), *self.table.groups());
+        // In this order: what hangs on a page is let go of before the page, which may go at once.
+        self.end_group_copies(slot);
         self.end_copy(slot);
         let cache = self.cache.as_mut().expect("a sequence has a cache");
-        let now = cache.index.now();
         let of_groups = cache.groups.as_deref_mut().expect("there are several groups");
-        let (hung, uses) = (&mut of_groups.hung, &mut of_groups.holds[hold].uses);
+        let uses = &mut of_groups.holds[hold].uses;
         let sequence = &mut self.sequences[slot as usize];
         let rows = &mut sequence.groups;
-        while let Some(copy) = rows.copies.pop() {
-            let source = HungPage { group: copy.group, page: copy.source };
-            end_source(&mut self.table, hung, (source, slot), now);
-        }
         let mut saved = groups.end_with_pages();
         for (group, _) in groups.hung().filter(|(_, config)| config.kind == GroupKind::State) {
             // They were the first that were looked for.

@@ -395,6 +395,7 @@ impl State {
 
     /// The same but for saying of what class they are.
     pub(super) fn hang_places(&mut self, slot: u32, places: Range<usize>) {
+        self.lock_for_borrowers(slot, places.clone());
         let Range { start: from, end: to } = places;
         let groups = *self.table.groups();
         let cache = self.cache.as_mut().expect("a sequence has a cache");

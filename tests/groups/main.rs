@@ -4,6 +4,7 @@
 //! `RKV_GROUPS_STEPS` and `RKV_GROUPS_SEED` make the runs longer and other ones. With
 //! `fuzz/src/groups.rs` a fuzzer decides instead of the seed.
 mod chance;
+mod cleared_copy;
 mod compute;
 mod engine;
 #[path = "../failing/mod.rs"]
@@ -18,6 +19,7 @@ mod model;
 mod moving;
 mod order;
 mod refusals;
+mod remapped_source;
 mod requests;
 mod seen;
 mod sequences;

@@ -37,7 +37,7 @@ impl Library {
         // SAFETY: see above.
         must(unsafe {
             let (into, room) = (copies.as_mut_ptr(), copies.len());
-            rkv_sequence_read_copies(self.cache(), id, into, room, size, &mut count)
+            rkv_sequence_read_copies(self.cache(), id, into, size, room, &mut count)
         });
         copies.truncate(count);
         copies

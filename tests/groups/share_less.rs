@@ -1,5 +1,5 @@
-//! G07, M01: a sequence that has computed nothing is made to reuse less while a state of it is being
-//! saved, or while a child is still to copy its state.
+//! A sequence that has computed nothing is made to reuse less while a state of it is being saved,
+//! or while a child is still to copy its state.
 use radixkv::error::Error;
 use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::ids::SequenceId;

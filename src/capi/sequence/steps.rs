@@ -100,8 +100,8 @@ pub unsafe extern "C" fn rkv_sequence_allocate(
 /// @param sequence the sequence
 /// @param tokens what to add
 /// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(); RKV_STATUS_PENDING as
-/// rkv_sequence_allocate(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED with an external pool;
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// rkv_sequence_allocate(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED with an external
+/// pool; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(tokens + evictions); lock, in slices
 /// @par Thread safety
@@ -131,7 +131,8 @@ pub unsafe extern "C" fn rkv_sequence_append(
 /// position_count the first page of the row, also when every token is kept. position_count is
 /// between one and 1 + draft_state_count more than before. What is kept is to be published before
 /// the state is saved, or handed on to children. Of tokens that are not computed yet keep the first
-/// alone: no state is moved for that.
+/// alone: no state is moved for that, and it is no truncation that states are counted from. When
+/// that token was computed, publish it before the next drafts.
 ///
 /// @param cache the cache
 /// @param sequence the sequence
