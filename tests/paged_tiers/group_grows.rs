@@ -8,8 +8,8 @@ use radixkv::index::Namespace;
 use radixkv::tier::paged::Deadline;
 use radixkv::token::TokenList;
 
-/// T16: its rows are the fetch's meanwhile, which makes them as long as what comes: pages and tokens
-/// that are added wait for its end, and are there then, whatever came.
+/// T16: its rows are the fetch's meanwhile, which makes them as long as what comes: pages and
+/// tokens that are added wait for its end, and are there then, whatever came.
 #[test]
 fn t16_rows_grow_before_a_fetch_of_groups_or_after_it() {
     let tokens = prompt(1, 41);

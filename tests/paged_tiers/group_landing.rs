@@ -1,5 +1,5 @@
-//! Memory ends while what a fetch of groups brought is published: then it is the sequence's alone. A
-//! child must not map those pages, and a retained sequence must not say that it has them.
+//! Memory ends while what a fetch of groups brought is published: then it is the sequence's alone.
+//! A child must not map those pages, and a retained sequence must not say that it has them.
 use super::failing::{Failure, failing};
 use super::group_world::GroupWorld;
 use super::groups::{FULL, hybrid, prompt};

@@ -1,6 +1,7 @@
 //! Pages below the device: what is found where, and that it is what was computed.
 mod attach;
 mod deadline_zero_joins;
+mod detach_last;
 mod epochs;
 #[path = "../failing/mod.rs"]
 mod failing;

@@ -14,6 +14,7 @@ use crate::tier::{Contents, DiskConfig, DiskStore, FoundRecords, Io, LowerStore,
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Flag of rkv_tier_config: nothing that was fetched is used before rkv_sequence_agree(), for ranks
@@ -363,11 +364,12 @@ pub unsafe extern "C" fn rkv_cache_detach_tiers(
                 return Err(Error::state(why).into());
             }
             let is_written = tiers.flush(Duration::from_millis(timeout_ms));
-            let weak = std::sync::Arc::downgrade(&tiers);
+            let ended = tiers.ended();
             drop(tiers);
             shared.detach_lower();
-            // Other calls have it for moments. Its memory may go when this returns.
-            while weak.strong_count() > 0 {
+            // Other calls have it for moments, and the last one ends it. Its memory may go when
+            // this returns.
+            while !ended.load(Ordering::Acquire) {
                 std::thread::yield_now();
             }
             if is_written {

@@ -16,6 +16,9 @@ const AHEAD_PART: u64 = 16;
 const RETRIES: usize = 256;
 const RETRIED: usize = 16;
 
+/// No page on the disk has such a number, or a higher one.
+const NUMBERS: u64 = 1 << 63;
+
 pub(super) fn key(number: u64) -> Key {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&number.to_be_bytes());
@@ -98,8 +101,12 @@ impl PageTiers {
         let Some(disk) = &self.disk else { return Ok(()) };
         for record in records {
             let found = number(&record.key);
-            table.next_disk = table.next_disk.max(found.saturating_add(1));
-            let note = Note::decode(&record.note).filter(|_| record.key == key(found) && found > 0);
+            // The numbers after those that are given are needed.
+            let is_ours = (1..NUMBERS).contains(&found) && record.key == key(found);
+            if is_ours {
+                table.next_disk = table.next_disk.max(found + 1);
+            }
+            let note = Note::decode(&record.note).filter(|_| is_ours);
             // Pages of another size, or of a group that isn't there, mean something else.
             let note = note.filter(|note| {
                 let group = self.groups.list().get(usize::from(note.name.group));

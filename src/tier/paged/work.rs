@@ -125,6 +125,17 @@ pub struct PageTiers {
     reader: Mutex<Taking>,
     is_closed: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// The last to go.
+    ended: Ended,
+}
+
+/// Says that tiers are gone: their memory, their threads and their files.
+struct Ended(Arc<AtomicBool>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 impl std::fmt::Debug for PageTiers {
@@ -227,6 +238,7 @@ impl PageTiers {
             }),
             is_closed: AtomicBool::new(false),
             thread: Mutex::new(None),
+            ended: Ended(Arc::new(AtomicBool::new(false))?),
         };
         let capacity = tiers.disk.as_ref().map_or(0, |disk| disk.stats().capacity);
         let disk_pages = capacity / tiers.least_disk_cost();
@@ -308,6 +320,11 @@ impl PageTiers {
     pub fn begin_closing(&self) -> bool {
         let table = &mut *self.table();
         !table.is_busy() && !std::mem::replace(&mut table.is_closing, true)
+    }
+
+    /// Becomes true when whoever had the tiers last has let go of them, and all of them is gone.
+    pub fn ended(&self) -> Arc<AtomicBool> {
+        self.ended.0.clone()
     }
 
     /// Whether the engine has copies that go on, or fetches are open.
