@@ -414,3 +414,32 @@ fn t13_large_states_go_in_pieces() {
     assert_eq!((hit.tokens, hit.next_token, hit.value), (777, None, true));
     other.release(hit.pin, freed).unwrap();
 }
+
+/// T13: another store takes the place of the one before: what leaves memory is given to that too,
+/// as a state is that was there before any was attached.
+#[test]
+fn t13_another_store_is_given_what_the_one_before_had() {
+    let (first, second) = (MemoryRemote::new(), MemoryRemote::new());
+    let world = World::new(&first);
+    world.insert(&prompt(1, 100), 100);
+    world.settle();
+    let freed = &mut FreedSnapshots::new();
+    assert!(world.cache.detach(Duration::ZERO, freed));
+    let config = RemoteConfig {
+        store: Box::new(second.clone()),
+        fingerprint: second.fingerprint,
+        timeout: second.timeout,
+        workers: 0,
+        waiting_bytes: 8 * BYTES,
+    };
+    let remote = Some((config, Box::new(|| {}) as _));
+    world.cache.attach_both(None, remote, TierPolicy::Through).unwrap();
+    // Memory has room for four.
+    for family in 2..6 {
+        world.insert(&prompt(family, 10), family);
+        world.settle();
+    }
+    let other = World::new(&second);
+    assert_eq!(other.bring(&prompt(5, 20)), Some((10, 5)));
+    assert_eq!(other.bring(&prompt(1, 150)), Some((100, 100)));
+}

@@ -383,6 +383,39 @@ fn t05_what_was_replaced_is_not_said_to_be_gone_while_it_is_there() {
     engine.end();
 }
 
+/// T05: the same where what replaced it is too large for the directory.
+#[test]
+fn t05_what_a_large_one_replaced_is_not_said_to_be_gone_while_it_is_there() {
+    let (disk, engine) = well(11);
+    let freed = &mut FreedSnapshots::new();
+    let tokens = [2, 2, 2, 2];
+    engine.compute(&tokens, freed);
+    assert!(engine.cache.flush(LONG, freed));
+    disk.fail(Some((When::From(0), Fault::ReadOnly)));
+    // The directory has 4 MiB.
+    let large = 5_u64 << 20;
+    let new = NewSnapshot {
+        namespace: &Namespace::default(),
+        tokens: &tokens,
+        bytes: large,
+        next_token: None,
+        is_trimmable: false,
+    };
+    engine.alive.fetch_add(1, Relaxed);
+    let state = || Saved { bytes: vec![1; large as usize], alive: engine.alive.clone() };
+    engine.cache.insert(new, Some(&[large]), state, freed).unwrap();
+    let is_said_to_be_gone = engine.cache.flush(LONG, freed);
+    disk.fail(None);
+    let next = Engine::new(&disk.after_crash(&mut Rng::with_seed(1)), 1);
+    next.attach().unwrap();
+    let found = next.cache.find(&Namespace::default(), &tokens, false, copy, freed).unwrap();
+    let is_there = found.fetchable == tokens.len();
+    assert!(!(is_said_to_be_gone && is_there), "the state of before came back after a flush");
+    next.end();
+    drop(std::mem::take(freed));
+    engine.end();
+}
+
 /// The clock of the wall goes back and forth by years at each look: nothing here asks it.
 #[test]
 fn t06_an_engine_under_a_clock_that_jumps() {

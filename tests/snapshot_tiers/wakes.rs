@@ -166,3 +166,52 @@ fn t03_who_sleeps_is_woken_when_another_thread_sees_a_remote_read_fail() {
         }
     });
 }
+
+/// A store that stands still until told.
+struct Still(Arc<AtomicBool>);
+
+impl Still {
+    fn wait(&self) {
+        while !self.0.load(Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl RemoteStore for Still {
+    fn has(&self, _: &mut [Item<'_>], _: Duration) {
+        self.wait();
+    }
+
+    fn get(&self, _: &mut [Item<'_>], _: Duration) {
+        self.wait();
+    }
+
+    fn put(&self, _: &mut [Item<'_>], _: Duration) {}
+
+    fn remove(&self, _: &mut [Item<'_>], _: Duration) {}
+}
+
+/// T03, T11: a store that does not return keeps a fetch waiting for the time of a call, also when
+/// who waits for it sleeps.
+#[test]
+fn t11_who_sleeps_is_woken_when_the_time_of_a_store_is_over() {
+    let (bell, goes_on) = (Arc::new(Bell::default()), Arc::new(AtomicBool::new(false)));
+    let cache = Cache::new(SnapshotLimits { entries: 4, bytes: u64::MAX }).unwrap();
+    let config = RemoteConfig {
+        store: Box::new(Still(goes_on.clone())),
+        fingerprint: [1; 32],
+        timeout: Duration::from_millis(200),
+        workers: 2,
+        waiting_bytes: 1 << 20,
+    };
+    cache.attach_both(None, Some((config, bell.wake())), TierPolicy::Through).unwrap();
+    let freed = &mut FreedSnapshots::new();
+    let fetch = cache.fetch(&PLAIN, &prompt(1, 150), false, freed).unwrap().unwrap();
+    let taken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        take(&cache, fetch.ticket, &bell)
+    }));
+    // The threads are waited for when the cache goes.
+    goes_on.store(true, Relaxed);
+    assert_eq!(taken.expect("it sleeps for ever"), None);
+}

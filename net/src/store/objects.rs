@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Requests at once, of all calls together.
+/// Requests at once, of all calls together that read, and as many of those that write.
 const REQUESTS: usize = 64;
 /// What no request takes longer than: calls have less time.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -28,7 +28,9 @@ fn found(done: Result<Answer, Error>) -> Result<Answer, Error> {
 pub struct Objects {
     bucket: Arc<AmazonS3>,
     folder: String,
-    requests: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
+    /// No read waits behind writes.
+    writes: Arc<Semaphore>,
 }
 
 impl Objects {
@@ -59,8 +61,8 @@ impl Objects {
         }
         let made = builder.build();
         let bucket = made.map_err(|error| Failure::argument(format!("config.url: {error}")))?;
-        let requests = Arc::new(Semaphore::new(REQUESTS));
-        Ok(Self { bucket: Arc::new(bucket), folder, requests })
+        let turns = || Arc::new(Semaphore::new(REQUESTS));
+        Ok(Self { bucket: Arc::new(bucket), folder, reads: turns(), writes: turns() })
     }
 
     fn path(&self, name: &str) -> Path {
@@ -68,16 +70,21 @@ impl Objects {
     }
 
     /// One request for each of some values, several at once.
-    async fn each<T, F>(&self, values: Vec<T>, request: impl Fn(Arc<AmazonS3>, T) -> F) -> Done
+    async fn each<T, F>(
+        &self,
+        turns: &Arc<Semaphore>,
+        values: Vec<T>,
+        request: impl Fn(Arc<AmazonS3>, T) -> F,
+    ) -> Done
     where
         F: Future<Output = Result<Answer, Error>> + Send + 'static,
     {
         let mut tasks = JoinSet::new();
         let mut answers = vec![Answer::Failed; values.len()];
         for (at, value) in values.into_iter().enumerate() {
-            let (request, requests) = (request(self.bucket.clone(), value), self.requests.clone());
+            let (request, turns) = (request(self.bucket.clone(), value), turns.clone());
             tasks.spawn(async move {
-                let _turn = requests.acquire_owned().await;
+                let _turn = turns.acquire_owned().await;
                 (at, request.await)
             });
         }
@@ -102,7 +109,7 @@ impl Objects {
         let head = |bucket: Arc<AmazonS3>, path: Path| async move {
             found(bucket.head(&path).await.map(|_| Answer::Done))
         };
-        self.each(paths, head).await
+        self.each(&self.reads, paths, head).await
     }
 
     pub async fn get(&self, names: Vec<String>, rooms: &[u64]) -> Done {
@@ -118,7 +125,7 @@ impl Objects {
                 false => Ok(Answer::Value(object.bytes().await?)),
             }
         };
-        self.each(paths.collect(), get).await
+        self.each(&self.reads, paths.collect(), get).await
     }
 
     pub async fn put(&self, puts: Vec<Put>) -> Done {
@@ -127,7 +134,7 @@ impl Objects {
         let put = |bucket: Arc<AmazonS3>, (path, put): (Path, Put)| async move {
             bucket.put(&path, put.value.into()).await.map(|_| Answer::Done)
         };
-        self.each(values.collect(), put).await
+        self.each(&self.writes, values.collect(), put).await
     }
 
     pub async fn remove(&self, names: Vec<String>) -> Done {
@@ -135,6 +142,6 @@ impl Objects {
         let remove = |bucket: Arc<AmazonS3>, path: Path| async move {
             found(bucket.delete(&path).await.map(|()| Answer::Done))
         };
-        self.each(paths, remove).await
+        self.each(&self.writes, paths, remove).await
     }
 }

@@ -404,3 +404,48 @@ fn urls_that_are_none_are_named() {
         rkv_net_store_destroy(std::ptr::null_mut());
     }
 }
+
+/// T13, T08: values that are written to a slow bucket keep nobody waiting who reads.
+#[test]
+fn t08_reads_from_a_bucket_do_not_queue_behind_writes() {
+    use radixkv::capi::{RKV_REMOTE_MISSING, rkv_remote_item};
+    const WRITERS: usize = 8;
+    const VALUES: usize = 64;
+    let endpoint = answers(|method, stream| {
+        if method == "PUT" {
+            std::thread::sleep(Duration::from_millis(250));
+            write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\netag: \"x\"\r\n")?;
+        } else {
+            write!(stream, "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n")?;
+        }
+        write!(stream, "connection: close\r\n\r\n")
+    });
+    let store = Store::new("s3://bucket", Some(&endpoint), "kv:", None);
+    let remote = store.remote();
+    let (data, has, put) = (remote.user_data as usize, remote.has.unwrap(), remote.put.unwrap());
+    let item = |number: usize, bytes: &mut [u8]| {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&number.to_le_bytes());
+        let (start, byte_count) = (bytes.as_mut_ptr().cast(), bytes.len() as u64);
+        rkv_remote_item { key, bytes: start, byte_count, answer: 0, reserved: 0 }
+    };
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            scope.spawn(move || {
+                let mut bytes = [7; 100];
+                let mut items: Vec<rkv_remote_item> =
+                    (0..VALUES).map(|at| item(writer * VALUES + at, &mut bytes)).collect();
+                let (first, size) = (items.as_mut_ptr(), size_of::<rkv_remote_item>());
+                // SAFETY: items and bytes are there during the call, and nobody else's.
+                unsafe { put(data as *mut _, first, size, VALUES, 60_000) };
+            });
+        }
+        // All of them wait for their turn now.
+        std::thread::sleep(Duration::from_millis(100));
+        let mut asked = item(1_000_000, &mut []);
+        asked.bytes = std::ptr::null_mut();
+        // SAFETY: as above.
+        unsafe { has(data as *mut _, &mut asked, size_of::<rkv_remote_item>(), 1, 1000) };
+        assert_eq!(asked.answer, RKV_REMOTE_MISSING, "it waited for writes");
+    });
+}

@@ -110,7 +110,8 @@ impl Lower {
         let Some(lowest) = self.lowest.as_ref().filter(|lowest| lowest.is_open()) else { return };
         let note = &state.note;
         let bytes = usize::try_from(note.bytes()).unwrap_or(usize::MAX);
-        if state.is_offered.load(Relaxed) || bytes == 0 {
+        let attachment = self.link.attachment;
+        if state.offered_to.load(Relaxed) == attachment || bytes == 0 {
             return;
         }
         if !lowest.remote.has_room(bytes) || note.parts.len() > PARTS {
@@ -128,7 +129,8 @@ impl Lower {
         let given = try_box(plan)
             .and_then(|plan| lowest.remote.put_large(plan, try_box(Writing(state.clone()))?));
         match given {
-            Ok(is_taken) => state.is_offered.store(is_taken, Relaxed),
+            Ok(true) => state.offered_to.store(attachment, Relaxed),
+            Ok(false) => {}
             Err(_) => count(&mut table.counters.not_offered, 1),
         }
     }
@@ -309,7 +311,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     pub(super) fn arrived_from_afar(&self, lower: &Lower, pin: PinId, freed: &mut FreedStates<P>) {
         let offered = self.memory.pinned(pin, |value| {
             if let Some(state) = value.storable() {
-                state.is_offered.store(true, Relaxed);
+                state.offered_to.store(lower.link.attachment, Relaxed);
             }
         });
         if offered.is_ok() && lower.policy.wants(0, false) {

@@ -9,7 +9,7 @@ use crate::tier::{Source, Target};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::AtomicU32;
 
 /// What is behind an entry in memory.
 #[derive(Debug)]
@@ -68,8 +68,8 @@ pub(super) struct Storable<P> {
     mark: Mutex<Option<Arc<Mark>>>,
     /// Lookups that found it.
     pub(super) uses: AtomicU32,
-    /// A store that caches share was given it, or gave it.
-    pub(super) is_offered: AtomicBool,
+    /// The attachment whose store that caches share was given it, or gave it; 0 for none.
+    pub(super) offered_to: AtomicU32,
     /// Where its tokens lead to in the index of what is below.
     spot: NotedSpot,
 }
@@ -102,8 +102,8 @@ impl<P> Storable<P> {
         mark: Option<Arc<Mark>>,
     ) -> Result<Arc<Self>, OutOfMemory> {
         let (mark, uses) = (Mutex::new(mark), AtomicU32::new(0));
-        let (is_offered, spot) = (AtomicBool::new(false), NotedSpot::default());
-        Arc::new(Self { note, data, mark, uses, is_offered, spot })
+        let (offered_to, spot) = (AtomicU32::new(0), NotedSpot::default());
+        Arc::new(Self { note, data, mark, uses, offered_to, spot })
     }
 
     /// Puts the state in.

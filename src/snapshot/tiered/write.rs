@@ -98,7 +98,8 @@ impl Lower {
             Ok(()) => return,
             Err(refused) => refused,
         };
-        self.remove(state.note.list(state.spot()));
+        // What it did not come to take the place of goes all the same.
+        table.removed += u64::from(self.remove(state.note.list(state.spot())));
         let counters = &mut table.counters;
         let counter = match refused {
             Refused::Full => &mut counters.full,
@@ -143,7 +144,10 @@ impl Lower {
         let (spot, has_replaced) = added;
         table.removed += u64::from(has_replaced);
         state.set_spot(spot);
-        self.link.store.put(key(mark.number), encoded, source)?;
+        if let Err(refused) = self.link.store.put(key(mark.number), encoded, source) {
+            self.remove(note.list(spot));
+            return Err(refused);
+        }
         table.begin_write(note, &mark);
         state.set_mark(Some(mark));
         count(&mut table.counters.writes, 1);

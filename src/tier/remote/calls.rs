@@ -29,6 +29,7 @@ pub(super) struct Inner {
     queue: Mutex<Queue>,
     to_read: Condvar,
     pub(super) to_write: Condvar,
+    to_time: Condvar,
     has_events: AtomicBool,
     pub(super) wake: Wake,
 }
@@ -52,17 +53,21 @@ impl Remote {
             queue: Mutex::default(),
             to_read: Condvar::new(),
             to_write: Condvar::new(),
+            to_time: Condvar::new(),
             has_events: AtomicBool::new(false),
             wake,
         })?;
         let remote = Self { inner, threads: Mutex::default() };
-        for at in 0..2 * workers {
+        let works: [(&str, fn(&Inner)); 3] = [
+            ("rkv-remote-get", Inner::keep_reading),
+            ("rkv-remote-put", Inner::keep_writing),
+            ("rkv-remote-time", Inner::keep_time),
+        ];
+        let clock = works[2..].iter().take(workers);
+        for &(name, work) in works[..2].iter().cycle().take(2 * workers).chain(clock) {
             let inner = remote.inner.clone();
-            let builder = std::thread::Builder::new();
-            let started = match at % 2 {
-                0 => builder.name("rkv-remote-get".into()).spawn(move || inner.keep_reading()),
-                _ => builder.name("rkv-remote-put".into()).spawn(move || inner.keep_writing()),
-            };
+            let builder = std::thread::Builder::new().name(name.into());
+            let started = builder.spawn(move || work(&inner));
             // Those that run end when the remote is dropped.
             let thread = started.map_err(|_| Error::memory("a thread"))?;
             remote.threads.lock().unwrap_or_else(PoisonError::into_inner).try_push(thread)?;
@@ -88,6 +93,7 @@ impl Remote {
     pub(super) fn read(&self, read: Read) -> Result<(), OutOfMemory> {
         self.inner.queue().add_read(read).map_err(|(error, _)| error)?;
         self.inner.to_read.notify_one();
+        self.inner.to_time.notify_one();
         Ok(())
     }
 
@@ -178,6 +184,7 @@ impl Remote {
         drop(waited);
         self.inner.to_read.notify_all();
         self.inner.to_write.notify_all();
+        self.inner.to_time.notify_all();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.drain(..).for_each(|thread| drop(thread.join()));
     }
@@ -209,6 +216,27 @@ impl Inner {
             if queue.unwrap_or_else(PoisonError::into_inner).is_closed {
                 return;
             }
+        }
+    }
+
+    /// Wakes whoever sleeps until a read ends when its time is over: a store that stands still
+    /// keeps all other threads.
+    fn keep_time(&self) {
+        let mut queue = self.queue();
+        while !queue.is_closed {
+            let now = Instant::now();
+            queue = match queue.pass_time(now) {
+                Ok(()) => {
+                    drop(queue);
+                    (self.wake)();
+                    self.queue()
+                }
+                Err(Some(end)) => {
+                    let waited = self.to_time.wait_timeout(queue, end - now);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                Err(None) => self.to_time.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            };
         }
     }
 

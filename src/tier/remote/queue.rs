@@ -170,6 +170,8 @@ pub(super) struct Queue {
     pub removing: usize,
     /// Reads without an event.
     open: usize,
+    /// When the time of reads is over, in their order; of those that have ended too.
+    ends: VecDeque<Instant>,
     pub events: Vec<RemoteEvent>,
     pub pause: Pause,
     pub stats: RemoteStats,
@@ -179,18 +181,31 @@ pub(super) struct Queue {
 impl Queue {
     /// Queues a read, with room for what comes of it.
     pub fn add_read(&mut self, read: Read) -> Result<(), (OutOfMemory, Read)> {
-        let room = self.reads.try_reserve(1).and_then(|()| self.events.try_reserve(self.open + 1));
+        let room = self.reads.try_reserve(1).and_then(|()| self.ends.try_reserve(1));
+        let room = room.and_then(|()| self.events.try_reserve(self.open + 1));
         if let Err(error) = room {
             return Err((error.into(), read));
         }
+        self.ends.push_back(read.until());
         self.reads.push_back(read);
         self.open += 1;
         Ok(())
     }
 
+    /// Whether the time of a read is over now that the store has not answered; otherwise when the
+    /// next one's is.
+    pub fn pass_time(&mut self, now: Instant) -> Result<(), Option<Instant>> {
+        let passed = self.ends.iter().take_while(|&&end| end <= now).count();
+        self.ends.drain(..passed);
+        if passed > 0 && self.open > 0 { Ok(()) } else { Err(self.ends.front().copied()) }
+    }
+
     /// A read has ended.
     pub fn end_read(&mut self, event: RemoteEvent) {
         self.open -= 1;
+        if self.open == 0 {
+            self.ends.clear();
+        }
         self.events.push(event);
     }
 
@@ -314,7 +329,8 @@ impl Queue {
         self.removals + self.refused.len() > 0
     }
 
-    /// Whether nothing waits to be written, or is. Removals that were refused are tried again later.
+    /// Whether nothing waits to be written, or is. What the store refused to remove is tried again
+    /// later.
     pub fn is_written(&self) -> bool {
         self.writes.is_empty() && self.writing == 0
     }
