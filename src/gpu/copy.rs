@@ -166,7 +166,7 @@ impl Copying {
         stream: Stream,
         launch: impl Fn(&Alike, Address) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if let Some((used, _)) = self.used.as_ref().filter(|(_, before)| *before != stream) {
+        if let Some((used, _)) = self.used.as_ref().filter(|(_, before)| !before.is_same(stream)) {
             used.hold(stream)?;
         }
         let event = match self.used.take() {

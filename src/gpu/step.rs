@@ -147,7 +147,7 @@ impl PlanOnDevice {
 
     /// Makes `stream` wait for what was launched on another one.
     pub(super) fn follow(&mut self, stream: Stream) -> Result<(), Error> {
-        if self.stream.is_some_and(|before| before != stream) {
+        if self.stream.is_some_and(|before| !before.is_same(stream)) {
             self.used.hold(stream)?;
         }
         Ok(())

@@ -6,6 +6,9 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
+/// CU_STREAM_PER_THREAD: each thread means another stream by it.
+const OF_EACH_THREAD: usize = 2;
+
 /// A CUstream; null is the legacy default stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream(*mut c_void);
@@ -17,6 +20,11 @@ impl Stream {
     /// A stream of the device's primary context, or null; it lives until the calls on it returned.
     pub unsafe fn new(stream: *mut c_void) -> Self {
         Self(stream)
+    }
+
+    /// Whether both are surely one stream, in which things happen in order by themselves.
+    pub(super) fn is_same(self, other: Self) -> bool {
+        self == other && self.0.addr() != OF_EACH_THREAD
     }
 
     pub(super) fn raw(self) -> sys::CUstream {
@@ -75,5 +83,20 @@ impl Drop for OwnStream {
             // SAFETY: created by `new`.
             let _ = unsafe { sys::cuStreamDestroy_v2(self.stream.raw()) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// M04: who used it last may be another thread, whose stream it is not.
+    #[test]
+    fn m04_the_stream_of_each_thread_is_never_surely_the_same() {
+        let stream = |handle: usize| Stream(ptr::without_provenance_mut(handle));
+        assert!(stream(0).is_same(stream(0)));
+        assert!(stream(0x7000).is_same(stream(0x7000)));
+        assert!(!stream(0x7000).is_same(stream(0x7010)));
+        assert!(!stream(2).is_same(stream(2)));
     }
 }
