@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -124,7 +125,12 @@ int serve(int count, char** arguments) {
     std::optional<engine::EventPublisher> publisher;
     if (!events.endpoint.empty()) publisher.emplace(engine.core(), events);
     engine::Server server(config, engine);
-    std::thread listener([&] { server.run(); });
+    bool could_listen = true;
+    std::thread listener([&] {
+        could_listen = server.run();
+        // Whoever watches this process is to see it end.
+        if (!could_listen) kill(getpid(), SIGTERM);
+    });
     std::printf("listening on http://%s:%d\n", config.host.c_str(), server.port());
     std::fflush(stdout);
     int signal = 0;
@@ -133,6 +139,7 @@ int serve(int count, char** arguments) {
     std::fflush(stdout);
     server.shutdown();
     listener.join();
+    if (!could_listen) std::fprintf(stderr, "connections could not be accepted any more\n");
     if (engine_options.speculate > 0) {
         const engine::Metrics& metrics = engine.core().metrics();
         const std::uint64_t drafted = metrics.drafted_tokens, accepted = metrics.accepted_tokens;
@@ -142,7 +149,7 @@ int serve(int count, char** arguments) {
                     static_cast<unsigned long long>(accepted),
                     100.0 * static_cast<double>(accepted) / most);
     }
-    return 0;
+    return could_listen ? 0 : 1;
 }
 
 }  // namespace

@@ -176,12 +176,64 @@ static void b11_drafts_and_continuations() {
     CHECK(outputs[0] == outputs[1]);
 }
 
+/// A text that ends where the pool does: no draft may be longer than what is left of it.
+static void b11_branches_beside_the_longest_text() {
+    const Checkpoint checkpoint;
+    TestCore plain(config_with(checkpoint, 0));
+    std::uint64_t drafted = 0;
+    for (const engine::RequestSpec& spec : requests()) {
+        if (spec.sample_count > 1) continue;  // others have pages, too
+        const auto expected = plain.complete(spec);
+        engine::EngineConfig config = config_with(checkpoint, 4);
+        config.scheduler.speculate_branches = 9;
+        // The last token takes no position.
+        config.kv.page_size = 1;
+        config.kv.page_count = static_cast<std::uint32_t>(spec.prompt.size() - 1 + spec.max_tokens);
+        TestCore core(config);
+        const auto heard = core.complete(spec);
+        CHECK_EQ(heard->result->error, "");  // "... positions take ... pages, a row holds at most"
+        CHECK(heard->result->finish == expected->result->finish);
+        CHECK(heard->sequences == expected->sequences);
+        drafted += core.core().metrics().drafted_tokens;
+        core.audit_idle();
+    }
+    CHECK(drafted > 0U);
+}
+
+/// Whoever drafted in the same step goes on as if nothing had been: its sequence has no token that
+/// it did not generate.
+static void b11_a_draft_that_is_refused_leaves_the_others() {
+    const Checkpoint checkpoint;
+    const engine::RequestSpec small = greedy(repetitive(1, 20), 120);
+    const engine::RequestSpec large = greedy(repetitive(2, 40), 200);
+    TestCore plain(config_with(checkpoint, 0));
+    const auto expected = plain.complete(small), expected_large = plain.complete(large);
+    engine::EngineConfig config = config_with(checkpoint, 4);
+    config.scheduler.speculate_branches = 9;
+    config.kv.page_size = 1;
+    config.kv.page_count = static_cast<std::uint32_t>(large.prompt.size() - 1 + large.max_tokens);
+    TestCore core(config);
+    const auto a = core.add(small), b = core.add(large);
+    core.run();
+    CHECK(a->sequences == expected->sequences);
+    CHECK(b->sequences == expected_large->sequences);
+    // What the cache says that it has of the text is what was computed for it.
+    engine::RequestSpec again = small;
+    again.prompt = joined(small.prompt, expected->tokens);
+    again.max_tokens = 20;
+    TestCore fresh(config_with(checkpoint, 0));
+    CHECK(core.complete(again)->tokens == fresh.complete(again)->tokens);
+    core.audit_idle();
+}
+
 int main() {
     RUN(b11_what_is_drafted);
     RUN(b11_what_is_drafted_in_branches);
     RUN(b11_drafts_change_no_output);
     RUN(b11_branches_change_no_output);
     RUN(b11_drafts_where_memory_is_short);
+    RUN(b11_branches_beside_the_longest_text);
+    RUN(b11_a_draft_that_is_refused_leaves_the_others);
     RUN(b11_drafts_and_continuations);
     return 0;
 }

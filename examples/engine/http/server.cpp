@@ -276,9 +276,10 @@ Server::Server(const ServerConfig& config, Engine& engine)
 
 Server::~Server() = default;
 
-void Server::run() {
-    routes_->http().listen_after_bind();
+bool Server::run() {
+    const bool ended_well = routes_->http().listen_after_bind();
     ended_ = true;
+    return ended_well;
 }
 
 void Server::shutdown() {

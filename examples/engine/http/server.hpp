@@ -40,8 +40,8 @@ public:
     ~Server();
 
     [[nodiscard]] int port() const noexcept { return port_; }
-    /// Serves until shutdown() is done.
-    void run();
+    /// Serves until shutdown() is done. False when connections could not be accepted any more.
+    bool run();
     /// From another thread than run(), which was called or will be: refuses new requests with 503,
     /// lets those that run go on for a while, cancels what is left, and closes. Returns when the
     /// last response is written.

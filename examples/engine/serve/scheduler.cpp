@@ -3,6 +3,7 @@
 #include "serve/prompt_lookup.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <utility>
 
@@ -100,6 +101,9 @@ bool Scheduler::take_fetched() {
     Tiers* tiers = kv_.tiers();
     if (tiers == nullptr) return false;
     const bool worked = tiers->step();
+    // The others hear of their ends, whatever becomes of one.
+    std::exception_ptr failed;
+    std::uint64_t failed_request = 0;
     for (const rkv_fetch_end& end : tiers->ended()) {
         for (const auto& request : requests_) {
             for (const auto& branch : request->branches) {
@@ -107,13 +111,23 @@ bool Scheduler::take_fetched() {
                 const auto positions = static_cast<std::size_t>(end.position_count);
                 const std::size_t more = positions - std::min(positions, branch->computed);
                 branch->fetches = false;
-                kv_.carry_out_copies(branch->sequence);
+                try {
+                    kv_.carry_out_copies(branch->sequence);
+                } catch (...) {
+                    failed = std::current_exception();
+                    failed_request = request->number;
+                    continue;
+                }
                 branch->computed = positions;
                 branch->published_pages = positions / kv_.cache().page_size();
                 request->cached_tokens += more;
                 metrics_.fetched_tokens += more;
             }
         }
+    }
+    if (failed) {
+        blamed_ = failed_request;
+        std::rethrow_exception(failed);
     }
     return worked;
 }
@@ -225,7 +239,8 @@ void Scheduler::add_draft(StepRow& row) {
     blamed_ = row.request->number;
     try {
         row.branch->sequence.append(row.draft.tokens);
-    } catch (const rkv::OutOfPages&) {
+    } catch (const rkv::Error&) {
+        // There are no pages, no memory, or the text may not get so long; it does without.
         row.draft = {};
     }
     metrics_.drafted_tokens += row.draft.size();
