@@ -166,12 +166,16 @@ impl EngineRow for GrowingRow {
             }
         }
         state.tokens.extend_from_slice(added);
-        if whole > state.published
+        let before = state.published;
+        if whole > before
             && let Err(reason) = self.publish(py, state, whole)
         {
-            state.tokens.truncate(known);
-            let fresh = state.pages.split_off(held);
-            self.source.free(py, &fresh)?;
+            // What others may have found by now stays.
+            if state.published == before {
+                state.tokens.truncate(known);
+                let fresh = state.pages.split_off(held);
+                self.source.free(py, &fresh)?;
+            }
             return Err(reason);
         }
         Ok(Some(held))
