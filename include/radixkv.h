@@ -41,6 +41,10 @@
  *   Buffers    Owned by the caller, read or written only during the call. Readers of lists follow
  *              one rule: (NULL, 0) asks for the count; a buffer that is too small is refused with
  *              RKV_STATUS_BUFFER_TOO_SMALL and the needed count; nothing is cut off.
+ *   External   With RKV_PAGE_TABLE_EXTERNAL_POOL there are no slots, sequences or tiers. Every call
+ *              on a slot or a sequence returns RKV_STATUS_UNSUPPORTED, those on many as the status
+ *              of each item; calls that need tiers return RKV_STATUS_INVALID_STATE. Not every
+ *              function below repeats that.
  *   Handles    One owner each. A child keeps its parents alive: destroy in any order.
  *   Cost       Each function says what its time grows with, and what it waits for: no lock; the
  *              shared lock, beside other readers; or the lock, alone. "In slices" and "in portions"
@@ -108,7 +112,7 @@
 /**
  * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_ABI_VERSION 10
+#define RKV_ABI_VERSION 11
 
 /**
  * Bit of rkv_features(): the radix tree index.
@@ -2388,7 +2392,8 @@ typedef struct rkv_runner_config {
      */
     uint32_t dtype;
     /**
-     * Of K and V in memory: the same, or RKV_DTYPE_FP8_E4M3.
+     * Of K and V in memory: the same as dtype, or RKV_DTYPE_FP8_E4M3. Default RKV_DTYPE_F32: set
+     * it together with dtype.
      */
     uint32_t kv_dtype;
     /**
@@ -2432,8 +2437,9 @@ typedef struct rkv_runner_config {
      */
     uint32_t group;
     /**
-     * Elements of a head of V and of the result: one of those. Default 0: head_dim, which it is on
-     * CUDA but for head_dim 192 with 128, and 576 with 512.
+     * Elements of a head of V and of the result: one of the sizes listed at head_dim. Default 0:
+     * the same as head_dim. On CUDA it must be the same, except head_dim 192 with 128, and 576
+     * with 512.
      */
     uint32_t v_head_dim;
 } rkv_runner_config;
@@ -2562,8 +2568,8 @@ typedef struct rkv_runner_append_prefill_args {
     float soft_cap;
     /**
      * Positions that a query sees, itself included; its own region and the sinks of a WINDOW
-     * group it sees whole. At most the group's own window, or chunk; 0 where some row is not
-     * causal. 0: that; all of a FULL group.
+     * group it sees whole. At most the group's own window or chunk. 0 means the group's own; in a
+     * FULL group, no limit. Must be 0 when a row is not causal.
      */
     uint32_t window;
     /**
@@ -3081,11 +3087,12 @@ typedef struct rkv_remote_store {
      */
     rkv_remote_call get;
     /**
-     * Writes values, in the place of what is there. One may go again at any time.
+     * Writes values, in the place of what is there. The store may drop a value at any time.
      */
     rkv_remote_call put;
     /**
-     * Removes values: those that were damaged. NULL if that can't be done.
+     * Removes values: damaged ones, and snapshots that rkv_snapshot_cache_remove() took away. NULL
+     * if that can't be done: then both stay in the store.
      */
     rkv_remote_call remove;
 } rkv_remote_store;
@@ -3138,8 +3145,8 @@ typedef struct rkv_tier_config {
      */
     void *host_memory;
     /**
-     * The directory below host memory, a path that ends with NUL; made if its parent is there. It
-     * is this cache's alone. NULL for none. Default NULL.
+     * The directory below host memory, a path that ends with NUL; made if it isn't there, with its
+     * parents. It is this cache's alone. NULL for none. Default NULL.
      */
     const char *directory;
     /**
@@ -3181,7 +3188,7 @@ typedef struct rkv_tier_config {
     const struct rkv_remote_store *remote;
     /**
      * Milliseconds that a call to it may take; a fetch that gets nothing from it for as long goes
-     * on without. 600000 at most; 0 for 2000. Default 0.
+     * on without. 600000 at most; 0 for 2000. 0 without a store. Default 0.
      */
     uint32_t remote_timeout_ms;
     /**
@@ -3267,7 +3274,8 @@ typedef struct rkv_sequence_fetch_result {
      * 1 when a fetch is open now: rkv_cache_poll() says when it has ended. Until then these return
      * RKV_STATUS_PENDING for the sequence: what sets or computes a plan, publish, retain,
      * checkpoint, fetch and rkv_sequence_agree(), and with several groups of layers read_copies,
-     * confirm_copies, slide, continue and fork. Others work: it can be released, or grow.
+     * confirm_copies, allocate, append, slide, continue and fork. Others work: it can be released,
+     * and with one group grow.
      */
     uint32_t is_open;
     /**
@@ -3905,8 +3913,8 @@ typedef struct rkv_snapshot_tier_config {
      */
     uint32_t flags;
     /**
-     * The directory, a path that ends with NUL; made if it isn't there. It is this cache's alone
-     * until it is detached. NULL for none, with a remote store.
+     * The directory, a path that ends with NUL; made if it isn't there, with its parents. It is
+     * this cache's alone until it is detached. NULL for none, with a remote store.
      */
     const char *directory;
     /**
@@ -3951,7 +3959,8 @@ typedef struct rkv_snapshot_tier_config {
      */
     const struct rkv_remote_store *remote;
     /**
-     * Milliseconds that a call to it may take, 1 to 600000. 0 takes the default: 2000.
+     * Milliseconds that a call to it may take, 1 to 600000. 0 takes the default: 2000. 0 without a
+     * store.
      */
     uint32_t remote_timeout_ms;
     /**
@@ -4873,8 +4882,8 @@ enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
  * @param space the namespace; NULL for the default one
  * @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
  * @param flags 0 or RKV_MATCH_LOCK
- * @param pages receives the whole pages in order, and behind them perhaps what means nothing; not
- * reported when page_capacity is 0
+ * @param pages receives the whole pages in order; not reported when page_capacity is 0. Entries
+ * after page_count may be overwritten with undefined values
  * @param page_capacity room in pages; positions / page_size is always enough
  * @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
  * only its page_count is written, and the cache is unchanged
@@ -4914,7 +4923,8 @@ enum rkv_status rkv_cache_match(struct rkv_cache *cache,
  * any thread, any number at once. Takes no lock: it neither waits for a thread that changes the
  * cache nor holds one up. While another thread changes it, the answer is that of some moment
  * during the call. It falls back on the lock, shared with other readers, for tokens with an image,
- * with the block-hash index, and when the prompt's own nodes change again and again while it looks
+ * with several groups, with the block-hash index, and when the prompt's own nodes change again and
+ * again while it looks
  */
 RKV_API
 RKV_MUST_CHECK
@@ -5001,16 +5011,17 @@ enum rkv_status rkv_cache_probe_many(const struct rkv_cache *cache,
  * from then on, also where they are mapped. Where the cache has another page for the same tokens,
  * that one stays and the caller's is a duplicate: `published_pages` tells what to map instead.
  *
- * With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) the pages must be outside. Where
- * published_pages has the caller's own page, that is the cache's from then on; where it has
- * another one, the caller's is outside as before. A page that the cache has at another place, or
- * that is given twice, is refused.
+ * With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) the pages must be outside. Where the first
+ * out_result->page_count of published_pages have the caller's own page, that is the cache's from
+ * then on; where they have another one, the caller's is outside as before. When memory ran out in
+ * a long insert, the pages after those are outside too: insert them again later. A page that the
+ * cache has at another place, or that is given twice, is refused.
  *
  * @param cache the cache
  * @param args what to insert
  * @param published_pages receives page_count entries: the cache's page at each whole page of the
- * tokens, and the caller's own after the last whole page; may be NULL, but not with an external
- * pool
+ * tokens that is published, and the caller's own from out_result->page_count on; may be NULL, but
+ * not with an external pool
  * @param out_result receives what was done; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
  * twice, or a lock to move that is not on from_node; RKV_STATUS_STALE_NODE; RKV_STATUS_STALE_LOCK
@@ -5169,8 +5180,8 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_unlock(struct rkv_cache *cache,
  *
  * A namespace is cleared at one moment; of several one comes after the other, and all are cleared
  * when the call returns. A sequence that begins in one of them during the call may be taken for
- * one that began before. So may one that has found and published nothing yet after more than 32
- * clears of other namespaces: the last 32 are remembered.
+ * one that began before. So may one that has found and published nothing yet after clears of more
+ * than 1024 other scopes: of so many the latest is remembered.
  *
  * With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) no page leaves by this call:
  * rkv_cache_evict() reports them.
@@ -5347,9 +5358,9 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_check(const struct rkv_cache *c
  * @param cache the cache
  * @param spaces receives them, each with struct_size set to element_size: good as arguments of
  * other calls; (NULL, 0) asks for the count
+ * @param element_size sizeof(rkv_namespace); not read with capacity 0
  * @param roots receives the root of each, for rkv_node_read_children(); may be NULL
  * @param capacity room in namespaces, and in roots
- * @param element_size sizeof(rkv_namespace); not read with capacity 0
  * @param out_count receives how many there are, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
@@ -5362,9 +5373,9 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_cache_read_namespaces(const struct rkv_cache *cache,
                                           struct rkv_namespace *spaces,
+                                          size_t element_size,
                                           rkv_node_id *roots,
                                           size_t capacity,
-                                          size_t element_size,
                                           size_t *out_count);
 
 /**
@@ -5471,8 +5482,8 @@ enum rkv_status rkv_sequence_read_info(const struct rkv_cache *cache,
  * @param cache the cache
  * @param sequence the sequence
  * @param copies receives them, as rkv_runner_copy_pages() takes them; (NULL, 0) asks for the count
- * @param capacity room in copies; one for each group is enough
  * @param element_size sizeof(rkv_page_copy); not read with capacity 0
+ * @param capacity room in copies; one for each group is enough
  * @param out_count receives the number of copies, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK, also when there are none; RKV_STATUS_PENDING with several groups while a
  * fetch or rkv_sequence_agree() of the sequence goes on; RKV_STATUS_STALE_SEQUENCE;
@@ -5487,8 +5498,8 @@ RKV_MUST_CHECK
 enum rkv_status rkv_sequence_read_copies(const struct rkv_cache *cache,
                                          rkv_sequence_id sequence,
                                          struct rkv_page_copy *copies,
-                                         size_t capacity,
                                          size_t element_size,
+                                         size_t capacity,
                                          size_t *out_count);
 
 /**
@@ -5525,8 +5536,9 @@ enum rkv_status rkv_sequence_confirm_copies(struct rkv_cache *cache,
  * @param position_count positions from the beginning that are to have pages, those that have some
  * included; no more than the sequence has
  * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was
- * evicted; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_POISONED
+ * evicted; RKV_STATUS_PENDING with several groups while a fetch or rkv_sequence_agree() of the
+ * sequence goes on; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(new pages + evictions); lock, in slices
  * @par Thread safety
@@ -5545,9 +5557,9 @@ enum rkv_status rkv_sequence_allocate(struct rkv_cache *cache,
  * @param cache the cache
  * @param sequence the sequence
  * @param tokens what to add
- * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage();
- * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED with an external pool;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(); RKV_STATUS_PENDING as
+ * rkv_sequence_allocate(); RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED with an external
+ * pool; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(tokens + evictions); lock, in slices
  * @par Thread safety
@@ -5570,7 +5582,8 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
  * position_count the first page of the row, also when every token is kept. position_count is
  * between one and 1 + draft_state_count more than before. What is kept is to be published before
  * the state is saved, or handed on to children. Of tokens that are not computed yet keep the first
- * alone: no state is moved for that.
+ * alone: no state is moved for that, and it is no truncation that states are counted from. When
+ * that token was computed, publish it before the next drafts.
  *
  * @param cache the cache
  * @param sequence the sequence
@@ -6236,7 +6249,8 @@ enum rkv_status rkv_runner_config_init(struct rkv_runner_config *config,
  * @param page_size positions of a page, 1 to RKV_PAGE_SIZE_MAX
  * @param out_page_bytes receives the bytes of one page, K and V of all layers together, when they
  * lie densely; NULL when not wanted
- * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED saying what is not; RKV_STATUS_INVALID_ARGUMENT
+ * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED saying what is not, e.g. pages of more than 256
+ * positions; RKV_STATUS_INVALID_ARGUMENT
  * @par Cost
  * O(1), but the first call for CUDA opens the driver; no lock
  * @par Thread safety
@@ -6259,8 +6273,8 @@ enum rkv_status rkv_runner_supports(const struct rkv_runner_config *config,
  * @param config how to build it; not NULL
  * @param out_runner receives the runner, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_UNSUPPORTED,
- * also for a page table with an external pool; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
- * RKV_STATUS_POISONED
+ * e.g. for pages of more than 256 positions, also for a page table with an external pool;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
  * @par Cost
  * O(bytes of KV memory of its own); shared lock
  * @par Thread safety
@@ -6970,8 +6984,9 @@ enum rkv_status rkv_sequence_fetch(struct rkv_cache *cache,
  * @param out_position_count receives those that it reuses now
  * @return RKV_STATUS_OK; RKV_STATUS_PENDING while its fetch goes on, or goes on again: agree when
  * that has ended; RKV_STATUS_OUT_OF_PAGES when there are none for what is to be computed again,
- * and nothing changed; RKV_STATUS_INVALID_STATE when the cache has no tiers, or the sequence has
- * computed; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * and nothing changed; RKV_STATUS_INVALID_STATE when the cache has no tiers, the sequence has
+ * computed, or copies are not confirmed: a checkpoint of it, or of its state to a child;
+ * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_POISONED
  * @par Cost
  * what publishing costs, and O(pages to be computed again + evictions); lock, in slices

@@ -239,7 +239,8 @@ size_t rkv_net_last_error_message(char *buffer, size_t capacity);
  * @return RKV_NET_STATUS_OK; RKV_NET_STATUS_INVALID_ARGUMENT, e.g. for an endpoint that is none;
  * RKV_NET_STATUS_NETWORK when the system refuses it
  * @par Cost
- * waits until the sockets are bound; with RKV_NET_PUBLISHER_CONNECT, until they are connected
+ * waits until the sockets are bound; with RKV_NET_PUBLISHER_CONNECT its thread goes on to look for
+ * the subscriber, which may come later
  * @par Thread safety
  * any thread
  */

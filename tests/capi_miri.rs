@@ -47,7 +47,7 @@ impl Pair {
             rkv_page_copy { source_page: 0, target_page: 0, position_count: 0, group: 9 };
         let (size, mut count) = (size_of::<rkv_page_copy>(), 0);
         // SAFETY: all pointers lead to live values.
-        ok(unsafe { rkv_sequence_read_copies(self.1, sequence, &mut copy, 1, size, &mut count) });
+        ok(unsafe { rkv_sequence_read_copies(self.1, sequence, &mut copy, size, 1, &mut count) });
         assert_eq!((count, copy.group), (1, 0));
         copy
     }

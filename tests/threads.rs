@@ -106,7 +106,7 @@ impl Shared {
                     rkv_page_copy { source_page: 0, target_page: 0, position_count: 0, group: 0 };
                 let size = size_of::<rkv_page_copy>();
                 let status =
-                    rkv_sequence_read_copies(self.cache, id, &mut copy, 1, size, &mut count);
+                    rkv_sequence_read_copies(self.cache, id, &mut copy, size, 1, &mut count);
                 assert_eq!((status, count), (rkv_status::Ok, 1));
                 let source = copy.source_page;
                 let status = rkv_cache_contains_page(self.cache, source, &mut contains);

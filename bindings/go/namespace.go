@@ -8,7 +8,7 @@ static inline rkvgo_count rkvgo_cache_namespaces(
 ) {
 	rkvgo_count made = {0};
 	made.failure = rkvgo_end(rkv_cache_read_namespaces(
-		cache, spaces, NULL, capacity, sizeof(rkv_namespace), &made.count));
+		cache, spaces, sizeof(rkv_namespace), NULL, capacity, &made.count));
 	return made;
 }
 */

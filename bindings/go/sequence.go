@@ -46,7 +46,7 @@ static inline rkvgo_count rkvgo_sequence_copies(
 ) {
 	rkvgo_count made = {0};
 	made.failure = rkvgo_end(rkv_sequence_read_copies(
-		cache, sequence, copies, capacity, sizeof *copies, &made.count));
+		cache, sequence, copies, sizeof *copies, capacity, &made.count));
 	return made;
 }
 

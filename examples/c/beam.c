@@ -72,7 +72,7 @@ static void compute(const beam *b, uint64_t from) {
 static void copy(rkv_sequence_id sequence) {
     rkv_page_copy copy;
     size_t count;
-    must(rkv_sequence_read_copies(cache, sequence, &copy, 1, sizeof copy, &count));
+    must(rkv_sequence_read_copies(cache, sequence, &copy, sizeof copy, 1, &count));
     if (count == 0) return;
     memcpy(kv[copy.target_page], kv[copy.source_page], copy.position_count * sizeof kv[0][0]);
     must(rkv_sequence_confirm_copies(cache, sequence));

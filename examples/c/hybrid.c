@@ -40,7 +40,7 @@ static void serve(const char *name, uint32_t question, uint32_t length) {
     if (info.cached_position_count == 0) states[page] = 1;
     for (uint64_t end, at = info.cached_position_count; at < length;) {
         /* What it waits for: states, since the others are shared as whole pages. */
-        must(rkv_sequence_read_copies(cache, info.sequence, open, GROUPS, sizeof *open, &count));
+        must(rkv_sequence_read_copies(cache, info.sequence, open, sizeof *open, GROUPS, &count));
         for (size_t i = 0; i < count; i++)
             states[open[i].target_page] = states[open[i].source_page];
         if (count > 0) must(rkv_sequence_confirm_copies(cache, info.sequence));

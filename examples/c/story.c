@@ -129,7 +129,7 @@ int main(void) {
            (unsigned)b.tokens.count, (unsigned)count);
     printf("   probe: %u positions cached\n", (unsigned)probe(cache, &b.tokens));
     begin(cache, &b.tokens, &state_b);
-    must(rkv_sequence_read_copies(cache, state_b.sequence, &copy, 1, sizeof copy, &copies));
+    must(rkv_sequence_read_copies(cache, state_b.sequence, &copy, sizeof copy, 1, &copies));
     printf("   copy: %u positions into a private page; compute from token %u on\n",
            (unsigned)copy.position_count, (unsigned)state_b.cached_token_count);
     must(rkv_sequence_confirm_copies(cache, state_b.sequence));

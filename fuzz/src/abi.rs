@@ -152,7 +152,7 @@ impl Pair {
         let (size, mut count) = (size_of::<rkv_page_copy>(), 0);
         // SAFETY: the handle is alive, all pointers lead to live values.
         ok(unsafe {
-            rkv_sequence_read_copies(self.cache, sequence, &mut copy, 1, size, &mut count)
+            rkv_sequence_read_copies(self.cache, sequence, &mut copy, size, 1, &mut count)
         });
         assert_eq!(count, (copy.position_count > 0) as usize);
         copy

@@ -579,8 +579,8 @@ public:
     [[nodiscard]] std::vector<rkv_namespace> namespaces() const {
         return detail::read<rkv_namespace>(
             [&](rkv_namespace* spaces, std::size_t capacity, std::size_t* count) {
-                return rkv_cache_read_namespaces(get(), spaces, nullptr, capacity,
-                                                 sizeof(rkv_namespace), count);
+                return rkv_cache_read_namespaces(get(), spaces, sizeof(rkv_namespace), nullptr,
+                                                 capacity, count);
             });
     }
     /// rkv_sequence_drop().

@@ -41,8 +41,8 @@ public:
     [[nodiscard]] std::vector<rkv_page_copy> copies() const {
         return detail::read<rkv_page_copy>(
             [&](rkv_page_copy* copies, std::size_t capacity, std::size_t* count) {
-                return rkv_sequence_read_copies(owned_.cache(), get(), copies, capacity,
-                                                sizeof(rkv_page_copy), count);
+                return rkv_sequence_read_copies(owned_.cache(), get(), copies,
+                                                sizeof(rkv_page_copy), capacity, count);
             });
     }
     /// rkv_sequence_confirm_copies().

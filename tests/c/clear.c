@@ -86,7 +86,7 @@ static void k11_a_lock_keeps_what_it_protects(void) {
     CHECK_EQ(probe(&f, text(ids, 8)), 0);
     CHECK_EQ(info_of(&f, held.node).end_position, 8);
     size_t count = 0;
-    CHECK_OK(rkv_cache_read_namespaces(f.cache, NULL, NULL, 0, sizeof(rkv_namespace), &count));
+    CHECK_OK(rkv_cache_read_namespaces(f.cache, NULL, sizeof(rkv_namespace), NULL, 0, &count));
     CHECK_EQ(count, 0);
     CHECK_EQ(evict(&f, 64), 0);
     /* what follows it is refused, and stays the caller's */

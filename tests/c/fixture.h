@@ -326,7 +326,7 @@ static inline rkv_sequence_info query(const fixture *f, rkv_sequence_id sequence
 static inline rkv_page_copy copy_of(const fixture *f, rkv_sequence_id sequence) {
     rkv_page_copy copy = {0, 0, 0, 0};
     size_t count = 77;
-    CHECK_OK(rkv_sequence_read_copies(f->cache, sequence, &copy, 1, sizeof copy, &count));
+    CHECK_OK(rkv_sequence_read_copies(f->cache, sequence, &copy, sizeof copy, 1, &count));
     CHECK_EQ(count, copy.position_count > 0);
     CHECK_EQ(query(f, sequence).copy_count, count);
     return copy;

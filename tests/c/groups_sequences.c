@@ -46,7 +46,7 @@ static void check_published(const fixture *f, rkv_sequence_id id, uint32_t claim
 
 static size_t copies_of(const fixture *f, rkv_sequence_id id, rkv_page_copy copies[4]) {
     size_t count = 0;
-    CHECK_OK(rkv_sequence_read_copies(f->cache, id, copies, 4, sizeof copies[0], &count));
+    CHECK_OK(rkv_sequence_read_copies(f->cache, id, copies, sizeof copies[0], 4, &count));
     return count;
 }
 

@@ -182,11 +182,11 @@ static void m01_retained(void) {
     mark(ids, sizeof ids);
     mark(&count, sizeof count);
     rkv_namespace spaces[2];
-    BAD(f, rkv_cache_read_namespaces(NULL, spaces, NULL, 2, sizeof *spaces, &count), "cache");
-    BAD(f, rkv_cache_read_namespaces(f->cache, spaces, NULL, 2, sizeof *spaces, NULL), "out_count");
-    BAD(f, rkv_cache_read_namespaces(f->cache, NULL, NULL, 2, sizeof *spaces, &count), "spaces");
-    BAD(f, rkv_cache_read_namespaces(f->cache, spaces, NULL, 2, 0, &count), "element_size");
-    BAD(f, rkv_cache_read_namespaces(f->cache, spaces, NULL, SIZE_MAX, sizeof *spaces, &count),
+    BAD(f, rkv_cache_read_namespaces(NULL, spaces, sizeof *spaces, NULL, 2, &count), "cache");
+    BAD(f, rkv_cache_read_namespaces(f->cache, spaces, sizeof *spaces, NULL, 2, NULL), "out_count");
+    BAD(f, rkv_cache_read_namespaces(f->cache, NULL, sizeof *spaces, NULL, 2, &count), "spaces");
+    BAD(f, rkv_cache_read_namespaces(f->cache, spaces, 0, NULL, 2, &count), "element_size");
+    BAD(f, rkv_cache_read_namespaces(f->cache, spaces, sizeof *spaces, NULL, SIZE_MAX, &count),
         "spaces");
     BAD(f, rkv_cache_read_retained(NULL, ids, 2, &count), "cache");
     BAD(f, rkv_cache_read_retained(f->cache, ids, 2, NULL), "out_count");

@@ -80,10 +80,10 @@ static void m01_sequences(void) {
     BAD(f, rkv_sequence_read_info(NULL, id, &state), "cache");
     rkv_page_copy copy;
     size_t copies;
-    BAD(f, rkv_sequence_read_copies(NULL, id, &copy, 1, sizeof copy, &copies), "cache");
-    BAD(f, rkv_sequence_read_copies(f->cache, id, NULL, 1, sizeof copy, &copies), "copies");
+    BAD(f, rkv_sequence_read_copies(NULL, id, &copy, sizeof copy, 1, &copies), "cache");
+    BAD(f, rkv_sequence_read_copies(f->cache, id, NULL, sizeof copy, 1, &copies), "copies");
     BAD(f, rkv_sequence_read_copies(f->cache, id, &copy, 1, 1, &copies), "element_size");
-    BAD(f, rkv_sequence_read_copies(f->cache, id, &copy, 1, sizeof copy, NULL), "out_count");
+    BAD(f, rkv_sequence_read_copies(f->cache, id, &copy, sizeof copy, 1, NULL), "out_count");
     OUTPUT_SIZES_FROM(f, rkv_sequence_info,
                       offsetof(rkv_sequence_info, known_position_count), p,
                       rkv_sequence_read_info(f->cache, id, p), "out_state");

@@ -148,15 +148,15 @@ static void k11_namespaces_are_listed(void) {
     rkv_namespace spaces[SPACE_COUNT], found[SPACE_COUNT + 1];
     rkv_node_id roots[SPACE_COUNT + 1];
     size_t count = 77;
-    CHECK_OK(rkv_cache_read_namespaces(f.cache, NULL, NULL, 0, 0, &count));
+    CHECK_OK(rkv_cache_read_namespaces(f.cache, NULL, 0, NULL, 0, &count));
     CHECK_EQ(count, 0);
     all_namespaces(spaces);
     for (size_t i = 0; i < SPACE_COUNT; i++) {
         insert_in(&f, &spaces[i], text(ids, 4));
     }
-    CHECK_OK(rkv_cache_read_namespaces(f.cache, NULL, NULL, 0, 0, &count));
+    CHECK_OK(rkv_cache_read_namespaces(f.cache, NULL, 0, NULL, 0, &count));
     CHECK_EQ(count, SPACE_COUNT);
-    CHECK_OK(rkv_cache_read_namespaces(f.cache, found, roots, SPACE_COUNT + 1, sizeof *found,
+    CHECK_OK(rkv_cache_read_namespaces(f.cache, found, sizeof *found, roots, SPACE_COUNT + 1,
                                        &count));
     CHECK_EQ(count, SPACE_COUNT);
     for (size_t i = 0; i < SPACE_COUNT; i++) {
@@ -172,7 +172,7 @@ static void k11_namespaces_are_listed(void) {
     }
     /* J06: too little room is refused, and nothing is written */
     memset(found, 0xAB, sizeof found);
-    CHECK_STATUS(rkv_cache_read_namespaces(f.cache, found, NULL, SPACE_COUNT - 1, sizeof *found,
+    CHECK_STATUS(rkv_cache_read_namespaces(f.cache, found, sizeof *found, NULL, SPACE_COUNT - 1,
                                            &count),
                  RKV_STATUS_BUFFER_TOO_SMALL);
     CHECK_EQ(count, SPACE_COUNT);
@@ -183,18 +183,18 @@ static void k11_namespaces_are_listed(void) {
         uint64_t later;
     } larger[SPACE_COUNT];
     memset(larger, 0xAB, sizeof larger);
-    CHECK_OK(rkv_cache_read_namespaces(f.cache, &larger[0].known, NULL, SPACE_COUNT,
-                                       sizeof *larger, &count));
+    CHECK_OK(rkv_cache_read_namespaces(f.cache, &larger[0].known, sizeof *larger, NULL,
+                                       SPACE_COUNT, &count));
     for (size_t i = 0; i < SPACE_COUNT; i++) {
         CHECK(larger[i].known.struct_size == sizeof *larger && larger[i].later == 0);
         CHECK_EQ(probe_in(&f, &larger[i].known, text(ids, 4)), 4);
     }
-    CHECK_STATUS(rkv_cache_read_namespaces(f.cache, found, NULL, SPACE_COUNT, sizeof *found - 8,
+    CHECK_STATUS(rkv_cache_read_namespaces(f.cache, found, sizeof *found - 8, NULL, SPACE_COUNT,
                                            &count),
                  RKV_STATUS_INVALID_ARGUMENT);
     CHECK(message_names("element_size"));
     evict(&f, 2 * SPACE_COUNT);
-    CHECK_OK(rkv_cache_read_namespaces(f.cache, found, roots, 1, sizeof *found, &count));
+    CHECK_OK(rkv_cache_read_namespaces(f.cache, found, sizeof *found, roots, 1, &count));
     CHECK_EQ(count, 0);
     end_fixture(&f);
 }

@@ -365,7 +365,7 @@ static void m09_sequences(void) {
     BAD_STRUCT_FROM(&w, rkv_sequence_info, first_info, p,
                     rkv_sequence_continue(cache, &again, p), "out_state");
     MISPLACED(&w, rkv_page_copy, p,
-              rkv_sequence_read_copies(cache, running, p, 1, sizeof(rkv_page_copy), OTHER),
+              rkv_sequence_read_copies(cache, running, p, sizeof(rkv_page_copy), 1, OTHER),
               "copies");
     MISPLACED(&w, size_t, p,
               rkv_sequence_read_copies(cache, running, NULL, 0, 0, p), "out_count");
@@ -375,12 +375,12 @@ static void m09_sequences(void) {
     MISPLACED(&w, bool, p, rkv_sequence_retain(cache, running, p), "out_retained");
     MISPLACED(&w, size_t, p, rkv_cache_drop_retained(cache, SIZE_MAX, p), "out_page_count");
     MISPLACED(&w, rkv_namespace, p,
-              rkv_cache_read_namespaces(cache, p, NULL, 4, sizeof(rkv_namespace), OTHER), "spaces");
+              rkv_cache_read_namespaces(cache, p, sizeof(rkv_namespace), NULL, 4, OTHER), "spaces");
     MISALIGNED(&w, rkv_node_id, p,
-               rkv_cache_read_namespaces(cache, OTHER, p, 4, sizeof(rkv_namespace), OTHER),
+               rkv_cache_read_namespaces(cache, OTHER, sizeof(rkv_namespace), p, 4, OTHER),
                "roots")
     MISPLACED(&w, size_t, p,
-              rkv_cache_read_namespaces(cache, OTHER, NULL, 4, sizeof(rkv_namespace), p),
+              rkv_cache_read_namespaces(cache, OTHER, sizeof(rkv_namespace), NULL, 4, p),
               "out_count");
     MISPLACED(&w, rkv_sequence_id, p, rkv_cache_read_retained(cache, p, 4, OTHER), "sequences");
     MISPLACED(&w, size_t, p, rkv_cache_read_retained(cache, OTHER, 4, p), "out_count");

@@ -71,7 +71,7 @@ static void j06_what_a_cache_has(void) {
     fixture f = new_fixture(2, 32);
     uint32_t ids[8] = {1, 2, 3, 4, 5, 6, 7, 8}, others[8] = {1, 2, 9, 9, 9, 9, 9, 9};
     READS(rkv_namespace, 0,
-          rkv_cache_read_namespaces(f.cache, into, NULL, room, sizeof *into, &count));
+          rkv_cache_read_namespaces(f.cache, into, sizeof *into, NULL, room, &count));
     rkv_node_id leaf = insert(&f, text(ids, 8)).node;
     insert(&f, text(others, 8));
     rkv_node_id top = info_of(&f, leaf).parent;
@@ -82,11 +82,11 @@ static void j06_what_a_cache_has(void) {
     }
     READS(rkv_node_id, 0, rkv_node_read_children(f.cache, leaf, into, room, &count));
     READS(rkv_namespace, 1,
-          rkv_cache_read_namespaces(f.cache, into, NULL, room, sizeof *into, &count));
+          rkv_cache_read_namespaces(f.cache, into, sizeof *into, NULL, room, &count));
     READS(rkv_sequence_id, 0, rkv_cache_read_retained(f.cache, into, room, &count));
     rkv_sequence_id waits = begin(&f, text(ids, 8)).sequence;
     READS(rkv_page_copy, 1,
-          rkv_sequence_read_copies(f.cache, waits, into, room, sizeof *into, &count));
+          rkv_sequence_read_copies(f.cache, waits, into, sizeof *into, room, &count));
     release(&f, waits);
     serve_and_retain(&f, text(ids, 6));
     serve_and_retain(&f, text(ids, 7));

@@ -202,7 +202,7 @@ static inline void save_states(engine *e, rkv_sequence_id id) {
     if (count == 0) {
         return;
     }
-    CHECK_OK(rkv_sequence_read_copies(e->f.cache, id, copies, 4, sizeof copies[0], &count));
+    CHECK_OK(rkv_sequence_read_copies(e->f.cache, id, copies, sizeof copies[0], 4, &count));
     for (size_t i = 0; i < count; i++) {
         CHECK_EQ(copies[i].group, STATE);
         e->states[copies[i].target_page] = e->states[copies[i].source_page];

@@ -5,7 +5,7 @@ use super::naive::{Fault, Naive, Page, Sequence, Wrong, require};
 use super::spaces::Space;
 
 /// Clears that the library is to remember.
-pub const REMEMBERED: usize = 32;
+pub const REMEMBERED: usize = 2;
 
 /// What a clear did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -412,7 +412,7 @@ impl Cache {
             // SAFETY: a live handle, room as stated.
             let status = unsafe {
                 let (into, roots) = (spaces.as_mut_ptr(), roots.as_mut_ptr());
-                rkv_cache_read_namespaces(cache.raw(), into, roots, room, size, &mut count)
+                rkv_cache_read_namespaces(cache.raw(), into, size, roots, room, &mut count)
             };
             if status != RKV_STATUS_BUFFER_TOO_SMALL {
                 check(py, status)?;

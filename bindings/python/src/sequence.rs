@@ -145,7 +145,7 @@ impl Sequence {
         let ((cache, id), size) = (self.live(py)?, size_of::<rkv_page_copy>());
         listed(py, "page_copy", |into, room, count| {
             // SAFETY: a live handle, room as stated.
-            unsafe { rkv_sequence_read_copies(cache.raw(), id, into.cast(), room, size, count) }
+            unsafe { rkv_sequence_read_copies(cache.raw(), id, into.cast(), size, room, count) }
         })
     }
 

@@ -15,8 +15,8 @@ std::vector<rkv_node_id> roots_of(const rkv::Cache& cache) {
     for (;;) {
         std::size_t count = 0;
         const rkv_status status =
-            rkv_cache_read_namespaces(cache.get(), spaces.data(), roots.data(), roots.size(),
-                                      sizeof(rkv_namespace), &count);
+            rkv_cache_read_namespaces(cache.get(), spaces.data(), sizeof(rkv_namespace),
+                                      roots.data(), roots.size(), &count);
         if (status != RKV_STATUS_BUFFER_TOO_SMALL) rkv::check(status);
         const bool fits = count <= roots.size();
         spaces.resize(count);

@@ -328,7 +328,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         let spaces = a.room_bytes(i, capacity * size.min(4096)).0;
         let roots = a.room_for(i, capacity);
         let cache = w.cache(i);
-        unsafe { rkv_cache_read_namespaces(cache, spaces, roots, capacity, size, a.count(i)) }
+        unsafe { rkv_cache_read_namespaces(cache, spaces, size, roots, capacity, a.count(i)) }
             .into()
     }),
     ("rkv_cache_check", |w, i, _| unsafe { rkv_cache_check(w.cache(i)) }.into()),
@@ -352,7 +352,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
         let (copies, capacity) = a.room::<rkv_page_copy>(i, 3);
         let (cache, sequence, size) = (w.cache(i), w.sequence(i), element_size::<rkv_page_copy>(i));
         let count = a.count(i);
-        unsafe { rkv_sequence_read_copies(cache, sequence, copies, capacity, size, count) }.into()
+        unsafe { rkv_sequence_read_copies(cache, sequence, copies, size, capacity, count) }.into()
     }),
     ("rkv_sequence_confirm_copies", |w, i, _| {
         unsafe { rkv_sequence_confirm_copies(w.cache(i), w.sequence(i)) }.into()

@@ -147,9 +147,9 @@ pub unsafe extern "C" fn rkv_cache_check(cache: *const rkv_cache) -> rkv_status 
 /// @param cache the cache
 /// @param spaces receives them, each with struct_size set to element_size: good as arguments of
 /// other calls; (NULL, 0) asks for the count
+/// @param element_size sizeof(rkv_namespace); not read with capacity 0
 /// @param roots receives the root of each, for rkv_node_read_children(); may be NULL
 /// @param capacity room in namespaces, and in roots
-/// @param element_size sizeof(rkv_namespace); not read with capacity 0
 /// @param out_count receives how many there are, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
@@ -162,9 +162,9 @@ pub unsafe extern "C" fn rkv_cache_check(cache: *const rkv_cache) -> rkv_status 
 pub unsafe extern "C" fn rkv_cache_read_namespaces(
     cache: *const rkv_cache,
     spaces: *mut rkv_namespace,
+    element_size: usize,
     roots: *mut rkv_node_id,
     capacity: usize,
-    element_size: usize,
     out_count: *mut usize,
 ) -> rkv_status {
     // SAFETY: the caller's contract on all pointers.

@@ -229,8 +229,8 @@ pub unsafe extern "C" fn rkv_sequence_read_info(
 /// @param cache the cache
 /// @param sequence the sequence
 /// @param copies receives them, as rkv_runner_copy_pages() takes them; (NULL, 0) asks for the count
-/// @param capacity room in copies; one for each group is enough
 /// @param element_size sizeof(rkv_page_copy); not read with capacity 0
+/// @param capacity room in copies; one for each group is enough
 /// @param out_count receives the number of copies, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK, also when there are none; RKV_STATUS_PENDING with several groups while a
 /// fetch or rkv_sequence_agree() of the sequence goes on; RKV_STATUS_STALE_SEQUENCE;
@@ -245,8 +245,8 @@ pub unsafe extern "C" fn rkv_sequence_read_copies(
     cache: *const rkv_cache,
     sequence: rkv_sequence_id,
     copies: *mut rkv_page_copy,
-    capacity: usize,
     element_size: usize,
+    capacity: usize,
     out_count: *mut usize,
 ) -> rkv_status {
     // SAFETY: the caller's contract on cache, copies and out_count.

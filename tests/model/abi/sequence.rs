@@ -104,7 +104,7 @@ impl Library {
         // SAFETY: see above.
         let status = crate::call("rkv_sequence_read_copies", Some(self), &mut || unsafe {
             let size = size_of::<rkv_page_copy>();
-            rkv_sequence_read_copies(self.cache, sequence, &mut copy, 1, size, &mut count)
+            rkv_sequence_read_copies(self.cache, sequence, &mut copy, size, 1, &mut count)
         });
         done(status, copy)
     }
@@ -154,7 +154,7 @@ impl Library {
         let (into, nodes) = (spaces.as_mut_ptr(), roots.as_mut_ptr());
         // SAFETY: see above.
         let status = crate::call("rkv_cache_read_namespaces", Some(self), &mut || unsafe {
-            rkv_cache_read_namespaces(self.cache, into, nodes, room, size, &mut count)
+            rkv_cache_read_namespaces(self.cache, into, size, nodes, room, &mut count)
         });
         done(status, spaces.into_iter().zip(roots).take(count).collect())
     }
