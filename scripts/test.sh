@@ -8,7 +8,7 @@ export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 
 # Two at a time, in this order: none keeps two processors busy by itself. The first compiles for
 # long, and what needs the same folder comes late.
-all=(tests faults python net models memcheck fuzz lint abi docs kernels)
+all=(tests faults python net models engine memcheck fuzz lint abi docs kernels)
 long=(sanitizers matrix ptx_matrix kernel_faults engine_clang go_pointers aarch64 llama_cpp
     llama_server transformers vllm router engines python_speed long_model long_simulation long_tiers
     soak long_fuzz)
@@ -70,12 +70,28 @@ stage_lint() { # formatting, clippy, rustdoc
     RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --all-features
 }
 
-stage_tests() { # everything under cargo: the Rust tests, and those that drive C, C++, Go, CMake
-    # Clang's opinion of the reference engine takes as long as its tests, Go compiles all of its own
-    # library for strict checks of pointers, and kernels with faults are tests of the tests:
-    # `make test-long` asks.
-    $limit cargo test --locked --no-fail-fast -- --skip clang_has_no_warnings \
+test_targets_but() { # options of `cargo test` for all targets of tests but these
+    local path name
+    for path in tests/*.rs tests/*/main.rs; do
+        name=$(basename "${path%/main.rs}" .rs)
+        case " $* " in *" $name "*) ;; *) echo --test "$name" ;; esac
+    done
+}
+
+stage_tests() { # everything else under cargo: Rust tests, and those that drive C, C++, Go, CMake
+    # Go compiles all of its own library for strict checks of pointers, and kernels with faults are
+    # tests of the tests: `make test-long` asks.
+    local targets
+    # Two are features of their own.
+    mapfile -t targets < <(test_targets_but engine llama_cpp llama_server | tr ' ' '\n')
+    $limit cargo test --locked --no-fail-fast --lib --bins --examples "${targets[@]}" -- \
         --skip strict_pointer_checks --skip every_fault
+    $limit cargo test --locked --doc
+}
+
+stage_engine() { # the reference engine: its parts, requests over HTTP, its pages in a browser
+    # Clang's opinion of it takes as long as these: `make test-long` asks.
+    $limit cargo test --locked --no-fail-fast --test engine -- --skip clang_has_no_warnings
 }
 
 stage_net() { # the library that publishes events and reaches stores, over sockets
