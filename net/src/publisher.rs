@@ -223,6 +223,10 @@ async fn serve(
         return;
     }
     let Ok(mut socket) = found.await else { return };
+    if connects {
+        // What it subscribes to is known only after it has answered.
+        tokio::time::sleep(FLUSH).await;
+    }
     let send = async {
         while let Some((sequence, payload)) = batches.recv().await {
             let sequence = Bytes::copy_from_slice(&sequence.to_be_bytes());

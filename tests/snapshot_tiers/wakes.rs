@@ -167,8 +167,8 @@ fn t03_who_sleeps_is_woken_when_another_thread_sees_a_remote_read_fail() {
     });
 }
 
-/// A store that stands still until told.
-struct Still(Arc<AtomicBool>);
+/// A store that stands still until told, from the first question on or from the first piece.
+struct Still(Arc<AtomicBool>, Option<MemoryRemote>);
 
 impl Still {
     fn wait(&self) {
@@ -179,12 +179,20 @@ impl Still {
 }
 
 impl RemoteStore for Still {
-    fn has(&self, _: &mut [Item<'_>], _: Duration) {
-        self.wait();
+    fn has(&self, items: &mut [Item<'_>], time: Duration) {
+        match &self.1 {
+            Some(store) => store.has(items, time),
+            None => self.wait(),
+        }
     }
 
-    fn get(&self, _: &mut [Item<'_>], _: Duration) {
-        self.wait();
+    fn get(&self, items: &mut [Item<'_>], time: Duration) {
+        match &self.1 {
+            Some(store) if items.iter().all(|item| item.bytes.len() == HEAD) => {
+                store.get(items, time);
+            }
+            _ => self.wait(),
+        }
     }
 
     fn put(&self, _: &mut [Item<'_>], _: Duration) {}
@@ -196,11 +204,17 @@ impl RemoteStore for Still {
 /// who waits for it sleeps.
 #[test]
 fn t11_who_sleeps_is_woken_when_the_time_of_a_store_is_over() {
+    let remote = filled(&[100]);
+    waits_for_a_store_that_stands_still(None, remote.fingerprint);
+    waits_for_a_store_that_stands_still(Some(remote.clone()), remote.fingerprint);
+}
+
+fn waits_for_a_store_that_stands_still(heads: Option<MemoryRemote>, fingerprint: [u8; 32]) {
     let (bell, goes_on) = (Arc::new(Bell::default()), Arc::new(AtomicBool::new(false)));
     let cache = Cache::new(SnapshotLimits { entries: 4, bytes: u64::MAX }).unwrap();
     let config = RemoteConfig {
-        store: Box::new(Still(goes_on.clone())),
-        fingerprint: [1; 32],
+        store: Box::new(Still(goes_on.clone(), heads)),
+        fingerprint,
         timeout: Duration::from_millis(200),
         workers: 2,
         waiting_bytes: 1 << 20,

@@ -34,6 +34,12 @@ pub(super) struct Inner {
     pub(super) wake: Wake,
 }
 
+/// Part of a call's time after which whoever waits for a store that stands still looks again.
+const AGAIN: u32 = 4;
+
+/// What a thread does, by its name.
+type Work = (&'static str, fn(&Inner));
+
 /// A store's operation on some values.
 pub(super) type Call = fn(&dyn RemoteStore, &mut [Item<'_>], Duration);
 
@@ -58,7 +64,7 @@ impl Remote {
             wake,
         })?;
         let remote = Self { inner, threads: Mutex::default() };
-        let works: [(&str, fn(&Inner)); 3] = [
+        let works: [Work; 3] = [
             ("rkv-remote-get", Inner::keep_reading),
             ("rkv-remote-put", Inner::keep_writing),
             ("rkv-remote-time", Inner::keep_time),
@@ -91,9 +97,14 @@ impl Remote {
     }
 
     pub(super) fn read(&self, read: Read) -> Result<(), OutOfMemory> {
-        self.inner.queue().add_read(read).map_err(|(error, _)| error)?;
+        let mut queue = self.inner.queue();
+        let was_reading = queue.is_reading();
+        queue.add_read(read).map_err(|(error, _)| error)?;
+        drop(queue);
         self.inner.to_read.notify_one();
-        self.inner.to_time.notify_one();
+        if !was_reading {
+            self.inner.to_time.notify_one();
+        }
         Ok(())
     }
 
@@ -225,7 +236,7 @@ impl Inner {
         let mut queue = self.queue();
         while !queue.is_closed {
             let now = Instant::now();
-            queue = match queue.pass_time(now) {
+            queue = match queue.pass_time(now, self.timeout / AGAIN) {
                 Ok(()) => {
                     drop(queue);
                     (self.wake)();

@@ -7,7 +7,7 @@ use super::sealed::HEAD_BYTES;
 use super::stats::RemoteStats;
 use crate::memory::OutOfMemory;
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes of the values of a call, unless one has more.
 const BATCH_BYTES: usize = 2 << 20;
@@ -170,8 +170,8 @@ pub(super) struct Queue {
     pub removing: usize,
     /// Reads without an event.
     open: usize,
-    /// When the time of reads is over, in their order; of those that have ended too.
-    ends: VecDeque<Instant>,
+    /// When whoever sleeps until a read ends is to look, as long as there are any.
+    look_at: Option<Instant>,
     pub events: Vec<RemoteEvent>,
     pub pause: Pause,
     pub stats: RemoteStats,
@@ -181,30 +181,37 @@ pub(super) struct Queue {
 impl Queue {
     /// Queues a read, with room for what comes of it.
     pub fn add_read(&mut self, read: Read) -> Result<(), (OutOfMemory, Read)> {
-        let room = self.reads.try_reserve(1).and_then(|()| self.ends.try_reserve(1));
-        let room = room.and_then(|()| self.events.try_reserve(self.open + 1));
+        let room = self.reads.try_reserve(1).and_then(|()| self.events.try_reserve(self.open + 1));
         if let Err(error) = room {
             return Err((error.into(), read));
         }
-        self.ends.push_back(read.until());
+        self.look_at.get_or_insert(read.until());
         self.reads.push_back(read);
         self.open += 1;
         Ok(())
     }
 
-    /// Whether the time of a read is over now that the store has not answered; otherwise when the
-    /// next one's is.
-    pub fn pass_time(&mut self, now: Instant) -> Result<(), Option<Instant>> {
-        let passed = self.ends.iter().take_while(|&&end| end <= now).count();
-        self.ends.drain(..passed);
-        if passed > 0 && self.open > 0 { Ok(()) } else { Err(self.ends.front().copied()) }
+    /// Whether there are reads without an event.
+    pub fn is_reading(&self) -> bool {
+        self.open > 0
+    }
+
+    /// Whether the time of a read may be over now that the store has not answered; otherwise when
+    /// to look. While there are reads it is looked again after a while: what needs several may have
+    /// more time.
+    pub fn pass_time(&mut self, now: Instant, again: Duration) -> Result<(), Option<Instant>> {
+        if self.look_at.is_none_or(|at| at > now) {
+            return Err(self.look_at);
+        }
+        self.look_at = now.checked_add(again);
+        Ok(())
     }
 
     /// A read has ended.
     pub fn end_read(&mut self, event: RemoteEvent) {
         self.open -= 1;
         if self.open == 0 {
-            self.ends.clear();
+            self.look_at = None;
         }
         self.events.push(event);
     }
