@@ -60,6 +60,11 @@ impl Engine {
         Self { table, cache }
     }
 
+    /// The struct is what threads may share, its pointers may not.
+    fn cache(&self) -> *mut rkv_cache {
+        self.cache
+    }
+
     /// A prompt is published, and its pages are in host memory: the disk has them to write.
     fn store(&self) {
         let tokens: Vec<u32> = (0..(PAGES * PAGE) as u32 + 1).collect();
@@ -115,11 +120,10 @@ fn m06_what_was_detached_is_gone_though_another_thread_had_it_last() {
         let engine = Engine::new(folder.path());
         engine.store();
         std::thread::scope(|scope| {
-            // By name: the struct is what may be shared, its pointers may not.
             let flushing = &engine;
             // SAFETY: the cache is there until the threads have ended.
             let flush =
-                scope.spawn(move || unsafe { rkv_cache_flush_tiers((&*flushing).cache, 60_000) });
+                scope.spawn(move || unsafe { rkv_cache_flush_tiers(flushing.cache(), 60_000) });
             std::thread::sleep(Duration::from_millis(1));
             // SAFETY: as above.
             let detached = unsafe { rkv_cache_detach_tiers(engine.cache, 0) };
