@@ -183,6 +183,7 @@ func TestInsertMovesALock(t *testing.T) {
 		equal(t, "lock", made.Lock, lock)
 	}
 	must(t, b.cache.SlideLock(lock, 12))
+	names(t, b.cache.SlideLock(lock, -1), radixkv.InvalidArgument, "position")
 	args.FromNode, args.FromTokenIndex, args.FromPageIndex = 0, 0, 0
 	_, err = b.cache.Insert(args, nil)
 	wants(t, err, radixkv.InvalidArgument)

@@ -52,7 +52,6 @@ import "C"
 
 import (
 	"runtime"
-	"strings"
 	"sync"
 	"unsafe"
 )
@@ -128,10 +127,10 @@ func NewEventEncoder(cache *Cache, config EventEncoderConfig) (*EventEncoder, er
 		data_parallel_rank:   C.uint32_t(config.DataParallelRank),
 		placeholder_token_id: C.uint32_t(config.PlaceholderTokenID),
 	}
-	if config.Medium != "" {
-		given.medium = C.CString(config.Medium)
-		defer C.free(unsafe.Pointer(given.medium))
+	if given.medium, err = text("config.Medium", config.Medium); err != nil {
+		return nil, err
 	}
+	defer C.free(unsafe.Pointer(given.medium))
 	made := C.rkvgo_event_encoder_create(raw, given)
 	if err := asError(made.failure); err != nil {
 		return nil, err
@@ -181,9 +180,8 @@ func (e *EventEncoder) NameNamespace(space Namespace, loraName, cacheSalt *strin
 	var texts [2]*C.char
 	for i, text := range []*string{loraName, cacheSalt} {
 		if text != nil {
-			// C would take what is before it, and two salts would have one name.
-			if strings.IndexByte(*text, 0) >= 0 {
-				return invalid([]string{"loraName", "cacheSalt"}[i] + " has a zero byte")
+			if err := whole([]string{"loraName", "cacheSalt"}[i], *text); err != nil {
+				return err
 			}
 			texts[i] = C.CString(*text)
 			defer C.free(unsafe.Pointer(texts[i]))

@@ -65,4 +65,10 @@ func TestEventNames(t *testing.T) {
 	}
 	err = encoder.NameNamespace(base, &name, nil)
 	names(t, err, radixkv.InvalidArgument, "lora_name")
+	_, err = radixkv.NewEventEncoder(b.cache, radixkv.EventEncoderConfig{Medium: "CPU\x00"})
+	names(t, err, radixkv.InvalidArgument, "config.Medium")
+	err = b.cache.AttachTiers(radixkv.TierConfig{
+		PageBytes: 1, HostBytes: 64, Directory: t.TempDir() + "\x00x", DiskBytes: 1 << 20,
+	})
+	names(t, err, radixkv.InvalidArgument, "config.Directory")
 }

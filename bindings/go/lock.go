@@ -47,6 +47,9 @@ func (c *Cache) Lock(node NodeID) (LockID, error) {
 // windows and chunks those that were passed, and states of fewer positions. For locks that move
 // with InsertArgs.Lock.
 func (c *Cache) SlideLock(lock LockID, position int) error {
+	if position < 0 {
+		return invalid("position is negative") // in C it would be "everything"
+	}
 	raw, err := c.enter()
 	if err != nil {
 		return err

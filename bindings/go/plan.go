@@ -49,7 +49,6 @@ import "C"
 import (
 	"fmt"
 	"runtime"
-	"sync"
 	"unsafe"
 )
 
@@ -161,9 +160,9 @@ type PlanCopies struct {
 // alike. Made once, and set anew for each step: its memory is reused. An engine with kernels of its
 // own reads its arrays, any [Runner] over the same page table computes it.
 type Plan struct {
-	mu        sync.RWMutex // what moves or frees the arrays holds the write side
-	raw       *C.rkv_plan  // nil after Close
-	positions int          // new positions of all rows that are set
+	mu        planMutex   // what moves or frees the arrays holds the write side
+	raw       *C.rkv_plan // nil after Close
+	positions int         // new positions of all rows that are set
 	// What Set hands over: a row leads to its regions and masks, so all must be C memory.
 	rows, regions, trees buffer
 }

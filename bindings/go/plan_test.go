@@ -1,6 +1,7 @@
 package radixkv_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -254,4 +255,32 @@ func TestPlanIsReused(t *testing.T) {
 	for _, sequence := range sequences {
 		must(t, sequence.Release())
 	}
+}
+
+// Who looks may look further while somebody waits to set the plan.
+func TestPlanLooksWithinALook(t *testing.T) {
+	b := newRunnerBench(t, 4, 17)
+	sequence, _ := b.begin(run(1, 6))
+	must(t, b.plan.Set([]radixkv.PlanRow{{Sequence: sequence.ID(), Count: 6}}))
+	set, looked, rows := make(chan error, 1), make(chan error, 1), 0
+	go func() {
+		var inner error
+		err := b.plan.View(func(radixkv.PlanArrays) {
+			go func() { set <- b.plan.Set(nil) }()
+			time.Sleep(50 * time.Millisecond) // by now it waits
+			inner = b.plan.ViewGroup(0, 0, func(arrays radixkv.PlanGroupArrays) {
+				rows = arrays.RowCount
+			})
+		})
+		looked <- errors.Join(err, inner)
+	}()
+	select {
+	case err := <-looked:
+		must(t, err)
+	case <-time.After(10 * time.Second):
+		panic("a look waits for who waits for it") // Close() of the cleanup would, too
+	}
+	equal(t, "rows", rows, 1)
+	must(t, <-set)
+	must(t, sequence.Release())
 }

@@ -201,6 +201,10 @@ func (c *SnapshotCache[V]) Attach(config SnapshotTierConfig) error {
 		c.mu.RUnlock()
 		return invalid("config.CommitInterval is not 1 ms to 1 min")
 	}
+	if err := whole("config.Directory", config.Directory); err != nil {
+		c.mu.RUnlock()
+		return err
+	}
 	directory := C.CString(config.Directory)
 	made := C.rkvgo_snapshot_cache_attach(raw, directory, C.uint64_t(config.ByteLimit),
 		(*C.uint8_t)(&config.Fingerprint[0]), C.uint32_t(config.WriteAfterMatches),

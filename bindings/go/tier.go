@@ -318,10 +318,10 @@ func (c *Cache) AttachTiers(config TierConfig) error {
 	if config.EventFD != 0 {
 		given.event_fd = C.int32_t(config.EventFD)
 	}
-	if config.Directory != "" {
-		given.directory = C.CString(config.Directory)
-		defer C.free(unsafe.Pointer(given.directory))
+	if given.directory, err = text("config.Directory", config.Directory); err != nil {
+		return err
 	}
+	defer C.free(unsafe.Pointer(given.directory))
 	// In C's memory: what host memory the pools name is C's too, but Go can't see that.
 	count := len(config.Pools)
 	var pools *C.rkv_tier_pool_config

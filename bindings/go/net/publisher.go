@@ -50,6 +50,7 @@ import "C"
 import (
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"unsafe"
 )
@@ -112,6 +113,14 @@ func asError(failure *C.rkvnetgo_failure) error {
 	return &Error{Status(failure.status), C.GoString(C.rkvnetgo_message(failure))}
 }
 
+// whole refuses a text with a zero byte: C would take what is before it.
+func whole(name, text string) error {
+	if strings.IndexByte(text, 0) >= 0 {
+		return &Error{InvalidArgument, name + " has a zero byte"}
+	}
+	return nil
+}
+
 // PublisherConfig says where to publish. Zero but for Endpoint is what vLLM does.
 type PublisherConfig struct {
 	// Endpoint is where to publish: "tcp://HOST:PORT", with * as the host for every interface and
@@ -170,13 +179,17 @@ func NewPublisher(config PublisherConfig) (*Publisher, error) {
 		given.flags = C.RKV_NET_PUBLISHER_CONNECT
 	}
 	for _, text := range []struct {
+		name string
 		from string
 		to   **C.char
 	}{
-		{config.Endpoint, &given.endpoint},
-		{config.ReplayEndpoint, &given.replay_endpoint},
-		{config.Topic, &given.topic},
+		{"config.Endpoint", config.Endpoint, &given.endpoint},
+		{"config.ReplayEndpoint", config.ReplayEndpoint, &given.replay_endpoint},
+		{"config.Topic", config.Topic, &given.topic},
 	} {
+		if err := whole(text.name, text.from); err != nil {
+			return nil, err
+		}
 		if text.from != "" {
 			*text.to = C.CString(text.from)
 			defer C.free(unsafe.Pointer(*text.to))

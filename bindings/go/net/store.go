@@ -80,14 +80,18 @@ func NewStore(config StoreConfig) (*Store, error) {
 		connection_count: C.uint32_t(config.ConnectionCount),
 	}
 	for _, text := range []struct {
+		name string
 		from string
 		to   **C.char
 	}{
-		{config.URL, &given.url},
-		{config.Prefix, &given.prefix},
-		{config.Endpoint, &given.endpoint},
-		{config.CAFile, &given.ca_file},
+		{"config.URL", config.URL, &given.url},
+		{"config.Prefix", config.Prefix, &given.prefix},
+		{"config.Endpoint", config.Endpoint, &given.endpoint},
+		{"config.CAFile", config.CAFile, &given.ca_file},
 	} {
+		if err := whole(text.name, text.from); err != nil {
+			return nil, err
+		}
 		if text.from != "" {
 			*text.to = C.CString(text.from)
 			defer C.free(unsafe.Pointer(*text.to))
