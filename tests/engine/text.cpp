@@ -3,10 +3,25 @@
 #include "serve/sampler.hpp"
 #include "serve/text.hpp"
 
+#include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <map>
+#include <new>
 
 using namespace test;
+
+/// Bytes that were allocated by now.
+static std::atomic<std::size_t> allocated{0};
+
+void* operator new(std::size_t bytes) {
+    allocated += bytes;
+    if (void* memory = std::malloc(bytes)) return memory;
+    throw std::bad_alloc();
+}
+
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -158,6 +173,18 @@ static void b11_stop_strings_and_end_of_text_end_requests() {
     core.audit_idle();
 }
 
+static void b11_copies_share_their_stop_strings() {
+    // A beam search copies the text of each beam for each token that may come next.
+    const std::size_t length = 1 << 20;
+    const engine::OutputText text({std::string(length, 'x')});
+    const std::size_t before = allocated;
+    for (int i = 0; i < 1000; ++i) {
+        engine::OutputText copy = text;
+        CHECK_EQ(copy.push("y"), "y");
+    }
+    CHECK(allocated - before < length);
+}
+
 int main() {
     RUN(b11_greedy_takes_the_likeliest_and_the_lower_of_equals);
     RUN(b11_draws_follow_the_distribution);
@@ -166,5 +193,6 @@ int main() {
     RUN(b11_bytes_become_valid_utf8);
     RUN(b11_stop_strings_and_end_of_text_end_requests);
     RUN(b11_stop_strings_end_the_text);
+    RUN(b11_copies_share_their_stop_strings);
     return 0;
 }

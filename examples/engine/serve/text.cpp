@@ -80,13 +80,14 @@ std::string Utf8Stream::finish() {
     return std::exchange(pending_, {}).empty() ? std::string() : std::string(replacement);
 }
 
-OutputText::OutputText(std::vector<std::string> stop) : stop_(std::move(stop)) {}
+OutputText::OutputText(std::vector<std::string> stop)
+    : stop_(std::make_shared<const std::vector<std::string>>(std::move(stop))) {}
 
 std::string OutputText::push(std::string_view bytes) {
     if (stopped_) return {};
     held_ += bytes;
     std::size_t end = std::string::npos;
-    for (const std::string& word : stop_)
+    for (const std::string& word : *stop_)
         if (!word.empty()) end = std::min(end, held_.find(word));
     if (end != std::string::npos) {
         stopped_ = true;
@@ -94,7 +95,7 @@ std::string OutputText::push(std::string_view bytes) {
         return finish();
     }
     std::size_t kept = 0;
-    for (const std::string& word : stop_) kept = std::max(kept, beginning_at_end(held_, word));
+    for (const std::string& word : *stop_) kept = std::max(kept, beginning_at_end(held_, word));
     const std::string certain = held_.substr(0, held_.size() - kept);
     held_.erase(0, certain.size());
     return utf8_.push(certain);

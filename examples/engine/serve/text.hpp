@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,7 +45,8 @@ public:
     [[nodiscard]] bool stopped() const noexcept { return stopped_; }
 
 private:
-    std::vector<std::string> stop_;
+    /// They may be long, and a beam search copies texts for every token that it considers.
+    std::shared_ptr<const std::vector<std::string>> stop_;
     std::string held_;
     Utf8Stream utf8_;
     bool stopped_ = false;
