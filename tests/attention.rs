@@ -198,6 +198,11 @@ fn nan_reaches_only_those_that_see_it() {
 }
 
 #[test]
+fn nan_of_a_whole_segment_is_not_forgotten() {
+    edges::nan_stays_where_a_segment_has_nothing_else();
+}
+
+#[test]
 fn extreme_logits() {
     edges::extreme_logits();
 }

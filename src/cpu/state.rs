@@ -82,10 +82,11 @@ impl Vectorized for Absorb {
                 let (most, sum) = (&mut *before.most.add(row), &mut *before.sum.add(row));
                 let (most_after, sum_after) = (*after.most.add(row), *after.sum.add(row));
                 let (out, from) = (before.out.add(row * head_dim), after.out.add(row * head_dim));
-                if most_after == f32::NEG_INFINITY {
+                // Whoever saw nothing but NaN has -inf, too, and a sum that is NaN.
+                if most_after == f32::NEG_INFINITY && sum_after == 0.0 {
                     continue;
                 }
-                if *most == f32::NEG_INFINITY {
+                if *most == f32::NEG_INFINITY && *sum == 0.0 {
                     (*most, *sum) = (most_after, sum_after);
                     out.copy_from_nonoverlapping(from, head_dim);
                     continue;

@@ -63,11 +63,7 @@ impl Kernels {
                     0,
                 )
             };
-            check(result, "cuLibraryLoadData").map_err(|error| {
-                Error::unsupported(format!(
-                    "config.device: the kernels of this build don't run on it: {error}"
-                ))
-            })?;
+            check(result, "cuLibraryLoadData").map_err(of_image)?;
             made.libraries.push(library);
         }
         for (name, shared_bytes) in wanted {
@@ -110,6 +106,17 @@ impl Kernels {
 
     pub(super) fn get(&self, name: &str) -> Kernel {
         *self.found.get(name).expect("every kernel that is used was asked for")
+    }
+}
+
+/// What is wrong with an image: invalid, no code for this device, PTX that this driver does not
+/// compile. Everything else is no matter of the image.
+fn of_image(error: Error) -> Error {
+    match error {
+        Error::Device { code: 200 | 209 | 218 | 221..=223, .. } => Error::unsupported(format!(
+            "config.device: the kernels of this build don't run on it: {error}"
+        )),
+        other => other,
     }
 }
 

@@ -45,6 +45,25 @@ pub fn nan_stays_where_it_is_seen() {
     }
 }
 
+/// So does a segment of keys of which a row sees nothing but NaN: the last one's only key is the
+/// query's own, or all of the first one's are NaN.
+pub fn nan_stays_where_a_segment_has_nothing_else() {
+    const SEGMENT: usize = 512;
+    for (isa, threads) in Isa::available().flat_map(|isa| [(isa, 1), (isa, 2)]) {
+        for wrong in [SEGMENT..SEGMENT + 1, 0..SEGMENT] {
+            let mut world = World::new(Setup { isa, threads, room: 640, ..Setup::default() }, 1);
+            world.fill(0, SEGMENT + 1);
+            for (position, head) in wrong.clone().flat_map(|at| [(at, 0), (at, 1)]) {
+                let place = world.place(Kind::K, 0, position, head);
+                world.k[place.start..place.start + 4].copy_from_slice(&f32::NAN.to_ne_bytes());
+            }
+            let (out, lse) = world.run_written(&[Chunk::new(0, 1)]);
+            let all = out.iter().chain(&lse);
+            assert!(all.copied().all(f32::is_nan), "{isa:?}, {threads} threads, {wrong:?}");
+        }
+    }
+}
+
 /// Logits far beyond what exp() can take, and a sink that outweighs all.
 pub fn extreme_logits() {
     for size in [1e-30, 1e3, 1e6] {

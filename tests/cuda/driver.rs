@@ -215,3 +215,24 @@ fn m04_a_lost_device_is_reported() {
     assert_eq!(error.to_string(), "cuLaunchKernel: ...");
     world.step(&[(0, 1)]);
 }
+
+/// No memory for the kernels is not the same as kernels for another device.
+#[test]
+fn m04_no_memory_for_the_kernels_is_said_as_such() {
+    if is_real() {
+        return;
+    }
+    let driver = Driver::get();
+    let (geometry, dtypes) = (Setup::new(64, 16).geometry, (Dtype::Bf16, Dtype::Bf16));
+    let make = || CudaBackend::new(&driver.config(), geometry, false, dtypes, false).unwrap_err();
+    driver.fail("cuLibraryLoadData", 0, 2);
+    let error = make();
+    driver.fail("cuLibraryLoadData", 0, 719);
+    let lost = make();
+    driver.fail("cuLibraryLoadData", 0, 209);
+    let foreign = make();
+    driver.fail("", 0, 0);
+    assert!(matches!(error, Error::DeviceMemory(_)), "{error}");
+    assert!(matches!(lost, Error::Device { code: 719, .. }), "{lost}");
+    assert!(matches!(foreign, Error::Unsupported(_)), "{foreign}");
+}
