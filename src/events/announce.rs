@@ -52,6 +52,10 @@ impl Announcer<'_> {
             }
             place = block.before;
         }
+        if self.blocks.get(place).is_none() {
+            // It went with a cache that is going: so will what follows it.
+            return Ok(());
+        }
         self.path.reverse();
         let mut from = 0;
         while from < self.path.len() {
@@ -91,6 +95,9 @@ impl Announcer<'_> {
             for (at, &place) in places.iter().enumerate() {
                 spine[at] = self.known(place)?.before;
                 self.announce_prefix(spine[at])?;
+                if self.known(spine[at]).is_ok_and(|block| !block.told) {
+                    return Ok(());
+                }
                 digests[at] = self.blocks.digest(spine[at]);
             }
             let (spine, digests) = (&spine[..places.len()], &digests[..places.len()]);

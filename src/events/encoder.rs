@@ -144,6 +144,11 @@ impl Progress {
         Ok(false)
     }
 
+    /// What was not told yet is not told.
+    pub(super) fn stop_telling(&mut self) {
+        self.tell_from = u32::MAX;
+    }
+
     /// Everything is told once more, without saying before that nothing is held.
     pub fn repeat(&mut self) {
         if !self.reader.is_exact() {

@@ -98,10 +98,13 @@ impl Progress {
 
     fn remove(&mut self, record: &Record<'_>, reason: Reason) -> Result<(), Error> {
         let told = self.spaces.all_told();
-        if reason == Reason::Destroyed && told > 0 {
-            // All of them go, and not the leaves first.
-            self.wire.cleared(told, &mut self.outbox)?;
-            self.untell(|_| true);
+        if reason == Reason::Destroyed {
+            // All of them go, and not the leaves first: what was not told is not told any more.
+            self.stop_telling();
+            if told > 0 {
+                self.wire.cleared(told, &mut self.outbox)?;
+                self.untell(|_| true);
+            }
         }
         let pool = self.pool(record.group);
         let mut places = [0; RUN_BLOCKS];

@@ -115,7 +115,10 @@ impl Reader {
 
     fn read_contents(&mut self, shared: &Shared, page: u32) -> Result<Read, Error> {
         let intake = &mut self.intake;
-        let told = shared.read_contents(page, &mut |record| intake.take(record))?;
+        let told = match shared.read_contents(page, &mut |record| intake.take(record)) {
+            Ok(told) => told,
+            Err(error) => return self.contents_failed(shared, page, error),
+        };
         if page == 0 {
             self.number = told.number;
         }
@@ -123,6 +126,22 @@ impl Reader {
             0 => Phase::CatchUp { until: told.newest },
             next_page => Phase::Contents { next_page },
         };
+        Ok(Read::More)
+    }
+
+    /// What was taken may be of a cache that is gone: it is forgotten. Where it went while it was
+    /// read there may be another one already.
+    #[cold]
+    fn contents_failed(&mut self, shared: &Shared, page: u32, error: Error) -> Result<Read, Error> {
+        self.intake.clear();
+        let state = shared.read();
+        let goes_on = !state.has_cache() || state.journal_pages().is_ok();
+        if !(matches!(error, Error::State(_)) && goes_on) {
+            return Err(error);
+        }
+        if page > 0 {
+            self.phase = Phase::Begin;
+        }
         Ok(Read::More)
     }
 

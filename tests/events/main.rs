@@ -8,11 +8,13 @@ mod world;
 
 use failing::{Failure, failing};
 use radixkv::error::Error;
+use radixkv::events::EventEncoder;
 use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::index::IndexKind;
+use radixkv::memory::Arc;
 use radixkv::paging::PageTableConfig;
-use radixkv::store::CacheConfig;
-use std::cell::Cell;
+use radixkv::store::{CacheConfig, Shared};
+use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 use subscriber::Subscriber;
 use world::{cache, change, compare, drain, encode, encoder, pages, request};
@@ -183,4 +185,84 @@ fn e03_the_next_cache_is_followed() {
         drain(&encoder, &mut to, &mut random);
         compare(&to, &shared);
     }
+}
+
+thread_local! {
+    /// The cache that goes where others are let in, after so many times.
+    static GOES: RefCell<Option<(usize, Arc<Shared>)>> = const { RefCell::new(None) };
+}
+
+fn goes() {
+    match GOES.take() {
+        None => {}
+        Some((0, shared)) => shared.detach_cache(),
+        Some((left, shared)) => GOES.set(Some((left - 1, shared))),
+    }
+}
+
+/// A cache goes while a new encoder reads what it holds. Of that nothing is told of the next one.
+#[test]
+fn e03_a_cache_that_goes_while_it_is_read_leaves_nothing() {
+    let config = CacheConfig { journal_bytes: 1 << 20, ..CacheConfig::default() };
+    for left in 0..8 {
+        let mut random = fastrand::Rng::with_seed(9);
+        let made = Shared::with_slices(pages(60), 1, Some(Box::new(goes))).unwrap();
+        let shared = Arc::new(made).unwrap();
+        shared.attach_cache(config).unwrap();
+        (0..40).for_each(|_| request(&shared, &mut random));
+        let (encoder, mut to) = (encoder(&shared), Subscriber::default());
+        GOES.set(Some((left, shared.clone())));
+        drain(&encoder, &mut to, &mut random);
+        if GOES.take().is_some() {
+            assert!(left > 2, "it was read in one go");
+            break;
+        }
+        assert!(to.held.is_empty(), "nothing is held without a cache");
+        shared.attach_cache(config).unwrap();
+        drain(&encoder, &mut to, &mut random);
+        compare(&to, &shared);
+        request(&shared, &mut random);
+        drain(&encoder, &mut to, &mut random);
+        compare(&to, &shared);
+    }
+}
+
+thread_local! {
+    /// Who listens wherever others are let in.
+    static LISTENS: RefCell<Option<(EventEncoder, Subscriber)>> = const { RefCell::new(None) };
+}
+
+/// Tells an event, if there is one. Returns how many blocks came.
+fn one_event(encoder: &EventEncoder, to: &mut Subscriber) -> usize {
+    let room = encode(encoder, 0).0.needed_bytes;
+    let (batch, payload) = encode(encoder, room);
+    if batch.bytes > 0 {
+        to.apply(&payload, world::PAGE_SIZE);
+    }
+    batch.stored_count
+}
+
+fn listens() {
+    let Some((encoder, mut to)) = LISTENS.take() else { return };
+    one_event(&encoder, &mut to);
+    LISTENS.set(Some((encoder, to)));
+}
+
+/// A cache goes bit by bit while an encoder still tells what it holds.
+#[test]
+fn e03_what_goes_is_not_told_any_more() {
+    let mut random = fastrand::Rng::with_seed(10);
+    let made = Shared::with_slices(pages(60), 1, Some(Box::new(listens))).unwrap();
+    let shared = Arc::new(made).unwrap();
+    let config = CacheConfig { journal_bytes: 1 << 20, ..CacheConfig::default() };
+    shared.attach_cache(config).unwrap();
+    (0..40).for_each(|_| request(&shared, &mut random));
+    let (encoder, mut to) = (encoder(&shared), Subscriber::default());
+    while one_event(&encoder, &mut to) == 0 {}
+    LISTENS.set(Some((encoder, to)));
+    shared.detach_cache();
+    let (encoder, mut to) = LISTENS.take().unwrap();
+    drain(&encoder, &mut to, &mut random);
+    assert!(to.held.is_empty());
+    assert_eq!(to.counts["AllBlocksCleared"], 2, "once in the beginning, once in the end");
 }
