@@ -15,6 +15,8 @@ mod long_inserts;
 mod long_ends;
 #[path = "out_of_memory/batches.rs"]
 mod batches;
+#[path = "out_of_memory/children.rs"]
+mod children;
 
 use failing::{Failure, bytes_in_use, failing};
 use model::abi::{Library, Status};

@@ -264,8 +264,10 @@ impl Siblings {
                 } else if room < run_limit(many.count) {
                     Room::Run(Run::empty(room * 2)?)
                 } else {
+                    let cut = Room::Cut(Run::empty(room)?, links(many.runs.len() + 1)?);
+                    // Last: whoever is refused does not count what the list has more.
                     many.runs.try_reserve(1)?;
-                    Room::Cut(Run::empty(room)?, links(many.runs.len() + 1)?)
+                    cut
                 }
             }
         })
