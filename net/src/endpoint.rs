@@ -28,12 +28,16 @@ pub fn resolve(given: &str, rank: u32, name: &str) -> Result<String, Failure> {
 /// Whether a resolved endpoint is any interface or any port: one can bind to it, not connect.
 pub fn is_any(endpoint: &str) -> bool {
     let address = endpoint.strip_prefix("tcp://");
-    address.is_some_and(|address| address.starts_with("0.0.0.0:") || address.ends_with(":0"))
+    let is_any = |address: &str| {
+        let is_interface = ["0.0.0.0:", "[::]:"].iter().any(|any| address.starts_with(any));
+        is_interface || address.ends_with(":0")
+    };
+    address.is_some_and(is_any)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::resolve;
+    use super::{is_any, resolve};
 
     #[test]
     fn e03_ports_of_ranks() {
@@ -64,5 +68,16 @@ mod tests {
         }
         let refused = resolve("tcp://*:65535", 1, "config.endpoint").unwrap_err();
         assert!(refused.message.contains("rank"), "{}", refused.message);
+    }
+
+    #[test]
+    fn any_interface_is_nobody_to_connect_to() {
+        let any = ["tcp://*:1", "tcp://0.0.0.0:1", "tcp://[::]:1", "tcp://10.0.0.1:0"];
+        for given in any {
+            assert!(is_any(&resolve(given, 0, "config.endpoint").unwrap()), "{given}");
+        }
+        for given in ["tcp://10.0.0.1:10", "tcp://[::1]:10", "ipc:///tmp/kv:0"] {
+            assert!(!is_any(&resolve(given, 0, "config.endpoint").unwrap()), "{given}");
+        }
     }
 }

@@ -34,7 +34,7 @@ pub struct rkv_net_store_config {
     /// says. From there come region, credentials and all else: AWS_REGION, AWS_ACCESS_KEY_ID,
     /// AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT and so on.
     pub endpoint: *const c_char,
-    /// For Redis: seconds after which a page goes that was written; 0 for never.
+    /// For Redis: seconds after which a page goes that was written, 2^40 at most; 0 for never.
     pub ttl_s: u64,
     /// For Redis: connections that read, and as many that write, 1 to 256; 0 for 4.
     pub connection_count: u32,
@@ -47,6 +47,8 @@ pub struct rkv_net_store_config {
 
 const CONFIG_V1: usize = std::mem::offset_of!(rkv_net_store_config, ca_file);
 const REMOTE_V1: usize = size_of::<rkv_remote_store>();
+/// Of more seconds the server would refuse every write.
+const TTL_LIMIT: u64 = 1 << 40;
 
 /// # Safety
 /// `given` is NULL or readable, and so are its texts, per the header.
@@ -61,6 +63,10 @@ unsafe fn config_of(given: *const rkv_net_store_config) -> Result<Config, Failur
     }
     if config.connection_count > 256 {
         let text = format!("config.connection_count {} is not 0 to 256", config.connection_count);
+        return Err(Failure::argument(text));
+    }
+    if config.ttl_s > TTL_LIMIT {
+        let text = format!("config.ttl_s {} is more than 2^40; 0 is never", config.ttl_s);
         return Err(Failure::argument(text));
     }
     // SAFETY: the caller's contract on the texts.

@@ -127,7 +127,7 @@ impl Store {
     pub fn get(&self, keys: &[[u8; 32]], rooms: &[u64], time: Duration) -> Vec<Answer> {
         let names = self.names(keys);
         match &self.server {
-            Server::Redis(redis) => self.run(time, redis.get(names, time)),
+            Server::Redis(redis) => self.run(time, redis.get(names, rooms, time)),
             Server::Objects(objects) => self.run(time, objects.get(names, rooms)),
         }
     }

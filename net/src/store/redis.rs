@@ -139,22 +139,47 @@ impl Redis {
         }
     }
 
+    /// The same for commands that read values. What is no string is none of ours, and missing.
+    async fn read<T: redis::FromRedisValue>(
+        &self,
+        mut commands: Pipeline,
+        time: Duration,
+    ) -> Result<Vec<Option<T>>, String> {
+        commands.ignore_errors();
+        let found: Vec<Result<T, RedisError>> = self.query(&self.reading, &commands, time).await?;
+        let answer = |value: Result<T, RedisError>| match value {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.code() == Some("WRONGTYPE") => Ok(None),
+            Err(error) => Err(text(error)),
+        };
+        found.into_iter().map(answer).collect()
+    }
+
     pub async fn has(&self, names: Vec<String>, time: Duration) -> Done {
         let mut commands = Pipeline::new();
         for name in &names {
-            commands.exists(name);
+            // A value that is asked for is one that is used, which EXISTS would not say to a server
+            // that gives values up.
+            commands.strlen(name);
         }
-        let found: Vec<bool> = self.query(&self.reading, &commands, time).await?;
-        let answer = |is_there| if is_there { Answer::Done } else { Answer::Missing };
+        let found: Vec<Option<u64>> = self.read(commands, time).await?;
+        let answer = |length| if length > Some(0) { Answer::Done } else { Answer::Missing };
         Ok(found.into_iter().map(answer).collect())
     }
 
-    pub async fn get(&self, names: Vec<String>, time: Duration) -> Done {
+    pub async fn get(&self, names: Vec<String>, rooms: &[u64], time: Duration) -> Done {
         let mut commands = Pipeline::new();
-        commands.mget(&names);
-        let (found,): (Vec<Option<bytes::Bytes>>,) =
-            self.query(&self.reading, &commands, time).await?;
-        Ok(found.into_iter().map(|value| value.map_or(Answer::Missing, Answer::Value)).collect())
+        for (name, &room) in names.iter().zip(rooms) {
+            // A byte more than there is room for says that it is too long, whatever its length.
+            commands.getrange(name, 0, isize::try_from(room).unwrap_or(isize::MAX));
+        }
+        let found: Vec<Option<bytes::Bytes>> = self.read(commands, time).await?;
+        let answer = |(value, &room): (Option<bytes::Bytes>, &u64)| match value {
+            Some(value) if value.len() as u64 > room => Answer::Long(value.len() as u64),
+            Some(value) if !value.is_empty() => Answer::Value(value),
+            _ => Answer::Missing,
+        };
+        Ok(found.into_iter().zip(rooms).map(answer).collect())
     }
 
     pub async fn put(&self, puts: Vec<Put>, time: Duration) -> Done {
