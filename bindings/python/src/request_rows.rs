@@ -41,6 +41,8 @@ struct Inner {
     watermark: usize,
     most: Vec<usize>,
     publishes: bool,
+    /// Whether the pages of a step are given to the cache before it is computed.
+    ahead: bool,
     tells: bool,
     /// Pages of states that are only there once this step is computed.
     new_states: Mutex<Vec<u32>>,
@@ -219,8 +221,8 @@ impl RequestRows {
         let computed = (step.before + step.found).min(inner.max_positions);
         let end = (computed + step.new + step.lookahead).min(inner.max_positions);
         let token_count = number(request, intern!(py, "num_tokens"))?;
-        // Tokens that may be taken back, e.g. drafts, are not published.
-        let known = (computed + step.new).min(token_count);
+        // Tokens that may be taken back, as drafts and those of a step that may, are not published.
+        let known = if inner.ahead { computed + step.new } else { computed }.min(token_count);
         if R::SLIDES {
             // Steps that are under way still read what is behind their windows.
             let in_flight = number(request, intern!(py, "num_in_flight_tokens"))?;
@@ -287,11 +289,13 @@ impl RequestRows {
     /// `blocks` makes the engine's object of a list of pages, `empty` is that of none. A request
     /// with a `status` in `waiting` leaves `watermark` pages to those that run. `most` says how
     /// many pages of each group a request holds at most, for one that has to fit as a whole.
-    /// Without `publishes` nothing is given to the cache. With `zeroes` new pages of attention, of
+    /// Without `publishes` nothing is given to the cache, and without `ahead` the pages of a step
+    /// are given to it by the next call for the request alone, as for an engine that may take a
+    /// step back before anybody computes it. With `zeroes` new pages of attention, of
     /// a GroupRow, are kept for `take_new_block_ids()`.
     #[pyo3(signature = (
         cache, *, blocks, empty, waiting, max_positions, watermark=0, most=None, publishes=true,
-        tells=false, zeroes=false
+        ahead=true, tells=false, zeroes=false
     ))]
     #[allow(clippy::too_many_arguments)]
     fn __init__(
@@ -304,6 +308,7 @@ impl RequestRows {
         watermark: usize,
         most: Option<Vec<usize>>,
         publishes: bool,
+        ahead: bool,
         tells: bool,
         zeroes: bool,
     ) -> PyResult<()> {
@@ -321,6 +326,7 @@ impl RequestRows {
             watermark,
             most: most.unwrap_or_default(),
             publishes,
+            ahead,
             tells,
             new_states: Mutex::default(),
             new_pages: zeroes.then(Mutex::default),
@@ -443,15 +449,22 @@ impl RequestRows {
     }
 
     /// Ends or preempts a request: what it published stays in the cache.
-    fn free(&self, request: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn free(this: &Bound<'_, Self>, request: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = request.py();
-        let inner = self.inner(py)?;
+        let inner = this.get().inner(py)?;
         let name = request.getattr(intern!(py, "request_id"))?;
-        if let Some(row) = inner.row(&name)? {
-            inner.rows.bind(py).del_item(&name)?;
-            with!(row, row => release(py, row.get()))?;
-        }
-        Ok(())
+        let Some(row) = inner.row(&name)? else { return Ok(()) };
+        let published = if inner.ahead {
+            Ok(())
+        } else {
+            // What was computed since the last call.
+            let computed = number(request, intern!(py, "num_computed_tokens"))?;
+            let computed = computed.min(number(request, intern!(py, "num_tokens"))?);
+            with!(&row, row => Self::publish(this, row.get(), request, computed))
+        };
+        inner.rows.bind(py).del_item(&name)?;
+        with!(row, row => release(py, row.get()))?;
+        published
     }
 
     /// The new pages of attention since the last call, with `zeroes`.

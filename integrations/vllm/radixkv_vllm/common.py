@@ -64,6 +64,7 @@ class Manager(radixkv.RequestRows):
         enable_kv_cache_events: bool = False,
         watermark: float = 0.0,
         max_in_flight_tokens: int | None = None,
+        ahead: bool = True,
     ) -> None:
         limits.check_layers(kv_cache_config, scheduler_block_size, hash_block_size)
         specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
@@ -97,6 +98,7 @@ class Manager(radixkv.RequestRows):
             watermark=int(watermark * count),
             most=shape.most,
             publishes=enable_caching,
+            ahead=ahead,
             tells=enable_kv_cache_events,
             zeroes=kv_cache_config.needs_kv_cache_zeroing,
         )
@@ -185,7 +187,8 @@ def namespace_of(request: Request) -> radixkv.Namespace | None:
     """What else than tokens decides whether KV may be shared; the keys of vLLM's block hashes."""
     keys: list[str] = []
     if request.lora_request is not None:
-        keys += ("lora", request.lora_request.name)
+        # An adapter that is loaded in place keeps its name, and comes from another path.
+        keys += ("lora", request.lora_request.name, request.lora_request.path)
     if request.cache_salt:
         keys += ("salt", request.cache_salt)
     return radixkv.namespace_of(*keys) if keys else None

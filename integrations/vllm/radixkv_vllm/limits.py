@@ -93,5 +93,11 @@ def _of_scheduler(scheduler: Scheduler) -> Iterator[str]:
         yield "its model has an encoder with KV of its own"
     if config.model_config.enable_prompt_embeds:
         yield "it takes embeddings instead of tokens (enable_prompt_embeds)"
+    kinds = {type(group.kv_cache_spec) for group in scheduler.kv_cache_config.kv_cache_groups}
+    if config.scheduler_config.policy == "priority" and MambaSpec in kinds:
+        yield (
+            "it schedules by priority, which takes back steps at whose end recurrent layers have "
+            "left a state"
+        )
     if scheduler.kv_metrics_collector is not None:
         yield "it samples how long blocks are held (kv_cache_metrics)"

@@ -25,6 +25,8 @@ def _seat(of: scheduler.Scheduler) -> None:
         enable_kv_cache_events=of.enable_kv_cache_events,
         watermark=of.scheduler_config.watermark,
         max_in_flight_tokens=of.vllm_config.max_in_flight_tokens,
+        # By priority a request may lose its place in a step that it has pages for already.
+        ahead=of.scheduler_config.policy != "priority",
     )
     if not of.enable_kv_cache_events:
         # The engine asks this, after its scheduler is made, whether to hash every block of every

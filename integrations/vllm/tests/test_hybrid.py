@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 import twins
+from vllm.lora.request import LoRARequest
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 from worker import STATE, Worker
+
+from radixkv_vllm import NotCovered
 
 
 def serve(scheduler: Any, worker: Worker, requests: list[Request], seed: int, depth: int) -> int:
@@ -125,6 +128,62 @@ def test_what_a_step_reads_is_what_its_tokens_wrote(
     assert scheduler.reset_prefix_cache()
     print(f"found by vLLM {found['vLLM']}, by radixkv {found['radixkv']}")
     assert found["radixkv"] >= found["vLLM"]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("size, windows, blocks", [(4, (), 130), (4, (9,), 240), (16, (), 40)])
+def test_a_step_that_is_taken_back_leaves_nothing_to_find(
+    model: str, size: int, windows: tuple[int, ...], blocks: int, depth: int
+) -> None:
+    """By priority a request may lose its place in a step after its pages were asked for."""
+    scheduler = twins.make(
+        "radixkv", model, blocks, sequences=6, windows=windows, batch=40, ahead=depth > 1,
+        block_size=size, policy="priority",
+    )  # fmt: skip
+    random_ = random.Random(size)
+    requests = [
+        twins.request_of(it, None, priority=random_.randrange(5)) for it in prompts(200, seed=size)
+    ]
+    worker = Worker([*windows, 0], size)
+    assert serve(scheduler, worker, requests, 1, depth) > 500, "nothing is found any more"
+    assert worker.read > 10_000
+    scheduler.kv_cache_manager.cache.check()
+    assert scheduler.kv_cache_manager.usage == 0, "a request has left pages behind"
+
+
+def test_what_was_never_computed_is_not_found(model: str) -> None:
+    """A request has pages for a chunk when another one, scheduled behind it, takes its place. One of
+    its two pages is left: when it comes again it must not find that."""
+    scheduler = twins.make(
+        "radixkv", model, 8, sequences=2, ahead=False, block_size=4, policy="priority", chunk=8
+    )
+    worker = Worker([0], 4)
+    first = twins.request_of(twins.Prompt("first", list(range(26)), 2), None, priority=4)
+    second = twins.request_of(twins.Prompt("second", [50] * 4, 2), None, priority=0)
+    # The second one comes behind the first step.
+    serve(scheduler, worker, [first, second], 0, 1)
+    assert scheduler.kv_cache_manager.usage == 0 and first.num_preemptions == 1
+
+
+def test_states_and_priorities_are_refused(model: str) -> None:
+    with pytest.raises(NotCovered, match="schedules by priority"):
+        twins.make("radixkv", model, 60, states=1, policy="priority")
+
+
+@pytest.mark.parametrize("name", twins.CLASSES)
+def test_an_adapter_from_elsewhere_finds_nothing_of_the_one_before(model: str, name: str) -> None:
+    """Loaded in place it keeps name and number: vLLM tells adapters apart by their paths."""
+    scheduler = twins.make(name, model, 60, ahead=False)
+    hasher = twins.hasher_of(scheduler)
+    found: list[int] = []
+    for number, path in enumerate(["/first", "/first", "/second", "/first"]):
+        prompt = twins.Prompt(f"request-{number}", [5] * 40, 2)
+        adapter = LoRARequest("an adapter", 1, path)
+        scheduler.add_request(twins.request_of(prompt, hasher, adapter=adapter))
+        found += twins.step(scheduler).values()
+        while scheduler.has_unfinished_requests():
+            twins.step(scheduler)
+    assert found == [0, 32, 0, 32]
 
 
 @pytest.fixture(scope="module")

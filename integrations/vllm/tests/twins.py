@@ -17,6 +17,7 @@ from vllm.config import (
     SchedulerConfig,
     VllmConfig,
 )
+from vllm.lora.request import LoRARequest
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
@@ -86,6 +87,8 @@ def make(
     ahead: bool = True,
     block_size: int = BLOCK_SIZE,
     retention: int | None = 0,
+    policy: str = "fcfs",
+    chunk: int = 0,
 ) -> Any:
     """A scheduler with one of the caches; with a group of layers for each sliding window, and so
     many of recurrent layers, besides that of full attention."""
@@ -100,6 +103,9 @@ def make(
             max_model_len=size,
             enable_chunked_prefill=True,
             async_scheduling=ahead,
+            policy=policy,
+            long_prefill_token_threshold=chunk,
+            scheduler_reserve_full_isl=not chunk,
             is_encoder_decoder=False,
         ),
         cache_config=CacheConfig(
@@ -159,14 +165,21 @@ def hasher_of(scheduler: Any) -> Callable[[Request], list[Any]] | None:
     return start_hashing() if scheduler.cache_config.enable_prefix_caching else None
 
 
-def request_of(prompt: Prompt, hasher: Callable[[Request], list[Any]] | None) -> Request:
+def request_of(
+    prompt: Prompt,
+    hasher: Callable[[Request], list[Any]] | None,
+    priority: int = 0,
+    adapter: LoRARequest | None = None,
+) -> Request:
     params = SamplingParams(max_tokens=prompt.output_count, temperature=0, ignore_eos=True)
     return Request(
         request_id=prompt.name,
         prompt_token_ids=prompt.tokens,
         sampling_params=params,
         pooling_params=None,
+        lora_request=adapter,
         block_hasher=hasher,
+        priority=priority,
     )
 
 

@@ -822,6 +822,7 @@ class RequestRows:
         watermark: int = 0,
         most: _List[int] | None = None,
         publishes: bool = True,
+        ahead: bool = True,
         tells: bool = False,
         zeroes: bool = False,
     ) -> None: ...
