@@ -24,6 +24,8 @@ from .spaces import ExtraKeys
 
 #: Begins the chain of hashes of a namespace with a cache_salt.
 SALT_TAG = b"sglang-cache-salt-v1\0"
+#: Names of namespaces that are kept at least, whether anything is in them or not.
+NAMES = 4096
 
 
 class PageHash(NamedTuple):
@@ -42,6 +44,7 @@ class EventLog:
         self._recorder = recorder
         self._hashes: dict[int, PageHash] = {}
         self._keys: dict[radixkv.Namespace, ExtraKeys] = {}
+        self._names_limit = NAMES
 
     def journal_bytes(self, page_count: int) -> int:
         """Room for the whole pool's pages and tokens twice over, and their records."""
@@ -67,7 +70,8 @@ class EventLog:
             # Events were overwritten before they were read: say all anew.
             self._journal = radixkv.Journal(self._cache)
             self._forget()
-            for event in self._journal.contents():
+            # They come by the numbers of pages; the hash of a page is made of that of its parent.
+            for event in sorted(self._journal.contents(), key=lambda event: event.first_position):
                 self._add(event)
         self._drop_names()
         events: list[KVCacheEvent] = self._recorder.take()
@@ -104,7 +108,8 @@ class EventLog:
         if parent is not None:
             chain = parent.chain
         elif keys.cache_salt is not None:
-            chain = hashlib.sha256(SALT_TAG + keys.cache_salt.encode()).hexdigest()
+            salt = keys.cache_salt.encode("utf-8", "surrogatepass")
+            chain = hashlib.sha256(SALT_TAG + salt).hexdigest()
         else:
             chain = None
         before = parent.published if parent else None
@@ -128,8 +133,8 @@ class EventLog:
             before = published
 
     def _drop_names(self) -> None:
-        """Names of namespaces with nothing in them, once most of them are."""
-        if len(self._keys) > 4096:
+        """Names of namespaces with nothing in them, once there are twice as many as last time."""
+        if len(self._keys) > self._names_limit:
             alive = {space for space, _ in self._cache.namespaces()}
-            if 2 * len(alive) < len(self._keys):
-                self._keys = {s: keys for s, keys in self._keys.items() if s in alive}
+            self._keys = {s: keys for s, keys in self._keys.items() if s in alive}
+            self._names_limit = max(NAMES, 2 * len(self._keys))

@@ -8,7 +8,9 @@ from sglang.srt.disaggregation.kv_events import AllBlocksCleared, BlockRemoved, 
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 from sglang.srt.mem_cache.events import KvEventLoraNames
 
+import radixkv
 from radixkv_sglang.events import EventLog
+from radixkv_sglang.spaces import ExtraKeys
 
 LORA_ID = "a" * 32
 
@@ -103,3 +105,58 @@ def test_without_events_there_are_none(page_size: int) -> None:
     scheduler = Scheduler("ours", page_size, 128)
     scheduler.start(range(50))
     assert scheduler.cache.take_events() == []
+
+
+def test_what_is_told_anew_has_the_names_of_before(
+    page_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pages of a prefix need not ascend, once pages have come back."""
+    options = {"dynamo_kv_event_format": False, "kv_event_lora_names": KvEventLoraNames()}
+    heard = []
+    for is_late in (False, True):
+        with monkeypatch.context() as patch:
+            if is_late:
+                patch.setattr(EventLog, "journal_bytes", lambda log, page_count: 1 << 14)
+            scheduler = Scheduler("ours", page_size, 256, enable_kv_cache_events=True, **options)
+        scheduler.allocator.free_pages = scheduler.allocator.free_pages.flip(0)
+        router = Router()
+        router.hear(scheduler.cache.take_events())
+        assert scheduler.start(range(300, 340), None, "tenant") is not None
+        for start in range(1000, 100_000, 1000):
+            request = scheduler.start(range(start, start + 100))
+            assert request is not None
+            scheduler.finish(request)
+            if not is_late:
+                router.hear(scheduler.cache.take_events())
+        events = scheduler.cache.take_events()
+        assert is_late == (AllBlocksCleared in map(type, events))
+        router.hear(events)
+        heard.append(router.blocks)
+    assert heard[0] == heard[1] and heard[0]
+
+
+def test_names_of_many_tenants_are_looked_through_seldom(page_size: int) -> None:
+    options = {"dynamo_kv_event_format": False, "kv_event_lora_names": KvEventLoraNames()}
+    scheduler = Scheduler("ours", page_size, 128, enable_kv_cache_events=True, **options)
+    events = scheduler.cache._events
+    spaces = [radixkv.namespace_of(number) for number in range(10_002)]
+
+    class Cache:
+        calls, alive = 0, 5000
+
+        def namespaces(self) -> list[tuple[radixkv.Namespace, int]]:
+            self.calls += 1
+            return [(space, 1) for space in spaces[: self.alive]]
+
+    events._cache = cache = Cache()
+    for space in spaces[:5000]:
+        events.name(space, ExtraKeys(None, None))
+    for _ in range(100):
+        scheduler.cache.take_events()
+    assert cache.calls == 1 and len(events._keys) == 5000
+    # Those of whom nothing is left are forgotten in the end.
+    cache.alive = 100
+    for space in spaces[5000:]:
+        events.name(space, ExtraKeys(None, None))
+    scheduler.cache.take_events()
+    assert cache.calls == 2 and len(events._keys) == 100
