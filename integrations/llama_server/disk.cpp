@@ -142,6 +142,8 @@ std::shared_ptr<Fetched> PromptCache::fetch(const server_tokens& tokens, const t
         fetched->add(take(query, trimmable, deadline, should_stop));
         // Where ends can't be cut off, what is a beginning as a whole may serve better.
         if (!is_cuttable_) fetched->add(take(query, 0, deadline, should_stop));
+        // Many may wait for a slot: what does not fit is not kept for them.
+        if (cache_.stats().entry_bytes > byte_limit_) fetched->release();
         return fetched;
     } catch (const std::exception& error) {
         failed("a look at the disk", error);

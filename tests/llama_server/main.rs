@@ -246,6 +246,51 @@ fn t15_a_shifted_context_is_not_kept() {
     server.stop();
 }
 
+/// Nor where a chunk was reused elsewhere, whatever a shift of the context keeps of it (T15).
+#[test]
+fn t15_a_shift_makes_no_chunk_exact() {
+    let (model, folder) = (random_model("llama", 1), scratch("chunks"));
+    let options = ["--parallel", "1", "--ctx-size", "256", "--context-shift"];
+    let server = Server::start(&folder, &model, &[&options[..], &["--cache-reuse", "16"]].concat());
+    let [head, middle, tail] = [(140, 40), (141, 40), (142, 80)].map(|(seed, n)| tokens(seed, n));
+    server.complete(&joined(&[&head, &middle, &tail]), 1, "");
+    let prompt = joined(&[&head, &tail]);
+    let long = server.complete(&prompt, 200, r#", "n_keep": -1"#);
+    assert_eq!(long.cached, 119, "no chunk was reused: {}", server.said());
+    assert!(server.says("slot context shift"), "{}", server.said());
+    assert_eq!(server.complete(&prompt, 1, "").cached, 119);
+    server.rest();
+    assert!(server.says("kept a prompt of 160 tokens"), "{}", server.said());
+    assert!(!server.said().contains("kept a prompt of 120 tokens"), "{}", server.said());
+    server.stop();
+}
+
+/// What a file brings into a slot may be shifted, too: the slot goes on with it, and it is not
+/// kept (T15).
+#[test]
+fn t15_a_restored_slot_is_not_kept() {
+    let (model, folder) = (random_model("llama", 1), scratch("restored"));
+    let options = ["--parallel", "1", "--ctx-size", "256", "--context-shift", "--slot-save-path"];
+    let options = [&options[..], &[folder.to_str().unwrap()]].concat();
+    let file = r#"{"filename": "slot.bin"}"#;
+    let server = Server::start(&folder, &model, &options);
+    server.complete(&tokens(150, 200), 120, "");
+    assert!(server.says("slot context shift"), "{}", server.said());
+    let (status, said) = server.post("/slots/0?action=save", file);
+    assert_eq!(status, 200, "{said}");
+    server.stop();
+    let server = Server::start(&folder, &model, &options);
+    let (status, said) = server.post("/slots/0?action=restore", file);
+    assert_eq!(status, 200, "{said}");
+    server.rest();
+    assert!(!server.said().contains("kept a prompt"), "{}", server.said());
+    // What is computed here is kept as ever.
+    server.complete(&tokens(151, 100), 8, "");
+    server.rest();
+    assert!(server.says("kept a prompt of 107 tokens"), "{}", server.said());
+    server.stop();
+}
+
 /// The patch is for one version: to another it is not applied, and says so.
 #[test]
 fn the_patch_fails_loudly_on_another_version() {
