@@ -98,8 +98,9 @@ impl EventEncoder {
     /// Records of the journal that were overwritten before they were read. After each loss
     /// everything is told anew.
     #[getter]
-    fn lost_record_count(&self) -> u64 {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner).1
+    fn lost_record_count(&self, py: Python<'_>) -> u64 {
+        // Another thread may be in the middle of a batch, for long.
+        long(py, true, || self.room.lock().unwrap_or_else(PoisonError::into_inner).1)
     }
 
     /// What a namespace is called from the next event on: the name of its adapter, else its id; and
@@ -116,15 +117,12 @@ impl EventEncoder {
         let encoder = self.handle.get(py)?;
         let (lora, salt) = (text(lora_name, "lora_name")?, text(cache_salt, "cache_salt")?);
         let space = Space::of(space);
-        // SAFETY: a live handle, and texts that outlive the call.
-        let status = unsafe {
-            rkv_event_encoder_name_namespace(
-                encoder.raw(),
-                space.c(),
-                pointer(&lora),
-                pointer(&salt),
-            )
-        };
+        let call = Raw((space.c(), pointer(&lora), pointer(&salt)));
+        let status = long(py, true, || {
+            let (space, lora, salt) = call.get();
+            // SAFETY: a live handle, and texts that outlive the call.
+            unsafe { rkv_event_encoder_name_namespace(encoder.raw(), space, lora, salt) }
+        });
         check(py, status)
     }
 
@@ -168,6 +166,7 @@ impl EventEncoder {
     fn repeat(&self, py: Python<'_>) -> PyResult<()> {
         let encoder = self.handle.get(py)?;
         // SAFETY: a live handle.
-        check(py, unsafe { rkv_event_encoder_repeat(encoder.raw()) })
+        let status = long(py, true, || unsafe { rkv_event_encoder_repeat(encoder.raw()) });
+        check(py, status)
     }
 }

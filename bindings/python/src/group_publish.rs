@@ -61,7 +61,8 @@ impl GroupRow {
                 }
             };
             for at in first..reached {
-                let is_claimed = !kept.contains(&lane.pages[at]);
+                // A state inside a page was not given: it stays the row's.
+                let is_claimed = lane.published()[at] != 0 && !kept.contains(&lane.pages[at]);
                 if is_claimed && std::mem::take(&mut lane.own[at]) && lane.kind == Kind::State {
                     state.new_states.push(lane.pages[at]);
                 }

@@ -1,5 +1,9 @@
 """E01, E03, E04: batches of KV events. tests/vllm decodes them with vLLM's own structs."""
 
+import threading
+import time
+
+import numpy as np
 import pytest
 from conftest import ids
 
@@ -69,3 +73,41 @@ def test_e01_a_cache_without_journal_has_no_events() -> None:
     bare = radixkv.Cache(radixkv.PageTable(8, page_size=16, slot_count=1))
     with pytest.raises(radixkv.InvalidState, match="journal"):
         radixkv.EventEncoder(bare)
+
+
+def test_e04_who_waits_for_an_encoder_lets_others_run() -> None:
+    count = 400_000
+    table = radixkv.PageTable(count + 1, page_size=1, external=True)
+    cache = radixkv.Cache(table, journal_bytes=1 << 24)
+    pages = np.arange(1, count + 1, dtype=np.uint32)
+    cache.insert(ids(count), pages, published=np.empty_like(pages))
+    with radixkv.EventEncoder(cache) as encoder:
+        ticks, done = [0], threading.Event()
+
+        def tick() -> None:
+            while not done.wait(0.001):
+                ticks[0] += 1
+
+        def encode() -> None:
+            while encoder.encode(0.0, size_limit=1 << 25):
+                pass
+
+        waits = (lambda: encoder.name_namespace(None), lambda: encoder.lost_record_count)
+        ticker = threading.Thread(target=tick)
+        ticker.start()
+        try:
+            for wait in waits:
+                encoder.repeat()
+                reader = threading.Thread(target=encode)
+                reader.start()
+                longest, meanwhile = 0.0, 0
+                while reader.is_alive():
+                    before, start = ticks[0], time.perf_counter()
+                    wait()
+                    took = time.perf_counter() - start
+                    if took > longest:
+                        longest, meanwhile = took, ticks[0] - before
+                assert longest < 0.03 or meanwhile > 3, f"{longest} s, {meanwhile} ticks"
+        finally:
+            done.set()
+            ticker.join()

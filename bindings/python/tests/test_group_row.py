@@ -153,6 +153,10 @@ def test_a_state_inside_a_page_is_not_published(recurrent: radixkv.Cache) -> Non
     assert [bool(page) for page in row.pages[1]] == [False, True, True]
     for limit, found in ((48, 3), (47, 0)):
         assert recurrent.group_row(ids(48).tolist()).probe(limit) == found
+    # It is the row's until the row is released.
+    assert row.private_pages[1] == [row.pages[1][1]]
+    row.release()
+    assert recurrent.table.pool_stats(0).private_page_count == 0
 
 
 def test_each_state_that_was_published_is_found(recurrent: radixkv.Cache) -> None:

@@ -1,5 +1,8 @@
 """The journal tells what changed; applied in order it gives what the cache holds."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from conftest import ids
@@ -36,6 +39,22 @@ def test_p02_events_in_order(cache: radixkv.Cache) -> None:
     cache.close()
     last = list(late.events())[-1]
     assert (last.kind, last.reason) == (radixkv.JOURNAL_REMOVED, radixkv.REASON_DESTROYED)
+
+
+def test_who_stops_goes_on_behind_what_was_taken(cache: radixkv.Cache) -> None:
+    journal = radixkv.Journal(cache)
+    for at in range(5):
+        with cache.begin(ids(16, 100 * (at + 1))) as sequence:
+            sequence.publish(16)
+    taken: list[int] = []
+    for event in journal.events():
+        taken.append(event.number)
+        if len(taken) == 2:
+            break
+    assert journal.number == taken[-1]
+    taken += [event.number for event in journal.events()]
+    assert taken == list(range(taken[0], taken[0] + 5))
+    assert list(journal.events()) == [] and journal.lost_count == 0
 
 
 def test_events_applied_are_what_is_cached(cache: radixkv.Cache) -> None:
@@ -93,3 +112,12 @@ def test_without_a_journal(table: radixkv.PageTable) -> None:
             radixkv.Journal(cache).read()
     with pytest.raises(TypeError, match="source"):
         list(radixkv.Journal(table).contents())
+
+
+def test_every_reason_of_the_header_has_a_name() -> None:
+    header = (Path(radixkv.get_include()) / "radixkv.h").read_text()
+    found = re.findall(r"#define RKV_(REASON_\w+|JOURNAL_\w+) (\d+)", header)
+    assert len(found) >= 10
+    assert [(name, getattr(radixkv, name, None)) for name, _ in found] == [
+        (name, int(value)) for name, value in found
+    ]

@@ -97,6 +97,7 @@ from .constants import (
     REASON_CAPACITY,
     REASON_DESTROYED,
     REASON_INVALIDATED,
+    REASON_LIMIT,
     REASON_REPLACED,
 )
 from .errors import (
@@ -156,6 +157,7 @@ __all__ = [
     "REASON_CAPACITY",
     "REASON_DESTROYED",
     "REASON_INVALIDATED",
+    "REASON_LIMIT",
     "REASON_REPLACED",
     "BufferTooSmall",
     "Busy",

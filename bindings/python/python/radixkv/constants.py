@@ -23,6 +23,7 @@ REASON_CALLER: Final = 2
 REASON_INVALIDATED: Final = 3
 REASON_REPLACED: Final = 4
 REASON_DESTROYED: Final = 5
+REASON_LIMIT: Final = 6
 
 # Directions of a copy: from host memory to a page of the device, and back.
 COPY_LOAD: Final = 0

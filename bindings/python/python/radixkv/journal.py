@@ -90,14 +90,19 @@ class Journal:
             return done.record_count
 
     def events(self) -> Iterator[Event]:
-        """All events up to now, as objects of their own."""
+        """All events up to now, as objects of their own. Who stops in between, or raises, finds the
+        rest the next time."""
         while count := self.read():
-            for at in range(count):
-                yield self._event(at, numbered=True)
+            last = self.number
+            for event in [self._event(at, numbered=True) for at in range(count)]:
+                self.number = event.number
+                yield event
+            self.number = last
 
     def contents(self) -> Iterator[Event]:
         """What the cache holds, as events of stored pages: what a reader begins with, and begins
-        again with when some were lost. `events()` goes on from there: a stored page replaces what
+        again with when some were lost. They come by page number: a page may come before its parent.
+        `events()` goes on from there: a stored page replaces what
         is known of it, and the removal of one that is not known is passed over.
 
         Raises TypeError when the source is a PageTable.

@@ -34,7 +34,7 @@ _remembered = lru_cache(maxsize=4096)(_made)
 
 def _encoded(key: str | bytes | int) -> tuple[bytes, bytes]:
     if isinstance(key, str):
-        return b"s", key.encode()
+        return b"s", key.encode("utf-8", "surrogatepass")
     if isinstance(key, bytes):
         return b"b", key
     if isinstance(key, int):
