@@ -101,3 +101,76 @@ fn a_command_gets_what_it_needs_and_no_more() {
     let (success, said, asked) = machine.ask("test");
     assert!(success && asked.contains(" clang ") && said.contains("some checks are skipped"));
 }
+
+/// scripts/test.sh gathers what was skipped, which pytest tells when it is asked.
+#[test]
+fn pytest_says_what_it_skips() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("bindings/python/pyproject.toml");
+    let text = fs::read_to_string(path).unwrap();
+    let options = text.lines().find(|line| line.starts_with("addopts")).unwrap();
+    assert!(options.contains("-rs"), "{options}");
+}
+
+/// Words of a command of `cargo test` that choose tests, and whether they are whole names.
+fn filters(line: &str) -> (Vec<&str>, bool) {
+    let (before, behind) = line.split_once(" -- ").unwrap_or((line, ""));
+    let end = |word: &&str| !["||", "&&", ";", "}", "|"].contains(word);
+    let mut chosen = Vec::new();
+    if let Some((_, options)) = before.split_once("cargo test ") {
+        let mut words = options.split_whitespace().take_while(end);
+        while let Some(word) = words.next() {
+            match word {
+                "--test" | "--features" | "--manifest-path" | "--target-dir" => {
+                    words.next();
+                }
+                _ if word.starts_with('-') || word.contains('$') => {}
+                _ => chosen.push(word),
+            }
+        }
+    }
+    let named = behind.split_whitespace().take_while(end);
+    chosen.extend(named.filter(|word| !word.starts_with('-') && !word.contains('$')));
+    (chosen, behind.contains("--exact"))
+}
+
+/// A filter that names nothing runs nothing, and cargo calls that a success.
+#[test]
+fn the_filters_of_the_stages_name_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut folders, mut sources) = (vec![root.join("tests"), root.join("src")], String::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                sources += &fs::read_to_string(path).unwrap();
+            }
+        }
+    }
+    let functions: Vec<&str> =
+        sources.split("fn ").skip(1).filter_map(|rest| rest.split('(').next()).collect();
+    let is_module = |name: &str| sources.contains(&format!("mod {name};"));
+    let (mut seen, mut unknown) = (0, Vec::new());
+    for script in ["test.sh", "sanitizers.sh", "loom.sh"] {
+        let text = fs::read_to_string(root.join("scripts").join(script)).unwrap();
+        let text = text.replace("\\\n", " ");
+        let tests = |line: &&str| line.contains("cargo test") || line.contains("${test[@]}");
+        for line in text.lines().filter(tests) {
+            let (chosen, is_exact) = filters(line);
+            for word in chosen {
+                seen += 1;
+                let name = word.trim_end_matches("::").rsplit("::").next().unwrap();
+                let is_there = match is_exact {
+                    true => functions.contains(&name),
+                    false => is_module(name) || functions.iter().any(|one| one.contains(name)),
+                };
+                if !is_there {
+                    unknown.push(format!("{script}: {word}"));
+                }
+            }
+        }
+    }
+    assert_eq!(unknown, Vec::<String>::new());
+    assert!(seen > 30, "the filters were not found: {seen}");
+}

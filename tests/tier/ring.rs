@@ -3,6 +3,7 @@ use crate::sim::SimDisk;
 use crate::support::*;
 use radixkv::tier::{DiskConfig, DiskStore, Dropped, Io, LowerStore};
 use std::fs::File;
+use std::io::Write;
 use std::process::Command;
 
 const FOLDER: &str = "RKV_TIER_RING";
@@ -15,14 +16,20 @@ fn open(folder: &Folder, io: Io) -> DiskStore {
     DiskStore::open(config).unwrap().0
 }
 
-/// Whether this system has it at all.
+/// Whether this system has it at all; says so past the harness if not.
 fn has_ring() -> bool {
-    open(&Folder::new(), Io::Auto).stats().is_ring
+    let has = open(&Folder::new(), Io::Auto).stats().is_ring;
+    if !has {
+        let reason = b"SKIP requests by io_uring: this system refuses rings\n";
+        std::io::stderr().write_all(reason).unwrap();
+    }
+    has
 }
 
 /// T02: what one way has written the other one reads.
 #[test]
 fn t02_rings_and_threads_read_each_other() {
+    has_ring(); // or it is said that threads do it
     let folder = Folder::new();
     let ways = [(Io::Ring, Io::Threads), (Io::Threads, Io::Ring), (Io::Auto, Io::Auto)];
     for (writing, reading) in ways {
@@ -47,6 +54,7 @@ fn t02_rings_and_threads_read_each_other() {
 /// T06: with more reads than a ring has places, all come back; a damaged one alone fails.
 #[test]
 fn t06_a_ring_has_many_reads_and_one_is_damaged() {
+    has_ring(); // or it is said that threads do it
     let folder = Folder::new();
     let store = open(&folder, Io::Ring);
     for number in 0..40 {
