@@ -163,10 +163,13 @@ impl Batch {
             regions: region_start..self.regions.len(),
             tree: tree_start..self.trees.len(),
         });
-        self.slot_mapping.extend((start..key_count).map(|position| {
-            let (page, offset) = (pages[position / page_size], position % page_size);
-            i64::from(page) * page_size as i64 + offset as i64
-        }));
+        let (mut page, mut offset, mut left) = (start / page_size, start % page_size, count);
+        while left > 0 {
+            let some = left.min(page_size - offset);
+            let first = i64::from(pages[page]) * page_size as i64 + offset as i64;
+            self.slot_mapping.extend(first..first + some as i64);
+            (page, offset, left) = (page + 1, 0, left - some);
+        }
         self.query_indptr.push(query_end);
         Ok(())
     }

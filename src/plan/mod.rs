@@ -152,7 +152,7 @@ impl Plan {
     /// The same, provided that there is a step and its pages are still those of its rows.
     pub fn to_compute(&self) -> Result<Current<'_>, Error> {
         let current = self.current();
-        current.step().check(&self.shared.read())?;
+        current.step().check(&self.shared)?;
         Ok(current)
     }
 
@@ -277,12 +277,13 @@ impl Steps {
         step.number = self.number;
         let (mut state, mut copied) = (shared.read(), 0);
         let has_groups = state.has_groups();
+        let group_count = state.groups().list().len();
         for (at, row) in rows.enumerate() {
             if copied > shared.read_portion() {
                 (state, copied) = (shared.read_on(state), 0);
             }
             let wrong = |error: Error| error.within(&text!("rows[{at}]"));
-            let row: PlanRow<'_> = row?;
+            let row: PlanRow<'_> = row.map_err(wrong)?;
             let pages = step::pages_of(&state, &row).map_err(wrong)?;
             step::check_masks(&row, &state).map_err(wrong)?;
             let seen = &mut self.seen[pages.slot as usize];
@@ -290,7 +291,8 @@ impl Steps {
                 return Err(Error::argument(text!("rows[{at}] is in the batch already")));
             }
             step.push(&row, &pages)?;
-            copied += pages.pages.len();
+            // Each group has them, and a place for each new position.
+            copied += group_count * (pages.pages.len() + row.count);
             if has_groups {
                 step.push_groups(&row, &state).map_err(wrong)?;
             }

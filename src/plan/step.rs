@@ -9,7 +9,7 @@ use crate::ids::SequenceId;
 use crate::memory::{OutOfMemory, TryGrow};
 use crate::paging::PageCopy;
 use crate::sequence::{ComputedRow, RowPages};
-use crate::store::State;
+use crate::store::{Shared, State};
 
 /// A row as it was when the plan was set.
 #[derive(Debug, Clone, Copy)]
@@ -267,13 +267,19 @@ impl Step {
         (0..all.len()).filter(is_new).map(move |at| all[at])
     }
 
-    /// Refuses a step whose pages may be somebody else's by now.
-    pub(super) fn check(&self, state: &State) -> Result<(), Error> {
+    /// Refuses a step whose pages may be somebody else's by now. Others get in between its rows:
+    /// that nobody gives up rows from here on is the caller's business in any case.
+    pub(super) fn check(&self, shared: &Shared) -> Result<(), Error> {
         if self.rows.is_empty() {
             return Err(Error::state("plan has no rows: it was never set"));
         }
+        let (mut state, mut looked) = (shared.read(), 0);
         for (at, noted) in self.rows.iter().enumerate() {
-            match row_pages(state, (noted.row, noted.mask), noted.start, noted.count) {
+            if looked > shared.read_portion() {
+                (state, looked) = (shared.read_on(state), 0);
+            }
+            looked += 1 + noted.count.div_ceil(self.batch.page_size());
+            match row_pages(&state, (noted.row, noted.mask), noted.start, noted.count) {
                 Ok(now) if now.version == noted.version => {}
                 Ok(_) => {
                     return Err(Error::state(text!(

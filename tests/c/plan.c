@@ -226,10 +226,40 @@ static void j04_a_plan_of_another_table(void) {
     end_runner(&other);
 }
 
+/* ---- rows that are wrong ---- */
+
+/* A step has many rows: the message says which one it is, and which field. */
+static void m01_the_row_is_named(void) {
+    fixture f = new_fixture(4, 32);
+    rkv_plan *plan = NULL;
+    CHECK_OK(rkv_plan_create(f.table, &plan));
+    count_up(prompt, 20, 1);
+    const rkv_sequence_info a = begin(&f, text(prompt, 12)), b = begin(&f, text(prompt + 3, 9));
+    const rkv_plan_row good[2] = {chunk_of(a.sequence, prompt, 4, 8).row,
+                                  chunk_of(b.sequence, prompt, 0, 9).row};
+    const uint64_t masks[10] = {0};
+    const char *fields[] = {"mask", "reserved", "regions", "tree_masks"};
+    for (size_t wrong = 0; wrong < 4; wrong++) {
+        rkv_plan_row rows[2] = {good[0], good[1]};
+        switch (wrong) {
+        case 0: rows[1].mask = 77; break;
+        case 1: rows[1].reserved = 1; break;
+        case 2: rows[1].region_count = 1; break; /* and regions is NULL */
+        default: rows[1].tree_masks = (const uint64_t *)(const void *)((const char *)masks + 1);
+        }
+        CHECK_STATUS(rkv_plan_set(plan, rows, 2, sizeof rows[0]), RKV_STATUS_INVALID_ARGUMENT);
+        CHECK(message_names("rows[1]") && message_names(fields[wrong]));
+    }
+    CHECK_OK(rkv_plan_set(plan, good, 2, sizeof good[0]));
+    rkv_plan_destroy(plan);
+    end_fixture(&f);
+}
+
 int main(void) {
     RUN(j04_arrays_of_random_rows);
     RUN(j04_copies_are_among_the_arrays);
     RUN(j04_stale_rows);
     RUN(j04_a_plan_of_another_table);
+    RUN(m01_the_row_is_named);
     return check_result();
 }

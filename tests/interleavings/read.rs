@@ -1,11 +1,17 @@
 //! Reads of rows that let changes in between their portions.
 use crate::{NEXT, World, tokens};
+use radixkv::attention::RowMask;
 use radixkv::index::{IndexKind, Namespace};
-use radixkv::paging::BatchRow;
+use radixkv::memory;
+use radixkv::paging::{BatchRow, PageTableConfig};
+use radixkv::plan::{Plan, PlanRow};
+use radixkv::sequence::ComputedRow;
 use radixkv::store::Shared;
 use radixkv::token::TokenList;
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const POSITIONS: u32 = 20;
 
@@ -70,4 +76,59 @@ fn m06_a_batch_whose_row_ends_meanwhile_is_refused() {
     let refused = world.shared.batch(&rows).unwrap_err();
     assert!(NEXT.take().is_none(), "others got in");
     assert!(format!("{refused}").contains(&format!("slot {row} is not in use")), "{refused}");
+}
+
+/// A plan of rows of so many pages, all of whose positions are new: how often others get in while
+/// it is set, and while it is looked at before it is computed.
+fn let_in_by_a_plan(page_size: u32, pages: u32) -> [usize; 2] {
+    const ROWS: u32 = 8;
+    let config = PageTableConfig {
+        page_size,
+        page_count: ROWS * pages + 1,
+        slot_count: ROWS,
+        ..PageTableConfig::default()
+    };
+    let yields = Arc::new(AtomicUsize::new(0));
+    let counted = yields.clone();
+    let at_yield = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    };
+    let shared = Shared::with_slices(config, 1, Some(Box::new(at_yield))).unwrap();
+    let shared = memory::Arc::new(shared).unwrap();
+    let count = (page_size * pages) as usize;
+    let mut rows = Vec::new();
+    for _ in 0..ROWS {
+        let slot = shared.write().allocate_slot().unwrap();
+        shared.reserve_row(slot, count).unwrap();
+        rows.push(PlanRow {
+            row: ComputedRow::Slot(slot),
+            start: 0,
+            count,
+            mask: RowMask::Causal,
+            regions: &[],
+            tree_masks: &[],
+        });
+    }
+    let plan = Plan::new(shared.clone()).unwrap();
+    let meanwhile = |call: &dyn Fn()| {
+        let before = yields.load(Ordering::Relaxed);
+        call();
+        yields.load(Ordering::Relaxed) - before
+    };
+    [
+        meanwhile(&|| plan.set(&rows).unwrap()),
+        meanwhile(&|| assert_eq!(plan.to_compute().unwrap().step().batch().rows().len(), 8)),
+    ]
+}
+
+/// With few pages of many positions, whose places are found one by one.
+#[test]
+fn m06_a_plan_lets_others_in_by_its_new_positions() {
+    assert!(let_in_by_a_plan(64, 1)[0] > 0);
+}
+
+/// And with many pages, each of which is looked at before it is written.
+#[test]
+fn m06_a_plan_is_looked_at_in_portions() {
+    assert!(let_in_by_a_plan(1, 40)[1] > 0);
 }

@@ -10,7 +10,7 @@ use crate::capi::ffi::{
 };
 use crate::capi::page_table::rkv_page_table;
 use crate::capi::sequence::rkv_sequence_id;
-use crate::error::Error;
+use crate::error::{Error, text};
 use crate::group::GroupKind;
 use crate::memory::{Arc, OutOfMemory};
 use crate::paging::BatchArrays;
@@ -237,8 +237,11 @@ pub unsafe extern "C" fn rkv_plan_set(
             let rows = GivenElements::new(rows, row_count, (element_size, "element_size"), "rows")?;
             // The regions of all rows, one row after another. A step without any needs no memory.
             let mut regions = Vec::new();
-            for row in rows.iter().filter(|row| row.region_count > 0) {
-                let given = slice(row.regions, row.region_count as usize, "rows: regions")?;
+            for (at, row) in rows.iter().enumerate().filter(|(_, row)| row.region_count > 0) {
+                let count = row.region_count as usize;
+                // Named when it is wrong: a name takes memory.
+                let given = slice(row.regions, count, "regions")
+                    .or_else(|_| slice(row.regions, count, &text!("rows[{at}].regions")))?;
                 regions.try_reserve(given.len()).map_err(OutOfMemory::from)?;
                 for region in given {
                     regions.push(region_of(region)?);
@@ -250,8 +253,8 @@ pub unsafe extern "C" fn rkv_plan_set(
                 left = rest;
                 Ok(PlanRow {
                     row: row_of(&raw),
-                    start: count_of(raw.start, "rows: start")?,
-                    count: count_of(raw.count, "rows: count")?,
+                    start: count_of(raw.start, "start")?,
+                    count: count_of(raw.count, "count")?,
                     mask: mask_of(&raw)?,
                     regions,
                     tree_masks: tree_masks(&raw)?,
@@ -312,7 +315,7 @@ fn capacity_of(raw: &rkv_plan_capacity) -> Result<Capacity, Error> {
 /// RKV_STATUS_PENDING when a fetch of a row's sequence was begun since; RKV_STATUS_STALE_SEQUENCE;
 /// RKV_STATUS_POISONED
 /// @par Cost
-/// O(rows + pages of their new positions); shared lock
+/// O(rows + pages of their new positions); shared lock, in portions of whole rows
 /// @par Thread safety
 /// any thread; the answer is good until a row is released, truncated, published or slid
 #[must_use]

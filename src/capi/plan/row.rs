@@ -64,12 +64,12 @@ pub(super) fn row_of(raw: &rkv_plan_row) -> ComputedRow {
 }
 
 pub(super) fn mask_of(raw: &rkv_plan_row) -> Result<RowMask, Error> {
-    check_zero(raw.reserved, "rows: reserved")?;
+    check_zero(raw.reserved, "reserved")?;
     match raw.mask {
         RKV_MASK_CAUSAL => Ok(RowMask::Causal),
         RKV_MASK_BIDIRECTIONAL => Ok(RowMask::Bidirectional),
         RKV_MASK_CONTEXT => Ok(RowMask::Context),
-        other => Err(Error::argument(text!("rows: mask {other} is unknown"))),
+        other => Err(Error::argument(text!("mask {other} is unknown"))),
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) unsafe fn tree_masks<'a>(row: &rkv_plan_row) -> Result<&'a [u64], Err
         return Ok(&[]);
     }
     if !row.tree_masks.is_aligned() {
-        return Err(Error::argument("rows: tree_masks is not aligned"));
+        return Err(Error::argument("tree_masks is not aligned"));
     }
     // Of too many none is read.
     let count = at_most(row.count).min(TREE_POSITIONS_MAX + 1);
@@ -89,6 +89,6 @@ pub(super) unsafe fn tree_masks<'a>(row: &rkv_plan_row) -> Result<&'a [u64], Err
 }
 
 pub(super) fn region_of(raw: &rkv_region) -> Result<Region, Error> {
-    let edge = |value| count_of(value, "rows: regions");
+    let edge = |value| count_of(value, "regions");
     Ok(Region { start: edge(raw.start)?, end: edge(raw.end)? })
 }

@@ -42,7 +42,8 @@ unsafe impl AbiElement for rkv_kept_branch {
 /// as rkv_plan_check(); RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On
 /// failure, unless it is the device's, nothing was moved.
 /// @par Cost
-/// O(rows), shared lock; O(bytes moved), without
+/// O(rows + pages of their new positions), shared lock, in portions of whole rows; O(bytes moved),
+/// without
 /// @par Thread safety
 /// any thread; nobody computes the same rows, or releases them, meanwhile
 #[must_use]

@@ -208,7 +208,8 @@ pub unsafe extern "C" fn rkv_runner_reserve_plan(
 /// rkv_plan_check(); RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure
 /// copies are open as before, and the step is to be prepared again.
 /// @par Cost
-/// O(rows), shared lock; copies O(bytes), without; a lock to confirm them
+/// O(rows + pages of their new positions), shared lock, in portions of whole rows; copies O(bytes),
+/// without; a lock to confirm them
 /// @par Thread safety
 /// any thread, as rkv_runner_append_prefill()
 #[must_use]
@@ -258,7 +259,8 @@ pub unsafe extern "C" fn rkv_runner_prepare_plan(
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
 /// device's, nothing was computed or written: no result, no K and no V.
 /// @par Cost
-/// O(rows) for the checks, under the shared lock; attention without a lock, over the positions that
+/// O(rows + pages of their new positions) for the checks, under the shared lock, in portions of
+/// whole rows; attention without a lock, over the positions that
 /// queries see: of a WINDOW group its window, however long the row is
 /// @par Thread safety
 /// any thread, several at once for different plans; nobody else computes the same rows in the same
