@@ -300,3 +300,27 @@ fn g08_what_goes_together_is_told_together() {
     assert_eq!(table.stats().unwrap().free, 6 + gone.len());
     check(&table, &cache);
 }
+
+/// J07: with several groups in external pools each page that goes is told, or none goes.
+#[test]
+fn j07_no_page_of_an_external_pool_goes_untold() {
+    let window = GroupKind::Window { window: 9, sinks: 0 };
+    let groups = [GroupKind::Full.in_pool(0), window.in_pool(1)];
+    let config = PageTableConfig {
+        page_size: 4,
+        page_count: 11,
+        groups: Groups::new(&groups).unwrap(),
+        more_pools: MorePools::new(&[11]).unwrap(),
+        external_pool: true,
+        ..PageTableConfig::default()
+    };
+    let table = PageTable::new(config).unwrap();
+    let cache = cache(&table, IndexKind::Radix);
+    let rows = [GroupRow { group: 1, pages: &[1, 2] }];
+    cache.insert_groups(&SPACE(), TokenList::text(&ids(1, 8)), &[1, 2], &rows).unwrap();
+    assert!(matches!(cache.evict(1), Err(Error::Unsupported(_))));
+    assert_eq!(table.pool_stats(1).unwrap().cached, 2, "nothing went");
+    let gone = cache.evict_from_pool(0, 2).unwrap();
+    assert_eq!((gone.freed, gone.pages.len()), (2, 4));
+    check(&table, &cache);
+}

@@ -6,6 +6,7 @@
 //! the books must balance.
 mod interleavings {
     mod allocate;
+    mod another_cache;
     mod append;
     mod batch;
     pub mod calls;

@@ -215,7 +215,7 @@ impl World {
             }
             4..=6 => self.lookup(&ids, what == 4),
             7..=9 if self.limit > 0 => {
-                // All of it is new: states that were there before stay while a call uses them.
+                // All of it is new: states that are there may be used by others, and stay then.
                 ids.insert(0, 1000 + self.inserted.len() as u32);
                 ids.truncate(60);
                 self.inserted.push(ids.clone());
@@ -354,10 +354,10 @@ fn g02_portions_find_the_same_window_far_back() {
     assert!(short > 5, "{short} lookups ended far back");
 }
 
-/// G10: a window that a begin could reuse is in use by the call itself when it looks for room. In a
-/// pool too small for both it begins without, whatever its portions are.
+/// G10: a window that a begin could reuse is in use by the call itself when it looks for room. It
+/// is a part of what the sequence needs, whatever its portions are.
 #[test]
-fn g10_a_begin_without_room_lets_go_of_the_window_it_found() {
+fn g10_a_begin_with_little_room_reuses_the_window_it_found() {
     for slice in [1, 512] {
         let groups = [GroupConfig::default(), WINDOW.in_pool(1)];
         let config = PageTableConfig {
@@ -382,10 +382,46 @@ fn g10_a_begin_without_room_lets_go_of_the_window_it_found() {
         let list = TokenList::text(&more);
         assert_eq!(shared.read().find(&space, list).unwrap().positions(), 38);
         let begun = shared.begin(&space, list, room).unwrap();
-        assert_eq!(begun.cached_positions, 0, "slices of {slice}");
+        assert_eq!(begun.cached_positions, 38, "slices of {slice}");
         shared.turn().release(begun.id).unwrap();
         let state = shared.read();
         state.check().unwrap();
         state.audit().unwrap();
+    }
+}
+
+/// G08: a chat that is inserted from its beginning at each turn keeps as many states as the limit
+/// says, in whatever portions its rows come.
+#[test]
+fn g08_a_limit_on_states_holds_for_rows_that_come_in_portions() {
+    for slice in [1, 3, 1 << 20] {
+        let world = World::new((&[GroupKind::State], 1), slice);
+        let ids: Vec<u32> = (0..48).collect();
+        for turn in 1..=6 {
+            let count = 4 * turn;
+            let pages = world.shared.allocate_pages(count).unwrap();
+            let mut states = vec![0; count];
+            states[count - 1] = world.shared.allocate_pool_pages(1, 1).unwrap()[0];
+            let rows = [GroupRow { group: 1, pages: &states }];
+            let request = InsertRequest {
+                groups: &rows,
+                namespace: &Namespace::default(),
+                tokens: TokenList::text(&ids[..count * PAGE_SIZE]),
+                pages: &pages,
+                from: None,
+                from_token: 0,
+                from_page: 0,
+                lock: false,
+                moved: None,
+            };
+            world.shared.turn().insert(request, |_, _, _| ()).unwrap();
+            let cached = world.shared.read().pool_stats(1).unwrap().cached;
+            assert_eq!(cached, 1, "slices of {slice}, turn {turn}");
+        }
+        let found = world.shared.probe(&Namespace::default(), TokenList::text(&ids)).unwrap();
+        assert_eq!(found, (48, 48), "slices of {slice}");
+        let state = world.shared.read();
+        state.audit().unwrap();
+        state.check().unwrap();
     }
 }

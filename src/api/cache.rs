@@ -213,10 +213,12 @@ impl Cache {
         call(self.shared(), |shared| Ok(shared.read().contains_page(page)))
     }
 
-    /// Evicts up to `count` pages, least recently used first, and tells which. Fewer: the rest is
-    /// locked.
+    /// Evicts up to `count` pages of pool 0, least recently used first, and tells which. Fewer: the
+    /// rest is locked. With several groups in external pools [`Cache::evict_from_pool`] alone tells
+    /// of all that go.
     pub fn evict(&self, count: usize) -> Result<Vec<u32>, Error> {
         call(self.shared(), |shared| {
+            shared.check_told_by_pool()?;
             let (cached, group_count) = {
                 let state = shared.read();
                 (state.page_table_stats().cached, state.group_count())

@@ -257,7 +257,8 @@ pub unsafe extern "C" fn rkv_event_encoder_name_namespace(
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY: nothing is lost; RKV_STATUS_POISONED
 /// @par Cost
 /// O(bytes written), a SHA-256 of each page that is told; in the beginning and after a loss
-/// O(pages held); shared lock, in slices, for what is copied of the journal
+/// O(pages held), for each namespace that was cleared O(pages of the page table); shared lock, in
+/// slices, for what is copied of the journal
 /// @par Thread safety
 /// any thread, beside calls that change the cache; waits for other calls on this encoder
 #[must_use]

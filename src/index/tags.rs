@@ -8,17 +8,24 @@
 use super::{Limits, NodeIds};
 use crate::error::Error;
 use crate::ids::{GENERATION_LIMIT, SEQUENCE_LIMIT};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Tags, from 1 on: an id is never 0.
 const TAGS: usize = 255;
 
-/// What of a tag is left.
-#[derive(Debug, Clone, Copy)]
-struct Tag {
-    taken: bool,
-    first_generation: u32,
-    first_sequence: u64,
+/// Set in the word of a tag that a cache has. Below it stand the lowest generation and the lowest
+/// number of a sequence that were never used, either of which may be one more than an id can carry.
+const TAKEN: u64 = 1 << 63;
+const SEQUENCE_BITS: u32 = SEQUENCE_LIMIT.ilog2() + 1;
+const _: () = assert!(GENERATION_LIMIT.ilog2() + 1 + SEQUENCE_BITS < u64::BITS);
+
+const fn word(first_generation: u32, first_sequence: u64) -> u64 {
+    (first_generation as u64) << SEQUENCE_BITS | first_sequence
+}
+
+fn parts(word: u64) -> (u32, u64) {
+    let word = word & !TAKEN;
+    ((word >> SEQUENCE_BITS) as u32, word & ((1 << SEQUENCE_BITS) - 1))
 }
 
 /// The ids of a cache.
@@ -39,12 +46,12 @@ impl From<IdRange> for NodeIds {
     }
 }
 
-/// All tags.
+/// All tags. Without a lock: a child process could wait for one that nobody gives back.
 #[derive(Debug)]
 pub struct Tags {
-    tags: [Tag; TAGS],
+    tags: [AtomicU64; TAGS],
     /// Where the next search begins: what was used last comes last.
-    next: usize,
+    next: AtomicUsize,
     /// A tag is given out while its generations and sequences begin below these.
     generation_limit: u32,
     sequence_limit: u64,
@@ -59,44 +66,44 @@ impl Tags {
     /// The same for other limits; for tests.
     #[doc(hidden)]
     pub const fn with_limits(generation_limit: u32, sequence_limit: u64) -> Self {
-        let tag = Tag { taken: false, first_generation: 1, first_sequence: 1 };
-        Self { tags: [tag; TAGS], next: 0, generation_limit, sequence_limit }
+        let tags = [const { AtomicU64::new(word(1, 1)) }; TAGS];
+        Self { tags, next: AtomicUsize::new(0), generation_limit, sequence_limit }
     }
 
     /// Those of this process.
-    pub fn of_process() -> MutexGuard<'static, Self> {
-        static ALL: Mutex<Tags> = Mutex::new(Tags::new());
-        // Nothing that is done with them can panic halfway.
-        ALL.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    pub fn of_process() -> &'static Self {
+        static ALL: Tags = Tags::new();
+        &ALL
     }
 
     /// Ids for a new cache.
-    pub fn take(&mut self) -> Result<IdRange, Error> {
-        let free = |tag: &Tag| {
-            !tag.taken
-                && tag.first_generation < self.generation_limit
-                && tag.first_sequence < self.sequence_limit
-        };
-        let mut turns = (self.next..TAGS).chain(0..self.next);
-        let Some(at) = turns.find(|&at| free(&self.tags[at])) else {
-            return Err(Error::state(
-                "no ids are left for another cache: 255 exist, or those before have used them up",
-            ));
-        };
-        self.next = (at + 1) % TAGS;
-        let tag = &mut self.tags[at];
-        tag.taken = true;
-        let Tag { first_generation, first_sequence, .. } = *tag;
-        Ok(IdRange { tag: at as u8 + 1, first_generation, first_sequence })
+    pub fn take(&self) -> Result<IdRange, Error> {
+        let next = self.next.load(Relaxed);
+        for at in (next..TAGS).chain(0..next) {
+            let seen = self.tags[at].load(Relaxed);
+            let (first_generation, first_sequence) = parts(seen);
+            let is_free = seen & TAKEN == 0
+                && first_generation < self.generation_limit
+                && first_sequence < self.sequence_limit;
+            let take = || self.tags[at].compare_exchange(seen, seen | TAKEN, Relaxed, Relaxed);
+            if is_free && take().is_ok() {
+                self.next.store((at + 1) % TAGS, Relaxed);
+                return Ok(IdRange { tag: at as u8 + 1, first_generation, first_sequence });
+            }
+        }
+        Err(Error::state(
+            "no ids are left for another cache: 255 exist, or those before have used them up",
+        ))
     }
 
     /// Takes back the tag of a cache that is gone. No generation and no sequence of it had a higher
     /// number than these.
-    pub fn put_back(&mut self, tag: u8, last_generation: u32, last_sequence: u64) {
-        let tag = &mut self.tags[tag as usize - 1];
-        tag.taken = false;
-        tag.first_generation = tag.first_generation.max(last_generation.saturating_add(1));
-        tag.first_sequence = tag.first_sequence.max(last_sequence.saturating_add(1));
+    pub fn put_back(&self, tag: u8, last_generation: u32, last_sequence: u64) {
+        let tag = &self.tags[tag as usize - 1];
+        // Nobody else changes the word of a tag that is taken.
+        let (first_generation, first_sequence) = parts(tag.load(Relaxed));
+        let generation = first_generation.max(last_generation.saturating_add(1));
+        tag.store(word(generation, first_sequence.max(last_sequence.saturating_add(1))), Relaxed);
     }
 }
 
@@ -113,7 +120,7 @@ mod tests {
 
     #[test]
     fn no_two_caches_have_the_same_ids() {
-        let mut tags = Tags::with_limits(10, 1000);
+        let tags = Tags::with_limits(10, 1000);
         let mut seen = BTreeSet::new();
         let mut refused = 0;
         for round in 0..2000 {
@@ -133,7 +140,7 @@ mod tests {
 
     #[test]
     fn there_are_255_at_a_time() {
-        let mut tags = Tags::new();
+        let tags = Tags::new();
         let all: Vec<_> = (0..255).map(|_| tags.take().unwrap().tag).collect();
         assert_eq!(all, (1..=255).collect::<Vec<u8>>());
         assert!(tags.take().is_err());

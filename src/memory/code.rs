@@ -1,6 +1,6 @@
 //! The library's own code in memory before it is first executed.
 use std::ffi::{c_int, c_void};
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of code to each side that are mapped at most: where the library is linked into a program,
 /// its code is a part of all of that one's.
@@ -11,15 +11,14 @@ const PAGE: usize = 1 << 12;
 /// Has the system map the library's code, once. It maps a piece when that is first executed, which
 /// takes it as long as a short call, and a first call, with a lock in its hands, executes many.
 pub fn map_code() {
-    static ONCE: Once = Once::new();
+    // No Once: a child process could wait for a thread that is not there.
+    static MAPPED: AtomicBool = AtomicBool::new(false);
     // Miri executes no machine code.
-    if cfg!(miri) {
+    if cfg!(miri) || MAPPED.swap(true, Ordering::Relaxed) {
         return;
     }
-    ONCE.call_once(|| {
-        // SAFETY: the callback does as its contract says, and keeps nothing.
-        unsafe { libc::dl_iterate_phdr(Some(map_own), std::ptr::null_mut()) };
-    });
+    // SAFETY: the callback does as its contract says, and keeps nothing.
+    unsafe { libc::dl_iterate_phdr(Some(map_own), std::ptr::null_mut()) };
 }
 
 /// Maps the code of an object of the process if it is this library's; says whether it was.

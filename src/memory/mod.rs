@@ -28,7 +28,9 @@ pub use from_end::{FromEnd, extend_from_end};
 pub use huge::Pages;
 pub use ordered_map::OrderedMap;
 pub use queue::Queue;
-pub use reserve::{Refused, ReserveStats, put_reserved, reserve, reserve_stats, take_reserved};
+pub use reserve::{
+    Refused, ReserveStats, leave_reserve, put_reserved, reserve, reserve_stats, take_reserved,
+};
 pub use seed::{choose_seed, seed};
 pub use shared_bytes::SharedBytes;
 pub use slab::Slab;

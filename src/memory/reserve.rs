@@ -12,6 +12,7 @@ use super::huge::{Mapping, Pages};
 use parking_lot::Mutex;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of a span. Smaller than a huge page, since there is a span for each size in use.
 const SPAN: usize = 1 << 16;
@@ -23,6 +24,10 @@ const CLASSES: usize = 128;
 const NONE: u32 = u32::MAX;
 
 static RESERVE: OnceLock<Reserve> = OnceLock::new();
+/// Whether the reserve is that of a process of which this is a child. Whoever had its lock may not
+/// be here, and of huge pages that were set aside there may be none to copy one to: it stays as it
+/// is.
+static INHERITED: AtomicBool = AtomicBool::new(false);
 
 /// Why nothing was reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,15 +230,28 @@ pub fn reserve(bytes: usize, pages: Pages) -> Result<(), Refused> {
     RESERVE.set(made).map_err(|_| Refused::Twice)
 }
 
+/// Leaves the reserve alone from now on, in a child process.
+pub fn leave_reserve() {
+    if RESERVE.get().is_some() {
+        INHERITED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The reserve, where this process made it.
+#[inline]
+fn own() -> Option<&'static Reserve> {
+    RESERVE.get().filter(|_| !INHERITED.load(Ordering::Relaxed))
+}
+
 /// What is reserved, and what of it is used.
 pub fn reserve_stats() -> ReserveStats {
-    RESERVE.get().map_or_else(ReserveStats::default, Reserve::stats)
+    own().map_or_else(ReserveStats::default, Reserve::stats)
 }
 
 /// Memory of the reserve, aligned to 16 bytes. None when it has no room, or there is none.
 #[inline]
 pub fn take_reserved(size: usize) -> Option<NonNull<u8>> {
-    RESERVE.get()?.take(size)
+    own()?.take(size)
 }
 
 /// Gives memory of the reserve back. False for other memory.
@@ -242,8 +260,13 @@ pub fn take_reserved(size: usize) -> Option<NonNull<u8>> {
 /// Nobody uses the memory any more, if it is the reserve's.
 #[inline]
 pub unsafe fn put_reserved(object: NonNull<u8>) -> bool {
+    let Some(reserve) = RESERVE.get() else { return false };
+    if INHERITED.load(Ordering::Relaxed) {
+        // What the parent had there stays.
+        return reserve.mapping.place_of(object).is_some();
+    }
     // SAFETY: the caller's contract.
-    RESERVE.get().is_some_and(|reserve| unsafe { reserve.put(object) })
+    unsafe { reserve.put(object) }
 }
 
 #[cfg(test)]

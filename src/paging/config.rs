@@ -92,7 +92,7 @@ impl PageTableConfig {
     }
 }
 
-fn check_page_count(count: u32) -> Result<(), Message> {
+pub(crate) fn check_page_count(count: u32) -> Result<(), Message> {
     if count < 2 {
         return Err(text!("page_count {count} is less than 2: page 0 is reserved"));
     }

@@ -11,6 +11,7 @@ mod row_id;
 mod table;
 
 pub use batch::{BatchArrays, BatchRow};
+pub(crate) use config::check_page_count;
 pub use config::{MorePools, PageTableConfig};
 pub use page_set::PageSet;
 pub use pool::{Claimed, PagePool, RowOwner};

@@ -223,6 +223,8 @@ impl State {
     /// Keeps the first positions of a sequence; the row keeps its pages.
     pub fn truncate(&mut self, id: SequenceId, keep: usize) -> Result<(), Error> {
         let sequence = self.sequence(id)?;
+        // A tier may be writing to a state that would be moved.
+        sequence.check_groups_loaded()?;
         let drafts = self.table.groups().draft_states();
         if drafts == Some(0) {
             return Err(Error::unsupported(

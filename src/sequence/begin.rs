@@ -29,7 +29,7 @@ impl From<usize> for Room {
 
 impl Room {
     /// The same for the rows of groups, which slide with each chunk.
-    fn of_groups(self, places: usize, positions: usize) -> GroupRoom {
+    pub(super) fn of_groups(self, places: usize, positions: usize) -> GroupRoom {
         let is_chunked = self.first > 0 && self.first < positions;
         GroupRoom { places, chunk: if is_chunked { self.first } else { 0 } }
     }
@@ -145,8 +145,11 @@ impl State {
     /// The pages that a row of so many positions may come to, and the slot of the next sequence.
     #[inline(always)] // as above
     fn check_place(&self, positions: usize, room: Room) -> Result<(usize, u32), Error> {
-        let most = self.table.pages_for(positions.saturating_add(room.reserve), "args.tokens")?;
-        Ok((most, self.table.next_slot()?))
+        let all = positions.saturating_add(room.reserve);
+        let most = self.table.pages_for(all, "args.reserve_position_count");
+        // The prompt may be too long by itself.
+        let alone = |error| self.table.pages_for(positions, "args.tokens").and(Err(error));
+        Ok((most.or_else(alone)?, self.table.next_slot()?))
     }
 
     /// Names the sequence that was put into a slot. These are its images.

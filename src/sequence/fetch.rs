@@ -136,6 +136,8 @@ impl State {
         let sequence = &mut self.sequences[slot as usize];
         let tokens = query(sequence).tokens_before(positions);
         (sequence.computed, sequence.cached_positions) = (positions, positions);
+        // What a fetch brings is not the parent's.
+        sequence.inherited = sequence.inherited.map(|inherited| inherited.min(positions));
         sequence.cached_tokens = tokens;
     }
 

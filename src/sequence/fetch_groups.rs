@@ -27,7 +27,7 @@ impl State {
         let states = self.table.groups().hung().filter(|(_, of)| of.kind == GroupKind::State);
         let mut states = states.map(|(group, _)| group);
         let is_first = sequence.shared == 0;
-        !sequence.inherited
+        sequence.inherited.is_none()
             && sequence.groups.saves().next().is_none()
             && (is_first || states.all(|group| copies.iter().any(|copy| copy.group == group)))
     }

@@ -12,8 +12,8 @@ use crate::index::Namespace;
 use crate::memory::{OutOfMemory, TryGrow};
 use crate::paging::PageCopy;
 use crate::store::{
-    HeldQuery, Hold, Longer, ParentRows, Retained, Sequence, SequenceInfo, Shared, State, Turn,
-    Versioned, page_at,
+    GroupRoom, HeldQuery, Hold, Longer, ParentRows, Retained, Sequence, SequenceInfo, Shared,
+    State, Turn, Versioned, page_at,
 };
 use crate::token::{HeldKeys, ImageSpan, Query, TokenList, position_count};
 
@@ -42,6 +42,8 @@ pub(super) struct Share {
     tokens: usize,
     /// Pages that a row of all positions has, and for which of them there are some at once.
     row_pages: usize,
+    /// The same for the rows of groups.
+    in_groups: GroupRoom,
     room: Room,
 }
 
@@ -121,11 +123,17 @@ impl State {
             let found = depths.into_iter().find(|&at| self.can_inherit_groups(id, at));
             positions = found.expect("nothing can always be inherited");
         }
-        let most = parent.positions.saturating_add(more).saturating_add(room.reserve);
+        let tokens = parent.positions.saturating_add(more);
+        let most = tokens.saturating_add(room.reserve);
+        let row_pages = self.table.pages_for(most, "args.reserve_position_count");
+        // The tokens may be too many by themselves.
+        let alone = |error| self.table.pages_for(tokens, name).and(Err(error));
+        let row_pages = row_pages.or_else(alone)?;
         Ok(Share {
             positions,
             tokens: known.tokens_before(positions),
-            row_pages: self.table.pages_for(most, name)?,
+            row_pages,
+            in_groups: room.of_groups(row_pages, tokens),
             room,
         })
     }
@@ -133,12 +141,11 @@ impl State {
     /// Refuses children that would not fit.
     pub(super) fn check_children(&self, share: Share, count: usize) -> Result<(), Error> {
         self.table.check_slots(count)?;
-        let own = share.row_pages - share.positions / self.table.page_size();
         if !self.has_groups() {
+            let own = share.row_pages - share.positions / self.table.page_size();
             return self.check_room(own.saturating_mul(count), 0);
         }
-        let mut needed = self.needed_by_children(share.row_pages, share.positions, count);
-        needed[0] = needed[0].saturating_add(own.saturating_mul(count));
+        let needed = self.needed_by_children(share.in_groups, share.positions, count);
         let mut pools = 0..self.table.pool_count();
         pools.try_for_each(|pool| self.check_pool_room(pool, needed[pool], 0))
     }
@@ -206,7 +213,7 @@ impl State {
             computed: share.positions,
             cached_positions: share.positions,
             cached_tokens: share.tokens,
-            inherited: true,
+            inherited: Some(share.positions),
             copy: source.map(|source| PageCopy { source, target: 0, positions: copied }),
             images,
             image_spans,
@@ -377,7 +384,9 @@ impl Turn<'_> {
 
     /// The path that a child has from its parent was used now.
     pub(super) fn touch_path_of(&mut self, child: &Begun) {
-        if let Some(base) = self.sequences[child.id.slot() as usize].base {
+        let place = self.sequences.get(child.id.slot() as usize);
+        let child = place.filter(|place| place.id == Some(child.id));
+        if let Some(base) = child.and_then(|child| child.base) {
             // Without a cache there is no child any more, as `complete` will see.
             let _ = self.touch(base);
         }

@@ -283,7 +283,8 @@ impl Turn<'_> {
             self.digest_next(id, (left.min(portion), portion), &mut digests)?;
             // Others may have been let in.
             let next = self.next_portion(id, computed)?;
-            let known = digests.first(self.sequence(id)?);
+            let sequence = self.sequence(id)?;
+            let (known, version) = (digests.first(sequence), sequence.tail.version());
             let more = self.check_computed(id, computed);
             let more = more.and_then(|()| self.publish_checked(id, (next.end, next.ahead), known));
             done = Some(match (more, done) {
@@ -294,7 +295,7 @@ impl Turn<'_> {
             if let (Some(done), true) = (done, next.end == computed) {
                 return Ok(done);
             }
-            digests.published(self.sequence(id)?);
+            digests.published(version, self.sequence(id)?);
             self.make_wanted_table();
             self.let_waiting_in();
         }

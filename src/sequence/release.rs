@@ -81,6 +81,10 @@ impl Turn<'_> {
         };
         let slice = self.shared.slice;
         let retained = kept.and_then(|kept| self.state().retain(id, kept, slice));
+        if matches!(retained, Ok(Some(_))) {
+            // Before others are let in, who would find more than the limit.
+            self.displace_surplus();
+        }
         if let Some(held) = held.filter(|_| gone == self.caches_gone) {
             self.end_keeping(held);
         }
@@ -89,9 +93,6 @@ impl Turn<'_> {
         }
         let retained =
             retained.map(|kept| kept.map(|reserved| self.give_all_back(reserved)).is_some());
-        if gone == self.caches_gone && retained == Ok(true) {
-            self.displace_surplus();
-        }
         self.drop_let_go();
         retained
     }

@@ -87,6 +87,8 @@ impl State {
     /// the first ones alone.
     fn share_first(&mut self, slot: u32, keep: usize, own: &[u32]) {
         self.end_copy(slot);
+        // What was planned with the copy is no good without it.
+        self.table.renew(slot);
         for (at, &page) in own.iter().enumerate() {
             self.table.replace_shared(slot, keep + at, page);
         }
@@ -138,6 +140,8 @@ impl Turn<'_> {
         // In this order: what hangs on a page is let go of before the page, which may go at once.
         state.begin_sharing_less(slot, keep);
         state.end_copy(slot);
+        // What was planned with copies is no good without them.
+        state.table.renew(slot);
         self.unshare(id, keep, lists)?;
         let positions = keep * self.table.page_size();
         self.state().set_cached(slot, positions);

@@ -170,6 +170,7 @@ impl Shared {
     /// Clears namespaces. Needs no memory.
     pub fn clear(&self, scope: Scope) -> Result<Cleared, Error> {
         let mut turn = self.turn();
+        let gone = turn.caches_gone;
         let mut done = Cleared::default();
         let mut last = None;
         loop {
@@ -180,6 +181,7 @@ impl Shared {
                 break;
             }
             turn.let_others_in();
+            turn.check_cache(gone)?;
         }
         let freed_before = turn.cache()?.counters.cleared_pages;
         // Those that finish from now on are not retained if this concerns them; to look at them too
@@ -190,6 +192,7 @@ impl Shared {
             done.dropped += dropped as usize;
             after = next;
             turn.drop_let_go();
+            turn.check_cache(gone)?;
         }
         let mut next = Some(0);
         while let Some(node) = next {
@@ -201,6 +204,7 @@ impl Shared {
             turn.let_others_in();
             turn.drop_cleared(self.portion(self.slice));
             turn.drop_let_go();
+            turn.check_cache(gone)?;
         }
         done.freed = (turn.cache()?.counters.cleared_pages - freed_before) as usize;
         drop(turn);
@@ -218,6 +222,11 @@ impl Shared {
 }
 
 impl Turn<'_> {
+    /// Refused when another cache has gone since so many had: it was this call's.
+    fn check_cache(&self, gone: u64) -> Result<(), Error> {
+        if self.caches_gone == gone { Ok(()) } else { Err(super::no_cache()) }
+    }
+
     /// Drops the cleared pages that `let_go` left, in slices.
     #[inline]
     pub(crate) fn drop_let_go(&mut self) {

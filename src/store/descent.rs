@@ -288,6 +288,8 @@ impl Turn<'_> {
             None if is_known => self.room_for_pages(positions / self.table.page_size()),
             _ => Ok(Vec::new()),
         };
+        // Others were let in, here or before, and the cache may be another one.
+        query.check_there(self)?;
         let mut descent = Descent::after(self.caches_gone);
         // Without memory for all that may come it grows, and is copied.
         descent.pages = room.unwrap_or_default();
@@ -313,8 +315,7 @@ impl Turn<'_> {
             let Some(held) = cache.step_down(asked, step, descent, row) else { return Ok(()) };
             self.let_in()?;
             if self.cache()?.index.is_detached(held) {
-                let fresh = Descent::after(self.caches_gone);
-                self.ascend(std::mem::replace(descent, fresh), None);
+                self.begin_anew(descent)?;
                 tries += 1;
                 if tries > TRIES {
                     return Ok(());
@@ -348,7 +349,7 @@ impl Turn<'_> {
             if !descent.held().is_some_and(|held| index.is_detached(held)) {
                 return Ok(descent);
             }
-            self.ascend(descent, None);
+            self.begin_anew(&mut descent)?;
             descent = self.descend(query, (usize::MAX, positions), None)?;
         }
         Ok(descent)
@@ -368,8 +369,9 @@ impl Turn<'_> {
         }
         if self.has_groups() {
             let pages = descent.take_pages();
-            self.ascend(descent, None);
+            let begun = self.begin_anew(&mut descent);
             self.housekeeping.discard(pages);
+            begun?;
             return self.descend_to_find(query, positions, chains);
         }
         descent.forget_walk();
@@ -430,10 +432,17 @@ impl Turn<'_> {
     pub(super) fn leave_cleared(&mut self, descent: &mut Descent) -> Result<(), Error> {
         let index = &self.cache()?.index;
         if descent.held().is_some_and(|held| index.is_detached(held)) {
-            let fresh = Descent::after(self.caches_gone);
-            self.ascend(std::mem::replace(descent, fresh), None);
+            self.begin_anew(descent)?;
         }
         Ok(())
+    }
+
+    /// Lets go of all that a descent has, to begin anew; refused when the cache went meanwhile, and
+    /// with it what the images of the query are.
+    fn begin_anew(&mut self, descent: &mut Descent) -> Result<(), Error> {
+        let gone = self.caches_gone;
+        self.ascend(std::mem::replace(descent, Descent::after(gone)), None);
+        if self.caches_gone == gone { Ok(()) } else { Err(super::no_cache()) }
     }
 
     /// When what is below was used that was just taken, for `ascend`.

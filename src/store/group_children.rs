@@ -3,10 +3,11 @@
 use super::group_ahead::{GroupsAhead, RowHolds};
 use super::group_cache::GroupCache;
 use super::group_keep::are_long;
+use super::group_reuse::GroupRoom;
 use super::group_rows::{ByPool, GroupCopy, GroupRows};
 use super::{State, Turn};
 use crate::error::Error;
-use crate::group::{GroupKind, HungPage};
+use crate::group::{GROUP_LIMIT, GroupKind, HungPage};
 use crate::ids::SequenceId;
 use crate::index::Node;
 use std::ops::Range;
@@ -71,20 +72,15 @@ impl State {
         })
     }
 
-    /// Pages that the rows of so many children need, by pool.
+    /// Pages that so many children need beside what they take over, by pool, those of group 0 too.
     pub(crate) fn needed_by_children(
         &self,
-        places: usize,
+        room: GroupRoom,
         positions: usize,
         count: usize,
     ) -> ByPool {
-        let (mut needed, own) = (ByPool::default(), places - positions / self.table.page_size());
-        for (_, config) in self.table.groups().hung() {
-            let each = config.row_pages(own);
-            let needed = &mut needed[config.pool as usize];
-            *needed = needed.saturating_add(each.saturating_mul(count));
-        }
-        needed
+        let none = [0; GROUP_LIMIT];
+        self.needed_in_groups(room, positions, &none).map(|each| each.saturating_mul(count))
     }
 
     /// Makes room for what a child borrows.
@@ -189,6 +185,23 @@ impl State {
                 }
             }
         }
+    }
+
+    /// Whether children that are still to copy the state of a sequence hold less of its path than
+    /// so many pages: it went on before they were done.
+    pub(super) fn lends_state_behind(&self, slot: u32, pages: usize) -> bool {
+        let index = &self.cache.as_ref().expect("a sequence has a cache").index;
+        let holds_less = |child: u32| {
+            let lock = self.sequences[child as usize].lock;
+            lock.is_none_or(|node| index.end_page(node) < pages)
+        };
+        let rows = &self.sequences[slot as usize].groups.rows;
+        let mut states = self.table.groups().hung().filter(|(_, of)| of.kind == GroupKind::State);
+        states.any(|(group, config)| {
+            let pool = self.table.pool_at(config.pool as usize);
+            let own = rows.get(group).and_then(|row| row.first());
+            pool.has_loans() && own.is_some_and(|&page| pool.borrowers(page).any(holds_less))
+        })
     }
 
     /// Refuses to change a state of a sequence that children are still to copy.

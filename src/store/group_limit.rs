@@ -140,18 +140,25 @@ impl PrefixCache {
 
 impl State {
     /// A sequence saved its states after a place, of these groups, or found them saved.
-    pub(crate) fn note_saved(&mut self, slot: u32, place: usize, groups: [bool; GROUP_LIMIT]) {
+    pub(crate) fn note_saved(&mut self, slot: u32, place: usize, came: [bool; GROUP_LIMIT]) {
         let sequence = &mut self.sequences[slot as usize];
         let before = std::mem::replace(&mut sequence.groups.saved, place as u32 + 1);
         let cache = self.cache.as_mut().expect("a sequence has a cache");
-        let saved = &mut cache.groups.as_mut().expect("there are several groups").saved;
+        let groups = cache.groups.as_deref_mut().expect("there are several groups");
+        let GroupCache { hung, saved, .. } = groups;
         let Some(base) = sequence.base.filter(|_| saved.limit() > 0) else { return };
-        let spine = self.table.row(slot).expect("the slot is in use")[place];
+        let row = self.table.row(slot).expect("the slot is in use");
         let mut saved_at = SavedAt::default();
-        for group in (0..GROUP_LIMIT).filter(|&group| groups[group]) {
-            // Where it was here before, that was nothing new.
-            let before = (before as usize).checked_sub(1).filter(|&before| before < place);
-            saved.follow(group, spine, before);
+        for group in (0..GROUP_LIMIT).filter(|&group| came[group]) {
+            let before = match (before as usize).checked_sub(1) {
+                // It was here before, and what was saved then has gone.
+                Some(last) if last == place => {
+                    let mut above = (place.saturating_sub(PAGES)..place).rev();
+                    above.find(|&at| hung.page(group, row[at]) != 0)
+                }
+                last => last.filter(|&last| last < place),
+            };
+            saved.follow(group, row[place], before);
             saved_at[group] = Some(place);
         }
         cache.drop_surplus(&mut self.table, base, (saved_at, &ComingPages::default()));

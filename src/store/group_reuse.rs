@@ -7,7 +7,7 @@ use super::group_windows::Known;
 use super::lookup::{Found, Reuse};
 use super::{Descent, PrefixCache, State};
 use crate::error::Error;
-use crate::group::{GroupKind, HungPage, Reached, Seen, Spine};
+use crate::group::{GROUP_LIMIT, GroupKind, HungPage, Reached, Seen, Spine};
 use crate::index::{Node, Partial};
 use crate::token::Query;
 
@@ -24,9 +24,14 @@ pub(crate) struct GroupRoom {
 }
 
 impl PrefixCache {
-    /// Reclaimable pages that a sequence which reuses so many positions would protect, by pool.
-    fn protected_in_groups(&self, found: &Found, positions: usize) -> ByPool {
-        let mut protected = ByPool::default();
+    /// Reclaimable pages that a sequence which reuses so many positions would protect, by pool; and
+    /// those of them that its rows map, by group.
+    fn protected_in_groups(
+        &self,
+        found: &Found,
+        positions: usize,
+    ) -> (ByPool, [usize; GROUP_LIMIT]) {
+        let (mut protected, mut mapped) = (ByPool::default(), [0; GROUP_LIMIT]);
         let groups = self.groups.as_deref().expect("there are several groups");
         if let Some(walk) = found.walk.as_ref().filter(|_| positions > 0) {
             let path = || Path::of_walk(self.index.as_ref(), walk);
@@ -34,6 +39,8 @@ impl PrefixCache {
             groups.needed((positions, page_size), found.ahead.used(), path, |used| {
                 let is_free = groups.hung.users(used.page) == 0;
                 protected[groups.hung.pool_of(used.page.group)] += usize::from(is_free);
+                let is_mapped = used.place < positions / page_size;
+                mapped[used.page.group] += usize::from(is_free && is_mapped);
             });
             for group in groups.full() {
                 let pages = positions.div_ceil(page_size);
@@ -41,17 +48,23 @@ impl PrefixCache {
                 protected[groups.hung.pool_of(group)] += count;
             }
         }
-        protected
+        (protected, mapped)
     }
 }
 
 impl State {
     /// Pages that the rows of a new sequence need beside what it reuses, by pool. A window that
-    /// slides with each chunk needs no more than it and the chunk cover.
-    fn needed_in_groups(&self, room: GroupRoom, positions: usize) -> ByPool {
+    /// slides with each chunk needs no more than it and the chunk cover, with what it reuses that
+    /// is nobody else's: that can be had again when the window has passed it.
+    pub(super) fn needed_in_groups(
+        &self,
+        room: GroupRoom,
+        positions: usize,
+        mapped: &[usize; GROUP_LIMIT],
+    ) -> ByPool {
         let (mut needed, page_size) = (ByPool::default(), self.table.page_size());
         let all = room.places - positions / page_size;
-        for (_, config) in self.table.groups().hung() {
+        for (group, config) in self.table.groups().hung() {
             let window = match config.kind {
                 GroupKind::State => config.row_pages(0),
                 GroupKind::Window { window, sinks } if room.chunk > 0 => {
@@ -64,7 +77,8 @@ impl State {
                 _ => usize::MAX,
             };
             let state = config.kind == GroupKind::State;
-            needed[config.pool as usize] += if state { window } else { window.min(all) };
+            let own = window.min(mapped[group] + all).saturating_sub(mapped[group]);
+            needed[config.pool as usize] += if state { window } else { own };
         }
         needed[0] += all;
         needed
@@ -98,15 +112,20 @@ impl State {
             let positions = cache.reach_of_groups(groups, (&found, known.pages), asked).positions;
             let found = found.cut(positions, query);
             let reuse = cache.reuse(found, positions, query);
-            let mut protected = cache.protected_in_groups(&found, positions);
+            let (mut protected, mapped) = cache.protected_in_groups(&found, positions);
             protected[0] += reuse.protected(cache);
-            let needed = self.needed_in_groups(room, positions);
+            let needed = self.needed_in_groups(room, positions, &mapped);
             let fits = (0..self.table.pool_count())
                 .try_for_each(|pool| self.check_pool_room(pool, needed[pool], protected[pool]));
             match fits {
                 Ok(()) => return Ok(reuse),
                 Err(error) if positions == 0 => return Err(refused.unwrap_or(error)),
-                Err(error) => limit = (positions - 1, refused.get_or_insert(error)).0,
+                Err(error) => {
+                    refused.get_or_insert(error);
+                    // A shorter part of the same page takes as many, and one of the page before it
+                    // more than none of that.
+                    limit = (positions - 1) / page_size * page_size;
+                }
             }
         }
         unreachable!("the last attempt reuses nothing")

@@ -96,6 +96,8 @@ impl State {
         let (computed, shared) = (sequence.computed, sequence.shared);
         let waits = sequence.copy.is_some() || !sequence.groups.copies().is_empty();
         let waits = waits || sequence.has_unpublished_state();
+        // Who is still to copy it would use what hangs on a page that may go before.
+        let waits = waits || self.lends_state_behind(slot, shared);
         let ends = computed > 0 && computed == shared * self.table.page_size();
         let Some(base) = sequence.base.filter(|_| ends && !waits) else { return 0 };
         let (groups, place) = (*self.table.groups(), shared - 1);

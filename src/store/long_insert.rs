@@ -152,6 +152,8 @@ impl Turn<'_> {
         *rows = self.open_rows(request, pages)?;
         descent.forget_walk();
         self.leave_cleared(descent)?;
+        // It may begin farther up by now.
+        let first = request.from_page.max(descent.end()).saturating_add(portion);
         let part = |from_page: usize, end: usize| {
             let part = InsertRequest {
                 pages: &request.pages[..end],

@@ -272,8 +272,7 @@ impl Turn<'_> {
         }
         self.parts()?.0.footholds.remove(at);
         self.let_go(node);
-        self.cache()?;
-        Ok(pages)
+        if gone == self.caches_gone { Ok(pages) } else { Err(super::no_cache()) }
     }
 
     /// Counts a retained sequence on the path to a node that it has locked, all but the last

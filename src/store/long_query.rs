@@ -76,6 +76,13 @@ impl LongQuery<'_> {
     pub(crate) fn keys(&self) -> Query<'_> {
         self.held.keys()
     }
+
+    /// Refuses to be looked up in another cache than the one that its images are of.
+    pub(super) fn check_there(&self, state: &State) -> Result<(), Error> {
+        let HeldImages { at, gone } = &self.held.images;
+        let is_there = at.is_none() || *gone == state.caches_gone;
+        if is_there { Ok(()) } else { Err(super::no_cache()) }
+    }
 }
 
 impl<'a> LongQuery<'a> {

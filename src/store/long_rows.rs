@@ -1,11 +1,11 @@
 //! Rows of groups that come in with a long insert: hung on the pages of group 0, which are there by
 //! then, in portions from the end up.
 //!
-//! What hangs at the places of such a row is in use until the call ends: who gave a page would take
-//! it for one that stays his, had the cache given it up meanwhile.
-use super::group_cache::Before;
+//! What hangs at the places of such a row is in use until the call ends, but for states that others
+//! saved: whoever gave a page would take it for his own, had the cache given it up meanwhile.
+use super::group_cache::{Before, GroupCache};
 use super::group_holds::Use;
-use super::group_insert::{ComingPages, HangResult};
+use super::group_insert::{ComingPages, GroupRow, HangResult};
 use super::group_limit::SavedAt;
 use super::{Descent, InsertRequest, PrefixCache, Turn};
 use crate::error::{Error, text};
@@ -91,8 +91,40 @@ impl PrefixCache {
             uses[from..].reverse();
         }
         self.link_places(&uses[first..], spine, hung);
+        self.leave_others_states(request, &mut uses, first);
         let groups = self.groups.as_deref_mut().expect("there are several groups");
         groups.holds[at].uses = uses;
+    }
+
+    /// Uses the states no longer that others saved, of the uses from one on: when all rows have
+    /// come, some of them may be more than a path keeps. Whoever gave another page knows that it is
+    /// still his.
+    fn leave_others_states(
+        &mut self,
+        request: &InsertRequest<'_>,
+        uses: &mut Vec<Use>,
+        first: usize,
+    ) {
+        let now = self.index.now();
+        let GroupCache { groups, hung, saved, .. } =
+            self.groups.as_deref_mut().expect("there are several groups");
+        if saved.limit() == 0 {
+            return;
+        }
+        let mut kept = first;
+        for at in first..uses.len() {
+            let Use { page, place } = uses[at];
+            let of_others =
+                |row: &GroupRow<'_>| row.group == page.group && row.pages[place] != page.page;
+            let is_state = groups.list()[page.group].kind == GroupKind::State;
+            if is_state && request.groups.iter().any(of_others) {
+                hung.end_use(page, None, now);
+            } else {
+                uses[kept] = uses[at];
+                kept += 1;
+            }
+        }
+        uses.truncate(kept);
     }
 
     /// Says that states are about to come to pages of group 0: what was saved there before is no

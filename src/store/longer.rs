@@ -64,7 +64,9 @@ impl Versioned for TailOf {
 
 impl Growing for TailOf {
     fn has_room(self, state: &State, count: usize) -> bool {
-        state.sequences[self.0.slot() as usize].tail.has_room(count)
+        // The cache may be gone, and all sequences with it: then `read` says so.
+        let place = state.sequences.get(self.0.slot() as usize);
+        place.is_some_and(|place| place.tail.has_room(count))
     }
 
     fn replace(self, state: &mut State, list: Vec<u32>) -> Vec<u32> {
@@ -84,18 +86,21 @@ impl Versioned for GroupRowOf {
     const NAME: &'static str = "the rows of groups";
 
     fn read(self, state: &State) -> Result<(&[u32], u64), Error> {
-        let sequence = &state.sequences[self.0.slot() as usize];
-        // One that is being made has rows too.
-        let is_there = sequence.id == Some(self.0);
-        let groups = if is_there { &sequence.groups } else { &state.sequence(self.0)?.groups };
+        // One that is being made has rows too. Without a cache there are no places either.
+        let place = state.sequences.get(self.0.slot() as usize);
+        let groups = match place.filter(|place| place.id == Some(self.0)) {
+            Some(place) => &place.groups,
+            None => &state.sequence(self.0)?.groups,
+        };
         Ok((groups.row(self.1), groups.changes()))
     }
 }
 
 impl Growing for GroupRowOf {
     fn has_room(self, state: &State, count: usize) -> bool {
-        let row = state.sequences[self.0.slot() as usize].groups.row(self.1);
-        row.capacity() - row.len() >= count
+        let place = state.sequences.get(self.0.slot() as usize);
+        let row = place.map(|place| place.groups.row(self.1));
+        row.is_some_and(|row| row.capacity() - row.len() >= count)
     }
 
     fn replace(self, state: &mut State, list: Vec<u32>) -> Vec<u32> {

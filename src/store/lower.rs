@@ -7,7 +7,7 @@ use crate::index::Namespace;
 use crate::memory::try_collect;
 use crate::token::TokenList;
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The tiers of a cache. They may take the store's lock, and the store calls them without it.
@@ -23,6 +23,8 @@ pub trait Lower: Any + Send + Sync {
 pub(super) struct Attached {
     lower: RwLock<Option<Arc<dyn Lower>>>,
     is_there: AtomicBool,
+    /// Fetches and prefetches that were ever begun, whatever was below the cache then.
+    loads: AtomicU64,
 }
 
 impl std::fmt::Debug for Attached {
@@ -32,6 +34,17 @@ impl std::fmt::Debug for Attached {
 }
 
 impl Shared {
+    /// Numbers a fetch or a prefetch. None has the number of another one, also when other tiers
+    /// were attached meanwhile: who cancels an old one would end a new one.
+    pub(crate) fn number_load(&self) -> u64 {
+        self.lower.loads.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The last number that was given.
+    pub(crate) fn last_load(&self) -> u64 {
+        self.lower.loads.load(Ordering::Relaxed)
+    }
+
     /// Puts something below the cache, which has nothing there.
     pub fn attach_lower(&self, lower: Arc<dyn Lower>) -> Result<(), Error> {
         let mut attached = self.lower.lower.write().unwrap_or_else(PoisonError::into_inner);

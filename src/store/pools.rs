@@ -97,18 +97,21 @@ impl PrefixCache {
         let mut so_far = 0;
         while so_far < most.pages && runs > 0 {
             runs -= 1;
+            // Of an external pool what was cleared waits for this, whatever pool it is in.
+            let is_cleared = table.pool.is_external() && self.index.has_cleared();
             let groups = self.groups.as_deref_mut().expect("there are several groups");
             let next = groups.hung.next(pool);
             let spine = Some(&self.index).filter(|_| pool == 0);
             let spine = spine.and_then(|index| index.victim_time());
             let takes_spine = match (next, spine) {
+                _ if is_cleared => true,
                 (None, None) => break,
                 (None, Some(_)) => true,
                 (Some((_, Class::Tail, time)), Some(spine)) => spine <= time,
                 (Some(_), _) => false,
             };
             if takes_spine {
-                let pages = if spine_alone { most.pages - so_far } else { 1 };
+                let pages = if spine_alone && pool == 0 { most.pages - so_far } else { 1 };
                 let portion = Portion { pages, runs: 1 };
                 self.evict_spine(table, portion, reason, &mut |group, pages| {
                     so_far = count(group, pages);
@@ -310,8 +313,11 @@ impl Shared {
         let mut done = 0;
         while done < count && room >= group_count {
             let portion = self.portion(count - done);
-            let most = Portion { pages: portion.pages.min(room / group_count), ..portion };
+            // Each page of group 0 takes one of each group at most, and may be of no pool's good.
+            let steps = room / group_count;
+            let most = Portion { pages: portion.pages.min(steps), runs: portion.runs.min(steps) };
             let (cache, table) = turn.state().parts()?;
+            let clears = table.pool.is_external() && cache.index.has_cleared();
             let mut tell = |group: usize, pages: &[u32]| {
                 for &page in pages.iter().rev() {
                     room -= 1;
@@ -322,7 +328,7 @@ impl Shared {
                 None => cache.evict_spine(table, most, Reason::Caller, &mut tell),
                 Some(_) => cache.evict_from_pool(table, (at, most), Reason::Caller, &mut tell),
             };
-            if evicted == 0 {
+            if evicted == 0 && !clears {
                 break;
             }
             done += evicted;

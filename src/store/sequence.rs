@@ -69,7 +69,7 @@ pub(crate) struct Sequence {
     pub(crate) computed: usize,
     pub(crate) cached_positions: usize,
     pub(crate) cached_tokens: usize,
-    pub(crate) inherited: bool,
+    pub(crate) inherited: Option<usize>,
     /// Private pages of its row are being filled with what a tier has: nobody computes into them.
     pub(crate) is_loading: bool,
     pub(crate) copy: Option<PageCopy>,
@@ -103,7 +103,7 @@ impl Sequence {
     /// much: it is returned. What each sequence sets anew stays.
     fn empty(&mut self) -> Vec<u32> {
         let room = self.tail.clear();
-        (self.id, self.incomplete, self.inherited) = (None, false, false);
+        (self.id, self.incomplete, self.inherited) = (None, false, None);
         self.is_loading = false;
         (self.lock, self.base, self.copy) = (None, None, None);
         (self.images, self.image_spans) = (Vec::new(), Vec::new());
@@ -225,7 +225,7 @@ impl State {
             slot: id.slot(),
             positions: sequence.positions,
             cached_positions: sequence.cached_positions,
-            inherited_positions: if sequence.inherited { sequence.cached_positions } else { 0 },
+            inherited_positions: sequence.inherited.unwrap_or(0),
             cached_tokens: sequence.cached_tokens,
             pages: self.table.row(id.slot())?.len(),
             shared_pages: sequence.shared,

@@ -40,9 +40,10 @@ impl TailDigests {
         passed.and_then(|passed| self.digests.get(passed..)).unwrap_or_default()
     }
 
-    /// Some of the pages were published: nobody else has changed the tail.
-    pub(crate) fn published(&mut self, sequence: &Sequence) {
-        if let Some(of) = &mut self.of {
+    /// Some of the pages were published, of a tail that had this version: nobody else has changed
+    /// it since. Digests of another version stay what they are, of no use.
+    pub(crate) fn published(&mut self, before: u64, sequence: &Sequence) {
+        if let Some(of) = self.of.as_mut().filter(|of| of.version == before) {
             of.version = sequence.tail.version();
         }
     }

@@ -78,6 +78,27 @@ static void *match_snapshots(void *nothing) {
     return nothing;
 }
 
+/* Has the lock of the reserve nearly all the time. */
+static void *ask_for_reserve(void *nothing) {
+    rkv_index_memory_stats stats = {.struct_size = sizeof stats};
+    while (!stopped()) {
+        for (int i = 0; i < 1000; i++) {
+            CHECK_OK(rkv_read_index_memory_stats(&stats));
+        }
+    }
+    CHECK(stats.reserved_bytes > 0);
+    return nothing;
+}
+
+/* Takes ids of a process for caches, and gives them back. */
+static void *make_caches(void *nothing) {
+    while (!stopped()) {
+        fixture passing = new_fixture(1, 2);
+        end_fixture(&passing);
+    }
+    return nothing;
+}
+
 static void ignore_message(uint32_t level, const char *message, void *user_data) {
     (void)level;
     (void)message;
@@ -294,7 +315,12 @@ static void m03_other_calls_of_the_child(void) {
     uint32_t bin = 0;
     char message[64];
     rkv_shortage shortage = {.struct_size = sizeof shortage};
+    rkv_index_memory_stats reserve = {.struct_size = sizeof reserve};
     CHECK(rkv_features() != 0);
+    /* a reserve is its process' alone */
+    CHECK_OK(rkv_read_index_memory_stats(&reserve));
+    CHECK(reserve.reserved_bytes == 0 && reserve.used_bytes == 0);
+    CHECK_STATUS(rkv_reserve_index_memory(1, RKV_HUGE_PAGES_OFF), RKV_STATUS_INVALID_STATE);
     CHECK(rkv_abi_version() == RKV_ABI_VERSION && rkv_version_string()[0] != 0);
     rkv_set_log_callback(RKV_LOG_ERROR, ignore_message, NULL);
     rkv_set_log_callback(RKV_LOG_OFF, NULL, NULL);
@@ -349,6 +375,7 @@ static void run_child(bool first) {
 
 int main(void) {
     count_up(ids, 16, 1);
+    CHECK_OK(rkv_reserve_index_memory(4 << 20, RKV_HUGE_PAGES_OFF));
     parent = new_runner(4, 64, 0);
     snapshots = new_shelf(4, 1000);
     put(&snapshots, text(ids, 2));
@@ -359,9 +386,10 @@ int main(void) {
     if (atexit(destroy_everything) != 0) {
         return 1;
     }
-    void *(*const work[])(void *) = {change, read_only, match_snapshots, log_elsewhere};
-    pthread_t threads[4];
-    for (size_t i = 0; i < 4; i++) {
+    void *(*const work[])(void *) = {change,        read_only,       match_snapshots,
+                                     log_elsewhere, ask_for_reserve, make_caches};
+    pthread_t threads[6];
+    for (size_t i = 0; i < 6; i++) {
         CHECK(pthread_create(&threads[i], NULL, work[i], NULL) == 0);
     }
     for (int i = 0; i < FORKS && check_failures == 0; i++) {
@@ -372,7 +400,7 @@ int main(void) {
         expect_success(child);
     }
     __atomic_store_n(&stop, true, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 6; i++) {
         CHECK(pthread_join(threads[i], NULL) == 0);
     }
     release(&parent.f, sequence);

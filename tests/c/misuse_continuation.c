@@ -51,7 +51,7 @@ static void m01_continue(void) {
     for (size_t i = 0; i < 4; i++) {
         args = good;
         args.reserve_position_count = absurd[i];
-        BAD(f, rkv_sequence_continue(f->cache, &args, &state), "args");
+        BAD(f, rkv_sequence_continue(f->cache, &args, &state), "reserve_position_count");
     }
     const rkv_sequence_id strange[] = {0, c.released, c.foreign_sequence, c.sequence + 1000,
                                        UINT64_MAX};

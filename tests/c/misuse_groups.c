@@ -53,6 +53,8 @@ static void m01_lists_of_groups(void) {
     const rkv_pool_config empty[2] = {{9, 0}, {1, 0}}, reserved[2] = {{9, 0}, {9, 1}};
     WRONG(pools, empty, "config.pools[1].page_count");
     WRONG(pools, reserved, "config.pools[1].reserved");
+    const rkv_pool_config none[2] = {{1, 0}, {9, 0}};
+    WRONG(pools, none, "config.pools[0].page_count 1");
     CHECK(table == NULL);
 #undef WRONG
     CHECK_OK(rkv_page_table_create(&good, &table));

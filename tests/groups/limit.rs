@@ -108,6 +108,30 @@ fn g08_a_state_that_was_evicted_leaves_no_gap() {
     assert_eq!(places(&library, &ids[..32], 1, 2), [5, 7]);
 }
 
+/// G08: a state that was evicted and is saved once more at its place knows what lies before it.
+#[test]
+fn g08_a_state_that_is_saved_again_leaves_no_gap() {
+    let library = Library::new(&limited(2, world(4, &[group(Kind::State, 1)], &[60, 20])));
+    let ids = prompt(&[], 9);
+    let id = library.begin(0, &ids, 0).unwrap().sequence;
+    let save = |end: usize| {
+        library.publish(id, end * PAGE);
+        assert_eq!(library.checkpoint(id), Ok(1));
+        library.confirm(id);
+    };
+    save(2);
+    save(4);
+    // Used again, so the other one goes.
+    assert_eq!(library.lookup(0, &ids[..9], false).positions, 8);
+    assert_eq!(library.evict(1, 1).1, 1);
+    assert_eq!(places(&library, &ids[..16], 1, 2), [1]);
+    save(4);
+    save(6);
+    assert_eq!(places(&library, &ids[..24], 1, 2), [3, 5]);
+    library.release(id);
+    library.check();
+}
+
 /// G08: pages of an external pool leave by eviction alone: what is too much goes first.
 #[test]
 fn g08_in_an_external_pool_they_are_the_next_to_go() {
@@ -125,6 +149,43 @@ fn g08_in_an_external_pool_they_are_the_next_to_go() {
     // The first of them was used last, and goes first.
     assert_eq!(library.evict(1, 2).0, [(1, 11), (1, 12)]);
     assert_eq!(library.lookup(0, &ids, false).positions, 24);
+}
+
+/// J07: what was cleared goes before all that can still be found, in every pool.
+#[test]
+fn j07_what_was_cleared_goes_first_in_every_pool() {
+    let inside = world(4, &[group(Kind::State, 1)], &[60, 20]);
+    let library = Library::new(&World { external: true, ..inside });
+    let (old, new) = (prompt(&[7], 2), prompt(&[8], 2));
+    let rows = vec![vec![1, 2], vec![0, 11]];
+    let (_, _, lock) = library.insert(0, &old, &rows, true).unwrap();
+    library.clear();
+    library.insert(0, &new, &vec![vec![3, 4], vec![0, 12]], false).unwrap();
+    // Who had what was cleared ends later than the new one came.
+    library.unlock(lock);
+    let (gone, freed) = library.evict(1, 1);
+    assert_eq!((&gone[..], freed), (&[(1, 11), (0, 2)][..], 1));
+    assert_eq!(library.lookup(0, &new, false).positions, 8);
+    // A page without a state is cleared, too, and goes before the live state.
+    let (gone, freed) = library.evict(1, 1);
+    assert_eq!((&gone[..], freed), (&[(0, 1), (1, 12)][..], 1));
+    library.check();
+}
+
+/// J07: the same where what no end needs would go first.
+#[test]
+fn j07_what_was_cleared_goes_before_inner_pages() {
+    let inside = world(4, &[group(Kind::Window(5, 0), 0)], &[60]);
+    let library = Library::new(&World { external: true, ..inside });
+    let (old, new) = (prompt(&[7], 2), prompt(&[8], 6));
+    library.insert(0, &old, &vec![vec![1, 2], vec![21, 22]], false).unwrap();
+    library.clear();
+    let spine: Vec<u32> = (3..9).collect();
+    let windows: Vec<u32> = (31..37).collect();
+    library.insert(0, &new, &vec![spine, windows], false).unwrap();
+    let (gone, _) = library.evict(0, 4);
+    assert!(gone.iter().all(|(_, page)| [1, 2, 21, 22].contains(page)), "{gone:?}");
+    assert_eq!(gone.len(), 4);
 }
 
 /// G08: what the states that went needed of a window is not kept for them.
@@ -372,4 +433,36 @@ fn g14_a_plan_without_memory_is_as_before() {
         rkv_plan_destroy(plan);
     }
     [first, second].into_iter().for_each(|id| library.release(id));
+}
+
+/// G10: where the page to copy from is one too many, the pages before it are reused, and nothing
+/// goes that is asked for.
+#[test]
+fn g10_of_a_cut_inside_a_page_the_pages_before_it_are_reused() {
+    let window = [group(Kind::Window(17, 0), 1)];
+    let ids = prompt(&[], 12);
+    let publish = |library: &Library| {
+        let id = library.begin(0, &ids, 0).unwrap().sequence;
+        library.publish(id, 48);
+        library.release(id);
+    };
+    let library = Library::new(&world(16, &window, &[3, 40]));
+    publish(&library);
+    // At 47 it would copy out of the only page that it could have.
+    let again = library.begin(0, &ids, 0).unwrap();
+    assert_eq!((again.cached_position_count, again.copy_count), (32, 0));
+    library.release(again.sequence);
+    library.check();
+
+    // Others use what is reused, and of all the rest there is the last page alone.
+    let library = Library::new(&world(16, &window, &[4, 40]));
+    publish(&library);
+    let used = library.lookup(0, &ids[..32], true);
+    let held = library.allocate(0, 1).unwrap();
+    let again = library.begin(0, &ids, 0).unwrap();
+    assert_eq!(again.cached_position_count, 32);
+    library.release(again.sequence);
+    library.unlock(used.lock);
+    library.free(0, &held);
+    library.check();
 }

@@ -1,5 +1,5 @@
 //! Which pages go first and which stay: small stories, page by page.
-use super::library::{Library, Rows, World};
+use super::library::{Library, Rows, World, must, sized};
 use super::model::Kind;
 use super::worlds::{drafting, group, world};
 use radixkv::capi::*;
@@ -279,6 +279,41 @@ fn g10_admission_asks_each_pool_for_what_a_request_needs() {
     // Others are admitted by evicting what it left.
     let second = library.begin(0, &prompt(&[7], pages), chunk).unwrap();
     library.release(second.sequence);
+    library.check();
+}
+
+/// G10, J08: so does the admission of one that goes on from another.
+#[test]
+fn g10_a_continuation_by_chunks_is_asked_for_a_window_and_a_chunk() {
+    let (window, chunk) = (10_usize, 6);
+    let held_by_one = (window - 1 + chunk).div_ceil(PAGE) + 1;
+    // What is retained keeps a window of 9 before position 24.
+    let pools = [60, held_by_one as u32 + 3];
+    let library = Library::new(&world(4, &[group(Kind::Window(window, 0), 1)], &pools));
+    let parent = library.begin(0, &prompt(&[], 6), 0).unwrap().sequence;
+    library.publish(parent, 24);
+    library.retain(parent);
+    let suffix: Vec<u32> = (5000..5060).collect();
+    let (space, list) = (Library::namespace(0), Library::tokens(&suffix));
+    let args = rkv_sequence_continue_args {
+        parent,
+        space: &space,
+        tokens: &list,
+        allocate_position_count: chunk as u64,
+        ..sized()
+    };
+    let mut child: rkv_sequence_info = sized();
+    // SAFETY: all pointers come from references; the handle lives as long as the library.
+    must(unsafe { rkv_sequence_continue(library.cache(), &args, &mut child) });
+    assert_eq!(child.cached_position_count, 24);
+    let mut computed = 24;
+    while computed < 84 {
+        computed = (computed + chunk).min(84);
+        library.allocate_positions(child.sequence, computed).unwrap();
+        library.publish(child.sequence, computed);
+    }
+    library.release(child.sequence);
+    library.drop_sequence(parent);
     library.check();
 }
 

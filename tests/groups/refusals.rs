@@ -145,3 +145,28 @@ fn g02_a_duplicate_is_not_claimed_elsewhere() {
     library.check();
     assert!(library.insert(0, &ids, &vec![vec![3, 2], vec![4, 0]], false).is_ok());
 }
+
+/// G05, G10: the window that is reused is a part of the window and the chunk that a request needs.
+#[test]
+fn g10_a_window_that_is_reused_is_not_asked_for_twice() {
+    let (window, chunk) = (10, 6);
+    let needed = ((window - 1 + chunk) as u32).div_ceil(4) + 1;
+    let library = Library::new(&world(4, &[group(Kind::Window(window, 0), 1)], &[80, needed]));
+    let serve = |ids: &[u32], reused: usize| {
+        let begun = library.begin(0, ids, chunk).unwrap();
+        assert_eq!(begun.cached_position_count as usize, reused);
+        let mut computed = reused;
+        while computed < ids.len() {
+            computed = (computed + chunk).min(ids.len());
+            library.allocate_positions(begun.sequence, computed).unwrap();
+            library.publish(begun.sequence, computed);
+        }
+        library.release(begun.sequence);
+        library.check();
+    };
+    let mut ids = prompt(&[], 40);
+    serve(&ids, 0);
+    ids.extend(5000..5040);
+    assert_eq!(library.probe(0, &ids).positions, 160);
+    serve(&ids, 160);
+}

@@ -5,7 +5,7 @@ use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::ids::SequenceId;
 use radixkv::index::Namespace;
 use radixkv::paging::{MorePools, PageTableConfig};
-use radixkv::sequence::{Continuation, Room};
+use radixkv::sequence::{ComputedRow, Continuation, Room};
 use radixkv::store::{CacheConfig, Shared};
 use radixkv::token::TokenList;
 
@@ -108,4 +108,101 @@ fn g07_a_state_that_a_child_is_to_copy_is_not_overwritten_by_sharing_less() {
         copies.iter().all(|copy| copy.target != source),
         "the engine is told to write {source}, which the child is still to read: {copies:?}"
     );
+}
+
+/// A step that was planned with a copy is planned anew when ranks agree on so little that the copy
+/// is given up: also where no page of the row is another one then.
+#[test]
+fn g07_a_copy_that_is_given_up_is_no_part_of_a_plan_any_more() {
+    let alone = Groups::default();
+    let two = Groups::new(&[GroupConfig::default(), GroupConfig::default()]).unwrap();
+    for groups in [alone, two] {
+        let config = PageTableConfig {
+            page_size: PAGE_SIZE,
+            page_count: PAGES,
+            slot_count: 4,
+            groups,
+            ..PageTableConfig::default()
+        };
+        let shared = Shared::with_slices(config, 256, None).unwrap();
+        shared.attach_cache(CacheConfig::default()).unwrap();
+        let first = begin(&shared, 9);
+        shared.turn().publish(first, 8).unwrap();
+
+        // Seven positions are the same: three pages, and one of two in the fourth.
+        let ids: Vec<u32> = (0..7).chain(100..103).collect();
+        let room = Room::default();
+        let begun = shared.begin(&Namespace::default(), TokenList::text(&ids), room).unwrap();
+        assert_eq!((begun.cached_positions, begun.shared_pages), (7, 3));
+        let planned = |start: usize| {
+            let state = shared.read();
+            let row = state.row_to_compute(ComputedRow::Sequence(begun.id), start, 1).unwrap();
+            (row.version, row.copy.is_some())
+        };
+        let (version, has_copy) = planned(7);
+        assert!(has_copy);
+        assert_eq!(shared.turn().share_less(begun.id, 6).unwrap(), 6);
+        let (now, has_copy) = planned(6);
+        assert!(!has_copy);
+        assert_ne!(now, version, "the plan with the copy is still good");
+        check(&shared);
+    }
+}
+
+/// G07, G11: a parent goes on behind a child's copy of its state, which is confirmed later, and
+/// leaves that state to the cache: it must not hang on a page that the child does not hold.
+#[test]
+fn g07_a_state_that_a_child_is_to_copy_hangs_on_nothing_that_may_go_first() {
+    let shared = world();
+    let parent = begin(&shared, 9);
+    shared.turn().publish(parent, 8).unwrap();
+    let child = shared.fork(parent, 1, 0).unwrap()[0].id;
+    let source = shared.read().open_copies(child).unwrap().1[0].source;
+    // The copy is on its way; what is computed next comes behind it.
+    shared.append(parent, TokenList::text(&[9])).unwrap();
+    shared.turn().publish(parent, 10).unwrap();
+    shared.turn().donate(parent).unwrap();
+    check(&shared);
+
+    // Panics in `Hung::take_down`: the child uses what hangs on page 4, and nothing locks that.
+    shared.evict(64, |_, _| {}).unwrap();
+    check(&shared);
+    assert_eq!(shared.read().open_copies(child).unwrap().1[0].source, source);
+    confirm(&shared, child);
+    check(&shared);
+    shared.turn().release(child).unwrap();
+    shared.evict(64, |_, _| {}).unwrap();
+    check(&shared);
+    for pool in 0..2 {
+        let stats = shared.read().pool_stats(pool).unwrap();
+        assert_eq!((stats.private, stats.cached), (0, 0), "pool {pool}");
+    }
+}
+
+/// T16: what becomes of its states is a fetch's business while one is open: a tier is writing to
+/// the page that is the first of the row.
+#[test]
+fn t16_no_state_is_taken_back_while_a_fetch_fills_it() {
+    let states = GroupConfig { kind: GroupKind::State, pool: 1, draft_states: 3 };
+    let config = PageTableConfig {
+        page_size: PAGE_SIZE,
+        page_count: PAGES,
+        slot_count: 4,
+        groups: Groups::new(&[GroupConfig::default(), states]).unwrap(),
+        more_pools: MorePools::new(&[16]).unwrap(),
+        ..PageTableConfig::default()
+    };
+    let shared = Shared::with_slices(config, 256, None).unwrap();
+    shared.attach_cache(CacheConfig::default()).unwrap();
+    let id = begin(&shared, 4);
+    assert!(shared.write().open_group_fetch(id, 0).unwrap());
+    let filled = shared.read().page_to_fill(id, 1, 0);
+    assert!(filled.is_some());
+    let done = shared.write().truncate(id, 4);
+    assert!(matches!(done, Err(Error::Loading(_))), "{done:?}");
+    assert_eq!(shared.read().page_to_fill(id, 1, 0), filled);
+    shared.write().end_group_fetch(id).unwrap();
+    shared.write().truncate(id, 4).unwrap();
+    shared.turn().release(id).unwrap();
+    check(&shared);
 }

@@ -17,7 +17,18 @@ pub struct Long {
     pub slot: fn(&World) -> Option<u32>,
 }
 
-pub const LONG: [Long; 29] = [
+/// Maps pages behind those of the caller's row, unless they have become the cache's meanwhile:
+/// those he would have to lock.
+fn map(world: &World, pages: &[u32]) -> Result<(), Error> {
+    let mut turn = world.shared.turn();
+    if pages.iter().any(|&page| turn.contains_page(page)) {
+        return Ok(());
+    }
+    let len = turn.row_from(world.row, 0).map_or(0, <[u32]>::len);
+    turn.map(world.row, len, pages)
+}
+
+pub const LONG: [Long; 31] = [
     Long {
         name: "append again and again",
         call: |world| {
@@ -52,6 +63,14 @@ pub const LONG: [Long; 29] = [
         slot: |world| Some(world.fresh.slot()),
     },
     Long {
+        name: "append a coordinate",
+        call: |world| {
+            let items = [Item { token_index: 0, kind: TokenKind::Coord { bin: 5 } }];
+            world.shared.append(world.fresh, TokenList { ids: &[0], items: &items })
+        },
+        slot: |world| Some(world.fresh.slot()),
+    },
+    Long {
         name: "slide",
         call: |world| {
             world.shared.allocate(world.short, 36)?;
@@ -68,10 +87,7 @@ pub const LONG: [Long; 29] = [
         name: "map into a long row",
         call: |world| {
             world.shared.reserve_row(world.row, 40)?;
-            (0..3).try_for_each(|at| {
-                let len = world.shared.read().row_from(world.row, 0).map_or(0, <[u32]>::len);
-                world.shared.turn().map(world.row, len, &world.to_map[at..=at])
-            })
+            (0..3).try_for_each(|at| map(world, &world.to_map[at..=at]))
         },
         slot: |world| Some(world.row),
     },
@@ -81,18 +97,22 @@ pub const LONG: [Long; 29] = [
         slot: |world| Some(world.short.slot()),
     },
     Long {
+        name: "append behind a long row",
+        call: |world| {
+            // Not at a yield: the row is as long as there is room for in all groups.
+            let held = crate::NEXT.take();
+            drop(world.shared.allocate(world.short, 36));
+            crate::NEXT.set(held);
+            world.shared.append(world.short, TokenList::text(&tokens(5, 4)))
+        },
+        slot: |world| Some(world.short.slot()),
+    },
+    Long {
         name: "reserve",
         call: |world| world.shared.reserve_row(world.row, 30),
         slot: |world| Some(world.row),
     },
-    Long {
-        name: "map",
-        call: |world| {
-            let len = world.shared.read().row_from(world.row, 0).map_or(0, <[u32]>::len);
-            world.shared.turn().map(world.row, len, &world.to_map)
-        },
-        slot: |world| Some(world.row),
-    },
+    Long { name: "map", call: |world| map(world, &world.to_map), slot: |world| Some(world.row) },
     Long {
         name: "erase",
         call: |world| world.shared.turn().erase(world.row),
@@ -321,9 +341,7 @@ pub const SECOND: [Second; 38] = [
         drop(begin(&world.shared, 8, 4));
     }),
     ("map into the row", |world| {
-        let mut turn = world.shared.turn();
-        let len = turn.row_from(world.row, 0).map_or(0, <[u32]>::len);
-        drop(turn.map(world.row, len, &world.loose[..1]));
+        drop(map(world, &world.loose[..1]));
     }),
     ("reserve the row", |world| drop(world.shared.reserve_row(world.row, 16))),
     ("allocate", |world| drop(world.shared.allocate_pages(4))),

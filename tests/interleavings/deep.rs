@@ -14,13 +14,13 @@ use std::mem::MaybeUninit;
 /// Prompts of which parts are those of others: one is retained, one locked, two are free.
 const RETAINED: u32 = 3;
 const LOCKED: u32 = 20;
-const FREE: u32 = 22;
+pub(super) const FREE: u32 = 22;
 const OTHER: u32 = 23;
 /// Prompts that begin with an image, and what nobody has published yet.
-const IMAGES: u32 = 24;
+pub(super) const IMAGES: u32 = 24;
 const NEW: u32 = 25;
 /// Pages of each.
-const PAGES: u32 = 4;
+pub(super) const PAGES: u32 = 4;
 
 /// Tokens of a family, the first of which may be an image.
 fn list(family: u32, ids: &[u32]) -> TokenList<'_> {
@@ -30,7 +30,7 @@ fn list(family: u32, ids: &[u32]) -> TokenList<'_> {
 }
 
 /// Publishes a prompt with a node for each page.
-fn publish_path(shared: &Shared, family: u32) {
+pub(super) fn publish_path(shared: &Shared, family: u32) {
     for page in 1..PAGES {
         let ids = [tokens(family, 2 * page), tokens(100 * family + page, 2)].concat();
         let made = shared.begin(&Namespace::default(), list(family, &ids), 0);
@@ -42,7 +42,7 @@ fn publish_path(shared: &Shared, family: u32) {
 }
 
 /// A world whose prompts have a node for each page.
-fn deep(setting: Setting) -> World {
+pub(super) fn deep(setting: Setting) -> World {
     let world = World::new(setting);
     for family in [RETAINED, LOCKED, FREE, OTHER, IMAGES] {
         publish_path(&world.shared, family);
@@ -330,7 +330,7 @@ fn insert_behind_image(world: &World) -> Result<(), Error> {
     ended
 }
 
-const DEEP: [Long; 28] = [
+pub(super) const DEEP: [Long; 28] = [
     Long {
         name: "probe",
         call: |world| {

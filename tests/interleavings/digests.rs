@@ -185,3 +185,69 @@ fn m06_what_was_hashed_for_one_is_not_published_by_another() {
         }
     }
 }
+
+/// M06: digests of tokens that were taken back are of no use for all portions that follow, also
+/// where one of those needed none.
+#[test]
+fn m06_digests_of_tokens_that_were_taken_back_stay_refused() {
+    // Whole pages of the prompt, and some decoded ones behind: fewer than are hashed ahead alone.
+    const KNOWN: usize = 64;
+    const ALL: usize = 72;
+    for number in 0.. {
+        SHARED.set(None);
+        NEXT.set(None);
+        let config = PageTableConfig {
+            page_size: 2,
+            page_count: 400,
+            slot_count: 8,
+            ..PageTableConfig::default()
+        };
+        let shared = Arc::new(Shared::with_slices(config, 64, Some(Box::new(at_yield))).unwrap());
+        let config = CacheConfig { index: IndexKind::BlockHash, ..CacheConfig::default() };
+        shared.attach_cache(config).unwrap();
+        SHARED.set(Some(shared.clone()));
+        let begin =
+            |ids: &[u32]| shared.begin(&Namespace::default(), TokenList::text(ids), 0).unwrap().id;
+        let (list, beside) = (tokens(0, ALL as u32), tokens(1, ALL as u32));
+        let ids = [begin(&list[..KNOWN]), begin(&beside)];
+        shared.append(ids[0], TokenList::text(&list[KNOWN..])).unwrap();
+        // Somebody else publishes the same prompt first.
+        let first = begin(&list[..KNOWN]);
+        shared.turn().publish(first, KNOWN).unwrap();
+
+        let now = Rc::new(RefCell::new(list.clone()));
+        let (id, changed) = (ids[0], now.clone());
+        let step = move |shared: &Shared| {
+            let info = shared.read().sequence_info(id).unwrap();
+            let keep = (2 * info.shared_pages).max(KNOWN);
+            let other = tokens(60, ALL as u32);
+            shared.write().truncate(id, keep).unwrap();
+            shared.append(id, TokenList::text(&other[keep..])).unwrap();
+            changed.borrow_mut().splice(keep.., other[keep..].iter().copied());
+        };
+        NEXT.set(Some((number, Box::new(step))));
+        let mut done = Vec::new();
+        shared.each(ids.len(), |turn, at| {
+            if at == 0 {
+                turn.make_tails_ready(ids.iter().map(|&id| (id, ALL)));
+            }
+            done.push(turn.publish(ids[at], ALL).unwrap());
+        });
+        let came = NEXT.take().is_none();
+        let what = format!("changed at yield {number}");
+        assert!(done.iter().all(|done| done.shared_pages == ALL / 2), "{what}");
+        let state = shared.read();
+        state.check().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let found = |ids: &[u32]| {
+            state.find(&Namespace::default(), TokenList::text(ids)).unwrap().positions()
+        };
+        let now = now.borrow();
+        assert_eq!(found(&now), ALL, "{what}: what it has is not found");
+        let same = list.iter().zip(now.iter()).take_while(|(old, new)| old == new).count();
+        assert_eq!(found(&list), same, "{what}: what was taken back is found");
+        if !came {
+            assert!(number > 4, "{what}");
+            break;
+        }
+    }
+}

@@ -205,7 +205,7 @@ pub unsafe extern "C" fn rkv_cache_destroy(cache: *mut rkv_cache) {
 /// @param pages receives the evicted pages in order; not reported when NULL, which is refused with
 /// an external pool: no page leaves it unseen
 /// @param capacity room in pages; 0 with NULL. With pages given, no more than this is evicted: with
-/// several groups it ends early when there may be too little for what goes together
+/// several groups in pool 0 it ends early when there may be too little for what goes together
 /// @param out_count receives how many pages were evicted
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_UNSUPPORTED with several groups
 /// and external pools: use rkv_cache_evict_pool(); RKV_STATUS_POISONED
@@ -234,8 +234,11 @@ pub unsafe extern "C" fn rkv_cache_evict(
                 .into());
             }
             shared.check_told_by_pool()?;
-            // The last page may take those of other groups along.
-            let spare = shared.group_count() - 1;
+            // The last page may take those of other groups along; those in pool 0 are told.
+            let spare = match shared.group_count() {
+                1 => 0,
+                _ => shared.read().groups().in_pool(0).iter().filter(|&&is_in| is_in).count() - 1,
+            };
             let limit = match pages.is_null() {
                 true => page_count,
                 false => page_count.min(capacity.saturating_sub(spare)),

@@ -34,7 +34,7 @@ fn inherited() -> Fail {
         .into()
 }
 
-/// Counts forks from now on; before the first handle of a process is made.
+/// Counts forks from now on; before the first handle of a process is made, and its reserve.
 pub(crate) fn watch() -> Result<(), Fail> {
     #[cfg(all(unix, not(miri)))]
     {
@@ -61,5 +61,6 @@ pub(crate) fn watch() -> Result<(), Fail> {
 unsafe extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     crate::grace::forget_readers();
+    crate::memory::leave_reserve();
     renew_lock();
 }

@@ -1,5 +1,5 @@
 //! Memory for indexes that is got from the system beforehand.
-use crate::capi::ffi::{AbiStruct, guard, rkv_status, write_struct};
+use crate::capi::ffi::{AbiStruct, fork, guard, rkv_status, write_struct};
 use crate::error::Error;
 use crate::error::text;
 use crate::memory::{Pages, Refused, reserve, reserve_stats};
@@ -35,7 +35,7 @@ unsafe impl AbiStruct for rkv_index_memory_stats {
 /// Gets memory from the system, for the indexes of all caches of this process: once, when the
 /// engine starts, before its caches are created. All of it is touched now and kept to the end of
 /// the process, so that no later call waits for it. What finds no room in it comes from malloc(),
-/// as all does without a reserve.
+/// as all does without a reserve. A child process of fork() has none of it, and can't get any.
 ///
 /// Lookups in large trees read memory here and there, so huge pages make them quicker. A node of
 /// the radix tree takes some 200 bytes, and 4 for each token and page.
@@ -66,6 +66,7 @@ pub extern "C" fn rkv_reserve_index_memory(byte_count: u64, huge_pages: u32) -> 
         if byte_count == 0 {
             return Err(Error::argument("byte_count is zero").into());
         }
+        fork::watch()?;
         let bytes = usize::try_from(byte_count).unwrap_or(usize::MAX);
         reserve(bytes, pages).map_err(|refused| match refused {
             Refused::Twice => Error::state("index memory is reserved already").into(),

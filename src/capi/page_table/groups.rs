@@ -7,7 +7,7 @@ use crate::capi::ffi::{
 use crate::error::{Error, text};
 use crate::group::{GroupConfig, GroupKind, Groups, check_count};
 use crate::memory::{TryGrow, try_collect};
-use crate::paging::MorePools;
+use crate::paging::{MorePools, check_page_count};
 
 /// Most groups, and most pools.
 pub const RKV_GROUP_LIMIT: u32 = 8;
@@ -123,6 +123,8 @@ pub(super) unsafe fn read_pools(
     let given = unsafe { GivenElements::new(pools, count, size, "config.pools")? };
     for (at, pool) in given.iter().enumerate() {
         check_zero(pool.reserved, &text!("config.pools[{at}].reserved"))?;
+        check_page_count(pool.page_count)
+            .map_err(|what| Error::argument(text!("config.pools[{at}].{what}")))?;
     }
     let counts = try_collect(given.iter().map(|pool| pool.page_count))?;
     Ok((counts[0], MorePools::new(&counts[1..])?))

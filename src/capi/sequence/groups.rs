@@ -159,7 +159,8 @@ pub unsafe extern "C" fn rkv_sequence_checkpoint(
 /// @param cache the cache
 /// @param sequence the sequence
 /// @param out_checkpoint_count receives the number of states that it left: 0 when a copy is open,
-/// or when what was published last ends inside a page; may be NULL
+/// of the sequence or of its state by a child that began before what is computed now, or when what
+/// was published last ends inside a page; may be NULL
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED without a STATE group:
 /// it is not ended then; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost

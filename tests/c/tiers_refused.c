@@ -1,0 +1,90 @@
+/* M01: an attachment that is refused leaves the directory as it is. */
+#define _XOPEN_SOURCE 700
+#include "tiers.h"
+
+#include <ftw.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static char directory[64];
+
+static int remove_one(const char *path, const struct stat *what, int kind, struct FTW *where) {
+    (void)what, (void)kind, (void)where;
+    return remove(path);
+}
+
+static void m01_what_is_refused_changes_no_directory(void) {
+    strcpy(directory, "/tmp/radixkv-refused-XXXXXX");
+    if (mkdtemp(directory) == NULL) {
+        exit(1);
+    }
+    uint32_t ids[33];
+    count_up(ids, 33, 1);
+    rkv_tier_config good = tier_config();
+    good.directory = directory;
+    good.disk_bytes = 1 << 20;
+    good.commit_interval_ms = 1;
+    engine e = {.f = journal_fixture()};
+    fixture *f = &e.f;
+    CHECK_OK(rkv_cache_attach_tiers(f->cache, &good));
+    CHECK_EQ(request(&e, ids, 33), 0);
+    until_stored(&e, 8, 8);
+    CHECK_OK(rkv_cache_detach_tiers(f->cache, MINUTE));
+
+    /* Room for one page or two: an attachment lets the others go, a refused one doesn't. */
+    rkv_tier_config small = good;
+    small.disk_bytes = 2 * 4096;
+    rkv_tier_config bad = small;
+    bad.event_fd = 1 << 20;
+    BAD(f, rkv_cache_attach_tiers(f->cache, &bad), "config.event_fd");
+    bad = small;
+    bad.store_after_uses = 256;
+    BAD(f, rkv_cache_attach_tiers(f->cache, &bad), "config.store_after_uses");
+    bad = small;
+    bad.remote_timeout_ms = 1;
+    BAD(f, rkv_cache_attach_tiers(f->cache, &bad), "config.remote_timeout_ms");
+    const rkv_tier_pool_config pools[] = {{BYTES, 16 * BYTES, NULL}, {BYTES, 16 * BYTES, NULL}};
+    bad = small;
+    bad.page_bytes = bad.host_bytes = 0;
+    bad.pools = pools;
+    bad.pool_count = 2;
+    BAD(f, rkv_cache_attach_tiers(f->cache, &bad), "config.pool_count");
+    fixture plain = new_fixture(PAGE, PAGES + 1);
+    REFUSED(&plain, rkv_cache_attach_tiers(plain.cache, &small), RKV_STATUS_INVALID_STATE,
+            "journal");
+    end_fixture(&plain);
+
+    CHECK_OK(rkv_cache_attach_tiers(f->cache, &good));
+    CHECK_EQ(tier_stats(f).disk.page_count, 8);
+    CHECK_OK(rkv_cache_detach_tiers(f->cache, MINUTE));
+    end_engine(&e);
+    CHECK_EQ(nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+/* A disk with room for more pages than there are numbers for: the field is named, and the directory
+ * is not made. */
+static void m01_more_pages_than_have_numbers(void) {
+    strcpy(directory, "/tmp/radixkv-refused-XXXXXX");
+    if (mkdtemp(directory) == NULL) {
+        exit(1);
+    }
+    char below[80];
+    snprintf(below, sizeof below, "%s/pages", directory);
+    engine e = {.f = journal_fixture()};
+    rkv_tier_config config = tier_config();
+    config.directory = below;
+    const uint64_t sizes[] = {UINT64_C(1) << 52, UINT64_MAX};
+    for (size_t i = 0; i < 2; i++) {
+        config.disk_bytes = sizes[i];
+        BAD(&e.f, rkv_cache_attach_tiers(e.f.cache, &config), "config.disk_bytes");
+        CHECK(access(below, F_OK) != 0);
+    }
+    end_engine(&e);
+    CHECK_EQ(nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+int main(void) {
+    RUN(m01_what_is_refused_changes_no_directory);
+    RUN(m01_more_pages_than_have_numbers);
+    return check_result();
+}
