@@ -3274,8 +3274,8 @@ typedef struct rkv_sequence_fetch_result {
      * 1 when a fetch is open now: rkv_cache_poll() says when it has ended. Until then these return
      * RKV_STATUS_PENDING for the sequence: what sets or computes a plan, publish, retain,
      * checkpoint, fetch and rkv_sequence_agree(), and with several groups of layers read_copies,
-     * confirm_copies, allocate, append, slide, continue and fork. Others work: it can be released,
-     * and with one group grow.
+     * confirm_copies, allocate, append, truncate, slide, continue and fork. Others work: it can be
+     * released, and with one group grow.
      */
     uint32_t is_open;
     /**
@@ -3528,7 +3528,7 @@ typedef struct rkv_tier_stats {
      */
     uint64_t shortened_count;
     /**
-     * Fetches whose deadline came first.
+     * Fetches whose deadline, or remote_timeout_ms, came first: none of them brought all.
      */
     uint64_t late_count;
     /**
@@ -3548,7 +3548,7 @@ typedef struct rkv_tier_stats {
      */
     uint64_t lost_page_count;
     /**
-     * Pages for which there was no room in the queue of stores.
+     * Pages that were not stored because there was no memory for the queue of stores.
      */
     uint64_t throttled_page_count;
     /**
@@ -3940,7 +3940,8 @@ typedef struct rkv_snapshot_tier_config {
     uint32_t worker_count;
     /**
      * Bytes of snapshots that wait to be written, at most; a snapshot that would exceed it is
-     * tried again later, if it is still in memory. Default 4 GiB.
+     * tried again later, if it is still in memory. Of those that wait for that 256 do; what is
+     * beyond is written when it leaves memory, and counts as failed until then. Default 4 GiB.
      */
     uint64_t waiting_byte_limit;
     /**
@@ -4227,7 +4228,7 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_last_shortage(struct rkv_shortage *ou
  * Gets memory from the system, for the indexes of all caches of this process: once, when the
  * engine starts, before its caches are created. All of it is touched now and kept to the end of
  * the process, so that no later call waits for it. What finds no room in it comes from malloc(),
- * as all does without a reserve.
+ * as all does without a reserve. A child process of fork() has none of it, and can't get any.
  *
  * Lookups in large trees read memory here and there, so huge pages make them quicker. A node of
  * the radix tree takes some 200 bytes, and 4 for each token and page.
@@ -4836,7 +4837,7 @@ RKV_API void rkv_cache_destroy(struct rkv_cache *cache);
  * @param pages receives the evicted pages in order; not reported when NULL, which is refused with
  * an external pool: no page leaves it unseen
  * @param capacity room in pages; 0 with NULL. With pages given, no more than this is evicted: with
- * several groups it ends early when there may be too little for what goes together
+ * several groups in pool 0 it ends early when there may be too little for what goes together
  * @param out_count receives how many pages were evicted
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_UNSUPPORTED with several groups
  * and external pools: use rkv_cache_evict_pool(); RKV_STATUS_POISONED
@@ -5590,7 +5591,8 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
  * @param position_count positions to keep: no fewer than the prompt's, no fewer than are
  * published, and not inside an image. The prompt of a child is all that it began with
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a child has
- * yet to copy positions that would go, or with states while a copy is open;
+ * yet to copy positions that would go, or with states while a copy is open; RKV_STATUS_PENDING
+ * with several groups while a fetch or rkv_sequence_agree() of the sequence goes on;
  * RKV_STATUS_UNSUPPORTED with a STATE group without draft states; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_POISONED
  * @par Cost
@@ -6046,7 +6048,8 @@ enum rkv_status rkv_sequence_checkpoint(struct rkv_cache *cache,
  * @param cache the cache
  * @param sequence the sequence
  * @param out_checkpoint_count receives the number of states that it left: 0 when a copy is open,
- * or when what was published last ends inside a page; may be NULL
+ * of the sequence or of its state by a child that began before what is computed now, or when what
+ * was published last ends inside a page; may be NULL
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_UNSUPPORTED without a STATE group:
  * it is not ended then; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
@@ -6178,7 +6181,7 @@ enum rkv_status rkv_plan_reserve(struct rkv_plan *plan,
  * RKV_STATUS_PENDING when a fetch of a row's sequence was begun since; RKV_STATUS_STALE_SEQUENCE;
  * RKV_STATUS_POISONED
  * @par Cost
- * O(rows + pages of their new positions); shared lock
+ * O(rows + pages of their new positions); shared lock, in portions of whole rows
  * @par Thread safety
  * any thread; the answer is good until a row is released, truncated, published or slid
  */
@@ -6381,7 +6384,8 @@ enum rkv_status rkv_runner_copy_pages(struct rkv_runner *runner,
  * as rkv_plan_check(); RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On
  * failure, unless it is the device's, nothing was moved.
  * @par Cost
- * O(rows), shared lock; O(bytes moved), without
+ * O(rows + pages of their new positions), shared lock, in portions of whole rows; O(bytes moved),
+ * without
  * @par Thread safety
  * any thread; nobody computes the same rows, or releases them, meanwhile
  */
@@ -6445,7 +6449,8 @@ enum rkv_status rkv_runner_reserve_plan(struct rkv_runner *runner,
  * rkv_plan_check(); RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure
  * copies are open as before, and the step is to be prepared again.
  * @par Cost
- * O(rows), shared lock; copies O(bytes), without; a lock to confirm them
+ * O(rows + pages of their new positions), shared lock, in portions of whole rows; copies O(bytes),
+ * without; a lock to confirm them
  * @par Thread safety
  * any thread, as rkv_runner_append_prefill()
  */
@@ -6486,7 +6491,8 @@ enum rkv_status rkv_runner_prepare_plan(struct rkv_runner *runner,
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
  * device's, nothing was computed or written: no result, no K and no V.
  * @par Cost
- * O(rows) for the checks, under the shared lock; attention without a lock, over the positions that
+ * O(rows + pages of their new positions) for the checks, under the shared lock, in portions of
+ * whole rows; attention without a lock, over the positions that
  * queries see: of a WINDOW group its window, however long the row is
  * @par Thread safety
  * any thread, several at once for different plans; nobody else computes the same rows in the same
@@ -6722,7 +6728,8 @@ enum rkv_status rkv_event_encoder_name_namespace(struct rkv_event_encoder *encod
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY: nothing is lost; RKV_STATUS_POISONED
  * @par Cost
  * O(bytes written), a SHA-256 of each page that is told; in the beginning and after a loss
- * O(pages held); shared lock, in slices, for what is copied of the journal
+ * O(pages held), for each namespace that was cleared O(pages of the page table); shared lock, in
+ * slices, for what is copied of the journal
  * @par Thread safety
  * any thread, beside calls that change the cache; waits for other calls on this encoder
  */
@@ -7384,9 +7391,10 @@ enum rkv_status rkv_snapshot_cache_detach(struct rkv_snapshot_cache *cache,
  * @param cache the cache
  * @param timeout_ms milliseconds to wait at most
  * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, the directory has no
- * room for something that is still in memory, or it cannot be written and has something that was
- * removed or cleared; RKV_STATUS_INVALID_STATE when nothing is attached;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * room for something that is still in memory, a write failed since the flush before, the directory
+ * cannot be written and has something that was removed or cleared, or another thread detached it
+ * meanwhile; RKV_STATUS_INVALID_STATE when nothing is attached; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
  * @par Cost
  * blocks for the time given at most; other calls go on meanwhile
  * @par Thread safety

@@ -189,7 +189,7 @@ typedef struct rkv_net_store_config {
      */
     const char *endpoint;
     /**
-     * For Redis: seconds after which a page goes that was written; 0 for never.
+     * For Redis: seconds after which a page goes that was written, 2^40 at most; 0 for never.
      */
     uint64_t ttl_s;
     /**

@@ -16,24 +16,26 @@ impl<V> SnapshotCache<V> {
         self.spot_of(list, view).1
     }
 
-    /// Pins the entry of exactly these tokens.
+    /// Pins the entry of exactly these tokens, for a list that begins with so many of them: for
+    /// fewer than all if it can be trimmed.
     pub(super) fn pin<R>(
         &self,
         list: Exact<'_>,
+        common: usize,
         view: impl FnOnce(&V) -> R,
     ) -> Result<Option<Hit<R>>, Error> {
         let (tree, Some(end)) = self.follow(list) else { return Ok(None) };
         match tree.entry_at(&end, list.tokens.len()) {
-            Some(node) => self.pin_at(&tree, node, list.tokens.len(), view),
+            Some(node) => self.pin_at(&tree, node, (list.tokens.len(), common), view),
             None => Ok(None),
         }
     }
 
-    /// Pins the entry of so many tokens that a pin keeps, unless it is none any more.
+    /// The same of the entry of so many tokens that a pin keeps, unless it is none any more.
     pub(super) fn pin_again<R>(
         &self,
         pin: PinId,
-        tokens: usize,
+        (tokens, common): (usize, usize),
         view: impl FnOnce(&V) -> R,
     ) -> Result<Option<Hit<R>>, Error> {
         let tree = self.store.read();
@@ -41,23 +43,27 @@ impl<V> SnapshotCache<V> {
         let reader = ledger.pins.get(pin).ok_or(Error::StalePin(pin.0))?;
         let node = ledger.readers[reader].node;
         drop(ledger);
-        if node == NONE { Ok(None) } else { self.pin_at(&tree, node, tokens, view) }
+        if node == NONE { Ok(None) } else { self.pin_at(&tree, node, (tokens, common), view) }
     }
 
     fn pin_at<R>(
         &self,
         tree: &Tree<V>,
         node: u32,
-        tokens: usize,
+        (tokens, common): (usize, usize),
         view: impl FnOnce(&V) -> R,
     ) -> Result<Option<Hit<R>>, Error> {
+        // Another one may have come for the same tokens, whose end nobody can take away.
+        if common < tokens && !tree.nodes.is_trimmable(node) {
+            return Ok(None);
+        }
         let Some(entry) = tree.nodes[node].entry.as_ref() else { return Ok(None) };
         let mut ledger = self.ledger.write();
         ledger.try_reserve()?;
         let pin = ledger.pin(&tree.nodes, node);
         drop(ledger);
         let (bytes, next_token, value) = (entry.bytes, entry.next_token, view(&entry.value));
-        Ok(Some(Hit { pin, tokens, common: tokens, bytes, next_token, value }))
+        Ok(Some(Hit { pin, tokens, common, bytes, next_token, value }))
     }
 
     /// Whether what a pin keeps is an entry still.

@@ -7,6 +7,7 @@ use radixkv::error::Error;
 use radixkv::index::Namespace;
 use radixkv::tier::paged::Deadline;
 use radixkv::token::TokenList;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// T16: its rows are the fetch's meanwhile, which makes them as long as what comes: pages and
 /// tokens that are added wait for its end, and are there then, whatever came.
@@ -36,4 +37,48 @@ fn t16_rows_grow_before_a_fetch_of_groups_or_after_it() {
         world.compute(id, tokens.len());
         world.end();
     }
+}
+
+/// The same when that begins just then: to make it longer is refused, or what it got is there when
+/// the fetch has ended.
+#[test]
+fn t16_rows_that_grow_while_a_fetch_of_groups_begins_keep_their_pages() {
+    let setup = Setup {
+        pages: vec![80, 80, 8],
+        host_pages: vec![100, 100, 20],
+        slices: Some((64, || {})),
+        ..hybrid(None)
+    };
+    let tokens = prompt(1, 241);
+    let mut world = GroupWorld::new(setup);
+    world.run(&tokens, &[30]);
+    world.setup.first = 8;
+    let mut random = fastrand::Rng::with_seed(1);
+    for round in 0..1000 {
+        world.evict_all();
+        let id = world.begin(&Namespace::default(), &tokens).unwrap().id;
+        let (shared, begins) = (world.shared.clone(), AtomicBool::new(false));
+        let pauses = random.u32(..20_000);
+        let grown = std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                while !begins.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+                (0..pauses).for_each(|_| std::hint::spin_loop());
+                shared.allocate(id, 200)
+            });
+            begins.store(true, Ordering::Release);
+            assert!(world.fetch(id, Deadline::Never).is_begun);
+            other.join().unwrap()
+        });
+        assert!(matches!(grown, Ok(()) | Err(Error::Loading(_))), "{grown:?}");
+        world.settle();
+        if grown.is_ok() {
+            let rows =
+                [0, 1].map(|group| world.shared.read().group_row(id, group, 0).unwrap().len());
+            assert!(rows.iter().all(|&pages| pages >= 50), "round {round}: {rows:?}");
+        }
+        world.release(id);
+    }
+    world.end();
 }

@@ -4,7 +4,7 @@ use super::group_remote::{filled, on};
 use super::group_world::{GroupWorld, Setup};
 use super::groups::{hybrid, prompt};
 use super::memory_store::MemoryStore;
-use super::remote_store::Mood;
+use super::remote_store::{MemoryRemote, Mood};
 use radixkv::index::Namespace;
 use radixkv::tier::paged::Deadline;
 use radixkv::token::TokenList;
@@ -69,4 +69,26 @@ fn t16_t18_a_prefetch_asks_for_all_groups() {
         world.end();
         remote.set(Mood::Good);
     }
+}
+
+/// T18, T10: prefetches that wait for the store's answer are bounded, as those that bring pages.
+#[test]
+fn t18_prefetches_that_ask_are_bounded() {
+    let remote = MemoryRemote::new();
+    let mut world = on(&remote);
+    while world.tiers.work() {}
+    let (mut begun, tokens) = (0, prompt(1, 41));
+    for _ in 0..1000 {
+        let list = TokenList::text(&tokens);
+        let space = Namespace::default();
+        let made = world.tiers.prefetch(&space, list, Deadline::Never, false).unwrap();
+        begun += usize::from(made.number != 0);
+    }
+    let stats = world.tiers.stats();
+    // A half of 100, 100 and 20 slots.
+    assert!(stats.open_prefetches <= 110, "{} are open", stats.open_prefetches);
+    assert_eq!(stats.counters.refused_prefetches, 1000 - begun as u64);
+    world.settle();
+    assert_eq!(world.tiers.stats().open_prefetches, 0);
+    world.end();
 }

@@ -1,14 +1,18 @@
 //! Pages below the device: what is found where, and that it is what was computed.
 mod attach;
+mod children;
 mod deadline_zero_joins;
 mod detach_last;
 mod epochs;
 #[path = "../failing/mod.rs"]
 mod failing;
+mod full_host;
 mod group_grows;
 mod group_landing;
 mod group_prefetch;
 mod group_random;
+mod group_stands_still;
+mod group_stores;
 mod group_remote;
 mod group_world;
 mod group_yields;
@@ -36,6 +40,7 @@ mod runs;
 mod sim;
 mod threads;
 mod troubles;
+mod unwritten;
 mod wakes;
 mod world;
 
@@ -283,7 +288,7 @@ fn t17_a_clear_while_a_fetch_begins_leaves_nothing_to_fetch() {
     let info = world.begin(&PLAIN, &tokens).unwrap();
     assert_eq!(world.shared.read().fetchable_pages(info.id, true).unwrap(), (0, 10));
     world.shared.clear(Scope::exactly(PLAIN)).unwrap();
-    assert_eq!(world.shared.write().open_fetch(info.id, 0, 10).unwrap(), []);
+    assert_eq!(world.shared.write().open_fetch(info.id, 0, 10).unwrap(), [0_u32; 0]);
     assert!(!world.shared.read().is_loading(info.id));
     world.compute(info.id, tokens.len());
     world.release(info.id);

@@ -1,6 +1,8 @@
 //! More clears than a list of some dozen would remember.
+use crate::failing::{Failure, failing};
+use crate::memory_store::MemoryStore;
 use crate::remote_store::MemoryRemote;
-use crate::world::{Setup, World};
+use crate::world::{PAGE_BYTES, Setup, World};
 use crate::{PLAIN, prompt, stored};
 use radixkv::index::Namespace;
 use radixkv::store::Scope;
@@ -41,4 +43,19 @@ fn t13_many_clears_leave_the_remote_store_to_others() {
     clear_tenants(&other, World::work);
     assert_eq!(other.run(&PLAIN, &tokens), (0, 40));
     other.end();
+}
+
+/// M05, T17: what was cleared right before the tiers are closed leaves the disk, also when there is
+/// no memory then: nobody comes to it later, and a restart would find it.
+#[test]
+fn m05_t17_tiers_that_are_closed_without_memory_leave_nothing_that_was_cleared() {
+    let tokens = prompt(1, 41);
+    let store = MemoryStore::new(64 * PAGE_BYTES as u64, usize::MAX);
+    let world = stored(Setup::new(20, 64, Some(store.clone())), &tokens);
+    assert_eq!(store.records().len(), 10);
+    // The thread does not come to it.
+    world.shared.clear(Scope::exactly(PLAIN)).unwrap();
+    let ((), failed) = failing(Failure::Once(0), || world.shared.detach_lower());
+    store.commit();
+    assert_eq!((store.records().len(), failed), (0, 1), "a restart finds what was cleared");
 }

@@ -375,3 +375,21 @@ fn t18_ranks_agree_as_before() {
     }
     world.end();
 }
+
+/// T18: a number of tiers that are gone names no prefetch of those that came later.
+#[test]
+fn t18_the_number_of_a_prefetch_is_never_anothers() {
+    let mut world = on_disk(disk(64), 1..3);
+    let old = prefetch(&world, &prompt(1, 41), false).number;
+    world.settle();
+    world.attach_anew();
+    world.settle();
+    world.tiers.cancel_prefetch(old).unwrap();
+    let new = prefetch(&world, &prompt(2, 41), false).number;
+    assert!(new != 0 && new != old, "{old} {new}");
+    world.tiers.cancel_prefetch(old).unwrap();
+    assert_eq!(world.tiers.stats().open_prefetches, 1, "that one has ended, this one goes on");
+    world.tiers.cancel_prefetch(new).unwrap();
+    assert_eq!(world.tiers.stats().open_prefetches, 0);
+    world.end();
+}

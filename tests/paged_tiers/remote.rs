@@ -381,3 +381,54 @@ fn t13_bytes_that_changed_in_host_memory_are_not_given_to_others() {
     assert_eq!((store.written, store.failed, store.pauses), (0, 1, 0));
     world.end();
 }
+
+/// T05, T13: a flush waits until the store has what came before it, and for nothing later.
+#[test]
+fn t05_a_flush_waits_for_no_value_that_came_later() {
+    let remote = MemoryRemote::new();
+    let mut world = world(&remote);
+    let keep = |world: &mut World, family, pages| {
+        let info = world.begin(&PLAIN, &prompt(family, 41)).unwrap();
+        world.compute(info.id, 41);
+        world.release(info.id);
+        fill_host(world, pages);
+    };
+    keep(&mut world, 1, 10);
+    let tiers = world.tiers.clone();
+    let flush = std::thread::spawn(move || tiers.flush(Duration::from_secs(5)));
+    // It has begun.
+    std::thread::sleep(Duration::from_millis(200));
+    keep(&mut world, 2, 20);
+    while world.tiers.stats().remote.written < 10 {
+        assert!(world.tiers.work_remote());
+        world.work();
+        // The flush looks once a millisecond.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let stats = world.tiers.stats();
+    assert!(stats.remote.waiting > 0, "all that came later is written too: {stats:?}");
+    assert!(flush.join().unwrap(), "it waits for what came later");
+    world.end();
+}
+
+/// T13, T11: a fetch that the store kept waiting for too long has not brought all.
+#[test]
+fn t13_what_was_given_up_is_not_complete() {
+    let tokens = prompt(1, 41);
+    let remote = MemoryRemote { timeout: Duration::from_millis(30), ..filled(&tokens) };
+    let mut world = world(&remote);
+    let info = world.begin(&PLAIN, &tokens).unwrap();
+    world.work();
+    // Its threads do not come to the question.
+    assert!(world.fetch(info.id, Deadline::Never).is_begun);
+    std::thread::sleep(Duration::from_millis(35));
+    world.work();
+    world.poll(64);
+    let done = world.fetched.pop().unwrap();
+    assert_eq!((done.positions, done.brought, done.is_late), (0, 0, true));
+    let counters = world.tiers.stats().counters;
+    assert_eq!((counters.complete, counters.shortened), (0, 1), "{counters:?}");
+    assert_eq!((counters.late, counters.remote_late), (1, 1));
+    while world.tiers.work_remote() {}
+    world.end();
+}

@@ -70,3 +70,19 @@ fn t10_what_leaves_memory_over_a_full_directory_is_kept() {
         assert_eq!(there.len() as u32, last - first + 1, "{policy:?}: {there:?}");
     }
 }
+
+/// T05, T08: many more than can wait, and than wait to be tried again: a flush that says that all
+/// are written is right.
+#[test]
+fn t08_what_has_no_place_among_those_that_wait_is_not_said_to_be_written() {
+    const STATES: u32 = 400;
+    // One write at a time.
+    let store = MemoryStore::new(1000 * BYTES, 1);
+    let world = World::with(few(STATES as usize), store.clone(), TierPolicy::Through);
+    (0..STATES).for_each(|token| world.insert(&[token], token));
+    assert_eq!(world.stats().counters.busy, u64::from(STATES) - 1);
+    let freed = &mut FreedSnapshots::new();
+    let is_flushed = world.cache.flush(Duration::from_secs(60), freed);
+    let written = store.records().len();
+    assert!(!is_flushed || written == STATES as usize, "{written} are written");
+}

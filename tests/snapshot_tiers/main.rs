@@ -1,4 +1,5 @@
 //! The snapshot cache over a store: what is found where, and what is not.
+mod busy;
 mod destructors;
 #[path = "../failing/mod.rs"]
 mod failing;
@@ -11,6 +12,7 @@ mod long;
 mod memory;
 mod memory_store;
 mod on_disk;
+mod queued;
 mod random;
 mod remote;
 #[path = "../paged_tiers/remote_store.rs"]
@@ -22,6 +24,7 @@ mod runs;
 #[path = "../tier/sim/mod.rs"]
 mod sim;
 mod threads;
+mod trimmed;
 mod troubles;
 mod wakes;
 mod world;

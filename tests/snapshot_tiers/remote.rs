@@ -443,3 +443,48 @@ fn t13_another_store_is_given_what_the_one_before_had() {
     assert_eq!(other.bring(&prompt(5, 20)), Some((10, 5)));
     assert_eq!(other.bring(&prompt(1, 150)), Some((100, 100)));
 }
+
+/// T13: a mark that the store gave up is written again by whoever has the state: by the others
+/// nobody finds it.
+#[test]
+fn t13_a_mark_that_is_gone_is_written_again() {
+    const SEAL: usize = 64;
+    let remote = filled(&[100]);
+    let all = remote.inside().values.len();
+    remote.inside().values.retain(|_, value| value.len() > SEAL);
+    assert_eq!(remote.inside().values.len(), all - 1, "a mark is a seal of nothing");
+    assert_eq!(World::new(&remote).bring(&prompt(1, 150)), None);
+    let world = World::new(&remote);
+    world.insert(&prompt(1, 100), 100);
+    world.settle();
+    assert_eq!(world.stats().remote.known, 1, "the head is there");
+    assert_eq!(World::new(&remote).bring(&prompt(1, 150)), Some((100, 100)));
+}
+
+/// T13, T17: what is removed takes along what is asked for of it, and nothing else.
+#[test]
+fn t13_a_fetch_goes_on_while_something_else_is_removed() {
+    for steps in 0..4 {
+        let remote = filled(&[100]);
+        let world = World::new(&remote);
+        let freed = &mut FreedSnapshots::new();
+        let fetch = world.cache.fetch(&PLAIN, &prompt(1, 150), false, freed).unwrap().unwrap();
+        for _ in 0..steps {
+            assert!(world.cache.work_remote());
+            world.stats();
+        }
+        // Neither is there.
+        assert!(!world.cache.remove(&PLAIN, &prompt(2, 10), freed));
+        assert!(!world.cache.remove(&Namespace { epoch: 9, ..PLAIN }, &prompt(1, 100), freed));
+        let hit = loop {
+            match world.cache.take(fetch.ticket, seen, freed).unwrap() {
+                Taken::Pending => world.settle(),
+                Taken::Missed => panic!("nothing of it was removed, after {steps} steps"),
+                Taken::Hit(hit) => break hit,
+            }
+        };
+        assert_eq!((hit.tokens, hit.value.0), (100, 100));
+        world.cache.release(hit.pin, freed).unwrap();
+        world.settle();
+    }
+}

@@ -161,6 +161,24 @@ fn t17_a_removal_without_memory_is_not_said_to_be_done() {
     }
 }
 
+/// T17, M05: nor is it waited for what never comes.
+#[test]
+fn t17_a_flush_does_not_wait_for_a_removal_that_had_no_memory() {
+    let folder = Folder::new();
+    let cache = new_cache();
+    let (store, records) = open(&folder);
+    cache.attach(Box::new(store), records, TierPolicy::Through).unwrap();
+    let freed = &mut FreedSnapshots::new();
+    insert(&cache, &[1, 2, 3], 7);
+    assert!(cache.flush(LONG, freed));
+    cache.tier_stats(freed);
+    let (removed, _) = failing(Failure::From(0), || cache.remove(&PLAIN, &[1, 2, 3], freed));
+    assert!(removed);
+    let start = Instant::now();
+    assert!(!cache.flush(Duration::from_secs(5), freed));
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+}
+
 /// M05: a call that has no memory for what the store says returns all the same.
 #[test]
 fn m05_calls_return_without_memory_for_events() {

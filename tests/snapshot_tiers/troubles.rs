@@ -416,6 +416,55 @@ fn t05_what_a_large_one_replaced_is_not_said_to_be_gone_while_it_is_there() {
     engine.end();
 }
 
+/// T05: nor does a flush say that all is written when the disk refused something since the last.
+#[test]
+fn t05_a_flush_does_not_say_that_what_the_disk_refused_is_written() {
+    let (disk, engine) = well(11);
+    let freed = &mut FreedSnapshots::new();
+    assert!(engine.cache.flush(LONG, freed));
+    for (token, fault) in [(0, Fault::NoSpace), (1, Fault::ReadOnly), (2, Fault::ReadOnly)] {
+        disk.fail(Some((When::From(0), fault)));
+        engine.compute(&[2, 2, 2, token], freed);
+        assert!(!engine.cache.flush(LONG, freed), "{fault:?}");
+    }
+    disk.fail(None);
+    drop(std::mem::take(freed));
+    engine.end();
+}
+
+/// T05: nor when another thread takes the disk away, and with it what is still to be written.
+#[test]
+fn t05_a_flush_does_not_say_that_what_was_taken_away_is_written() {
+    let (disk, engine) = well(11);
+    let cache = &engine.cache;
+    assert!(cache.flush(LONG, &mut FreedSnapshots::new()));
+    disk.stop(Stop::Writes);
+    // A thread has each of two; the third one waits, and is given up.
+    let lists = [[2, 2, 2, 0], [2, 2, 2, 1], [2, 2, 2, 2]];
+    lists.iter().for_each(|tokens| engine.compute(tokens, &mut FreedSnapshots::new()));
+    let is_said_to_be_written = std::thread::scope(|scope| {
+        let flush = scope.spawn(|| cache.flush(LONG, &mut FreedSnapshots::new()));
+        std::thread::sleep(Duration::from_millis(50));
+        let detach = scope.spawn(|| cache.detach(Duration::ZERO, &mut FreedSnapshots::new()));
+        while cache.is_attached() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        disk.stop(Stop::Nothing);
+        assert!(!detach.join().unwrap());
+        flush.join().unwrap()
+    });
+    let next = Engine::new(&disk.after_crash(&mut Rng::with_seed(1)), 1);
+    next.attach().unwrap();
+    let freed = &mut FreedSnapshots::new();
+    let are_there = lists.iter().all(|tokens| {
+        let found = next.cache.find(&Namespace::default(), tokens, false, copy, freed).unwrap();
+        found.fetchable == tokens.len()
+    });
+    assert!(!is_said_to_be_written || are_there, "what was flushed is not there");
+    next.end();
+    engine.end();
+}
+
 /// The clock of the wall goes back and forth by years at each look: nothing here asks it.
 #[test]
 fn t06_an_engine_under_a_clock_that_jumps() {

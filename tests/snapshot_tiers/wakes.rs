@@ -1,4 +1,5 @@
 //! Whoever sleeps until a store says something is woken for the end of his fetch.
+use super::failing::{Failure, failing};
 use super::folder::Folder;
 use super::remote_store::MemoryRemote;
 use super::remote_world::{PLAIN, filled, prompt};
@@ -228,4 +229,58 @@ fn waits_for_a_store_that_stands_still(heads: Option<MemoryRemote>, fingerprint:
     // The threads are waited for when the cache goes.
     goes_on.store(true, Relaxed);
     assert_eq!(taken.expect("it sleeps for ever"), None);
+}
+
+/// Asks for a ticket once, in a moment without memory: nothing comes of it, and who asked goes to
+/// sleep. He is woken again, or he would sleep for ever.
+fn take_without_memory(cache: &Cache, ticket: HandleId, bell: &Bell) {
+    assert!(bell.sleep(LONG), "there is something to be taken");
+    let ask = || cache.take(ticket, seen, &mut FreedSnapshots::new());
+    let (taken, failed) = failing(Failure::From(0), ask);
+    assert!(failed > 0 && matches!(taken, Ok(Taken::Pending)), "{failed} requests failed");
+    assert!(bell.sleep(Duration::from_secs(10)), "nobody woke it again");
+}
+
+/// M05, T03: the directory says nothing to who sleeps as long as there is something that he was
+/// told of: also when he had no memory to take it in.
+#[test]
+fn m05_who_had_no_memory_for_what_the_disk_said_is_woken_again() {
+    let (folder, bell) = (Folder::new(), Arc::new(Bell::default()));
+    let open = |wake: Option<Wake>| {
+        let mut config = DiskConfig::new(folder.path(), 64 << 20, [0; 32]);
+        config.wake = wake;
+        let (store, records) = DiskStore::open(config).unwrap();
+        let cache = Cache::new(SnapshotLimits { entries: 1, bytes: u64::MAX }).unwrap();
+        cache.attach(Box::new(store), records, TierPolicy::Through).unwrap();
+        cache
+    };
+    let freed = &mut FreedSnapshots::new();
+    let before = open(None);
+    insert(&before, &[1, 2, 3], 7);
+    assert!(before.flush(LONG, freed) && before.detach(LONG, freed));
+    drop(before);
+    // Nothing was taken in yet, so there is no memory for that either.
+    let cache = open(Some(bell.wake()));
+    let fetch = cache.fetch(&PLAIN, &[1, 2, 3], false, freed).unwrap().unwrap();
+    take_without_memory(&cache, fetch.ticket, &bell);
+    assert_eq!(take(&cache, fetch.ticket, &bell), Some(7));
+}
+
+/// M05, T11: the same of a store that caches share, which answers once.
+#[test]
+fn m05_who_had_no_memory_for_an_answer_is_woken_again() {
+    let (remote, bell) = (filled(&[100]), Arc::new(Bell::default()));
+    let cache = Cache::new(SnapshotLimits { entries: 4, bytes: u64::MAX }).unwrap();
+    let config = RemoteConfig {
+        store: Box::new(remote.clone()),
+        fingerprint: remote.fingerprint,
+        timeout: LONG,
+        workers: 2,
+        waiting_bytes: 1 << 20,
+    };
+    cache.attach_both(None, Some((config, bell.wake())), TierPolicy::Through).unwrap();
+    let freed = &mut FreedSnapshots::new();
+    let fetch = cache.fetch(&PLAIN, &prompt(1, 150), false, freed).unwrap().unwrap();
+    take_without_memory(&cache, fetch.ticket, &bell);
+    assert_eq!(take(&cache, fetch.ticket, &bell), Some(100));
 }

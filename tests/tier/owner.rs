@@ -61,3 +61,30 @@ fn t14_another_version_is_refused_and_harms_nothing() {
     std::fs::write(&file, text).unwrap();
     assert_eq!(load(&folder.open(MIB), 1, 100), Ok(content(1, 100)));
 }
+
+/// A child that was forked and goes on has copies of all files. It is not the owner.
+#[test]
+fn t14_a_child_that_lives_on_does_not_keep_the_directory() {
+    let folder = Folder::new();
+    let store = folder.open(MIB);
+    keep(&store, 1, 100);
+    // SAFETY: the child calls nothing but what may be called there, and ends soon in any case.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        // SAFETY: as above.
+        unsafe {
+            libc::alarm(60);
+            libc::pause();
+            libc::_exit(0);
+        }
+    }
+    drop(store);
+    let again = DiskStore::open(folder.config(MIB)).map(|(store, _)| load(&store, 1, 100));
+    // SAFETY: it is our child, and nobody else waits for it.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    assert_eq!(again.unwrap(), Ok(content(1, 100)));
+}

@@ -154,3 +154,30 @@ fn t06_a_full_disk() {
     let text = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{}{text}", String::from_utf8_lossy(&done.stdout));
 }
+
+const ELSEWHERE: &str = "RKV_TIER_ELSEWHERE";
+
+/// A path means what it meant at first, wherever the process goes.
+#[test]
+fn t06_a_process_that_goes_elsewhere_keeps_its_directory() {
+    if let Ok(folder) = std::env::var(ELSEWHERE) {
+        std::fs::create_dir_all(&folder).unwrap();
+        std::env::set_current_dir(&folder).unwrap();
+        let mut config = radixkv::tier::DiskConfig::new("store", MIB, FINGERPRINT);
+        config.commit_interval = Duration::from_millis(5);
+        let (store, _) = DiskStore::open(config).unwrap();
+        keep(&store, 1, 5000);
+        std::env::set_current_dir("/").unwrap();
+        keep(&store, 2, 5000);
+        assert!(!store.stats().is_read_only);
+        return;
+    }
+    let folder = Folder::new();
+    let done = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "troubles::t06_a_process_that_goes_elsewhere_keeps_its_directory"])
+        .env(ELSEWHERE, folder.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{text}{}", String::from_utf8_lossy(&done.stderr));
+}

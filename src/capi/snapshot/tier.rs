@@ -52,7 +52,8 @@ pub struct rkv_snapshot_tier_config {
     /// 1 to 64: by so many threads, but writes by one where there is io_uring. Default 8.
     pub worker_count: u32,
     /// Bytes of snapshots that wait to be written, at most; a snapshot that would exceed it is
-    /// tried again later, if it is still in memory. Default 4 GiB.
+    /// tried again later, if it is still in memory. Of those that wait for that 256 do; what is
+    /// beyond is written when it leaves memory, and counts as failed until then. Default 4 GiB.
     pub waiting_byte_limit: u64,
     /// Milliseconds from a write to its commit, at most, while the disk keeps up: after a crash
     /// what was written earlier is there. 1 to 60000. Default 250.
@@ -288,9 +289,10 @@ fn check_attached(call: &Call<'_>) -> Result<(), Fail> {
 /// @param cache the cache
 /// @param timeout_ms milliseconds to wait at most
 /// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, the directory has no
-/// room for something that is still in memory, or it cannot be written and has something that was
-/// removed or cleared; RKV_STATUS_INVALID_STATE when nothing is attached;
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// room for something that is still in memory, a write failed since the flush before, the directory
+/// cannot be written and has something that was removed or cleared, or another thread detached it
+/// meanwhile; RKV_STATUS_INVALID_STATE when nothing is attached; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_POISONED
 /// @par Cost
 /// blocks for the time given at most; other calls go on meanwhile
 /// @par Thread safety

@@ -189,15 +189,13 @@ pub unsafe extern "C" fn rkv_cache_attach_tiers(
                 // They lie in host memory, of which fetches need the most.
                 waiting_bytes: (host_bytes(&pools) / 4).max(page_bytes(&pools)),
             };
+            let (policy, engine) = (policy_of(&raw)?, wake_of(raw.event_fd)?);
+            let remote = remote_of(raw.remote, &how)?;
+            PageTiers::check_attachable(shared, pools.len())?;
+            // The last that can be refused: to open a directory may trim it.
             let disk = disk_of(&raw, &pools, wake)?;
-            let made = TierConfig {
-                pools,
-                policy: policy_of(&raw)?,
-                agrees: raw.flags & RKV_TIERS_AGREE != 0,
-                wake: wake_of(raw.event_fd)?,
-                remote: remote_of(raw.remote, &how)?,
-                disk,
-            };
+            let agrees = raw.flags & RKV_TIERS_AGREE != 0;
+            let made = TierConfig { pools, policy, agrees, wake: engine, remote, disk };
             PageTiers::attach(shared, made, disk_wake)?;
             Ok(())
         })
@@ -247,7 +245,10 @@ unsafe fn pool_of(raw: &rkv_tier_pool_config, name: &str) -> Result<TierPool, Fa
         ));
     };
     let host = match NonNull::new(host_memory.cast::<u8>()) {
-        None => HostMemory::Own(host_bytes),
+        None => {
+            let memory = || Error::memory(text!("host memory: {name}.host_bytes"));
+            HostMemory::Given(Slots::new(count, bytes).map_err(|_| memory())?)
+        }
         // SAFETY: the caller's contract.
         Some(base) => HostMemory::Given(unsafe { Slots::over(base, count, bytes) }?),
     };
@@ -307,6 +308,7 @@ unsafe fn disk_of(raw: &rkv_tier_config, pools: &[TierPool], wake: Wake) -> Resu
     if raw.disk_bytes < page_bytes(pools) {
         return refuse(text!("config.disk_bytes {} is room for no page", raw.disk_bytes));
     }
+    PageTiers::check_disk(pools, raw.disk_bytes)?;
     let directory = OsStr::from_bytes(directory.to_bytes());
     let config = DiskConfig {
         workers: raw.worker_count as usize,

@@ -28,8 +28,8 @@ pub struct rkv_sequence_fetch_result {
     /// 1 when a fetch is open now: rkv_cache_poll() says when it has ended. Until then these return
     /// RKV_STATUS_PENDING for the sequence: what sets or computes a plan, publish, retain,
     /// checkpoint, fetch and rkv_sequence_agree(), and with several groups of layers read_copies,
-    /// confirm_copies, allocate, append, slide, continue and fork. Others work: it can be released,
-    /// and with one group grow.
+    /// confirm_copies, allocate, append, truncate, slide, continue and fork. Others work: it can be
+    /// released, and with one group grow.
     pub is_open: u32,
     /// Positions that can be fetched beyond those that the sequence reuses. A fetch that is begun
     /// counts 64 pages at most, and may bring more. With one group of layers no more than the

@@ -165,7 +165,7 @@ pub struct rkv_tier_stats {
     pub complete_count: u64,
     /// Fetches that brought less.
     pub shortened_count: u64,
-    /// Fetches whose deadline came first.
+    /// Fetches whose deadline, or remote_timeout_ms, came first: none of them brought all.
     pub late_count: u64,
     /// Fetches whose sequences ended first.
     pub abandoned_count: u64,
@@ -175,7 +175,7 @@ pub struct rkv_tier_stats {
     pub longest_fetch_ns: u64,
     /// Pages that were evicted from the device before they were stored.
     pub lost_page_count: u64,
-    /// Pages for which there was no room in the queue of stores.
+    /// Pages that were not stored because there was no memory for the queue of stores.
     pub throttled_page_count: u64,
     /// Records of the journal that were overwritten before they were followed.
     pub lost_record_count: u64,

@@ -28,8 +28,10 @@ pub(super) struct Asking {
     pub(super) rounds: usize,
     /// When it goes on without the store.
     pub(super) until: Instant,
-    /// Removals by then.
+    /// Removals of all that there was, by then.
     pub(super) removals: u64,
+    /// What it may bring was removed.
+    pub(super) is_removed: bool,
     /// Nobody waits for it any more; what is read is there until that has ended.
     pub(super) is_given_up: bool,
 }

@@ -130,9 +130,9 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let mut unused = None;
         let is_gone = match (&mark, &asking) {
             (Some(mark), _) => lower.link.is_gone(mark),
-            (None, asking) => {
-                asking.as_ref().is_none_or(|asking| asking.removals != table.removals)
-            }
+            (None, asking) => asking
+                .as_ref()
+                .is_none_or(|asking| asking.is_removed || asking.removals != table.removals),
         };
         let pin = match result {
             Err(why) if users > 0 || !is_remote => {
@@ -225,6 +225,6 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 None => _ = self.memory.refuse(value, freed),
             }
         }
-        Ok(self.memory.pin(note.list(spot), |_| ())?.map(|hit| hit.pin))
+        Ok(self.memory.pin(note.list(spot), note.tokens.len(), |_| ())?.map(|hit| hit.pin))
     }
 }

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::ids::{HandleId, PinId};
 use crate::memory::{Arc, try_box, try_to_vec};
 use crate::snapshot::spot::Spot;
-use crate::snapshot::{Freed, Hit, Namespace, count};
+use crate::snapshot::{Freed, Namespace, count};
 use crate::tier::{Refused, Source};
 
 /// Shorter entries that are looked at while a longer one is being written.
@@ -283,8 +283,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         };
         let view = |value: &Value<P>| view(value.state());
         let hit = match pin {
-            Some(pin) => self.memory.pin_again(pin, note.tokens.len(), view)?,
-            None => self.memory.pin(note.list(spot.unwrap_or(Spot::NONE)), view)?,
+            Some(pin) => self.memory.pin_again(pin, (note.tokens.len(), common), view)?,
+            None => self.memory.pin(note.list(spot.unwrap_or(Spot::NONE)), common, view)?,
         };
         let ended = table.loads.end(ticket);
         drop(table);
@@ -292,7 +292,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         if hit.is_some() {
             lower.index.refresh(note.list(Spot::NONE));
         }
-        Ok(hit.map_or(Taken::Missed, |hit| Taken::Hit(Hit { common, ..hit })))
+        Ok(hit.map_or(Taken::Missed, Taken::Hit))
     }
 
     /// Gives a fetch up. What is still read is thrown away when it arrives.

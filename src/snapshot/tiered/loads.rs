@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::handles::{Handles, Numbers};
 use crate::ids::{HANDLE_LIMIT, HandleId, PinId};
 use crate::memory::{Arc, OutOfMemory, Slab, seed};
+use crate::snapshot::spot::Exact;
 use crate::tier::LoadError;
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, VecDeque};
@@ -76,6 +77,23 @@ pub(super) struct Ended {
 }
 
 impl Loads {
+    /// A list was removed: what is asked for a text that begins with it may be that.
+    pub(super) fn remove(&mut self, list: Exact<'_>) {
+        for load in self.loads.values_mut() {
+            let asking = match &mut load.state {
+                LoadState::Asking(asking) => Some(asking),
+                LoadState::Came(came) => came.asking.as_mut(),
+                _ => None,
+            };
+            if let Some(asking) = asking
+                && asking.namespace == *list.namespace
+                && asking.tokens.starts_with(list.tokens)
+            {
+                asking.is_removed = true;
+            }
+        }
+    }
+
     pub(super) fn new() -> Result<Self, Error> {
         Ok(Self {
             loads: HashMap::with_hasher(FixedState::with_seed(seed())),

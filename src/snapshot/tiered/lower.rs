@@ -164,7 +164,8 @@ impl Lower {
     pub(super) fn has<P>(&self, state: &Storable<P>) -> bool {
         let Some(mark) = state.mark() else { return false };
         if mark.is_of(&self.link) {
-            return !self.link.is_gone(&mark);
+            // What the store gave up is in the index until somebody comes to it.
+            return mark.is_put() && !self.link.is_gone(&mark);
         }
         // The same store may have been there before.
         let same = |place: &Place| (place.mark.number == mark.number).then(|| place.mark.clone());

@@ -332,7 +332,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let above = Exact { spot: self.memory.spot_of(list, |_| ()).0, ..list };
         let below = Exact { spot: lower.index.spot_of(list, |_| ()).0, ..list };
         let mut table = lower.change();
-        lower.forget(&mut table, key);
+        lower.forget(&mut table, key, list);
         let in_memory = self.memory.remove_exact(above, freed);
         let is_below = lower.remove(below);
         table.removed += u64::from(is_below);
@@ -404,54 +404,77 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     /// What was committed is found when it is attached again. Tickets are stale from now on. False
     /// when there is none, or the time was over first.
     pub fn detach(&self, timeout: Duration, freed: &mut FreedSnapshots<P>) -> bool {
-        let is_flushed = self.flush(timeout, freed);
+        let is_flushed = self.flush_until(timeout, freed, true);
         let Some(mut lower) = self.lower.write().take() else { return false };
-        let freed = &mut freed.0;
-        for pin in lower.table.get_mut().loads.take_pins() {
+        let (freed, table) = (&mut freed.0, lower.table.get_mut());
+        // Until now others could write, or attach another directory.
+        let is_written = table.is_written(u64::MAX) && !table.has_retries();
+        for pin in table.loads.take_pins() {
             let released = self.memory.release(pin, freed);
             debug_assert!(released.is_ok(), "the pin is ours");
         }
         freed.settle();
-        is_flushed
+        is_flushed && is_written
     }
 
-    /// Waits until everything that is to be written is, and what was removed, replaced or cleared
-    /// is gone from the store; false when the time is over first, or the store removes nothing any
-    /// more.
+    /// Waits until everything that is to be written by now is, and what was removed, replaced or
+    /// cleared is gone from the store; false when the time is over first, the store removes
+    /// nothing any more, a write failed since the flush before, or the store is taken away.
     pub fn flush(&self, timeout: Duration, freed: &mut FreedSnapshots<P>) -> bool {
+        self.flush_until(timeout, freed, false)
+    }
+
+    fn flush_until(&self, timeout: Duration, freed: &mut FreedSnapshots<P>, all: bool) -> bool {
         let start = Instant::now();
-        let (mut turns, mut wanted) = (None, None);
+        let (mut turns, mut before, mut is_trying) = (None, None, false);
         loop {
             let lower = self.lower.read();
-            let Some(lower) = &*lower else { return true };
+            // Whoever took it away has given up what was not written.
+            let Some(lower) = &*lower else { return false };
             let left = timeout.saturating_sub(start.elapsed());
-            let removed = lower.table.read().removed;
-            // What was removed before this call.
-            let wanted = *wanted.get_or_insert(removed);
+            let given = lower.given();
+            let table = lower.table.read();
+            let had_retries = is_trying || table.is_trying() || table.has_retries();
+            let (removed, told) = (table.removed, table.failures_told);
+            let now = (lower.link.attachment, removed, told, table.next, given);
+            drop(table);
+            // What came before this call; with `all` also what comes while it waits.
+            let (attachment, wanted, told, end, values) = before.get_or_insert(now);
+            if *attachment != lower.link.attachment {
+                return false;
+            }
+            *values = if all { given } else { *values };
             let is_still = lower.link.store.flush(left.min(FLUSH_STEP));
-            let is_given = lower.is_given();
-            if is_still && !is_given {
+            let is_given = lower.is_given(*values);
+            // What is never removed nobody waits for: a store that has that says so at once.
+            let is_never = lower.link.store.stats().has_unremoved;
+            if is_still && (!is_given || is_trying) || is_never {
                 std::thread::sleep(left.min(FLUSH_STEP));
             }
-            let is_still = is_still && is_given;
             self.take_events(lower, true, &mut freed.0);
             let mut table = lower.change();
             let stats = lower.link.store.stats();
             let now = stats.turns();
+            is_trying = table.is_trying();
+            if all || had_retries || is_trying || table.has_retries() {
+                // What is tried again is another write.
+                *end = table.next;
+            }
+            if is_still && !stats.is_read_only {
+                table.gone = table.gone.max(removed);
+            }
             // What waits is tried again when there may be room, once for each time.
-            if is_still
-                && table.writing(&lower.link) == 0
-                && (!table.has_retries() || turns == Some(now))
-            {
-                if !stats.is_read_only {
-                    table.gone = table.gone.max(removed);
-                }
-                return !table.has_retries() && table.gone >= wanted;
+            let is_tried = !table.has_retries() || turns == Some(now);
+            let is_gone = is_still || is_never || table.gone >= *wanted;
+            if is_given && is_tried && is_gone && !is_trying && table.is_written(*end) {
+                table.failures_told = table.counters.failed_writes;
+                let has_failed = table.failures_told != *told;
+                return !has_failed && !table.has_retries() && table.gone >= *wanted;
             }
             if left.is_zero() {
                 return false;
             }
-            turns = is_still.then_some(now);
+            turns = (is_still && is_given).then_some(now);
         }
     }
 

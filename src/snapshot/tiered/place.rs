@@ -124,6 +124,11 @@ impl Mark {
         self.attachment == link.attachment
     }
 
+    /// Whether the store has it, or is about to.
+    pub(super) fn is_put(&self) -> bool {
+        self.is_put.load(Relaxed)
+    }
+
     /// Whether a write goes on that nobody wants any more.
     pub(super) fn is_abandoned(&self) -> bool {
         self.state.load(Relaxed) == PENDING | GONE

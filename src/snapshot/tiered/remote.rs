@@ -21,6 +21,7 @@ use super::value::{Loaded, Storable, Writing};
 use crate::error::Error;
 use crate::ids::PinId;
 use crate::memory::{Arc, try_box, try_to_vec};
+use crate::snapshot::spot::Exact;
 use crate::snapshot::{Namespace, count};
 use crate::tier::remote::{
     KeySpace, LargeHead, LargePlan, Question, ReadEnd, Remote, RemoteConfig, RemoteEvent,
@@ -78,10 +79,18 @@ impl Lower {
         answered || self.link.store.has_events()
     }
 
-    /// Whether nothing waits for the store that caches share, which it would take now.
-    pub(super) fn is_given(&self) -> bool {
+    /// How many states the store that caches share was ever given.
+    pub(super) fn given(&self) -> u64 {
+        self.lowest.as_ref().map_or(0, |lowest| lowest.remote.given())
+    }
+
+    /// Whether that has the first so many of them, and has removed what it is to remove; or takes
+    /// nothing now.
+    pub(super) fn is_given(&self, count: u64) -> bool {
         let remote = self.lowest.as_ref().map(|lowest| &lowest.remote);
-        remote.is_none_or(|remote| remote.is_done() || remote.is_paused())
+        remote.is_none_or(|remote| {
+            remote.is_paused() || remote.are_written(count) && !remote.is_removing()
+        })
     }
 
     /// The key of a state in the store that caches share, if there is one.
@@ -90,8 +99,8 @@ impl Lower {
     }
 
     /// A state is removed: what is on its way doesn't come, and what is there goes.
-    pub(super) fn forget(&self, table: &mut Table, key: Option<Key>) {
-        table.removals += 1;
+    pub(super) fn forget(&self, table: &mut Table, key: Option<Key>, list: Exact<'_>) {
+        table.loads.remove(list);
         if let (Some(lowest), Some(key)) = (&self.lowest, key) {
             lowest.remote.remove(key);
         }
@@ -155,6 +164,7 @@ impl Lower {
             rounds: 0,
             until: Instant::now(),
             removals: 0,
+            is_removed: false,
             is_given_up: false,
         }))
     }
@@ -180,7 +190,9 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     ) -> Result<Option<u64>, Error> {
         let Some(lowest) = &lower.lowest else { return Ok(None) };
         let is_same = |load: &Load| match &load.state {
-            LoadState::Asking(other) => load.users > 0 && other.is_same(&asking),
+            LoadState::Asking(other) => {
+                load.users > 0 && !other.is_removed && other.is_same(&asking)
+            }
             _ => false,
         };
         let mut loads = table.loads.loads.iter();
@@ -298,8 +310,14 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         if !matches!(asking.step, Step::Head { .. }) {
             return Ok(true);
         }
+        // Others may have taken the room meanwhile.
+        if !self.has_room_to_load(&table, bytes) {
+            count(&mut table.counters.no_memory, 1);
+            return Ok(false);
+        }
+        let Some(asking) = table.loads.asking(*number) else { return Ok(true) };
         let head = LargeHead { key: *key, id: id.try_into().expect("so many bytes") };
-        lowest.remote.get_pieces(head, target)?;
+        lowest.remote.get_pieces(head, target, until)?;
         (asking.step, asking.until) = (Step::Body, until);
         table.loads.bytes += bytes;
         table.loads.loads.get_mut(number).expect("it was there").note = note;

@@ -35,15 +35,19 @@ pub(super) struct Table {
     tried_at: u64,
     /// Of those, how many are still to be tried.
     to_try: usize,
+    /// What calls have in hand, to try it again.
+    trying: usize,
     pub(super) loads: Loads,
     pub(super) events: Vec<Event>,
     pub(super) answers: Vec<RemoteEvent>,
-    /// How often something was removed, or put in another one's place.
+    /// How often everything was removed.
     pub(super) removals: u64,
     /// How often records were removed, replaced or cleared.
     pub(super) removed: u64,
     /// Of those, how many are gone from the store for sure.
     pub(super) gone: u64,
+    /// Writes that failed, of which the last flush has told.
+    pub(super) failures_told: u64,
     pub(super) counters: TierCounters,
 }
 
@@ -57,12 +61,14 @@ impl Table {
             retries: VecDeque::new(),
             tried_at: 0,
             to_try: 0,
+            trying: 0,
             loads: Loads::new()?,
             events: Vec::new(),
             answers: Vec::new(),
             removals: 0,
             removed: 0,
             gone: 0,
+            failures_told: 0,
             counters: TierCounters::default(),
         })
     }
@@ -98,6 +104,12 @@ impl Table {
         self.pending.insert(mark.number, Pending { note: note.clone(), mark: mark.clone() });
     }
 
+    /// Whether no write goes on whose number is before this one, but for those that nobody wants.
+    pub(super) fn is_written(&self, end: u64) -> bool {
+        let mut before = self.pending.iter().take_while(|(number, _)| **number < end);
+        before.all(|(_, pending)| pending.mark.is_abandoned())
+    }
+
     /// A write has ended, if it is known.
     pub(super) fn end_write(&mut self, link: &Link, number: u64) -> Option<Pending> {
         let ended = self.pending.remove(&number)?;
@@ -110,15 +122,18 @@ impl Table {
         self.pending.len().saturating_sub(link.abandoned())
     }
 
-    /// What the store had no room for is tried again, if it can be.
-    pub(super) fn try_later(&mut self, note: &Arc<Note>, turns: u64) {
-        if self.retries.len() < RETRIES && self.retries.try_reserve(1).is_ok() {
+    /// What the store had no room for is tried again. False when it can't be: it is given up.
+    pub(super) fn try_later(&mut self, note: &Arc<Note>, turns: u64) -> bool {
+        let has_room = self.retries.len() < RETRIES && self.retries.try_reserve(1).is_ok();
+        if has_room {
             self.retries.push_back(note.clone());
             self.tried_at = turns;
         }
+        has_room
     }
 
     /// What is to be tried again next: all that waits once for each time that there may be room.
+    /// `end_retry` follows.
     pub(super) fn next_retry(&mut self, turns: impl FnOnce() -> u64) -> Option<Arc<Note>> {
         if self.to_try == 0 {
             if self.retries.is_empty() {
@@ -131,7 +146,19 @@ impl Table {
             (self.tried_at, self.to_try) = (turns, self.retries.len());
         }
         self.to_try -= 1;
-        self.retries.pop_front()
+        let next = self.retries.pop_front();
+        self.trying += usize::from(next.is_some());
+        next
+    }
+
+    /// What a call had in hand is tried again now, or not any more.
+    pub(super) fn end_retry(&mut self) {
+        self.trying -= 1;
+    }
+
+    /// Whether a call has something in hand that is to be tried again.
+    pub(super) fn is_trying(&self) -> bool {
+        self.trying > 0
     }
 
     /// Whether something waits for room.

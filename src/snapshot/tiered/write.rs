@@ -108,8 +108,10 @@ impl Lower {
             _ => &mut counters.failed_writes,
         };
         count(counter, 1);
-        if matches!(refused, Refused::Full | Refused::Busy) {
-            table.try_later(&state.note, turns);
+        let is_later = matches!(refused, Refused::Full | Refused::Busy);
+        if is_later && !table.try_later(&state.note, turns) {
+            // It is not tried again: whoever flushes is told.
+            count(&mut table.counters.failed_writes, 1);
         }
     }
 
@@ -261,6 +263,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             let missing = state.as_ref().filter(|state| !lower.has(state));
             let draft = missing.and_then(|state| lower.draft(state));
             table = lower.change();
+            table.end_retry();
             let Some(state) = state else { continue };
             let is_it =
                 |value: &Value<P>| value.storable().is_some_and(|now| Arc::is_same(now, &state));

@@ -108,6 +108,13 @@ impl Lock for Locked {
     }
 }
 
+impl Drop for Locked {
+    /// A child that was forked has the same open file, and would keep the lock with it.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
 impl DiskFile for File {
     fn length(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())

@@ -1,5 +1,6 @@
 //! Namespaces that were cleared: what the tiers have of them goes, and is not found before it has.
 use super::map::Level;
+use super::table::Table;
 use super::work::{PageTiers, TableGuard};
 use crate::error::Error;
 use crate::memory::try_zeros;
@@ -29,14 +30,31 @@ impl PageTiers {
                 is_cleared[number as usize] = self.shared.read().cleared_since(since)(&name);
             }
         }
-        let mut table = self.table();
+        self.drop_cleared(latest, |_, space| is_cleared.get(space as usize) == Some(&true));
+        Ok(true)
+    }
+
+    /// The same for the last time, and so without memory too: then each record is asked about.
+    pub(super) fn take_last_clears(&self) {
+        if self.take_clears().is_ok() {
+            return;
+        }
+        let (latest, since) = (self.shared.read().latest_clear(), self.table().clear);
+        self.drop_cleared(latest, |table, space| {
+            let name = table.map.spaces.name(space);
+            self.shared.read().cleared_since(since)(name)
+        });
+    }
+
+    /// Drops the records of namespaces that were cleared, up to a clear.
+    fn drop_cleared(&self, latest: u64, is_gone: impl Fn(&Table, u32) -> bool) {
+        let (mut table, mut has_removed) = (self.table(), false);
         let end = table.map.end();
         for from in (0..end).step_by(RECORDS as usize) {
             for at in from..end.min(from + RECORDS) {
                 let Some(record) = table.map.get(at) else { continue };
-                let is_gone = is_cleared.get(record.space() as usize).copied();
-                let (host, disk) = (record.host(), record.disk());
-                if is_gone != Some(true) || (host, disk) == (None, None) {
+                let (space, host, disk) = (record.space(), record.host(), record.disk());
+                if (host, disk) == (None, None) || !is_gone(&table, space) {
                     continue;
                 }
                 table.counters.cleared += 1;
@@ -44,18 +62,20 @@ impl PageTiers {
                     table.drop_host(at);
                 }
                 if let Some(number) = disk {
+                    has_removed = true;
                     table.must_remove = true;
                     self.remove_disk(&mut table, at, number);
                 }
             }
             TableGuard::bump(&mut table);
         }
+        // A flush that came in between may have seen less of it.
+        table.must_remove |= has_removed;
         table.clear = latest;
         drop(table);
         if let Some(disk) = &self.disk {
             disk.commit_removals();
         }
-        Ok(true)
     }
 
     /// Gives up what is least needed in host memory until the pages of all pools take so many bytes

@@ -1,19 +1,19 @@
 //! Between host memory and the disk.
-use super::super::{Event, FoundRecords, Key, LoadError, Refused, Source, Target};
+use super::super::{DiskStore, Event, FoundRecords, Key, LoadError, Refused, Source, Target};
+use super::config::{HostMemory, TierPool};
 use super::host::Need;
 use super::loads::{Landing, Origin};
-use super::map::{Level, Name, NoRecord};
+use super::map::{Level, Map, Name, NoRecord};
 use super::note::{NOTE_BYTES, Note};
 use super::table::Table;
 use super::work::{PageTiers, TableGuard, checksum};
-use crate::error::Error;
+use crate::error::{Error, text};
 use crate::memory::{OutOfMemory, Slot, try_box};
 use std::any::Any;
 
 /// Of the pages that the disk has room for, the part that is kept free.
 const AHEAD_PART: u64 = 16;
-/// Pages that wait to be tried again, and those that are before others are let in.
-const RETRIES: usize = 256;
+/// Pages that are tried again before others are let in.
 const RETRIED: usize = 16;
 
 /// No page on the disk has such a number, or a higher one.
@@ -75,6 +75,22 @@ impl Target for Reading {
 }
 
 impl PageTiers {
+    /// Refuses a disk with room for more pages than there are numbers for, beside those of host
+    /// memory. Before it is opened, which may make it, or trim it.
+    pub fn check_disk(pools: &[TierPool], bytes: u64) -> Result<(), Error> {
+        let cost = |pool: &TierPool| DiskStore::cost_of(pool.page_bytes as u64, NOTE_BYTES);
+        let slots = |pool: &TierPool| match &pool.host {
+            HostMemory::Given(slots) => slots.count() as u64,
+            HostMemory::Own(bytes) => bytes / pool.page_bytes.max(1) as u64,
+        };
+        let least = pools.iter().map(cost).min().unwrap_or(1).max(1);
+        let in_host = pools.iter().map(slots).fold(0, u64::saturating_add);
+        if (bytes / least).saturating_add(in_host) < Map::PAGE_LIMIT as u64 {
+            return Ok(());
+        }
+        Err(Error::argument(text!("config.disk_bytes {bytes} is room for 2^29 pages or more")))
+    }
+
     /// Bytes of the disk that a page of a pool takes.
     pub(super) fn disk_cost(&self, pool: usize) -> u64 {
         let (disk, bytes) = (self.disk.as_ref(), self.pools[pool].page_bytes as u64);
@@ -158,17 +174,19 @@ impl PageTiers {
 
     /// Starts to write a page of host memory, unless the disk has it or can't take it now.
     pub(super) fn write(&self, table: &mut Table, name: Name) {
-        if let Err(refused) = self.try_write(table, name) {
-            let counters = &mut table.counters;
-            match refused {
-                Refused::Full => counters.disk_full += 1,
-                Refused::Busy => counters.disk_busy += 1,
-                _ => counters.disk_failed += 1,
-            }
-            let is_later = matches!(refused, Refused::Full | Refused::Busy);
-            if is_later && table.retries.len() < RETRIES && table.retries.try_reserve(1).is_ok() {
-                table.retries.push_back(name);
-            }
+        let Err(refused) = self.try_write(table, name) else { return };
+        match refused {
+            Refused::Full => table.counters.disk_full += 1,
+            Refused::Busy => table.counters.disk_busy += 1,
+            _ => return table.counters.disk_failed += 1,
+        }
+        // All that host memory has may wait.
+        let most: usize = self.pools.iter().map(|pool| pool.slots.count()).sum();
+        if table.retries.len() < most && table.retries.try_reserve(1).is_ok() {
+            table.retries.push_back(name);
+        } else {
+            // It is not tried again: whoever flushes is told.
+            table.counters.disk_failed += 1;
         }
     }
 

@@ -98,8 +98,7 @@ impl PageTiers {
             pages.push_back(LoadPage { name, page, place, stage, from });
         }
         // An earlier one of the same sequence is over: it would be loading else.
-        loads.next += 1;
-        let number = loads.next;
+        let number = self.shared.number_load();
         loads.numbers.insert(id.0, number);
         let here = known.here;
         let mut remote = self.wanted((here, count), &beyond, known.before);

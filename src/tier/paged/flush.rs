@@ -1,4 +1,5 @@
 //! Waiting until the disk and the remote store have what came before.
+use super::super::remote::Remote;
 use super::table::Table;
 use super::work::PageTiers;
 use std::time::{Duration, Instant};
@@ -13,8 +14,11 @@ struct Before {
     /// Copies to host memory, since the tiers were attached.
     arrivals: u64,
     clear: u64,
-    /// Once those are taken in: what the disk writes has smaller numbers than this.
-    writes: Option<u64>,
+    /// Once those are taken in: what the disk writes has smaller numbers than this, and so many
+    /// pages were offered to the remote store.
+    ends: Option<(u64, u64)>,
+    /// Once the remote store has been given those: how many values it was given.
+    values: Option<u64>,
 }
 
 impl Before {
@@ -24,8 +28,17 @@ impl Before {
         if !is_taken || !table.retries.is_empty() {
             return false;
         }
-        let end = *self.writes.get_or_insert(table.next_disk);
+        let (end, _) = *self.ends.get_or_insert((table.next_disk, table.offered));
         table.writes.first().is_none_or(|(&number, _)| number >= end)
+    }
+
+    /// Whether the remote store has all of it that is not refused, once all of it is taken in.
+    fn is_offered(&mut self, table: &Table, remote: &Remote) -> bool {
+        let Some((_, offered)) = self.ends else { return false };
+        if table.offered - (table.offers.len() as u64) < offered {
+            return false;
+        }
+        remote.are_written(*self.values.get_or_insert_with(|| remote.given()))
     }
 }
 
@@ -36,22 +49,29 @@ impl PageTiers {
     pub fn flush(&self, timeout: Duration) -> bool {
         let end = Instant::now() + timeout.min(Duration::from_secs(1 << 20));
         let clear = self.shared.read().latest_clear();
-        let mut before = Before { arrivals: self.table().stores.arrivals, clear, writes: None };
+        let arrivals = self.table().stores.arrivals;
+        let mut before = Before { arrivals, clear, ends: None, values: None };
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let is_done = {
                 let table = self.table();
-                before.is_written(&table) && self.is_offered(&table)
+                // A store that is left alone now takes nothing.
+                let remote = self.remote.as_ref().map(|lowest| &lowest.remote);
+                let remote = remote.filter(|remote| !remote.is_paused());
+                before.is_written(&table)
+                    && remote.is_none_or(|remote| before.is_offered(&table, remote))
             };
             if is_done {
                 return self.is_removed(left);
             }
-            if left.is_zero() || self.is_closed() {
+            if left.is_zero() || self.is_closed() || self.shared.is_poisoned() {
                 return false;
             }
             self.signal.notify();
             let is_still = self.disk.as_ref().is_none_or(|disk| disk.flush(left.min(STEP)));
-            if is_still {
+            // One that removes something never says so at once.
+            let is_never = self.disk.as_ref().is_some_and(|disk| disk.stats().has_unremoved);
+            if is_still || is_never {
                 std::thread::sleep(left.min(NAP));
             }
         }
@@ -95,7 +115,7 @@ mod tests {
     fn all_that_came_before_is_waited_for_and_nothing_later() {
         let mut table = Table::new(&[4], 4, (&[4], [0; GROUP_LIMIT])).unwrap();
         table.stores.arrivals = 1;
-        let mut before = Before { arrivals: 1, clear: 0, writes: None };
+        let mut before = Before { arrivals: 1, clear: 0, ends: None, values: None };
         assert!(!before.is_written(&table), "it is in the thread's hands");
         let name = Name { digest: PageDigest([1; 32]), group: 0 };
         table.writes.try_reserve(3).unwrap();

@@ -208,7 +208,8 @@ impl PageTiers {
         let mut plan = load.plan.take().expect("it has one");
         let (first, is_due) = (pages.len(), plan.is_expired == aim.is_expired);
         // A prefetch gets no more than there is room for.
-        let room = if id.is_some() { usize::MAX } else { first + free };
+        // Without pages it was counted as one.
+        let room = if id.is_some() { usize::MAX } else { first.max(1) + free };
         let most = if first == 0 { plan.needed_count() } else { 0 };
         let has_room = pages.try_reserve_exact(most).is_ok();
         let state = self.shared.read();

@@ -134,7 +134,7 @@ impl PageTiers {
             *into += came;
         }
         counters.landed_pages += landed.pages as u64;
-        let is_all = plan.first + landed.pages >= plan.aim;
+        let is_all = plan.first + landed.pages >= plan.aim && !load.is_late;
         *if is_all { &mut counters.complete } else { &mut counters.shortened } += 1;
         self.count_end(table, &load);
         let brought = plan.came.iter().sum::<u64>() as usize;

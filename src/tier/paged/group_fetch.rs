@@ -181,11 +181,7 @@ impl PageTiers {
         let limit = if looks_only { usize::MAX } else { AT_ONCE.min(self.shared.slice) };
         let &Beyond { first, most, .. } = &beyond;
         let device = self.device_sets(id, first + most.min(limit))?;
-        let (reused, row) = {
-            let state = self.shared.read();
-            let info = state.sequence_info(id)?;
-            (info.cached_positions, state.row_from(id.slot(), 0)?.len())
-        };
+        let reused = self.shared.read().sequence_info(id)?.cached_positions;
         let mut open = None;
         let planned = self.group_plan(&beyond, &device, (limit, asks), |at, parent, into| {
             let made = self.shared.read().digest_pages(id, at, (parent, open), into)?;
@@ -211,7 +207,6 @@ impl PageTiers {
         if looks_only || target == first && !asks && rest.is_none() {
             return Ok((found, None));
         }
-        plan.row = row;
         if rest.is_some() {
             // What its end needs is known when all of it is.
             plan.is_stale = true;
@@ -219,17 +214,21 @@ impl PageTiers {
             plan.is_planning = true;
             plan.most = if asks { plan.most } else { target };
         }
-        let plan = try_box(plan)?;
+        let mut plan = try_box(plan)?;
         let table = &mut *self.table();
         if table.is_closing {
             return Ok(Default::default());
         }
         table.reserve_fetch()?;
-        if !self.shared.write().open_group_fetch(id, first)? {
-            return Ok(Default::default());
+        {
+            let mut state = self.shared.write();
+            if !state.open_group_fetch(id, first)? {
+                return Ok(Default::default());
+            }
+            // Until now its owner may have made it longer: from here on nobody does.
+            plan.row = state.row_from(id.slot(), 0).map_or(first, <[u32]>::len);
         }
-        table.loads.next += 1;
-        let number = table.loads.next;
+        let number = self.shared.number_load();
         table.loads.numbers.insert(id.0, number);
         let mut remote = self.wanted((0, usize::from(asks)), &beyond, before);
         let is_short = rest.is_none();

@@ -227,7 +227,6 @@ pub(super) struct Loads {
     pub open: OrderedMap<u64, Load>,
     /// By sequence: the number of its load.
     pub numbers: OrderedMap<u64, u64>,
-    pub next: u64,
     /// Pages, by name, and the load that brings each to the device.
     pub carried: OrderedMap<Name, u64>,
     /// Pages that the disk is reading, and the load that it was begun for.

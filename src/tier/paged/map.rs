@@ -140,10 +140,13 @@ pub(super) struct Map {
 const LEVELS: [Level; 2] = [Level::Host, Level::Disk];
 
 impl Map {
+    /// Pages that are somewhere, fewer than this.
+    pub(super) const PAGE_LIMIT: usize = 1 << 29;
+
     /// For so many pages that are somewhere, of groups that draw from these pools.
     pub fn new(pages: usize, pools: [u8; GROUP_LIMIT]) -> Result<Self, NoRecord> {
         // Each may have one before it that is nowhere.
-        let limit = pages.checked_mul(2).filter(|&limit| limit < 1 << 30).ok_or(NoRecord::Full)?;
+        let limit = if pages < Self::PAGE_LIMIT { 2 * pages } else { return Err(NoRecord::Full) };
         let places = (limit + limit / 8).max(8);
         Ok(Self {
             records: Slab::default(),

@@ -37,6 +37,8 @@ impl Page {
 
 const QUEUED: u32 = 1;
 const STORED: u32 = 2;
+/// Its number is in the queue of stores, whatever it holds by now.
+const LISTED: u32 = 1 << 10;
 
 #[derive(Debug)]
 pub(super) struct Pages {
@@ -94,7 +96,8 @@ impl Pages {
 
     pub fn set(&mut self, page: u32, what: Page) {
         let flags = what.is_queued as u32 * QUEUED + what.was_stored as u32 * STORED;
-        let rest = u32::from(what.group) << 16 | u32::from(what.uses) << 2 | flags;
+        let listed = self.words[page as usize][2] & LISTED;
+        let rest = u32::from(what.group) << 16 | u32::from(what.uses) << 2 | flags | listed;
         self.words[page as usize] = [what.before, what.space + 1, rest];
         self.digests[page as usize] = what.digest.0;
     }
@@ -108,8 +111,17 @@ impl Pages {
         self.words[page as usize][2] |= STORED;
     }
 
+    /// Says whether its number is in the queue of stores. Returns whether it was.
+    pub fn set_listed(&mut self, page: u32, is_listed: bool) -> bool {
+        let rest = &mut self.words[page as usize][2];
+        let was = *rest & LISTED != 0;
+        *rest = (*rest & !LISTED) | (is_listed as u32 * LISTED);
+        was
+    }
+
     pub fn forget(&mut self, page: u32) {
-        self.words[page as usize] = [0; 3];
+        let listed = self.words[page as usize][2] & LISTED;
+        self.words[page as usize] = [0, 0, listed];
     }
 
     /// The digest of the page before one; none at the beginning of a prefix, and in a group beside

@@ -288,7 +288,9 @@ impl PageTiers {
         let load = loads.end(number).expect("it is open");
         counters.landed_pages += landed.pages as u64;
         let brought = load.landed + landed.pages;
-        *if brought >= load.wanted { &mut counters.complete } else { &mut counters.shortened } += 1;
+        // Of one that is late nobody knows what all would have been.
+        let is_all = brought >= load.wanted && !load.is_late;
+        *if is_all { &mut counters.complete } else { &mut counters.shortened } += 1;
         self.count_end(table, &load);
         let (wanted, is_late) = (load.wanted, load.is_late);
         Fetched { sequence: id, positions: landed.positions, wanted, brought, is_late }
@@ -409,7 +411,7 @@ impl PageTiers {
     }
 
     /// Copies to host memory that may go on at once: fewer as its slots get scarce, and while pages
-    /// are fetched; and of the device's pages no more than an eighth.
+    /// are fetched; and of each pool's pages no more than an eighth.
     fn store_limit(&self, table: &Table) -> usize {
         let limit_of = |at: usize| {
             let slots = &self.pools[at].slots;
@@ -418,7 +420,13 @@ impl PageTiers {
         };
         let limit = (0..self.pools.len()).map(limit_of).max().unwrap_or(0);
         // What is copied is not reclaimable meanwhile.
-        let limit = limit.min(self.device_pages[0].div_ceil(8));
+        let most = (0..self.pools.len()).map(|pool| self.most_stores(pool)).sum();
+        let limit = limit.min(most);
         if table.loads.are_active() { limit.div_ceil(4) } else { limit }
+    }
+
+    /// Pages of a pool that are copied to host memory at once, at most.
+    pub(super) fn most_stores(&self, pool: usize) -> usize {
+        self.device_pages[pool].div_ceil(8)
     }
 }

@@ -61,10 +61,10 @@ impl Loads {
         loads.find_map(|(&number, load)| load.sequence.is_none().then_some(number))
     }
 
-    /// Pages that those bring, in all.
+    /// Pages that those bring, in all; each one at least: which, the remote store may have to say.
     fn prefetched_pages(&self) -> usize {
         let prefetches = self.open.iter().filter(|(_, load)| load.sequence.is_none());
-        prefetches.map(|(_, load)| load.pages.len()).sum()
+        prefetches.map(|(_, load)| load.pages.len().max(1)).sum()
     }
 
     /// Whether a fetch waits for pages that are still below host memory.
@@ -144,8 +144,7 @@ impl PageTiers {
         load.deadline = deadline.end(load.begun);
         load.need = Need::Prefetch { since: table.map.tick() };
         load.plan = plan;
-        loads.next += 1;
-        let number = loads.next;
+        let number = self.shared.number_load();
         loads.open.insert(number, load);
         table.counters.prefetches += 1;
         self.signal.notify();
@@ -164,7 +163,7 @@ impl PageTiers {
     /// way.
     pub fn cancel_prefetch(&self, number: u64) -> Result<(), Error> {
         let table = &mut *self.table();
-        if number == 0 || number > table.loads.next {
+        if number == 0 || number > self.shared.last_load() {
             return Err(Error::argument(text!("prefetch {number} was never begun")));
         }
         if table.loads.prefetch_from(number) == Some(number) {

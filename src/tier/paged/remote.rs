@@ -34,7 +34,7 @@ const GIVEN: usize = 32;
 
 /// A remote store, and what it is asked with.
 pub(super) struct Lowest {
-    remote: Remote,
+    pub(super) remote: Remote,
     /// By pool: pages of another size have other keys.
     keys: Vec<KeySpace>,
     /// The latest clear when it was attached.
@@ -369,7 +369,12 @@ impl PageTiers {
         load.is_late = true;
         load.remote.until = None;
         let was_asking = load.remote.is_asking();
-        load.remote.state = Asking::Has(load.landed + at);
+        // With several groups nothing more is asked of it, whatever else goes meanwhile: nobody
+        // would give that up.
+        load.remote.state = match load.plan {
+            Some(_) => Asking::Not,
+            None => Asking::Has(load.landed + at),
+        };
         if let Some(plan) = &mut load.plan {
             plan.refuse_all();
         }
@@ -443,6 +448,7 @@ impl PageTiers {
         }
         if table.offers.len() < OFFERS && table.offers.try_reserve(1).is_ok() {
             table.offers.push_back(what.name);
+            table.offered += 1;
             self.put_offered(table);
         } else {
             table.counters.not_offered += 1;
@@ -483,12 +489,5 @@ impl PageTiers {
         source.is_ok_and(|source| {
             lowest.remote.put(lowest.key(self.pool_of(name.group), name), source).unwrap_or(false)
         })
-    }
-
-    /// Whether nothing waits for the remote store that it would take now.
-    pub(super) fn is_offered(&self, table: &Table) -> bool {
-        let Some(lowest) = &self.remote else { return true };
-        let is_empty = table.offers.is_empty() && lowest.remote.is_written();
-        is_empty || lowest.remote.is_paused()
     }
 }

@@ -93,7 +93,7 @@ pub struct Counters {
     pub failed_stores: u64,
     /// Copies from host memory that failed.
     pub failed_loads: u64,
-    /// Pages that found no slot of host memory in time.
+    /// Pages for which the queue of stores had no memory.
     pub throttled: u64,
     /// Pages that left the device before they were stored.
     pub lost: u64,

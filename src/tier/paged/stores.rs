@@ -7,13 +7,12 @@ use super::poll::{CopyJob, Direction, Fetched, JOBS};
 use super::table::{Job, Stored, Table};
 use super::work::{PageTiers, TableGuard, checksum};
 use crate::error::Error;
+use crate::group::GROUP_LIMIT;
 use crate::memory::Slot;
 use crate::store::PoolPage;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Pages that wait to be stored, at most.
-const QUEUE: usize = 1 << 14;
 /// Uses that wait to be counted.
 const USES: usize = 1 << 10;
 /// Pages that are counted, or queued, before others are let in.
@@ -26,10 +25,12 @@ const COLD_MOST: usize = 512;
 
 #[derive(Debug, Default)]
 pub(super) struct Stores {
-    /// Pages of the device that are to be stored.
+    /// Pages of the device that are to be stored, each once.
     pub queue: VecDeque<u32>,
     /// Copies that the engine carries out.
     pub open: usize,
+    /// The same by pool.
+    pub open_of: [usize; GROUP_LIMIT],
     /// When the engine asked for copies last, if it got none of what is to be stored.
     pub stuck: Option<Instant>,
     /// What was copied, and is to be checked and found.
@@ -65,6 +66,7 @@ impl Table {
                 break;
             }
             let Some(page) = self.stores.queue.pop_front() else { break };
+            self.pages.set_listed(page, false);
             let Some(what) = self.pages.get(page) else { continue };
             let is_due = what.is_queued
                 && self.pages.parent_digest(&what).is_some()
@@ -77,6 +79,13 @@ impl Table {
         }
         (due, count)
     }
+
+    /// Puts a page into the queue, in which there is room.
+    fn list_store(&mut self, page: u32) {
+        if !self.pages.set_listed(page, true) {
+            self.stores.queue.push_back(page);
+        }
+    }
 }
 
 impl PageTiers {
@@ -88,12 +97,11 @@ impl PageTiers {
         if table.find(name).is_some() {
             return;
         }
-        let queue = &mut table.stores.queue;
-        if queue.len() == QUEUE || queue.try_reserve(1).is_err() {
+        if table.stores.queue.try_reserve(1).is_err() {
             table.counters.throttled += 1;
             return;
         }
-        queue.push_back(page);
+        table.list_store(page);
         table.pages.set_queued(page, true);
     }
 
@@ -206,12 +214,14 @@ impl PageTiers {
             let spine = if group == 0 { page } else { what.before };
             if state.held_since(spine).is_some_and(|since| since > applied) {
                 // The journal was not followed that far.
-                table.stores.queue.push_back(page);
+                table.list_store(page);
                 continue;
             }
-            let Some(slot) = self.take_slot_for_store(table, pool) else {
+            let is_full = table.stores.open_of[pool] >= self.most_stores(pool);
+            let slot = if is_full { None } else { self.take_slot_for_store(table, pool) };
+            let Some(slot) = slot else {
                 // Another pool may have some.
-                table.stores.queue.push_back(page);
+                table.list_store(page);
                 continue;
             };
             let is_there = group == 0
@@ -235,17 +245,20 @@ impl PageTiers {
             let what = Stored { name, parent, namespace, clear };
             table.jobs.insert(id, Job::Store { page: at, slot, what });
             table.stores.open += 1;
+            table.stores.open_of[pool] += 1;
             given += 1;
         }
         Ok(given)
     }
 
-    /// A slot, but for the last ones, which fetches need.
+    /// A slot, but for the last ones that can be had, which fetches need.
     fn take_slot_for_store(&self, table: &mut Table, pool: usize) -> Option<Slot> {
         let slots = &self.pools[pool].slots;
         let kept = if table.loads.are_active() { slots.count() / 8 } else { 0 };
-        let is_scarce = slots.count() - slots.free() + kept >= slots.count();
-        if is_scarce && kept > 0 { None } else { self.take_slot(table, pool, Need::Store) }
+        // Reads, writes and copies that go on have the rest.
+        let can_be_had = slots.free() + table.map.count_of(Level::Host, pool);
+        let is_scarce = kept > 0 && can_be_had <= kept;
+        if is_scarce { None } else { self.take_slot(table, pool, Need::Store) }
     }
 
     /// A copy to host memory is done, or failed.
@@ -257,6 +270,7 @@ impl PageTiers {
         is_good: bool,
     ) {
         table.stores.open -= 1;
+        table.stores.open_of[page.pool] -= 1;
         let page = table.pages.number(page.pool, page.page);
         let is_it = |page: &Page| page.name() == what.name;
         if table.pages.get(page).as_ref().is_some_and(is_it) {

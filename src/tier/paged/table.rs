@@ -1,7 +1,7 @@
 //! All that is known of the tiers, behind one lock.
 use super::host::Need;
 use super::loads::Loads;
-use super::map::{Level, Map, Name, Record};
+use super::map::{Level, Map, Name, NoRecord, Record};
 use super::pages::{Page, Pages};
 use super::stats::Counters;
 use super::stores::Stores;
@@ -73,6 +73,8 @@ pub(super) struct Table {
     pub tried_at: u64,
     /// Pages that the remote store is to be given.
     pub offers: VecDeque<Name>,
+    /// How many ever were.
+    pub offered: u64,
     pub counters: Counters,
     /// The engine was told that there is something to poll for.
     pub is_announced: bool,
@@ -100,8 +102,11 @@ impl Table {
         (device_pages, pools): (&[usize], [u8; GROUP_LIMIT]),
     ) -> Result<Self, Error> {
         let pages = slots.iter().sum::<usize>().saturating_add(disk_pages);
-        let map = Map::new(pages, pools).map_err(|_| {
-            Error::argument(text!("host memory and disk together have room for {pages} pages"))
+        let map = Map::new(pages, pools).map_err(|why| match why {
+            NoRecord::Full => Error::argument(text!(
+                "config.host_bytes and config.disk_bytes are room for {pages} pages"
+            )),
+            NoRecord::OutOfMemory => Error::memory("what is known of pages below the device"),
         })?;
         let mut host = Vec::new();
         for &slots in slots {
@@ -127,6 +132,7 @@ impl Table {
             retries: VecDeque::new(),
             tried_at: 0,
             offers: VecDeque::new(),
+            offered: 0,
             counters: Counters::default(),
             is_announced: false,
         })
@@ -141,7 +147,8 @@ impl Table {
     pub fn bytes(&self) -> usize {
         let host: usize = self.host.iter().map(Vec::capacity).sum();
         let host = host * size_of::<Option<HostPage>>();
-        let jobs = self.jobs.bytes() + self.writes.bytes();
+        let queue = self.stores.queue.capacity() * size_of::<u32>();
+        let jobs = self.jobs.bytes() + self.writes.bytes() + queue;
         self.map.bytes() + host + self.pages.bytes() + jobs
     }
 

@@ -179,6 +179,21 @@ impl PageTiers {
         }
     }
 
+    /// Refuses a cache that can have no tiers, or has not so many pools.
+    pub fn check_attachable(shared: &Shared, pools: usize) -> Result<(), Error> {
+        let state = shared.read();
+        state.check_own_pool()?;
+        // Without a journal nobody knows what pages hold.
+        state.journal_pages()?;
+        let has = state.pool_pages()?.len();
+        if pools == has {
+            return Ok(());
+        }
+        Err(Error::argument(text!(
+            "config.pool_count: the page table has {has} pools, the config tells of {pools}"
+        )))
+    }
+
     /// The same for a test, which does with `work` what the thread would.
     #[doc(hidden)]
     pub fn attach_without_thread(
@@ -186,20 +201,12 @@ impl PageTiers {
         config: TierConfig,
         wake: DiskWake,
     ) -> Result<std::sync::Arc<Self>, Error> {
+        Self::check_attachable(shared, config.pools.len())?;
         let (groups, page_size, device_pages, clear) = {
             let state = shared.read();
-            // Without a journal nobody knows what pages hold.
-            state.journal_pages()?;
             let page_size = state.page_table_stats().page_size;
             (state.groups(), page_size, state.pool_pages()?, state.latest_clear())
         };
-        if config.pools.len() != device_pages.len() {
-            return Err(Error::argument(text!(
-                "config.pool_count: the page table has {} pools, the config tells of {}",
-                device_pages.len(),
-                config.pools.len()
-            )));
-        }
         shared.write().reserve_copied()?;
         let mut pools = Vec::new();
         for (at, pool) in config.pools.into_iter().enumerate() {
@@ -429,7 +436,7 @@ impl Lower for PageTiers {
         }
         // What was cleared last the thread may not have come to; the directory commits it when it
         // is closed.
-        let _ = self.take_clears();
+        self.take_last_clears();
         if let Some(remote) = &self.remote {
             remote.close();
         }

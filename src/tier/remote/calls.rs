@@ -63,6 +63,7 @@ impl Remote {
             has_events: AtomicBool::new(false),
             wake,
         })?;
+        inner.queue().in_hand.try_reserve(workers.max(1)).map_err(OutOfMemory::from)?;
         let remote = Self { inner, threads: Mutex::default() };
         let works: [Work; 3] = [
             ("rkv-remote-get", Inner::keep_reading),
@@ -123,7 +124,7 @@ impl Remote {
     /// Starts to write a value, unless it is there. False while the store is left alone.
     pub fn put(&self, key: Key, source: Box<dyn Source>) -> Result<bool, OutOfMemory> {
         let bytes = bytes_of_source(&*source);
-        self.write(Write::Put(Put { key, source, bytes }))
+        self.write(Write::Put(Put { number: 0, key, source, bytes }))
     }
 
     pub(super) fn write(&self, write: Write) -> Result<bool, OutOfMemory> {
@@ -156,22 +157,33 @@ impl Remote {
     /// Appends the events since the last call.
     pub fn poll(&self, events: &mut Vec<RemoteEvent>) {
         let mut queue = self.inner.queue();
-        // Without memory they wait.
-        if events.try_reserve(queue.events.len()).is_ok() {
-            events.append(&mut queue.events);
-            self.inner.has_events.store(false, Ordering::Release);
+        if events.try_reserve(queue.events.len()).is_err() {
+            // They wait, and whoever was told of them is told again: nothing else may come.
+            drop(queue);
+            return self.wake();
         }
+        events.append(&mut queue.events);
+        self.inner.has_events.store(false, Ordering::Release);
     }
 
-    /// Whether nothing waits to be written, or is. What the store did not remove when it was asked
-    /// may wait.
-    pub fn is_written(&self) -> bool {
-        self.inner.queue().is_written()
+    /// How many values were ever given to be written.
+    pub fn given(&self) -> u64 {
+        self.inner.queue().given
+    }
+
+    /// Whether none of the first so many of them waits to be written, or is.
+    pub fn are_written(&self, count: u64) -> bool {
+        self.inner.queue().are_written(count)
     }
 
     /// Whether nothing waits, or goes on.
     pub fn is_done(&self) -> bool {
         self.inner.queue().waiting() == 0
+    }
+
+    /// Whether something waits to be removed, or is.
+    pub fn is_removing(&self) -> bool {
+        self.inner.queue().is_removing()
     }
 
     /// What was counted.

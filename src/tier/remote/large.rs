@@ -9,6 +9,7 @@ use super::queue::{GetPieces, PutLarge, Read, ReadEnd, RemoteEvent, Write};
 use super::sealed::{HEAD_BYTES, open, piece_key, seal};
 use super::{Answer, Item};
 use crate::memory::OutOfMemory;
+use std::time::Instant;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Bytes of a piece, but for the last.
@@ -71,9 +72,16 @@ impl Cursor {
 }
 
 impl Remote {
-    /// Starts to read the pieces of a value of a target's length.
-    pub fn get_pieces(&self, head: LargeHead, target: Box<dyn Target>) -> Result<(), OutOfMemory> {
-        self.read(Read::Pieces(GetPieces { head, target, until: self.inner.end() }))
+    /// Starts to read the pieces of a value of a target's length, unless that has not begun by
+    /// `last`.
+    pub fn get_pieces(
+        &self,
+        head: LargeHead,
+        target: Box<dyn Target>,
+        last: Instant,
+    ) -> Result<(), OutOfMemory> {
+        let until = self.inner.end();
+        self.read(Read::Pieces(GetPieces { head, target, until, last }))
     }
 
     /// How many calls bring so many bytes.
@@ -89,7 +97,7 @@ impl Remote {
         source: Box<dyn Source>,
     ) -> Result<bool, OutOfMemory> {
         let bytes = bytes_of_source(&*source);
-        self.write(Write::Large(PutLarge { plan, source, bytes }))
+        self.write(Write::Large(PutLarge { number: 0, plan, source, bytes }))
     }
 }
 
@@ -151,7 +159,7 @@ impl Inner {
     }
 
     pub(super) fn put_large(&self, large: PutLarge, scratch: &mut Vec<u8>) {
-        let PutLarge { plan, source, bytes } = large;
+        let PutLarge { plan, source, bytes, .. } = large;
         let plan = plan();
         let written = plan.as_ref().and_then(|plan| self.put_pieces(plan, &*source, scratch));
         // What it came from may be used again.
@@ -171,13 +179,18 @@ impl Inner {
         source: &dyn Source,
         scratch: &mut Vec<u8>,
     ) -> Option<[u8; 16]> {
-        let mut asked = [Item::new(plan.key, &mut [])];
+        let mut asked = [plan.key, plan.mark].map(|key| Item::new(key, &mut []));
         self.call(|store, items, time| store.has(items, time), &mut asked, self.timeout);
-        match asked[0].answer {
+        let [head, mark] = asked.map(|item| item.answer);
+        match head {
             Answer::Missing => {}
             Answer::Failed => return None,
             Answer::Done => {
                 self.queue().stats.known += 1;
+                // Without its mark nobody finds it who does not know its length.
+                if mark == Answer::Missing {
+                    self.put_value(&plan.mark, &[], scratch);
+                }
                 return None;
             }
         }

@@ -86,6 +86,8 @@ pub(super) struct GetPieces {
     pub head: LargeHead,
     pub target: Box<dyn Target>,
     pub until: Instant,
+    /// Until then they are waited for: there are many calls to be made.
+    pub last: Instant,
 }
 
 pub(super) enum Read {
@@ -95,6 +97,14 @@ pub(super) enum Read {
 }
 
 impl Read {
+    /// When it is too late to begin.
+    fn last(&self) -> Instant {
+        match self {
+            Self::Pieces(GetPieces { last, .. }) => *last,
+            other => other.until(),
+        }
+    }
+
     fn until(&self) -> Instant {
         match self {
             Self::Ask(Ask { until, .. })
@@ -105,6 +115,8 @@ impl Read {
 }
 
 pub(super) struct Put {
+    /// How many values were given to be written before it.
+    pub number: u64,
     pub key: Key,
     pub source: Box<dyn Source>,
     pub bytes: usize,
@@ -112,6 +124,8 @@ pub(super) struct Put {
 
 /// A large value, and what else is to be known of it, which takes a while to say.
 pub(super) struct PutLarge {
+    /// How many values were given to be written before it.
+    pub number: u64,
     pub plan: Box<dyn FnOnce() -> Option<LargePlan> + Send>,
     pub source: Box<dyn Source>,
     pub bytes: usize,
@@ -129,6 +143,13 @@ impl Write {
         match self {
             Self::Put(Put { bytes, .. }) | Self::Large(PutLarge { bytes, .. }) => *bytes as u64,
             Self::Remove(_) => 0,
+        }
+    }
+
+    fn number(&mut self) -> Option<&mut u64> {
+        match self {
+            Self::Put(Put { number, .. }) | Self::Large(PutLarge { number, .. }) => Some(number),
+            Self::Remove(_) => None,
         }
     }
 }
@@ -164,8 +185,12 @@ pub(super) struct Queue {
     removals: usize,
     /// Those that the store did not remove, though it answered.
     refused: Refused,
+    /// Values that were ever given to be written.
+    pub given: u64,
     /// Values that are being written or removed.
     pub writing: usize,
+    /// Of the calls that write some, the first numbers; there is room for each thread's.
+    pub in_hand: Vec<u64>,
     /// Of those, the ones that are being removed.
     pub removing: usize,
     /// Reads without an event.
@@ -237,7 +262,7 @@ impl Queue {
             return Reads::None;
         }
         let before = self.reads.len();
-        while self.reads.front().is_some_and(|read| read.until() <= now) {
+        while self.reads.front().is_some_and(|read| read.last() <= now) {
             let read = self.reads.pop_front().expect("it was seen");
             self.stats.late += 1;
             self.answer(read);
@@ -283,8 +308,12 @@ impl Queue {
     }
 
     /// Queues a write.
-    pub fn add_write(&mut self, write: Write) -> Result<(), OutOfMemory> {
+    pub fn add_write(&mut self, mut write: Write) -> Result<(), OutOfMemory> {
         self.writes.try_reserve(1)?;
+        if let Some(number) = write.number() {
+            *number = self.given;
+            self.given += 1;
+        }
         self.waiting_bytes += write.bytes();
         self.removals += matches!(write, Write::Remove(_)) as usize;
         self.writes.push_back(write);
@@ -336,10 +365,16 @@ impl Queue {
         self.removals + self.refused.len() > 0
     }
 
-    /// Whether nothing waits to be written, or is. What the store refused to remove is tried again
-    /// later.
-    pub fn is_written(&self) -> bool {
-        self.writes.is_empty() && self.writing == 0
+    /// The same, or they go on.
+    pub fn is_removing(&self) -> bool {
+        self.has_removals() || self.removing > 0
+    }
+
+    /// Whether none of the first so many values waits to be written, or is.
+    pub fn are_written(&mut self, count: u64) -> bool {
+        // They wait in the order of their numbers.
+        let first = self.writes.iter_mut().find_map(|write| write.number().map(|number| *number));
+        first.is_none_or(|number| number >= count) && self.in_hand.iter().all(|&at| at >= count)
     }
 
     /// What waits to be written or removed, or is.
@@ -421,6 +456,7 @@ impl Queue {
             match write {
                 Write::Large(large) => {
                     self.writing += 1;
+                    self.in_hand.push(large.number);
                     return Writes::Large(large);
                 }
                 Write::Put(put) if has_room => {
@@ -445,6 +481,7 @@ impl Queue {
         }
         self.writing += puts.len() + removes.len();
         self.removing += removes.len();
+        self.in_hand.extend(puts.first().map(|put| put.number));
         match (puts.is_empty(), removes.is_empty()) {
             (false, _) => Writes::Puts(puts),
             (true, false) => Writes::Removes(removes),

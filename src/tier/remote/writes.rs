@@ -41,17 +41,18 @@ impl Inner {
             Writes::Dropped(writes) => drop(writes),
             Writes::Unfit(write) => drop(write),
             Writes::Puts(puts) => {
-                let count = puts.len();
+                let (count, first) = (puts.len(), puts.first().map(|put| put.number));
                 self.put(puts, scratch);
-                self.end_writes(count, 0);
+                self.end_writes(count, first);
             }
             Writes::Large(large) => {
+                let number = large.number;
                 self.put_large(large, scratch);
-                self.end_writes(1, 0);
+                self.end_writes(1, Some(number));
             }
             Writes::Removes(removals) => {
                 self.remove(&removals);
-                self.end_writes(removals.len(), removals.len());
+                self.end_writes(removals.len(), None);
             }
         }
         // There may be room for others.
@@ -98,11 +99,15 @@ impl Inner {
         true
     }
 
-    /// So many values were written or removed, or could not be: who waited for that goes on.
-    fn end_writes(&self, count: usize, removed: usize) {
+    /// So many values were written, the first of which had a number, or removed, or could not be:
+    /// who waited for that goes on.
+    fn end_writes(&self, count: usize, first: Option<u64>) {
         let mut queue = self.queue();
         queue.writing -= count;
-        queue.removing -= removed;
+        match first {
+            Some(first) => queue.in_hand.retain(|&number| number != first),
+            None => queue.removing -= count,
+        }
         self.to_write.notify_all();
     }
 

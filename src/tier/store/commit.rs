@@ -324,6 +324,10 @@ impl Shared {
     }
 
     fn shrink(&self) {
+        // Of a store that has given up the file may be another one's by now.
+        if self.state.lock().stats.is_read_only {
+            return;
+        }
         // If that fails the file stays as long as it is: nothing is lost.
         let _ = self.data.shrink(|| self.state.lock().space.used_end());
     }

@@ -170,7 +170,7 @@ pub struct DiskStore {
 }
 
 impl DiskStore {
-    fn cost_of(bytes: u64, note: usize) -> u64 {
+    pub(crate) fn cost_of(bytes: u64, note: usize) -> u64 {
         bytes.div_ceil(UNIT).saturating_mul(UNIT).saturating_add(note as u64)
     }
 }
@@ -327,7 +327,10 @@ impl LowerStore for DiskStore {
         while !state.events.is_empty() {
             let count = state.events.len().min(EVENTS);
             if events.try_reserve(count).is_err() {
-                return; // they wait for the next call
+                // They wait for the next call. What comes while they are there wakes nobody, so
+                // whoever was told of them is told again.
+                drop(state);
+                return self.shared.wake.iter().for_each(|wake| wake());
             }
             events.extend((0..count).filter_map(|_| state.take_event()));
             if events.len() > before {
@@ -344,7 +347,7 @@ impl LowerStore for DiskStore {
         let end = Instant::now().checked_add(timeout);
         let mut state = self.shared.state.lock();
         let epoch = match state.epochs.next() {
-            Ok(None) => return !state.has_unremoved,
+            Ok(None) => return !state.stats.has_unremoved,
             Ok(Some(epoch)) => epoch,
             Err(_) => return false,
         };
@@ -363,7 +366,7 @@ impl LowerStore for DiskStore {
             }
         }
         state.flushing -= 1;
-        state.epochs.is_done(epoch) && !state.has_unremoved
+        state.epochs.is_done(epoch) && !state.stats.has_unremoved
     }
 
     fn stats(&self) -> StoreStats {

@@ -25,7 +25,9 @@ impl DiskStore {
     /// Opens the store in a directory, or makes one there. Records that the bound has no room for
     /// go, least recently used first.
     pub fn open(config: DiskConfig) -> Result<(Self, FoundRecords), OpenError> {
-        let disk = Box::new(Files(config.directory.clone()));
+        // It stays the same one when the process goes elsewhere.
+        let absolute = std::path::absolute(&config.directory);
+        let disk = Box::new(Files(absolute.unwrap_or_else(|_| config.directory.clone())));
         Self::open_on(disk, config)
     }
 
@@ -86,7 +88,6 @@ fn state_of(mut rows: Rows, space: Space, damaged: u64) -> Result<(State, FoundR
         reads: VecDeque::new(),
         writes: OrderedMap::default(),
         stopped: Queue::default(),
-        has_unremoved: false,
         reads_listen: false,
         writes_listen: false,
         news: News::default(),

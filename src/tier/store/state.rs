@@ -51,8 +51,6 @@ pub(super) struct State {
     /// Entries that are being written, or are in `written`: there is room for them there.
     pub uncommitted: usize,
     pub removals: Queue<Key>,
-    /// There was no memory for a removal: it is never committed.
-    pub has_unremoved: bool,
     pub touched: Queue<Key>,
     /// When the first change came that the next commit has.
     pub first_change: Option<Instant>,
@@ -164,7 +162,7 @@ impl State {
         let entry = entry.filter(|entry| entry.is_promised || promise(entry));
         let Some(entry) = entry else {
             // Of a store that writes nothing any more everybody knows.
-            self.has_unremoved |= !self.stats.is_read_only;
+            self.stats.has_unremoved |= !self.stats.is_read_only;
             return self.epochs.end(epoch);
         };
         (entry.epoch, entry.is_promised) = (epoch, true);
