@@ -155,14 +155,14 @@ def test_what_was_never_computed_is_not_found(model: str) -> None:
     """A request has pages for a chunk when another one, scheduled behind it, takes its place. One of
     its two pages is left: when it comes again it must not find that."""
     scheduler = twins.make(
-        "radixkv", model, 8, sequences=2, ahead=False, block_size=4, policy="priority", chunk=8
+        "radixkv", model, 10, sequences=3, ahead=False, block_size=4, policy="priority", chunk=8
     )
-    worker = Worker([0], 4)
-    first = twins.request_of(twins.Prompt("first", list(range(26)), 2), None, priority=4)
-    second = twins.request_of(twins.Prompt("second", [50] * 4, 2), None, priority=0)
-    # The second one comes behind the first step.
-    serve(scheduler, worker, [first, second], 0, 1)
-    assert scheduler.kv_cache_manager.usage == 0 and first.num_preemptions == 1
+    runs = twins.request_of(twins.Prompt("runs", [60] * 4, 4), None)
+    late = twins.request_of(twins.Prompt("late", list(range(26)), 2), None, priority=4)
+    takes = twins.request_of(twins.Prompt("takes", [50] * 4, 2), None)
+    # The last one comes behind the first step.
+    serve(scheduler, Worker([0], 4), [runs, late, takes], 3, 1)
+    assert scheduler.kv_cache_manager.usage == 0 and late.num_preemptions == 1
 
 
 def test_states_and_priorities_are_refused(model: str) -> None:
