@@ -152,8 +152,8 @@ def test_a_step_that_is_taken_back_leaves_nothing_to_find(
 
 
 def test_what_was_never_computed_is_not_found(model: str) -> None:
-    """A request has pages for a chunk when another one, scheduled behind it, takes its place. One of
-    its two pages is left: when it comes again it must not find that."""
+    """A request has pages for a chunk when another one, scheduled behind it, takes its place. One
+    of its two pages is left: when it comes again it must not find that."""
     scheduler = twins.make(
         "radixkv", model, 10, sequences=3, ahead=False, block_size=4, policy="priority", chunk=8
     )
