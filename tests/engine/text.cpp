@@ -14,14 +14,15 @@ using namespace test;
 /// Bytes that were allocated by now.
 static std::atomic<std::size_t> allocated{0};
 
-void* operator new(std::size_t bytes) {
+// Where these are inlined, g++ takes what one of them gets and another frees for a mistake.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
     allocated += bytes;
     if (void* memory = std::malloc(bytes)) return memory;
     throw std::bad_alloc();
 }
 
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace {
 

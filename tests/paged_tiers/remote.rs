@@ -395,8 +395,13 @@ fn t05_a_flush_waits_for_no_value_that_came_later() {
     };
     keep(&mut world, 1, 10);
     let tiers = world.tiers.clone();
-    let flush = std::thread::spawn(move || tiers.flush(Duration::from_secs(5)));
-    // It has begun.
+    let (begins, begun) = std::sync::mpsc::channel();
+    let flush = std::thread::spawn(move || {
+        begins.send(()).unwrap();
+        tiers.flush(Duration::from_secs(5))
+    });
+    // It has begun, a moment later.
+    begun.recv().unwrap();
     std::thread::sleep(Duration::from_millis(200));
     keep(&mut world, 2, 20);
     while world.tiers.stats().remote.written < 10 {

@@ -76,7 +76,7 @@ def test_e01_a_cache_without_journal_has_no_events() -> None:
 
 
 def test_e04_who_waits_for_an_encoder_lets_others_run() -> None:
-    count = 400_000
+    count = 1_000_000
     table = radixkv.PageTable(count + 1, page_size=1, external=True)
     cache = radixkv.Cache(table, journal_bytes=1 << 24)
     pages = np.arange(1, count + 1, dtype=np.uint32)
@@ -107,7 +107,7 @@ def test_e04_who_waits_for_an_encoder_lets_others_run() -> None:
                     took = time.perf_counter() - start
                     if took > longest:
                         longest, meanwhile = took, ticks[0] - before
-                assert longest < 0.03 or meanwhile > 3, f"{longest} s, {meanwhile} ticks"
+                assert longest < 0.1 or meanwhile > 3, f"{longest} s, {meanwhile} ticks"
         finally:
             done.set()
             ticker.join()
