@@ -6,6 +6,7 @@
 //! library the same whatever it was built with.
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs};
 
 mod native;
@@ -58,6 +59,20 @@ fn every_file_compiles_strictly() {
             native::check(&command.output().unwrap(), Path::new("tests/c"));
         }
     }
+}
+
+/// The benchmarks in C, which nothing else compiles before somebody measures.
+#[test]
+fn benches_compile() {
+    let benches = native::root().join("benches");
+    let folders = fs::read_dir(benches).unwrap().map(|entry| entry.unwrap().path());
+    let sources: Vec<_> =
+        folders.filter(|path| path.is_dir()).flat_map(|path| native::files(&path, "c")).collect();
+    assert!(sources.len() > 40, "the benchmarks were not found: {sources:?}");
+    let mut command = Command::new(native::compilers(false)[0]);
+    command.args(["-std=gnu11", "-O1", "-Wall", "-Werror", "-fsyntax-only", "-I"]);
+    command.arg(native::root().join("include")).args(sources);
+    native::check(&command.output().unwrap(), Path::new("benches"));
 }
 
 #[test]

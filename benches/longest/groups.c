@@ -98,7 +98,7 @@ static void save(const struct house *house, rkv_sequence_id sequence)
     size_t count;
     TIME(rkv_sequence_checkpoint, house->cache, sequence, &count);
     REQUIRE(count == 1);
-    TIME(rkv_sequence_read_copies, house->cache, sequence, copies, GROUP_COUNT, sizeof *copies,
+    TIME(rkv_sequence_read_copies, house->cache, sequence, copies, sizeof *copies, GROUP_COUNT,
          &count);
     TIME(rkv_sequence_confirm_copies, house->cache, sequence);
 }

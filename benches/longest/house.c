@@ -78,8 +78,8 @@ rkv_sequence_info begin(const struct house *house, const rkv_namespace *space,
     if (state.copy_count > 0) {
         rkv_page_copy copies[RKV_GROUP_LIMIT];
         size_t count;
-        TIME(rkv_sequence_read_copies, house->cache, state.sequence, copies, RKV_GROUP_LIMIT,
-             sizeof *copies, &count);
+        TIME(rkv_sequence_read_copies, house->cache, state.sequence, copies, sizeof *copies,
+             RKV_GROUP_LIMIT, &count);
         TIME(rkv_sequence_confirm_copies, house->cache, state.sequence);
     }
     return state;

@@ -117,10 +117,10 @@ static void namespaces_of(const struct house *house)
 {
     size_t count;
     for (unsigned i = 0; i < 5; i++) {
-        TIME(rkv_cache_read_namespaces, house->cache, NULL, NULL, 0, 0, &count);
+        TIME(rkv_cache_read_namespaces, house->cache, NULL, 0, NULL, 0, &count);
         rkv_namespace *spaces = allocate(count, sizeof *spaces);
         rkv_node_id *roots = allocate(count, sizeof *roots);
-        TIME(rkv_cache_read_namespaces, house->cache, spaces, roots, count, sizeof *spaces,
+        TIME(rkv_cache_read_namespaces, house->cache, spaces, sizeof *spaces, roots, count,
              &count);
         free(spaces);
         free(roots);
