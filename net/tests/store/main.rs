@@ -228,18 +228,26 @@ fn t13_redis_that_stands_still_is_not_waited_for() {
     }
 }
 
+/// The keys of the twenty pages of a prompt, which an engine has computed.
+fn written_keys(place: &Place, store: &Store, tokens: &[u32]) -> Vec<String> {
+    let mut engine = Engine::new(store, 10_000);
+    engine.run(tokens);
+    engine.until("it is written", |stats| stats.remote.written_page_count == 20);
+    let answer = command(&place.server, &["KEYS", "*"]);
+    let keys: Vec<_> =
+        answer.lines().filter(|line| line.starts_with("kv:")).map(str::to_owned).collect();
+    assert_eq!(keys.len(), 20, "{answer}");
+    keys
+}
+
 /// Garbage in the server's values: no wrong byte, and what is computed mends it.
 #[test]
 fn t13_garbage_on_a_server_is_never_used() {
     let Some(place) = Place::redis() else { return };
     let store = place.store();
     let tokens = prompt(1, 20);
-    let mut engine = Engine::new(&store, 10_000);
-    engine.run(&tokens);
-    engine.until("it is written", |stats| stats.remote.written_page_count == 20);
-    let answer = command(&place.server, &["KEYS", "*"]);
-    let keys: Vec<&str> = answer.lines().filter(|line| line.starts_with("kv:")).collect();
-    assert_eq!(keys.len(), 20, "{answer}");
+    let answer = written_keys(&place, &store, &tokens);
+    let keys: Vec<&str> = answer.iter().map(String::as_str).collect();
     let spoils: [&dyn Fn(&str); 5] = [
         &|key| drop(command(&place.server, &["SET", key, "garbage"])),
         &|key| drop(command(&place.server, &["SETRANGE", key, "20000", "x!x"])),
@@ -353,12 +361,8 @@ fn t13_what_is_much_too_long_is_not_read_from_redis() {
     let Some(place) = Place::redis() else { return };
     let store = place.store();
     let tokens = prompt(1, 20);
-    let mut engine = Engine::new(&store, 10_000);
-    engine.run(&tokens);
-    engine.until("it is written", |stats| stats.remote.written_page_count == 20);
-    drop(engine);
-    let answer = command(&place.server, &["KEYS", "*"]);
-    let keys: Vec<&str> = answer.lines().filter(|line| line.starts_with("kv:")).collect();
+    let answer = written_keys(&place, &store, &tokens);
+    let keys: Vec<&str> = answer.iter().map(String::as_str).collect();
     command(&place.server, &["SETRANGE", keys[0], "400000000", "x"]);
     let before = most_memory();
     let mut engine = Engine::new(&store, 10_000);
