@@ -255,7 +255,7 @@ pub unsafe extern "C" fn rkv_net_last_error_message(buffer: *mut c_char, capacit
 /// RKV_NET_STATUS_NETWORK when the system refuses it
 /// @par Cost
 /// waits until the sockets are bound; with RKV_NET_PUBLISHER_CONNECT its thread goes on to look for
-/// the subscriber, which may come later
+/// the subscriber, which may come later, and go and come back
 /// @par Thread safety
 /// any thread
 #[unsafe(no_mangle)]

@@ -7,7 +7,8 @@ pub fn resolve(given: &str, rank: u32, name: &str) -> Result<String, Failure> {
     let refused = |why: &str| Failure::argument(format!("{name} \"{given}\" {why}"));
     if let Some(path) = given.strip_prefix("ipc://") {
         return match (path, rank) {
-            ("", _) => Err(refused("has no path")),
+            ("" | "*", _) => Err(refused("has no path")),
+            (path, _) if path.starts_with('@') => Err(refused("is no path of a file")),
             (_, 0) => Ok(given.to_owned()),
             _ => Ok(format!("{given}_dp{rank}")),
         };
@@ -62,7 +63,7 @@ mod tests {
             "tcp://*:x",
             "tcp://*:65536",
         ];
-        for given in wrong.into_iter().chain(["ipc://"]) {
+        for given in wrong.into_iter().chain(["ipc://", "ipc://*", "ipc://@name"]) {
             let refused = resolve(given, 0, "config.endpoint").unwrap_err();
             assert!(refused.message.starts_with("config.endpoint"), "{}", refused.message);
         }

@@ -15,7 +15,10 @@ mod endpoint;
 mod failure;
 mod publisher;
 mod replay;
+mod socket;
 mod store;
+mod subscribers;
+mod zmtp;
 
 pub use capi::*;
 pub use store::{

@@ -2,18 +2,24 @@
 use crate::endpoint::{is_any, resolve};
 use crate::failure::Failure;
 use crate::replay::{self, Buffer, HasBuffer};
+use crate::socket::{self, Connection, Listener};
+use crate::subscribers::{Batch, Subscribers};
 use bytes::Bytes;
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::mpsc::{self, error::TrySendError};
-use tokio::task::AbortHandle;
-use zeromq::{Endpoint, PubSocket, RouterSocket, Socket, SocketSend, ZmqMessage};
+use tokio::sync::{Semaphore, oneshot};
 
 /// How long the sockets get for what they took, when the publisher is destroyed.
 const FLUSH: Duration = Duration::from_millis(100);
-/// Before a host is looked for again that had no name or no route.
+/// Before one is looked for again who had no name or no route, was not there, or sent us away.
 const RETRY: Duration = Duration::from_secs(1);
+/// Before it is looked again whether one who was connected to has said who it is.
+const STEP: Duration = Duration::from_millis(5);
+/// Subscribers at once, at most, and as many who ask for replays.
+const CONNECTIONS: usize = 1024;
 
 /// What a publisher is made of.
 #[derive(Debug, Clone)]
@@ -36,14 +42,11 @@ pub struct Counts {
     pub replays: u64,
 }
 
-/// A batch on its way to the sockets.
-type Queued = (u64, Bytes);
-
 #[derive(Debug)]
 struct Shared {
     next: u64,
     /// None while the publisher ends.
-    queue: Option<mpsc::Sender<Queued>>,
+    queue: Option<mpsc::Sender<Batch>>,
     buffer: Buffer,
     counts: Counts,
 }
@@ -63,16 +66,10 @@ impl HasBuffer for Shared {
 pub struct Publisher {
     shared: Arc<Mutex<Shared>>,
     thread: Option<JoinHandle<()>>,
-    begun: Begun,
-    queue_limit: usize,
-}
-
-/// What the thread says when its sockets are there.
-#[derive(Debug)]
-struct Begun {
+    /// Dropped when the publisher ends: nobody is looked for any more.
+    end: Option<oneshot::Sender<()>>,
     ports: [u16; 2],
-    /// Ends the search for the subscriber that is to be connected to.
-    connecting: Option<AbortHandle>,
+    queue_limit: usize,
 }
 
 impl Publisher {
@@ -95,6 +92,7 @@ impl Publisher {
             counts: Counts::default(),
         }));
         let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let (end, ends) = oneshot::channel();
         let of_thread = shared.clone();
         let queue_limit = config.queue_batches;
         let run = move || {
@@ -106,14 +104,30 @@ impl Publisher {
                     return;
                 }
             };
-            runtime.block_on(serve(config, endpoint, replay, of_thread, batches, tell));
+            runtime.block_on(async {
+                match open(&config, &endpoint, replay.as_deref()).await {
+                    Err(failure) => drop(tell.send(Err(failure))),
+                    Ok((listener, asked, ports)) => {
+                        let serving = Serving {
+                            endpoint,
+                            topic: Bytes::from(config.topic.into_bytes()),
+                            shared: of_thread,
+                            batches,
+                            ends,
+                        };
+                        if tell.send(Ok(ports)).is_ok() {
+                            serving.run(listener, asked).await;
+                        }
+                    }
+                }
+            });
             runtime.shutdown_timeout(FLUSH);
         };
         let thread = thread::Builder::new().name("radixkv-net".to_owned()).spawn(run);
         let thread = thread
             .map_err(|error| Failure::network(format!("no thread to publish on: {error}")))?;
-        let begun = told.recv().unwrap_or_else(|_| Err(Failure::network("the thread ended")))?;
-        Ok(Self { shared, thread: Some(thread), begun, queue_limit })
+        let ports = told.recv().unwrap_or_else(|_| Err(Failure::network("the thread ended")))?;
+        Ok(Self { shared, thread: Some(thread), end: Some(end), ports, queue_limit })
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -145,104 +159,141 @@ impl Publisher {
 
     /// The port of the socket, and that of replays; 0 for none.
     pub fn ports(&self) -> [u16; 2] {
-        self.begun.ports
+        self.ports
     }
 }
 
 impl Drop for Publisher {
     fn drop(&mut self) {
         self.shared().queue = None;
-        if let Some(connecting) = &self.begun.connecting {
-            connecting.abort();
-        }
+        self.end = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-fn port_of(endpoint: &Endpoint) -> u16 {
-    match endpoint {
-        Endpoint::Tcp(_, port) => *port,
-        _ => 0,
-    }
-}
-
-/// Binds what is to be bound, and says at which ports.
+/// Binds what is to be bound: none for what is to be connected to, and without replays. Says at
+/// which ports.
 async fn open(
     config: &Config,
     endpoint: &str,
     replay: Option<&str>,
-) -> Result<(PubSocket, Option<RouterSocket>, [u16; 2]), Failure> {
-    let failed = |name: &str, at: &str, error: zeromq::ZmqError| {
-        Failure::network(format!("{name} {at}: {error}"))
+) -> Result<(Option<Listener>, Option<Listener>, [u16; 2]), Failure> {
+    let bind = async |name: &str, at: &str| {
+        let failed = |error| Failure::network(format!("{name} {at}: {error}"));
+        Listener::bind(at).await.map_err(failed)
     };
-    let mut socket = PubSocket::new();
-    let mut ports = [0; 2];
-    if !config.connects {
-        let bound = socket.bind(endpoint).await;
-        ports[0] = port_of(&bound.map_err(|error| failed("config.endpoint", endpoint, error))?);
-    }
-    let Some(replay) = replay else { return Ok((socket, None, ports)) };
-    let mut router = RouterSocket::new();
-    let bound = router.bind(replay).await;
-    ports[1] = port_of(&bound.map_err(|error| failed("config.replay_endpoint", replay, error))?);
-    Ok((socket, Some(router), ports))
+    let own = match config.connects {
+        false => Some(bind("config.endpoint", endpoint).await?),
+        true => None,
+    };
+    let asked = match replay {
+        Some(replay) => Some(bind("config.replay_endpoint", replay).await?),
+        None => None,
+    };
+    let ports = [&own, &asked].map(|bound| bound.as_ref().map_or(0, Listener::port));
+    Ok((own, asked, ports))
 }
 
-async fn serve(
-    config: Config,
-    endpoint: String,
-    replay: Option<String>,
-    shared: Arc<Mutex<Shared>>,
-    mut batches: mpsc::Receiver<Queued>,
-    tell: std::sync::mpsc::SyncSender<Result<Begun, Failure>>,
+/// Lets everybody in, as many as there may be at once.
+async fn let_in<F: Future<Output = ()> + Send + 'static>(
+    listener: Listener,
+    serve: impl Fn(Connection) -> F,
 ) {
-    let (socket, router, ports) = match open(&config, &endpoint, replay.as_deref()).await {
-        Ok(opened) => opened,
-        Err(failure) => {
-            let _ = tell.send(Err(failure));
-            return;
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let connection = listener.accept().await;
+        // Who comes when all are taken is sent away.
+        if let Ok(place) = places.clone().try_acquire_owned() {
+            let served = serve(connection);
+            tokio::spawn(async move {
+                served.await;
+                drop(place);
+            });
         }
-    };
-    // Whoever is to be connected to may come later than this process.
-    let (connects, mut socket) = (config.connects, socket);
-    let found = tokio::spawn(async move {
-        while connects && socket.connect(&endpoint).await.is_err() {
-            tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// What the thread has.
+struct Serving {
+    endpoint: String,
+    topic: Bytes,
+    shared: Arc<Mutex<Shared>>,
+    batches: mpsc::Receiver<Batch>,
+    ends: oneshot::Receiver<()>,
+}
+
+impl Serving {
+    /// Until the publisher ends.
+    async fn run(mut self, own: Option<Listener>, asked: Option<Listener>) {
+        let (subscribers, topic) = (Subscribers::default(), self.topic.clone());
+        if let Some(asked) = asked {
+            let (shared, topic) = (self.shared.clone(), topic.clone());
+            tokio::spawn(let_in(asked, move |connection| {
+                let answers = replay::serve(connection, shared.clone(), topic.clone());
+                async move { drop(answers.await) }
+            }));
         }
-        socket
-    });
-    let topic = Bytes::from(config.topic.into_bytes());
-    if let Some(router) = router {
-        let (answers, requests) = router.split();
-        tokio::spawn(replay::serve(requests, answers, shared.clone(), topic.clone()));
-    }
-    let connecting = connects.then(|| found.abort_handle());
-    if tell.send(Ok(Begun { ports, connecting })).is_err() {
-        return;
-    }
-    let Ok(mut socket) = found.await else { return };
-    if connects {
-        // What it subscribes to is known only after it has answered.
+        match own {
+            Some(own) => {
+                let all = subscribers.clone();
+                tokio::spawn(let_in(own, move |one| all.clone().serve(one, topic.clone())));
+                while let Some(batch) = self.batches.recv().await {
+                    subscribers.send(&batch);
+                    // The tasks that write to subscribers run on this thread too.
+                    tokio::task::yield_now().await;
+                }
+            }
+            None => while self.send_to_one(&subscribers).await {},
+        }
+        // Nobody publishes any more: what waits may still leave.
+        subscribers.end();
         tokio::time::sleep(FLUSH).await;
     }
-    let send = async {
-        while let Some((sequence, payload)) = batches.recv().await {
-            let sequence = Bytes::copy_from_slice(&sequence.to_be_bytes());
-            let frames = vec![topic.clone(), sequence, payload];
-            let sent = match ZmqMessage::try_from(frames) {
-                Ok(message) => socket.send(message).await.is_ok(),
-                Err(_) => false,
-            };
-            if !sent && let Ok(mut shared) = shared.lock() {
-                shared.counts.dropped += 1;
+
+    /// Looks for the one to connect to, however late it comes, and sends it batches until it goes:
+    /// then it may come back. False when the publisher ends.
+    async fn send_to_one(&mut self, subscribers: &Subscribers) -> bool {
+        let find = async {
+            loop {
+                match socket::connect(&self.endpoint).await {
+                    Ok(connection) => return connection,
+                    Err(_) => tokio::time::sleep(RETRY).await,
+                }
             }
-            // The tasks that write to subscribers run on this thread too.
+        };
+        let connection = tokio::select! {
+            found = find => found,
+            _ = &mut self.ends => return false,
+        };
+        let mut served = tokio::spawn(subscribers.clone().serve(connection, self.topic.clone()));
+        let known = async {
+            while subscribers.is_empty() {
+                tokio::time::sleep(STEP).await;
+            }
+            // What it subscribes to comes behind what it is.
+            tokio::time::sleep(FLUSH).await;
+        };
+        tokio::select! {
+            _ = known => {}
+            _ = &mut served => {
+                let ends = tokio::time::timeout(RETRY, &mut self.ends).await;
+                return ends.is_err();
+            }
+            _ = &mut self.ends => return false,
+        }
+        loop {
+            tokio::select! {
+                // Who went is to get nothing that another could have.
+                biased;
+                _ = &mut served => return true,
+                batch = self.batches.recv() => match batch {
+                    Some(batch) => subscribers.send(&batch),
+                    None => return false,
+                },
+            }
             tokio::task::yield_now().await;
         }
-    };
-    send.await;
-    // Nobody publishes any more: what the sockets took may still leave.
-    tokio::time::sleep(FLUSH).await;
+    }
 }

@@ -1,23 +1,25 @@
 //! The last batches, for subscribers who missed some.
+use crate::socket::Connection;
+use crate::subscribers::{Batch, HANDSHAKE};
+use crate::zmtp::{self, Kind, Said};
 use bytes::Bytes;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::Semaphore;
-use zeromq::{RouterRecvHalf, RouterSendHalf, SocketRecv, SocketSend, ZmqMessage};
 
-/// Requests that are answered at once, at most: the others wait.
-const ANSWERS: usize = 16;
 /// Who doesn't read for so long gets no more of what was asked for.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The number that ends an answer.
 const END: [u8; 8] = [0xff; 8];
+/// Batches that are taken from the buffer at once: whoever publishes waits for that.
+const TAKEN: usize = 64;
 
 /// Batches with their numbers, the newest so many.
 #[derive(Debug)]
 pub struct Buffer {
     limit: usize,
-    batches: VecDeque<(u64, Bytes)>,
+    batches: VecDeque<Batch>,
 }
 
 impl Buffer {
@@ -41,10 +43,16 @@ impl Buffer {
         self.batches.len()
     }
 
-    /// Those from a number on.
-    fn from(&self, start: u64) -> Vec<(u64, Bytes)> {
+    /// One more than the number of the last one; 0 without one.
+    fn end(&self) -> u64 {
+        self.batches.back().map_or(0, |&(sequence, _)| sequence + 1)
+    }
+
+    /// The first few from a number on and before another.
+    fn some(&self, start: u64, end: u64) -> Vec<Batch> {
         let first = self.batches.partition_point(|&(sequence, _)| sequence < start);
-        self.batches.range(first..).cloned().collect()
+        let some = self.batches.range(first..).take(TAKEN);
+        some.take_while(|&&(sequence, _)| sequence < end).cloned().collect()
     }
 }
 
@@ -54,59 +62,56 @@ pub trait HasBuffer: Send + 'static {
     fn count_answer(&mut self);
 }
 
-/// The frames of an answer, behind the one that says whose it is.
-fn frames(peer: &Bytes, rest: [Bytes; 3]) -> Option<ZmqMessage> {
-    let [topic, sequence, payload] = rest;
-    ZmqMessage::try_from(vec![peer.clone(), Bytes::new(), topic, sequence, payload]).ok()
-}
-
-/// Answers requests for as long as the socket is there.
+/// Answers one who asks, one question after the other, until it goes.
 pub async fn serve<S: HasBuffer>(
-    mut requests: RouterRecvHalf,
-    answers: RouterSendHalf,
+    (mut reader, mut writer): Connection,
     shared: Arc<Mutex<S>>,
     topic: Bytes,
-) {
-    let room = Arc::new(Semaphore::new(ANSWERS));
-    while let Ok(request) = requests.recv().await {
-        let frames: Vec<Bytes> = request.into_vec();
-        // Who it is from, an empty frame, and the number: anything else is no request.
-        let [peer, empty, start] = &frames[..] else { continue };
+) -> io::Result<()> {
+    let hands = zmtp::shake_hands(&mut reader, &mut writer, Kind::Router);
+    tokio::time::timeout(HANDSHAKE, hands).await??;
+    loop {
+        let frames = match zmtp::hear(&mut reader).await? {
+            Said::Message(frames) => frames,
+            Said::Ping(context) => {
+                tokio::time::timeout(PATIENCE, zmtp::pong(&mut writer, &context)).await??;
+                continue;
+            }
+            Said::Subscribe(_) | Said::Cancel(_) => continue,
+        };
+        // An empty frame, and the number: anything else is no request.
+        let [empty, start] = &frames[..] else { continue };
         let Ok(start) = <[u8; 8]>::try_from(&start[..]) else { continue };
-        if !empty.is_empty() {
-            continue;
+        if empty.is_empty() {
+            answer(&mut writer, u64::from_be_bytes(start), &shared, &topic).await?;
         }
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
-        let (peer, start) = (peer.clone(), u64::from_be_bytes(start));
-        let (answers, shared, topic) = (answers.clone(), shared.clone(), topic.clone());
-        tokio::spawn(async move {
-            answer(answers, peer, start, &shared, topic).await;
-            drop(permit);
-        });
     }
 }
 
 async fn answer<S: HasBuffer>(
-    mut to: RouterSendHalf,
-    peer: Bytes,
+    to: &mut zmtp::Writer,
     start: u64,
     shared: &Mutex<S>,
-    topic: Bytes,
-) {
-    let batches = {
-        let Ok(mut shared) = shared.lock() else { return };
+    topic: &[u8],
+) -> io::Result<()> {
+    let end = {
+        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.count_answer();
-        shared.buffer().from(start)
+        shared.buffer().end()
     };
-    let batches = batches.into_iter().map(|(sequence, payload)| {
-        [topic.clone(), Bytes::copy_from_slice(&sequence.to_be_bytes()), payload]
-    });
-    let end = [Bytes::new(), Bytes::from_static(&END), Bytes::new()];
-    for rest in batches.chain([end]) {
-        let Some(message) = frames(&peer, rest) else { return };
-        let sent = tokio::time::timeout(PATIENCE, to.send(message)).await;
-        if !matches!(sent, Ok(Ok(()))) {
-            return;
+    let mut next = start;
+    loop {
+        let shared = || shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let some = shared().buffer().some(next, end);
+        let Some(&(last, _)) = some.last() else { break };
+        for (sequence, payload) in &some {
+            say(to, [b"", topic, &sequence.to_be_bytes()], payload).await?;
         }
+        next = last + 1;
     }
+    say(to, [b"", b"", &END], &Bytes::new()).await
+}
+
+async fn say(to: &mut zmtp::Writer, first: [&[u8]; 3], payload: &Bytes) -> io::Result<()> {
+    tokio::time::timeout(PATIENCE, zmtp::say(to, &first, payload)).await?
 }

@@ -12,7 +12,7 @@ pub use capi::*;
 
 use crate::failure::Failure;
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What a store is made of.
@@ -47,6 +47,16 @@ pub struct Put {
     pub value: bytes::Bytes,
 }
 
+/// Why a request failed last.
+#[derive(Debug, Clone, Default)]
+struct Last(Arc<Mutex<String>>);
+
+impl Last {
+    fn tell(&self, error: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+}
+
 #[derive(Debug)]
 enum Server {
     Redis(Box<redis::Redis>),
@@ -58,8 +68,7 @@ enum Server {
 pub struct Store {
     server: Server,
     prefix: String,
-    /// Why a call failed last.
-    last: Mutex<String>,
+    last: Last,
     /// None only when it ends.
     runtime: Option<tokio::runtime::Runtime>,
 }
@@ -70,12 +79,13 @@ type Done = Result<Vec<Answer>, String>;
 impl Store {
     /// A store, which needs not be reachable.
     pub fn new(config: Config) -> Result<Self, Failure> {
+        let last = Last::default();
         let scheme = config.url.split_once("://").map_or("", |(scheme, _)| scheme);
         let server = match scheme {
             "redis" | "valkey" | "rediss" | "valkeys" | "redis+unix" | "valkey+unix" | "unix" => {
                 Server::Redis(Box::new(redis::Redis::new(&config)?))
             }
-            "s3" => Server::Objects(objects::Objects::new(&config)?),
+            "s3" => Server::Objects(objects::Objects::new(&config, last.clone())?),
             _ => {
                 let text = "config.url begins with none of redis://, rediss://, valkey://, \
                             valkeys://, unix://, s3://";
@@ -88,8 +98,7 @@ impl Store {
             .enable_all()
             .build()
             .map_err(|error| Failure::network(format!("a thread: {error}")))?;
-        let (prefix, last) = (config.prefix, Mutex::default());
-        Ok(Self { server, prefix, last, runtime: Some(runtime) })
+        Ok(Self { server, prefix: config.prefix, last, runtime: Some(runtime) })
     }
 
     /// A key as the server has it.
@@ -110,7 +119,7 @@ impl Store {
         let done =
             done.unwrap_or_else(|_| Err(format!("no answer within {} ms", time.as_millis())));
         done.unwrap_or_else(|error| {
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = error;
+            self.last.tell(error);
             Vec::new()
         })
     }
@@ -151,7 +160,7 @@ impl Store {
 
     /// Why a call failed last; empty when none has.
     pub fn last_failure(&self) -> String {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -1,6 +1,8 @@
 //! S3, and what speaks its protocol.
-use super::{Answer, Config, Done, Put};
+use super::{Answer, Config, Done, Last, Put};
 use crate::failure::Failure;
+use bytes::BytesMut;
+use futures_util::StreamExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
 use object_store::{ClientOptions, Error, ObjectStore, RetryConfig};
@@ -31,10 +33,11 @@ pub struct Objects {
     reads: Arc<Semaphore>,
     /// No read waits behind writes.
     writes: Arc<Semaphore>,
+    last: Last,
 }
 
 impl Objects {
-    pub fn new(config: &Config) -> Result<Self, Failure> {
+    pub fn new(config: &Config, last: Last) -> Result<Self, Failure> {
         if config.ttl != 0 {
             let text = "config.ttl_s is for Redis alone: a bucket has lifecycle rules";
             return Err(Failure::argument(text));
@@ -62,7 +65,7 @@ impl Objects {
         let made = builder.build();
         let bucket = made.map_err(|error| Failure::argument(format!("config.url: {error}")))?;
         let turns = || Arc::new(Semaphore::new(REQUESTS));
-        Ok(Self { bucket: Arc::new(bucket), folder, reads: turns(), writes: turns() })
+        Ok(Self { bucket: Arc::new(bucket), folder, reads: turns(), writes: turns(), last })
     }
 
     fn path(&self, name: &str) -> Path {
@@ -100,7 +103,11 @@ impl Objects {
         match failed {
             // Nothing was answered about any.
             Some(error) if answers.iter().all(|answer| *answer == Answer::Failed) => Err(error),
-            _ => Ok(answers),
+            Some(error) => {
+                self.last.tell(error);
+                Ok(answers)
+            }
+            None => Ok(answers),
         }
     }
 
@@ -119,11 +126,22 @@ impl Objects {
                 Ok(object) => object,
                 Err(error) => return found(Err(error)),
             };
-            // What has no room is nobody's value, however much more of it there is.
-            match object.meta.size > room {
-                true => Ok(Answer::Long(object.meta.size)),
-                false => Ok(Answer::Value(object.bytes().await?)),
+            // What has no room is nobody's value, however much more of it there is, and whatever
+            // the server says of its length.
+            let said = object.meta.size;
+            if said > room {
+                return Ok(Answer::Long(said));
             }
+            let mut value = BytesMut::with_capacity(said as usize);
+            let mut pieces = object.into_stream();
+            while let Some(piece) = pieces.next().await.transpose()? {
+                let length = (value.len() + piece.len()) as u64;
+                if length > room {
+                    return Ok(Answer::Long(length));
+                }
+                value.extend_from_slice(&piece);
+            }
+            Ok(Answer::Value(value.freeze()))
         };
         self.each(&self.reads, paths.collect(), get).await
     }

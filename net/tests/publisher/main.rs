@@ -1,4 +1,6 @@
 //! E03, E05: a publisher as subscribers see it, over sockets.
+mod peers;
+
 use bytes::Bytes;
 use radixkv_net::*;
 use std::ffi::{CStr, CString};

@@ -1,0 +1,121 @@
+//! Who listens to a publisher, and what waits for each of them.
+use crate::socket::Connection;
+use crate::zmtp::{self, Kind, Said, Writer};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Mutex as TurnMutex, mpsc};
+
+/// Batches that wait for a subscriber, at most: what comes then is not sent to it.
+const ROOM: usize = 100_000;
+/// Who hasn't said in that time who it is, is nobody.
+pub const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// A batch with its number.
+pub type Batch = (u64, Bytes);
+
+#[derive(Debug)]
+struct Subscriber {
+    batches: mpsc::Sender<Batch>,
+    /// Whether it subscribed to what is published.
+    wants: Arc<AtomicBool>,
+}
+
+/// All who listen.
+#[derive(Debug, Clone, Default)]
+pub struct Subscribers(Arc<Mutex<Vec<Subscriber>>>);
+
+impl Subscribers {
+    fn with<R>(&self, work: impl FnOnce(&mut Vec<Subscriber>) -> R) -> R {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Queues a batch for each who wants it. Who has no room, and who went, gets none.
+    pub fn send(&self, batch: &Batch) {
+        self.with(|all| {
+            all.retain(|one| !one.batches.is_closed());
+            for one in all.iter().filter(|one| one.wants.load(Ordering::Relaxed)) {
+                let _ = one.batches.try_send(batch.clone());
+            }
+        });
+    }
+
+    /// Whether nobody is there.
+    pub fn is_empty(&self) -> bool {
+        self.with(|all| {
+            all.retain(|one| !one.batches.is_closed());
+            all.is_empty()
+        })
+    }
+
+    /// Nobody gets more than waits for it.
+    pub fn end(&self) {
+        self.with(Vec::clear);
+    }
+
+    /// Serves one until it goes, or the publisher ends.
+    pub async fn serve(self, (mut reader, mut writer): Connection, topic: Bytes) {
+        let hands = zmtp::shake_hands(&mut reader, &mut writer, Kind::Pub);
+        if !tokio::time::timeout(HANDSHAKE, hands).await.is_ok_and(|done| done.is_ok()) {
+            return;
+        }
+        let wants = Arc::new(AtomicBool::new(false));
+        let (queue, batches) = mpsc::channel(ROOM);
+        self.with(|all| all.push(Subscriber { batches: queue, wants: wants.clone() }));
+        // Whose turn it is to say something: a batch, or an answer.
+        let writer = TurnMutex::new(writer);
+        tokio::select! {
+            _ = listen(&mut reader, &writer, &topic, &wants) => {}
+            _ = tell(&writer, &topic, batches) => {}
+        }
+    }
+}
+
+/// Follows what a subscriber says, until it goes.
+async fn listen(
+    reader: &mut zmtp::Reader,
+    writer: &TurnMutex<Writer>,
+    topic: &[u8],
+    wants: &AtomicBool,
+) -> io::Result<()> {
+    // Of what it subscribed to the topic begins so. By length: others are of no use.
+    let mut subscriptions = BTreeMap::<usize, u32>::new();
+    loop {
+        let (prefix, begins) = match zmtp::hear(reader).await? {
+            Said::Subscribe(prefix) => (prefix, true),
+            Said::Cancel(prefix) => (prefix, false),
+            Said::Ping(context) => {
+                zmtp::pong(&mut *writer.lock().await, &context).await?;
+                continue;
+            }
+            // Before ZMTP 3.1 it was a message.
+            Said::Message(frames) => match frames.first().and_then(|frame| frame.split_first()) {
+                Some((1, prefix)) => (frames[0].slice_ref(prefix), true),
+                Some((0, prefix)) => (frames[0].slice_ref(prefix), false),
+                _ => continue,
+            },
+        };
+        if !topic.starts_with(&prefix) {
+            continue;
+        }
+        let count = subscriptions.entry(prefix.len()).or_default();
+        *count = if begins { count.saturating_add(1) } else { count.saturating_sub(1) };
+        wants.store(subscriptions.values().any(|&count| count > 0), Ordering::Relaxed);
+    }
+}
+
+/// Says what waits for a subscriber, until it goes or nothing comes any more.
+async fn tell(
+    writer: &TurnMutex<Writer>,
+    topic: &[u8],
+    mut batches: mpsc::Receiver<Batch>,
+) -> io::Result<()> {
+    while let Some((sequence, payload)) = batches.recv().await {
+        let number = sequence.to_be_bytes();
+        zmtp::say(&mut *writer.lock().await, &[topic, &number], &payload).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! E03, E05: peers of a publisher that go, come back, stand still, or are none at all.
+use super::*;
+
+/// Who says that a frame of 2^62 bytes follows is sent away, and the others hear on.
+#[test]
+fn e05_a_frame_that_nobody_has_room_for_ends_its_connection_alone() {
+    use std::io::{ErrorKind, Read, Write};
+    let publisher = Publisher::new("", 0, 0);
+    let stats = publisher.stats();
+    for port in [stats.port, stats.replay_port] {
+        let mut peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        peer.set_read_timeout(Some(WAIT)).unwrap();
+        let mut greeting = [0; 64];
+        (greeting[0], greeting[9], greeting[10]) = (0xff, 0x7f, 3);
+        greeting[12..16].copy_from_slice(b"NULL");
+        peer.write_all(&greeting).unwrap();
+        peer.write_all(&[2]).unwrap();
+        peer.write_all(&(1_u64 << 62).to_be_bytes()).unwrap();
+        // A greeting, what the socket is, and the end; or a reset.
+        let end = peer.read_to_end(&mut Vec::new());
+        assert!(!end.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "port {port}");
+    }
+    runtime().block_on(async {
+        subscribe(&publisher, "").await;
+        let last = publisher.publish(b"last");
+        assert_eq!(replay(&publisher, last).await.len(), 1);
+    });
+}
+
+/// Who asks for more than fits on the way, reads none of it and goes, holds up nobody.
+#[test]
+fn e03_who_asks_and_goes_without_reading_holds_up_nobody() {
+    let publisher = Publisher::new("", 0, 0);
+    let payload = vec![7; 1000];
+    for _ in 0..10_000 {
+        publisher.publish(&payload);
+    }
+    let runtime = runtime();
+    runtime.block_on(async {
+        let address = format!("tcp://127.0.0.1:{}", publisher.stats().replay_port);
+        // With one alone the socket goes another way.
+        let mut other = DealerSocket::new();
+        other.connect(&address).await.unwrap();
+        let mut dealer = DealerSocket::new();
+        dealer.connect(&address).await.unwrap();
+        for _ in 0..12 {
+            let request = vec![Bytes::new(), Bytes::copy_from_slice(&[0; 8])];
+            dealer.send(ZmqMessage::try_from(request).unwrap()).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        drop(dealer);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    });
+    publisher.publish(b"more");
+    let end = Instant::now() + WAIT;
+    while publisher.stats().queued_batch_count > 0 {
+        if Instant::now() > end {
+            // Its thread never ends, and whoever destroys it waits for that.
+            std::mem::forget(publisher);
+            panic!("the thread stands still");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(runtime.block_on(replay(&publisher, 10_000)).len(), 1);
+}
+
+/// What waits for a subscriber who doesn't read has an end: it sees a gap, as the header says.
+#[test]
+fn e05_who_never_reads_has_room_for_so_many_batches() {
+    let publisher = Publisher::new("", 1, 0);
+    runtime().block_on(async {
+        let (mut slow, _) = subscribe(&publisher, "").await;
+        let wait_for = |most: u64| {
+            while publisher.stats().queued_batch_count > most {
+                // Nor does the subscriber's thread do anything meanwhile.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let payload = vec![7; 1000];
+        for at in 0..150_000 {
+            publisher.publish(&payload);
+            if at % 1000 == 0 {
+                wait_for(20_000);
+            }
+        }
+        wait_for(0);
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(publisher.stats().dropped_batch_count, 0);
+        let mut heard = 0;
+        while let Ok(message) = tokio::time::timeout(Duration::from_secs(2), slow.recv()).await {
+            message.unwrap();
+            heard += 1;
+        }
+        // And those that the system has room for, in 4 MiB or a little more at both ends.
+        assert!((100_000..140_000).contains(&heard), "{heard}");
+    });
+}
+
+/// A subscriber that is connected to and begins anew is found again.
+#[test]
+fn e05_a_subscriber_that_is_connected_to_and_comes_back_hears_again() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let publisher = Publisher::connected(port, 0);
+    runtime().block_on(async {
+        for round in 0..3 {
+            let end = Instant::now() + WAIT;
+            let mut socket = SubSocket::new();
+            // The one before may not have left its port yet.
+            while socket.bind(&format!("tcp://127.0.0.1:{port}")).await.is_err() {
+                assert!(Instant::now() < end, "round {round}: no port");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            socket.subscribe("").await.unwrap();
+            loop {
+                publisher.publish(b"hello");
+                let heard = tokio::time::timeout(Duration::from_millis(50), socket.recv()).await;
+                if let Ok(message) = heard {
+                    // Once: not over two connections.
+                    let first = frames(message.unwrap())[1].clone();
+                    publisher.publish(b"hello");
+                    assert_ne!(next(&mut socket).await[1], first);
+                    break;
+                }
+                assert!(Instant::now() < end, "round {round}: nobody hears");
+            }
+        }
+    });
+}
+
+/// A path is bound again, after a publisher and after a process that was killed; not while somebody
+/// listens there.
+#[test]
+fn e05_a_path_that_nobody_listens_at_is_bound_again() {
+    let path = format!("{}/kv-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    // As a process leaves it that is killed.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let endpoint = CString::new(format!("ipc://{path}")).unwrap();
+    let config = rkv_net_publisher_config { replay_endpoint: null(), ..at(&endpoint) };
+    for _ in 0..2 {
+        let publisher = Publisher::create(&config);
+        let mut other = null_mut();
+        // SAFETY: everything is there during the call.
+        let status = unsafe { rkv_net_publisher_create(&config, &mut other) };
+        assert_eq!(status, rkv_net_status::Network);
+        runtime().block_on(async {
+            let mut socket = SubSocket::new();
+            socket.connect(&format!("ipc://{path}")).await.unwrap();
+            socket.subscribe("").await.unwrap();
+            let end = Instant::now() + WAIT;
+            loop {
+                publisher.publish(b"hello");
+                let heard = tokio::time::timeout(Duration::from_millis(50), socket.recv()).await;
+                if heard.is_ok() {
+                    break;
+                }
+                assert!(Instant::now() < end, "nobody hears");
+            }
+        });
+    }
+    assert!(!std::fs::exists(&path).unwrap(), "a publisher removes its path");
+    // What is no socket stays.
+    std::fs::write(&path, "a file").unwrap();
+    let mut other = null_mut();
+    // SAFETY: as above.
+    let status = unsafe { rkv_net_publisher_create(&config, &mut other) };
+    assert_eq!(status, rkv_net_status::Network);
+    assert_eq!(std::fs::read(&path).unwrap(), b"a file");
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// Who asks whether the publisher is still there is answered, as libzmq does.
+#[test]
+fn e05_heartbeats_are_answered() {
+    use std::io::{Read, Write};
+    let publisher = Publisher::new("", 0, 0);
+    let stats = publisher.stats();
+    for (port, kind) in [(stats.port, "SUB"), (stats.replay_port, "DEALER")] {
+        let mut peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        peer.set_read_timeout(Some(WAIT)).unwrap();
+        let mut greeting = [0; 64];
+        (greeting[0], greeting[9], greeting[10]) = (0xff, 0x7f, 3);
+        greeting[12..16].copy_from_slice(b"NULL");
+        peer.write_all(&greeting).unwrap();
+        peer.read_exact(&mut greeting).unwrap();
+        let mut ready = b"\x05READY\x0bSocket-Type\0\0\0".to_vec();
+        ready.push(kind.len() as u8);
+        ready.extend(kind.as_bytes());
+        peer.write_all(&[4, ready.len() as u8]).unwrap();
+        peer.write_all(&ready).unwrap();
+        let mut head = [0; 2];
+        peer.read_exact(&mut head).unwrap();
+        peer.read_exact(&mut vec![0; head[1] as usize]).unwrap();
+        peer.write_all(b"\x04\x0b\x04PING\0\x64beat").unwrap();
+        let mut pong = [0; 11];
+        peer.read_exact(&mut pong).expect(kind);
+        assert_eq!(&pong, b"\x04\x09\x04PONGbeat", "{kind}");
+    }
+}
