@@ -49,7 +49,9 @@ public:
         : records_(records), pages_(pages), tokens_(tokens), items_(items) {}
 
     /// Records that were read last.
-    [[nodiscard]] std::size_t size() const noexcept { return count_; }
+    [[nodiscard]] std::size_t size() const noexcept {
+        return records_.empty() ? 0 : count_;  // empty after a move
+    }
     /// One of them.
     [[nodiscard]] JournalRecord operator[](std::size_t i) const noexcept {
         const rkv_journal_record& raw = records_[i];
@@ -74,6 +76,8 @@ private:
     template <class Result, class Call> Result read(Call call) {
         auto result = sized<Result>();
         count_ = 0;
+        // Without any room, as after a move, the library would count and write nothing.
+        grow(records_, 1);
         for (;;) {
             auto room = sized<rkv_journal_buffers>();
             room.records = records_.data();

@@ -332,6 +332,28 @@ void adopts_and_releases() {
     test::audit(table, moved);
 }
 
+// A lock that is none moves nowhere: the library would take one that nobody undoes, and begin in
+// the default namespace.
+void an_empty_lock_moves_nowhere() {
+    rkv::PageTable table = test::table(41, 4);
+    rkv::Cache cache(table);
+    const rkv::Namespace anna = rkv::Namespace().salt(std::array<std::uint8_t, 32>{7});
+    const std::vector<std::uint32_t> tokens = test::ids(1, 12), pages = table.allocate_pages(3);
+    rkv::Lock lock;
+    // Less than a page: nothing is published, and there is no lock.
+    const rkv_cache_insert_result done = cache.insert(test::ids(1, 3), pages, lock, {}, anna);
+    CHECK(!lock);
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
+                 (void)cache.insert_moving(lock, {done.node, 0, 0}, tokens, pages));
+    CHECK_EQ(cache.stats().lock_count, 0u);
+    CHECK_EQ(cache.probe(tokens).token_count, 0u);
+    (void)cache.insert(tokens, pages, lock, {}, anna);
+    CHECK(static_cast<bool>(lock));
+    lock.reset();
+    CHECK_EQ(cache.evict(3), 3u);
+    test::audit(table, cache);
+}
+
 }  // namespace
 
 int main() {
@@ -339,6 +361,7 @@ int main() {
     keeps_namespaces_apart();
     clears();
     locks();
+    an_empty_lock_moves_nowhere();
     evicts();
     shows_nodes();
     takes_a_configuration();

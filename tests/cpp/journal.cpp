@@ -135,10 +135,28 @@ void refuses_without_a_journal() {
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)cache_with_journal(other, 100));
 }
 
+// J01: buffers without any room, and those that were moved from, grow like others.
+void buffers_without_room_grow() {
+    rkv::PageTable table = test::table(41, 4);
+    rkv::Cache cache = cache_with_journal(table, 1 << 16);
+    serve(cache, ids(1, 12));
+    rkv::JournalBuffers none(0, 0, 0, 0);
+    rkv_cache_read_journal_result read = cache.read_journal(0, none);
+    CHECK(none.size() > 0);
+    CHECK_EQ(none[0].tokens[0], 1u);
+    CHECK(read.last_number > 0);
+    const rkv::JournalBuffers moved = std::move(none);
+    CHECK(moved.size() > 0);
+    CHECK_EQ(none.size(), 0u);  // NOLINT(bugprone-use-after-move): it is empty, and grows again
+    read = cache.read_journal(0, none);
+    CHECK_EQ(none[0].tokens[0], 1u);
+}
+
 }  // namespace
 
 int main() {
     j01_says_what_came_and_what_left();
     j02_a_follower_knows_what_is_held();
     refuses_without_a_journal();
+    buffers_without_room_grow();
 }

@@ -201,7 +201,8 @@ class RadixkvCache(BasePrefixCache):
     def checkpoint(self, req: "Req", *, up_to: int, **kwargs: Any) -> None:
         tokens = req.full_untruncated_fill_ids
         length = min(up_to, len(tokens)) // self.page_size * self.page_size
-        if not self.disable and length:
+        # A request may keep less in the end than it has published: that stays the cache's.
+        if not self.disable and length and length >= req.kv.cache_protected_len:
             self._keep(req, length)
 
     def _keep(self, req: "Req", length: int, state: int = 0) -> radixkv.InsertResult:
@@ -298,6 +299,14 @@ class RadixkvCache(BasePrefixCache):
     def _free(self, pages: NDArray[np.integer]) -> None:
         """Gives pages back to the allocator."""
         self.token_to_kv_pool_allocator.free_page_ids(self._numbers.tensor(pages))
+
+    def free_kv_row(self, kv: "ReqKvInfo", ranges: list[tuple[int, int]]) -> None:
+        super().free_kv_row(kv, self._own(kv, ranges))
+
+    def _own(self, kv: "ReqKvInfo", ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Without what the cache has of the row, which is not the request's to free."""
+        first = kv.cache_protected_len
+        return [(max(start, first), end) for start, end in ranges if end > first]
 
     # What the scheduler takes back when it lacks pages, and what it may count on.
 

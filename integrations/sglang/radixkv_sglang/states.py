@@ -128,7 +128,8 @@ class StatesCache(RadixkvCache):
         at, which = self._state_of(req, length, is_finished)
         length = min(length, at) // self.page_size * self.page_size
         is_taken = False
-        if length:
+        # A request may keep less in the end than it has published: that stays the cache's.
+        if length and length >= req.kv.cache_protected_len:
             state = self._given(req, which, is_finished)
             done = self._keep(req, length, state=int(state))
             is_taken = done.claimed_group_page_count > 0
@@ -148,7 +149,9 @@ class StatesCache(RadixkvCache):
         """After how many of `length` tokens there is a state to give away, 0 for none, and with a
         buffer which of its slots has it."""
         if not self._has_buffer:
-            return length, 0
+            # The request's own is of all that was computed: no state of fewer tokens.
+            is_whole = not finished or length == req.kv.kv_allocated_len
+            return (length if is_whole else 0), 0
         kv, pool = req.kv, self._pool
         which = pool.get_mamba_ping_pong_keep_idx(req)
         at = kv.mamba_last_track_seqlen or 0

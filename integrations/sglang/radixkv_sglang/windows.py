@@ -66,7 +66,7 @@ class WindowedCache(RadixkvCache):
             # Nobody needs to wait for the numbers.
             super().free_kv_row(kv, ranges)
             return
-        for start, end in coalesce_ranges(ranges):
+        for start, end in coalesce_ranges(self._own(kv, ranges)):
             if start < end:
                 self._free(*self._placed.release(kv.req_pool_idx, start, end))
 

@@ -157,3 +157,22 @@ def test_hits_beside_those_of_sglang(page_size: int, seed: int) -> None:
     all_ours, all_theirs = map(sum, zip(*found, strict=True))
     assert all_ours >= all_theirs > 0
     assert sum(ours < theirs for ours, theirs in found) <= 0.02 * len(found)
+
+
+def test_a_request_that_keeps_less_than_it_published(page_size: int) -> None:
+    """As with --strip-thinking-cache after a retraction: A is the prompt, and B was said."""
+    scheduler = Scheduler("ours", page_size, 256)
+    request = scheduler.start(A + B)
+    assert request is not None and request.kv.cache_protected_len == 80
+    assert scheduler.decode(request, [7] * 5)
+    cache, kv, owned = scheduler.cache, request.kv, len(A)
+    request.is_finished = True
+    cache.checkpoint(request, up_to=owned)
+    cache.free_kv_row(kv, [(kv.cache_protected_len, owned)])
+    cache.unlock(request.lock)
+    cache.free_kv_row(kv, [(-(-owned // page_size) * page_size, kv.kv_allocated_len)])
+    cache.on_release(request, checkpointed=True)
+    scheduler._free_row(request)
+    scheduler.running.remove(request)
+    scheduler.check()
+    assert (cache.total_size(), cache.protected_size()) == (80, 0)

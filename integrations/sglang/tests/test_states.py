@@ -135,3 +135,16 @@ def serve(
     found = beside.hits(both, seed, running_limit=3, said_limit=40)
     assert len(found) > 100 and all(scheduler.read > 1000 for scheduler in both)
     return found
+
+
+def test_a_state_is_not_given_away_with_fewer_tokens() -> None:
+    """As with --strip-thinking-cache after a retraction: A is the prompt, and B was said."""
+    scheduler = StateScheduler("ours", 1, 512, 20, buffered=False)
+    request = scheduler.start([*A, *B])
+    assert request is not None and scheduler.decode(request, [7, 8, 9])
+    request.is_finished = True
+    scheduler.cache.checkpoint(request, up_to=len(A))
+    scheduler.finish(request, checkpoint=False, released=True)
+    scheduler.check()
+    # There is no state of A alone; a wrong one is noticed when it is read.
+    assert scheduler.run([*A, 1]) == 0
