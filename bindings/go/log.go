@@ -58,7 +58,9 @@ func SetLog(maxLevel LogLevel, sink func(level LogLevel, message string)) {
 
 //export rkvgoLog
 func rkvgoLog(level C.uint32_t, message *C.char, handle C.uintptr_t) {
-	defer endOnPanic("a log sink")
+	hasReturned := false
+	defer endOnPanic("a log sink", &hasReturned)
 	sink := cgo.Handle(handle).Value().(func(LogLevel, string))
 	sink(LogLevel(level), C.GoString(message))
+	hasReturned = true
 }

@@ -277,3 +277,21 @@ func TestRunnerFinalizers(t *testing.T) {
 	}
 	t.Fatal("the finalizer of the runner did not run")
 }
+
+// M08: nor may its goroutine end there, as by t.FailNow.
+func TestGoexitInParallelFor(t *testing.T) {
+	if os.Getenv("RADIXKV_TEST_GOEXIT") != "" {
+		config := smallRunner
+		config.ParallelFor = func(int, func(int)) { runtime.Goexit() }
+		b := newRunnerBenchWith(t, 4, 9, config)
+		sequence, _ := b.begin(run(1, 5))
+		b.step(chunk{sequence, run(1, 5), 0, 5})
+		return
+	}
+	again := exec.Command(os.Args[0], "-test.run=^TestGoexitInParallelFor$", "-test.timeout=30s")
+	again.Env = append(os.Environ(), "RADIXKV_TEST_GOEXIT=1")
+	output, err := again.CombinedOutput()
+	if err == nil || !strings.Contains(string(output), "panic in a ParallelFor: runtime.Goexit") {
+		t.Fatalf("%v\n%s", err, output)
+	}
+}

@@ -46,20 +46,27 @@ func (t *threads) number() C.uintptr_t {
 	return C.uintptr_t(t.handle)
 }
 
-// endOnPanic is deferred by what the library calls: a panic may not run through it. The program
-// ends as by a panic that nobody recovers, with a message that says where it came from.
-func endOnPanic(where string) {
-	if reason := recover(); reason != nil {
-		go panic(fmt.Sprintf("radixkv: panic in %s: %v", where, reason))
-		select {}
+// endOnPanic is deferred by what the library calls: a panic may not run through it, nor the end of
+// the goroutine. The program ends as by a panic that nobody recovers, with a message that says where
+// it came from.
+func endOnPanic(where string, hasReturned *bool) {
+	reason := recover()
+	if *hasReturned {
+		return
 	}
+	if reason == nil {
+		reason = "runtime.Goexit"
+	}
+	go panic(fmt.Sprintf("radixkv: panic in %s: %v", where, reason))
+	select {}
 }
 
 //export rkvgoParallelFor
 func rkvgoParallelFor(
 	handle C.uintptr_t, taskCount C.size_t, run C.rkv_parallel_task, task unsafe.Pointer,
 ) {
-	defer endOnPanic("a ParallelFor")
+	hasReturned := false
+	defer endOnPanic("a ParallelFor", &hasReturned)
 	parallelFor := cgo.Handle(handle).Value().(ParallelFor)
 	parallelFor(int(taskCount), func(index int) {
 		if index < 0 || index >= int(taskCount) {
@@ -67,4 +74,5 @@ func rkvgoParallelFor(
 		}
 		C.rkvgo_run_task(run, task, C.size_t(index))
 	})
+	hasReturned = true
 }
