@@ -163,7 +163,7 @@ macro_rules! row_methods {
                 let state = self.state.get_mut().unwrap_or_else(|held| held.into_inner());
                 let mut state = std::mem::take(state);
                 if Self::page_count(&state) > 0 {
-                    // Of a cache that is closed there is nothing left to give back.
+                    // Nobody is left to be told.
                     Python::attach(|py| drop(self.let_go(py, &mut state)));
                 }
             }

@@ -64,7 +64,7 @@ impl Cache {
         let order = order.unwrap_or_else(|| (0..groups.len() as u32).collect());
         let lanes = lanes_of(py, groups, &order)?;
         let state = Mutex::new(GroupState { tokens, lanes, ..GroupState::default() });
-        Ok(GroupRow { source: Source::new(this, space), state })
+        Ok(GroupRow { source: Source::new(this, space)?, state })
     }
 }
 
@@ -270,8 +270,10 @@ impl EngineRow for GroupRow {
         }
         let lock = std::mem::take(&mut state.lock);
         (state.page_count, state.published, state.node) = (0, 0, 0);
-        self.source.unlock(py, lock)?;
-        self.source.free(py, &gone)
+        let undone = self.source.unlock(py, lock);
+        // They are the table's: they go back also where the cache was closed.
+        self.source.free(py, &gone)?;
+        undone
     }
 
     fn pages<'py>(

@@ -60,7 +60,7 @@ impl Cache {
             return Err(refused(py, RKV_STATUS_UNSUPPORTED, message));
         }
         let state = Mutex::new(State { tokens, ..State::default() });
-        Ok(GrowingRow { source: Source::new(this, space), state })
+        Ok(GrowingRow { source: Source::new(this, space)?, state })
     }
 }
 
@@ -186,8 +186,10 @@ impl EngineRow for GrowingRow {
         private.append(&mut state.duplicates);
         let lock = std::mem::take(&mut state.lock);
         (state.published, state.node) = (0, 0);
-        self.source.unlock(py, lock)?;
-        self.source.free(py, &private)
+        let undone = self.source.unlock(py, lock);
+        // They are the table's: they go back also where the cache was closed.
+        self.source.free(py, &private)?;
+        undone
     }
 
     fn pages<'py>(py: Python<'py>, state: &State, first: usize) -> PyResult<Bound<'py, PyList>> {

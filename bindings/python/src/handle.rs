@@ -62,8 +62,14 @@ impl<T: Object> Handle<T> {
 
 impl<T: Object> Drop for Handle<T> {
     fn drop(&mut self) {
+        let raw = Raw(self.0.as_ptr());
         // SAFETY: whoever uses the handle has a count of it; this was the last one.
-        unsafe { T::destroy(self.0.as_ptr()) }
+        let end = move || unsafe { T::destroy(raw.get()) };
+        // An end may wait for threads of the library, and those for the interpreter: a remote store
+        // may be one in Python. Without an interpreter nobody waits for it.
+        if Python::try_attach(|py| py.detach(end)).is_none() {
+            end();
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::page_numbers::{divide, places_of};
 /// The places of an engine's requests, a row for each.
 pub struct Rows {
     array: Raw<Array>,
-    width: usize,
+    pub width: usize,
 }
 
 impl Rows {

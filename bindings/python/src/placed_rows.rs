@@ -389,8 +389,11 @@ impl PlacedRows {
         start: usize,
         end: usize,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-        let mut pages = vec![0; end.saturating_sub(start).div_ceil(self.page_size)];
-        self.rows()?.divide((row, start, end), self.page_size, &mut pages)?;
+        let rows = self.rows()?;
+        // More than a row has is refused, before memory is asked for.
+        let count = end.saturating_sub(start).min(rows.width);
+        let mut pages = vec![0; count.div_ceil(self.page_size)];
+        rows.divide((row, start, end), self.page_size, &mut pages)?;
         let mut windows = Vec::new();
         if let Some(mapping) = &self.mapping {
             for &page in &pages {

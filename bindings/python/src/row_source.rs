@@ -1,11 +1,12 @@
 //! Where the pages of an engine's rows come from and go to: the library's calls for them.
 use std::ptr::{null, null_mut};
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 
 use crate::c::*;
 use crate::cache::Cache;
-use crate::handle::{Raw, long};
+use crate::handle::{Handle, Raw, long};
 use crate::space::{Namespace, Space};
 use crate::status::{check, refused};
 use crate::tokens::{LONG, TokenArg};
@@ -30,14 +31,20 @@ pub fn text(tokens: &[u32]) -> rkv_tokens {
 /// A cache, and the namespace of a request in it.
 pub struct Source {
     pub cache: Py<Cache>,
+    /// Kept, so that pages can go back when the PageTable was closed.
+    table: Arc<Handle<rkv_page_table>>,
     pub space: Space,
     pub page_size: usize,
 }
 
 impl Source {
-    pub fn new(cache: &Bound<'_, Cache>, space: Option<&Bound<'_, Namespace>>) -> Self {
-        let page_size = cache.get().table.get().page_size as usize;
-        Source { cache: cache.clone().unbind(), space: Space::of(space), page_size }
+    pub fn new(
+        cache: &Bound<'_, Cache>,
+        space: Option<&Bound<'_, Namespace>>,
+    ) -> PyResult<Self> {
+        let table = cache.get().table.get();
+        let (page_size, table) = (table.page_size as usize, table.handle.get(cache.py())?);
+        Ok(Source { cache: cache.clone().unbind(), table, space: Space::of(space), page_size })
     }
 
     /// The whole pages of a prefix, as many as are found; `pages` has room for all.
@@ -81,8 +88,7 @@ impl Source {
 
     /// Takes as many pages as there is room for. Whether there were enough: else none is taken.
     pub fn allocate(&self, py: Python<'_>, into: &mut [u32]) -> PyResult<bool> {
-        let table = self.cache.get().table.get().handle.get(py)?;
-        let (start, count) = (Raw(into.as_mut_ptr()), into.len());
+        let (table, start, count) = (&self.table, Raw(into.as_mut_ptr()), into.len());
         let status = long(py, count > MANY, || {
             // SAFETY: a live handle, room for as many pages.
             unsafe { rkv_page_table_allocate_pages(table.raw(), count, start.get()) }
@@ -148,9 +154,8 @@ impl Source {
         if pages.is_empty() {
             return Ok(());
         }
-        let table = self.cache.get().table.get().handle.get(py)?;
         // SAFETY: a live handle, pages that were this row's alone.
-        check(py, unsafe { rkv_page_table_free_pages(table.raw(), pages.as_ptr(), pages.len()) })
+        check(py, unsafe { rkv_page_table_free_pages(self.table.raw(), pages.as_ptr(), pages.len()) })
     }
 }
 

@@ -244,3 +244,14 @@ def test_bad_arguments_are_named(windowed: radixkv.Cache) -> None:
         row.extend(None, 64, 21)
     with pytest.raises(radixkv.InvalidArgument, match="page_count"):
         windowed.group_row([1]).take(1)
+
+
+def test_a_row_of_groups_outlives_its_cache() -> None:
+    groups = [Group.full(), Group.window(WINDOW)]
+    with radixkv.PageTable(64, page_size=PAGE_SIZE, groups=groups) as table:
+        with radixkv.Cache(table, whole_pages=True) as cache:
+            row = cache.group_row(ids(40).tolist())
+            assert row.extend(None, 40, 16) is not None
+        with pytest.raises(radixkv.InvalidState):
+            row.release()
+        assert table.pool_stats(0).private_page_count == 0

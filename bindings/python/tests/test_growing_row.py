@@ -93,10 +93,25 @@ def test_a_row_gives_its_pages_back_when_it_goes(cache: radixkv.Cache) -> None:
 
 def test_a_row_outlives_its_cache(table: radixkv.PageTable) -> None:
     with radixkv.Cache(table) as cache:
-        row = computed(cache, ids(40).tolist())
+        # The second has duplicates, and both a page that is not whole.
+        rows = [computed(cache, ids(40).tolist()) for _ in range(2)]
     with pytest.raises(radixkv.InvalidState):
+        rows[0].release()
+    del rows
+    gc.collect()
+    stats = table.stats()
+    assert (stats.private_page_count, stats.free_page_count) == (0, stats.total_page_count)
+
+
+def test_a_row_outlives_its_table() -> None:
+    table = radixkv.PageTable(8, page_size=PAGE_SIZE)
+    with radixkv.Cache(table) as cache:
+        row = cache.growing_row(ids(40).tolist())
+        assert row.extend(None, 40, 16) is not None
+        table.close()
         row.release()
-    del row
+        # All seven pages are there for a sequence of the cache.
+        cache.begin(ids(7 * PAGE_SIZE, 9000)).release()
 
 
 def test_what_is_evicted_after_a_match_is_not_taken(cache: radixkv.Cache) -> None:

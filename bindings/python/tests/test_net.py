@@ -82,6 +82,8 @@ def test_m01_what_is_refused() -> None:
             net.EventPublisher(taken)
     with pytest.raises(net.NetworkError, match="nowhere.so cannot be loaded"):
         net.EventPublisher(LOCAL, library="/nowhere.so")
+    with pytest.raises(net.NetworkError, match="is no libradixkv_net"):
+        net.EventPublisher(LOCAL, library="libm.so.6")
 
 
 def test_p01_structs_are_those_of_the_header() -> None:

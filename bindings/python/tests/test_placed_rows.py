@@ -333,3 +333,10 @@ def test_p02_j07_more_pages_than_there_are_can_be_asked_for() -> None:
     engine.cache.unlock(engine.publish(0, tokens, 32).lock)
     assert len(engine.placed.evict(10**12, 10**18)[0]) == 8
     engine.cache.check()
+
+
+def test_places_that_are_not_there_are_refused() -> None:
+    engine = Engine([64])
+    for start, end in [(0, WIDTH + 1), (0, 1 << 62), (8, 4)]:
+        with pytest.raises(ValueError, match="row"):
+            engine.placed.release(0, start, end)

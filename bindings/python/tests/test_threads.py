@@ -280,3 +280,70 @@ def test_tables_plans_and_batches_in_many_threads() -> None:
             cache.check()
             table.check()
             assert cache.stats().sequence_count == 0
+
+
+#: A remote store in Python whose writes take a while.
+REMOTE = """
+import ctypes, threading, time
+import numpy as np
+import radixkv
+
+class Item(ctypes.Structure):
+    _fields_ = [("key", ctypes.c_uint8 * 32), ("bytes", ctypes.c_void_p),
+                ("byte_count", ctypes.c_uint64), ("answer", ctypes.c_uint32),
+                ("reserved", ctypes.c_uint32)]
+
+Call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Item), ctypes.c_size_t,
+                        ctypes.c_size_t, ctypes.c_uint64)
+
+class Remote(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
+                ("user_data", ctypes.c_void_p), ("has", Call), ("get", Call), ("put", Call),
+                ("remove", Call)]
+
+writes = threading.Event()
+
+def answer(number, items, count):
+    for at in range(count):
+        items[at].answer = number
+
+def missing(_data, items, _size, count, _timeout):
+    answer(2, items, count)
+
+def put(_data, items, _size, count, _timeout):
+    writes.set()
+    time.sleep(0.3)
+    answer(1, items, count)
+
+remote = Remote(ctypes.sizeof(Remote), 0, None, Call(missing), Call(missing), Call(put), Call())
+address = ctypes.addressof(remote)
+tokens = np.arange(1, 41, dtype=np.uint32)
+"""
+
+SNAPSHOTS = """
+cache = radixkv.SnapshotCache()
+cache.attach(remote=address)
+cache.insert(tokens, "state", parts=[np.arange(1000)])
+assert writes.wait(30)
+del cache
+"""
+
+PAGES = """
+table = radixkv.PageTable(64, page_size=4)
+cache = radixkv.Cache(table, journal_bytes=1 << 16)
+cache.attach_tiers(1024, 1 << 16, remote=address)
+with cache.begin(tokens) as sequence:
+    sequence.publish(40)
+del sequence
+jobs = np.zeros(64, radixkv.dtypes.copy_job)
+while not writes.wait(0.01):
+    count, _ = cache.poll(jobs)
+    if count:
+        cache.complete(jobs[:count])
+del cache
+"""
+
+
+@pytest.mark.parametrize("kind", [SNAPSHOTS, PAGES])
+def test_an_object_that_goes_lets_a_remote_store_in_python_end(kind: str) -> None:
+    subprocess.run([sys.executable, "-c", REMOTE + kind], timeout=60, check=True)

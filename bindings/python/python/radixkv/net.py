@@ -177,11 +177,14 @@ def _load(path: str | None) -> ctypes.CDLL:
         ),
     ]
     for name, result, arguments in signatures:
-        function = getattr(library, name)
+        # The first is the version: an older library may lack those behind it.
+        try:
+            function = getattr(library, name)
+        except AttributeError as error:
+            raise NetworkError(f"{path} is no libradixkv_net: {error}") from error
         function.restype, function.argtypes = result, arguments
-    version = library.rkv_net_abi_version()
-    if version < ABI_VERSION:
-        raise NetworkError(f"{path} has ABI version {version}, and {ABI_VERSION} is needed")
+        if name == "rkv_net_abi_version" and (version := function()) < ABI_VERSION:
+            raise NetworkError(f"{path} has ABI version {version}, and {ABI_VERSION} is needed")
     return library
 
 
