@@ -112,7 +112,7 @@
 /**
  * Version of the ABI that this header describes; grows by one with every addition.
  */
-#define RKV_ABI_VERSION 11
+#define RKV_ABI_VERSION 12
 
 /**
  * Bit of rkv_features(): the radix tree index.
@@ -720,7 +720,7 @@ typedef struct rkv_shortage {
     uint64_t private_page_count;
     /**
      * Of the locked and the private pages, those that retained sequences keep: what
-     * rkv_cache_drop_retained() can help with, unless they are still in use.
+     * rkv_cache_drop_retained_pool() can help with, unless they are still in use.
      */
     uint64_t retained_page_count;
 } rkv_shortage;
@@ -1187,7 +1187,7 @@ typedef struct rkv_cache_config {
     uint32_t retained_page_limit;
     /**
      * Bytes of the ring that keeps the records of the journal, see rkv_cache_read_journal(). At
-     * least 1024 + 256 * page_size. Besides it a journal takes 20 + 4 * page_size bytes for each
+     * least 1024 + 256 * page_size, 2^34 at most. Besides it a journal takes 20 + 4 * page_size bytes for each
      * page of pool 0, and with several groups a byte for each page of all pools. Default and 0: no
      * journal.
      */
@@ -1434,7 +1434,8 @@ typedef struct rkv_cache_insert_args {
     size_t group_size;
     /**
      * With RKV_INSERT_LOCK: a lock on from_node, which moves to where the published pages end, in
-     * the same step; 0 takes a new one. It keeps its id, and what it protected it protects still:
+     * the same step; 0 takes a new one. (That of a match which ended inside a page is on
+     * partial_node, and stays there.) It keeps its id, and what it protected it protects still:
      * of other groups all pages from there on, until rkv_cache_slide_lock() lets go of those that
      * are passed. So a request that grows page by page has one lock, and a page more costs the
      * work on that page. When nobody else has locked from_node, or has pages behind it, its
@@ -1566,7 +1567,8 @@ typedef struct rkv_cache_clear_result {
      */
     uint64_t namespace_count;
     /**
-     * Cached pages that went back to the free pool during the call.
+     * Cached pages of group 0 that went back to the free pool during the call, as in all counts of
+     * pages here; those of other groups go with them.
      */
     uint64_t freed_page_count;
     /**
@@ -3134,8 +3136,9 @@ typedef struct rkv_tier_config {
      */
     uint64_t page_bytes;
     /**
-     * Bytes of host memory, at most: as many slots of page_bytes as fit. (A slot here is a place
-     * for one page, and has nothing to do with those of the page table.) No default.
+     * Bytes of host memory, at most: as many slots of page_bytes as fit, 1 to 2^32 - 1 of them. (A
+     * slot here is a place for one page, and has nothing to do with those of the page table.) No
+     * default.
      */
     uint64_t host_bytes;
     /**
@@ -3150,7 +3153,8 @@ typedef struct rkv_tier_config {
      */
     const char *directory;
     /**
-     * Bytes of data in it, at most. 0 without a directory.
+     * Bytes of data in it, at most: a page takes whole blocks of 4096 bytes, and its note. Room for
+     * a page of each pool at least, and for fewer than 2^29 pages. 0 without a directory.
      */
     uint64_t disk_bytes;
     /**
@@ -3177,8 +3181,10 @@ typedef struct rkv_tier_config {
      */
     uint32_t commit_interval_ms;
     /**
-     * An eventfd that becomes readable when there is something to poll for, or -1. It is used
-     * until the tiers are detached, and never closed. Default -1.
+     * An eventfd that becomes readable when there is something to poll for, or -1. The engine
+     * reads it before it calls rkv_cache_poll(), not after: what comes is announced once, and not
+     * again until the next poll. It is used until the tiers are detached, and never closed.
+     * Default -1.
      */
     int32_t event_fd;
     /**
@@ -3584,7 +3590,8 @@ typedef struct rkv_tier_stats {
      */
     uint64_t prefetch_count;
     /**
-     * Prefetches that were not begun because those that were open had all the room.
+     * Prefetches that were not begun because those that were open had all the room, or the tiers
+     * were being detached.
      */
     uint64_t refused_prefetch_count;
     /**
@@ -3950,8 +3957,9 @@ typedef struct rkv_snapshot_tier_config {
      */
     uint32_t commit_interval_ms;
     /**
-     * An eventfd that becomes readable when something was read or written, or -1. The cache uses
-     * it until it is detached, and never closes it. Default -1.
+     * An eventfd that becomes readable when something was read or written, or -1. The engine reads
+     * it before it asks for its tickets, not after. The cache uses it until it is detached, and
+     * never closes it. Default -1.
      */
     int32_t event_fd;
     /**
@@ -4307,7 +4315,8 @@ enum rkv_status rkv_image_digest(const void *bytes,
  * @param ids receives tokens->count + tokens->item_count ids; zero at the items
  * @param items receives tokens->item_count items of tokens->item_size bytes, token_index in the
  * new list
- * @param id_capacity room in ids; the items need no capacity, their number is known
+ * @param id_capacity room in ids: (NULL, 0) is RKV_STATUS_BUFFER_TOO_SMALL; the items need no
+ * capacity, their number is known
  * @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
  * RKV_STATUS_OUT_OF_MEMORY
@@ -4665,7 +4674,8 @@ enum rkv_status rkv_page_table_free_pages(struct rkv_page_table *table,
  * @param page_count how many
  * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot, or another
- * thread made the row longer during the call; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * thread made the row longer during the call: the first of the pages may be mapped then, and the
+ * row tells; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(pages); lock, in slices: meanwhile the row has the first of them already
  * @par Thread safety
@@ -5026,8 +5036,9 @@ enum rkv_status rkv_cache_probe_many(const struct rkv_cache *cache,
  * @param out_result receives what was done; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
  * twice, or a lock to move that is not on from_node; RKV_STATUS_STALE_NODE; RKV_STATUS_STALE_LOCK
- * for a lock to move that was undone; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing. A long list is
+ * for a lock to move that was undone; RKV_STATUS_INVALID_STATE when no more locks can be numbered,
+ * or from_node was cleared, which a lock on it does not hinder; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED. A failed insert changes nothing. A long list is
  * checked as a whole and published in portions; when memory runs out after the first, or another
  * thread gives a page of the list away, the call succeeds and out_result->page_count says how far
  * it came. Pages of other groups come in portions after all of group 0, and none of them goes
@@ -5808,9 +5819,10 @@ enum rkv_status rkv_sequence_release_many(struct rkv_cache *cache,
  * and all_tokens is NULL; RKV_STATUS_PENDING when it is live and RKV_CONTINUE_RUNNING is not set,
  * or with several groups while a fetch or rkv_sequence_agree() of it goes on;
  * RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
- * RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_UNSUPPORTED with an external pool;
- * RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the parent's, naming the field;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_STATE when the parent waits for copies of groups
+ * itself; RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT, also for
+ * another namespace than the parent's, naming the field; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_POISONED
  * @par Cost
  * O(tokens + pages of the row + nodes on the path + evictions); lock, in slices
  * @par Thread safety
@@ -5909,9 +5921,10 @@ enum rkv_status rkv_sequence_drop(struct rkv_cache *cache,
                                   rkv_sequence_id sequence);
 
 /**
- * Drops retained sequences, the first to finish first, until page_count more pages are available:
- * free ones, or ones that eviction could free. No allocation does this by itself, since a retained
- * sequence is a promise; so call it with what rkv_last_shortage() says is lacking.
+ * Drops retained sequences, the first to finish first, until page_count more pages of pool 0 are
+ * available: free ones, or ones that eviction could free. No allocation does this by itself, since
+ * a retained sequence is a promise; so call it with what rkv_last_shortage() says is lacking. With
+ * several pools it names the one that is short: rkv_cache_drop_retained_pool().
  *
  * @param cache the cache
  * @param page_count pages wanted; SIZE_MAX drops all
@@ -5928,6 +5941,28 @@ RKV_MUST_CHECK
 enum rkv_status rkv_cache_drop_retained(struct rkv_cache *cache,
                                         size_t page_count,
                                         size_t *out_page_count);
+
+/**
+ * rkv_cache_drop_retained() for any pool: rkv_shortage says which one is short. Sequences that
+ * keep nothing in that pool go too when they finished first.
+ *
+ * @param cache the cache
+ * @param pool the pool's number; 0 without a list of pools
+ * @param page_count pages wanted; SIZE_MAX drops all
+ * @param out_page_count receives how many more of the pool are available: fewer when none is
+ * retained any more
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @par Cost
+ * that of rkv_sequence_drop() for each; lock, given up between sequences
+ * @par Thread safety
+ * any thread; lets waiting threads in between sequences
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_cache_drop_retained_pool(struct rkv_cache *cache,
+                                             uint32_t pool,
+                                             size_t page_count,
+                                             size_t *out_page_count);
 
 /**
  * The retained sequences, those that finished first at the front.
@@ -5985,8 +6020,8 @@ enum rkv_status rkv_sequence_read_group_row(const struct rkv_cache *cache,
                                             size_t *out_count);
 
 /**
- * What the last rkv_sequence_publish() of a sequence did in the groups beside the first, whose
- * pages rkv_sequence_publish_result counts. Of a STATE group nothing is published.
+ * What the last rkv_sequence_publish() of a sequence that succeeded did in the groups beside the
+ * first, whose pages rkv_sequence_publish_result counts. Of a STATE group nothing is published.
  *
  * @param cache the cache
  * @param sequence the sequence
@@ -6253,7 +6288,8 @@ enum rkv_status rkv_runner_config_init(struct rkv_runner_config *config,
  * @param out_page_bytes receives the bytes of one page, K and V of all layers together, when they
  * lie densely; NULL when not wanted
  * @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED saying what is not, e.g. pages of more than 256
- * positions; RKV_STATUS_INVALID_ARGUMENT
+ * positions; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_DEVICE when the driver or the device cannot
+ * be had; RKV_STATUS_OUT_OF_MEMORY
  * @par Cost
  * O(1), but the first call for CUDA opens the driver; no lock
  * @par Thread safety
@@ -6879,7 +6915,8 @@ enum rkv_status rkv_cache_shrink_tiers(struct rkv_cache *cache,
  * capacity 0
  * @param job_size sizeof(rkv_copy_job); not read with capacity 0
  * @param job_capacity room in copies; no more than 64 are given at once
- * @param ends receives fetches that have ended, each once; may be NULL with capacity 0
+ * @param ends receives fetches that have ended, each once; may be NULL with capacity 0. The
+ * sequence of one may have been released since
  * @param end_size sizeof(rkv_fetch_end); not read with capacity 0
  * @param end_capacity room in fetches
  * @param out_result receives how many of both; set its struct_size first
@@ -6913,8 +6950,8 @@ enum rkv_status rkv_cache_poll(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, also for what is no copy that goes on;
  * RKV_STATUS_INVALID_STATE when the cache has no tiers; RKV_STATUS_POISONED
  * @par Cost
- * O(count + open fetches * their pages), and what publishing costs for fetches that end; lock for
- * a moment; never waits for the disk
+ * O(count^2 + open fetches * their pages), and what publishing costs for fetches that end: so a
+ * few hundred jobs a call at most; lock for a moment; never waits for the disk
  * @par Thread safety
  * any thread
  */
@@ -6951,9 +6988,9 @@ enum rkv_status rkv_cache_complete(struct rkv_cache *cache,
  * @param flags 0 or RKV_FETCH_LOOK_ONLY
  * @param out_fetch receives what there is; set its struct_size first
  * @return RKV_STATUS_OK, also when there is nothing; RKV_STATUS_PENDING when a fetch of the
- * sequence is open; RKV_STATUS_INVALID_STATE when the cache has no tiers;
- * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_POISONED
+ * sequence is open; RKV_STATUS_INVALID_STATE when the cache has no tiers, or another thread
+ * changed the sequence during the call; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(pages that the tiers have + 1), of a fetch 64 at most: a SHA-256 of each, 64 at a time with
  * the shared lock; what is behind those the tiers' thread looks for. With several groups
@@ -7370,8 +7407,9 @@ enum rkv_status rkv_snapshot_cache_attach(struct rkv_snapshot_cache *cache,
  *
  * @param cache the cache
  * @param timeout_ms milliseconds to wait at most for what is being written
- * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first: they are detached, and
- * what was not committed is lost; RKV_STATUS_INVALID_STATE when nothing is attached;
+ * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or for one of the other
+ * reasons of rkv_snapshot_cache_flush(): they are detached, and what was not committed is lost;
+ * RKV_STATUS_INVALID_STATE when nothing is attached;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(snapshots in the directory); blocks for the time given, and until a write that goes on has

@@ -240,7 +240,7 @@ size_t rkv_net_last_error_message(char *buffer, size_t capacity);
  * RKV_NET_STATUS_NETWORK when the system refuses it
  * @par Cost
  * waits until the sockets are bound; with RKV_NET_PUBLISHER_CONNECT its thread goes on to look for
- * the subscriber, which may come later
+ * the subscriber, which may come later, and go and come back
  * @par Thread safety
  * any thread
  */

@@ -198,11 +198,14 @@ public:
         }
         return insert_raw(args, tokens, pages, published);
     }
-    /// rkv_cache_insert() behind the node that a lock is on; the lock moves to the new end.
+    /// rkv_cache_insert() behind the node that a lock is on; the lock moves to the new end. It must
+    /// not be empty: what begins at the root is inserted with a namespace.
     rkv_cache_insert_result insert_moving(Lock& lock, const InsertPlace& from, TokenView tokens,
                                           span<const std::uint32_t> pages,
                                           span<const GroupRow> groups = {},
                                           span<std::uint32_t> published = {}) {
+        // The library would take a new one, of which this object knew nothing.
+        if (!lock) throw Error(RKV_STATUS_INVALID_ARGUMENT, "lock is empty");
         auto args = sized<rkv_cache_insert_args>();
         args.flags = RKV_INSERT_LOCK;
         args.from_node = from.node;
@@ -589,6 +592,12 @@ public:
     std::size_t drop_retained(std::size_t page_count) {
         std::size_t count = 0;
         check(rkv_cache_drop_retained(get(), page_count, &count));
+        return count;
+    }
+    /// rkv_cache_drop_retained_pool(); returns how many more pages of the pool can be had.
+    std::size_t drop_retained_pool(std::uint32_t pool, std::size_t page_count) {
+        std::size_t count = 0;
+        check(rkv_cache_drop_retained_pool(get(), pool, page_count, &count));
         return count;
     }
     /// rkv_cache_read_retained().

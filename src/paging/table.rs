@@ -194,9 +194,18 @@ impl PageTable {
         Ok(slot)
     }
 
-    /// Never gives this slot out again once it is given back.
+    /// Does not give this slot out again once it is given back, until its cache has gone.
     pub fn use_up(&mut self, slot: u32) {
         self.rows[slot as usize].used_up = true;
+    }
+
+    /// The cache that used a slot up has gone: the numbers of the next one are others.
+    pub fn reopen(&mut self, slot: u32) {
+        let row = &mut self.rows[slot as usize];
+        if row.is_used_up() {
+            row.used_up = false;
+            self.free_slots.push(slot);
+        }
     }
 
     fn give_slot_back(&mut self, slot: u32) {

@@ -256,6 +256,7 @@ impl State {
         sequence.tail.drop_last(dropped);
         sequence.positions = keep;
         sequence.computed = sequence.computed.min(keep);
+        sequence.groups.slid = sequence.groups.slid.min(keep);
         let kept = sequence.image_spans.partition_point(|image| image.start < keep);
         sequence.image_spans.truncate(kept);
         let cache = self.cache.as_mut().expect("a sequence has a cache");

@@ -136,6 +136,8 @@ impl State {
         let sequence = &mut self.sequences[slot as usize];
         let tokens = query(sequence).tokens_before(positions);
         (sequence.computed, sequence.cached_positions) = (positions, positions);
+        // Its state is what is copied there.
+        (sequence.groups.accepted, sequence.groups.slid) = (0, 0);
         // What a fetch brings is not the parent's.
         sequence.inherited = sequence.inherited.map(|inherited| inherited.min(positions));
         sequence.cached_tokens = tokens;

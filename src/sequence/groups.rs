@@ -54,7 +54,7 @@ impl State {
             return Err(Error::state("a copy is not confirmed yet"));
         }
         if sequence.has_unpublished_state() {
-            return Err(Error::state("the tokens that truncation kept are not published yet"));
+            return Err(Error::state("the state is after tokens that are not published yet"));
         }
         let page_size = self.table.page_size();
         let (computed, shared) = (sequence.computed, sequence.shared);
@@ -110,6 +110,9 @@ impl Turn<'_> {
     /// first on: pages that nobody published go back to their pools.
     pub fn slide(&mut self, id: SequenceId, computed: usize) -> Result<(), Error> {
         self.check_slide(id, computed)?;
+        // The states are after those, too.
+        let rows = &mut self.state().sequences[id.slot() as usize].groups;
+        rows.slid = rows.slid.max(computed);
         let groups = *self.table.groups();
         for (group, config) in groups.hung().filter(|(_, group)| group.kind.slides()) {
             loop {

@@ -56,14 +56,20 @@ impl State {
     /// ours is freed; so the pages of the cache are always the first of the row.
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
         self.check_computed(id, computed)?;
-        self.begin_publishing(id);
+        self.begin_publishing(id, computed);
         self.publish_checked(id, (computed, usize::MAX), &[])
     }
 
-    /// What was published before counts no more.
-    fn begin_publishing(&mut self, id: SequenceId) {
+    /// What was published before counts no more. The states are after all that is computed, also
+    /// where only a part of it gets published, or did when others are let in.
+    fn begin_publishing(&mut self, id: SequenceId, computed: usize) {
         if self.has_groups() {
-            self.sequences[id.slot() as usize].groups.published = PublishedGroups::default();
+            let has_states = self.table.groups().draft_states().is_some();
+            let rows = &mut self.sequences[id.slot() as usize].groups;
+            rows.published = PublishedGroups::default();
+            if has_states {
+                rows.accepted = rows.accepted.max(computed);
+            }
         }
     }
 
@@ -256,7 +262,7 @@ impl Turn<'_> {
         let known = self.sequence(id)?.shared * self.table.page_size();
         self.ready_heap(computed.saturating_sub(known));
         self.check_computed(id, computed)?;
-        self.begin_publishing(id);
+        self.begin_publishing(id, computed);
         if self.digests_pages() {
             return self.publish_digested(id, computed);
         }

@@ -138,19 +138,20 @@ impl Turn<'_> {
 }
 
 impl Shared {
-    /// Drops retained sequences, the first to finish first, until that many more pages are
-    /// available or none is left. Returns how many more are available.
-    pub fn drop_retained(&self, pages: usize) -> Result<usize, Error> {
+    /// Drops retained sequences, the first to finish first, until that many more pages of a pool
+    /// are available or none is left. Returns how many more are available.
+    pub fn drop_retained(&self, pool: u32, pages: usize) -> Result<usize, Error> {
         let mut turn = self.turn();
+        let pool = turn.table.check_pool(pool)?;
         turn.cache()?;
         let mut gained = 0;
         while gained < pages {
-            let before = turn.room();
+            let before = turn.room_in(pool);
             if !turn.displace() {
                 break;
             }
             // Who was let in meanwhile may have taken some.
-            gained += turn.room().saturating_sub(before);
+            gained += turn.room_in(pool).saturating_sub(before);
             turn.let_others_in();
         }
         Ok(gained)

@@ -249,6 +249,7 @@ impl State {
                 }
                 None => left -= 1,
             }
+            table.reopen(slot);
             leaving.slot += 1;
         }
         let PrefixCache { journal, groups, .. } = &mut leaving.cache;

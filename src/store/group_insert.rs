@@ -112,8 +112,10 @@ impl PrefixCache {
         let row = &request.groups[at];
         let groups = self.groups.as_ref().map_or(1, |groups| groups.hung.group_count());
         if !(1..groups).contains(&row.group) {
-            let what = text!("group {} hangs on no spine of this cache", row.group);
-            return Err(Error::argument(what));
+            let group = row.group;
+            return Err(Error::argument(text!(
+                "group {group} is none beside the first of the {groups} there are"
+            )));
         }
         if request.groups[..at].iter().any(|before| before.group == row.group) {
             return Err(Error::argument(text!("group {} is given twice", row.group)));

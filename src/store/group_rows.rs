@@ -50,9 +50,10 @@ pub(crate) struct GroupRows {
     pub(super) ended: u32,
     /// Of one that leaves: a retained sequence had them, and what is left is kept so.
     pub(super) kept: bool,
-    /// Where tokens were taken back: how many positions the state is after, until they are
-    /// published.
+    /// How many positions the state is after, as far as it was said, until they are published.
     pub(crate) accepted: usize,
+    /// The same where windows slid that far.
+    pub(crate) slid: usize,
     /// What the last publishing did.
     pub(crate) published: PublishedGroups,
 }

@@ -44,7 +44,10 @@ impl State {
     /// Begins to read them: all of a group that is not FULL.
     fn read_locked(&self, lock: LockId, group: usize) -> Result<Reading, Error> {
         if group == 0 || group >= self.group_count() {
-            return Err(Error::argument(text!("group {group} hangs on no spine of this cache")));
+            let count = self.group_count();
+            return Err(Error::argument(text!(
+                "group {group} is none beside the first of the {count} there are"
+            )));
         }
         let uses = self.cache()?.used_by_lock(lock, group)?;
         let is_full = self.table.groups().list()[group].kind == GroupKind::Full;

@@ -25,6 +25,10 @@ pub(super) struct Attached {
     is_there: AtomicBool,
     /// Fetches and prefetches that were ever begun, whatever was below the cache then.
     loads: AtomicU64,
+    /// Copies that were ever given out, also.
+    copies: AtomicU64,
+    /// One more than the latest clear that the last one has carried out; 0 when there was none.
+    cleared: AtomicU64,
 }
 
 impl std::fmt::Debug for Attached {
@@ -43,6 +47,21 @@ impl Shared {
     /// The last number that was given.
     pub(crate) fn last_load(&self) -> u64 {
         self.lower.loads.load(Ordering::Relaxed)
+    }
+
+    /// Numbers a copy, in the same way: who completes an old one would end a new one.
+    pub(crate) fn number_copy(&self) -> u64 {
+        self.lower.copies.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Says that of all that was cleared up to a clear nothing is left below.
+    pub(crate) fn end_lower_at(&self, clear: u64) {
+        self.lower.cleared.store(clear + 1, Ordering::Relaxed);
+    }
+
+    /// That clear, if there was something below before.
+    pub(crate) fn lower_ended_at(&self) -> Option<u64> {
+        self.lower.cleared.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// Puts something below the cache, which has nothing there.

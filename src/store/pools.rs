@@ -161,10 +161,7 @@ impl State {
             cached: pool.cached(),
             private: pool.private(),
             outside: pool.outside(),
-            reclaimable: match at {
-                0 => self.reclaimable(),
-                _ => self.reclaimable_in(at),
-            },
+            reclaimable: self.reclaimable_in(at),
             retained: self.retained_in_pool(at),
         })
     }
@@ -174,6 +171,11 @@ impl State {
     fn reclaimable_in(&self, pool: usize) -> usize {
         let reclaimable = self.cache.as_ref().map_or(0, |cache| cache.reclaimable_of(pool));
         reclaimable.saturating_sub(self.table.pool_at(pool).copied().1)
+    }
+
+    /// Pages of a pool that an allocation could have.
+    pub(crate) fn room_in(&self, pool: usize) -> usize {
+        self.table.pool_at(pool).free() + self.reclaimable_in(pool)
     }
 
     /// Pages of a pool that retained sequences keep.

@@ -94,9 +94,10 @@ impl Sequence {
         self.computed / page_size > self.shared
     }
 
-    /// Whether its state is after more than was published: tokens behind that were taken back.
+    /// Whether its state is after more than was published: tokens behind that were taken back, or
+    /// nobody wants to keep them, or there was no memory to publish the rest.
     pub(crate) fn has_unpublished_state(&self) -> bool {
-        self.groups.accepted > self.computed
+        self.groups.accepted.max(self.groups.slid) > self.computed
     }
 
     /// Leaves a slot without a sequence, with its number and the room of the tail, unless that is

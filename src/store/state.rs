@@ -82,11 +82,6 @@ impl State {
         reclaimable.saturating_sub(self.table.pool.copied().1)
     }
 
-    /// Pages that an allocation could have.
-    pub(crate) fn room(&self) -> usize {
-        self.table.pool.free() + self.reclaimable()
-    }
-
     /// Refuses what cannot be had even by evicting everything but `protected` more pages.
     #[inline]
     pub(crate) fn check_room(&self, needed: usize, protected: usize) -> Result<(), Error> {

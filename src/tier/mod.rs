@@ -183,7 +183,7 @@ pub struct StoreStats {
     pub commits: u64,
     /// Commits that failed.
     pub failed_commits: u64,
-    /// Records whose space was given back.
+    /// Records whose space was given back, and writes that were stopped, when they wait no more.
     pub released: u64,
     /// The longest commit.
     pub commit_nanoseconds_max: u64,

@@ -197,6 +197,7 @@ static void m03_handles_of_the_parent(void) {
     INHERITED(rkv_sequence_retain(cache, sequence, &answer));
     INHERITED(rkv_sequence_drop(cache, sequence));
     INHERITED(rkv_cache_drop_retained(cache, 1, &count));
+    INHERITED(rkv_cache_drop_retained_pool(cache, 0, 1, &count));
     INHERITED(rkv_cache_read_retained(cache, NULL, 0, &count));
     INHERITED(rkv_sequence_release(cache, sequence));
     CHECK(count == 77 && slot == 77 && second == NULL && state.sequence == 0);

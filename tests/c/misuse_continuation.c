@@ -156,6 +156,9 @@ static void m01_retain(void) {
     mark(&count, sizeof count);
     BAD(f, rkv_cache_drop_retained(NULL, 1, &count), "cache");
     BAD(f, rkv_cache_drop_retained(f->cache, 1, NULL), "out_page_count");
+    BAD(f, rkv_cache_drop_retained_pool(NULL, 0, 1, &count), "cache");
+    BAD(f, rkv_cache_drop_retained_pool(f->cache, 1, 1, &count), "pool");
+    BAD(f, rkv_cache_drop_retained_pool(f->cache, 0, 1, NULL), "out_page_count");
     UNTOUCHED(count);
     CHECK(retain(f, c.sequence));
     /* a retained sequence is no live one */

@@ -275,6 +275,8 @@ static void m01_snapshot_tiers(void) {
     BAD_FIELD(directory, NULL);
     BAD_FIELD(directory, "");
     BAD_FIELD(byte_limit, 0);
+    BAD_FIELD(byte_limit, 1);
+    BAD_FIELD(byte_limit, 4096); /* a block, and no note */
     BAD_FIELD(worker_count, 0);
     BAD_FIELD(worker_count, 65);
     BAD_FIELD(waiting_byte_limit, 0);

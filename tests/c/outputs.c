@@ -374,6 +374,8 @@ static void m09_sequences(void) {
               "out_children");
     MISPLACED(&w, bool, p, rkv_sequence_retain(cache, running, p), "out_retained");
     MISPLACED(&w, size_t, p, rkv_cache_drop_retained(cache, SIZE_MAX, p), "out_page_count");
+    MISPLACED(&w, size_t, p, rkv_cache_drop_retained_pool(cache, 0, SIZE_MAX, p),
+              "out_page_count");
     MISPLACED(&w, rkv_namespace, p,
               rkv_cache_read_namespaces(cache, p, sizeof(rkv_namespace), NULL, 4, OTHER), "spaces");
     MISALIGNED(&w, rkv_node_id, p,

@@ -166,8 +166,40 @@ static void m06_detach_while_another_thread_polls(void) {
     end_engine(&e);
 }
 
+/* T13: what others computed while the store was asked comes too, and is among what was wanted. */
+static void t13_what_others_computed_was_wanted(void) {
+    static shared_store store = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    store.owner = pthread_self();
+    store.count = store.removed = 0;
+    rkv_remote_store remote = remote_of(&store);
+    rkv_tier_config config = tier_config();
+    config.remote = &remote;
+    config.remote_timeout_ms = MINUTE;
+    uint32_t ids[33];
+    count_up(ids, 33, 1);
+    engine e = {.f = journal_fixture()};
+    CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+    pthread_mutex_lock(&store.lock);
+    rkv_sequence_info first = begin(&e.f, text(ids, 33));
+    rkv_sequence_fetch_result fetch = {.struct_size = sizeof fetch};
+    CHECK_OK(rkv_sequence_fetch(e.f.cache, first.sequence, UINT64_MAX, 0, &fetch));
+    CHECK(fetch.is_open && fetch.position_count == 0);
+    rkv_sequence_info second = begin(&e.f, text(ids, 33));
+    compute(&e, &second, ids);
+    release(&e.f, second.sequence);
+    until_stored(&e, 8, 0);
+    pthread_mutex_unlock(&store.lock);
+    rkv_fetch_end end = until_fetched(&e);
+    CHECK_EQ(end.position_count, 32);
+    CHECK_EQ(end.brought_page_count, 8);
+    CHECK_EQ(end.wanted_page_count, 8);
+    release(&e.f, first.sequence);
+    end_engine(&e);
+}
+
 int main(void) {
     RUN_BOTH(t13_remote);
+    RUN_BOTH(t13_what_others_computed_was_wanted);
     RUN(m06_detach_while_another_thread_polls);
     RUN(m01_remote);
     return check_result();

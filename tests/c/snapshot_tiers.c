@@ -4,6 +4,7 @@
 
 #include <ftw.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -343,12 +344,93 @@ static void t14_one_owner_of_one_kind(void) {
     remove_directory();
 }
 
+static pthread_t owner;
+static _Atomic int lets_go, holder; /* 1: a thread of the library, 2: the owner, who goes on */
+
+/* Keeps the thread of the library that destroys it. */
+static void hold_on(void *data, uint64_t size_bytes, void *user_data) {
+    (void)data, (void)size_bytes, (void)user_data;
+    holder = pthread_equal(pthread_self(), owner) ? 2 : 1;
+    while (holder == 1 && !lets_go) {
+        (void)poll(NULL, 0, 1);
+    }
+}
+
+static void insert_large(rkv_snapshot_cache *cache, uint32_t id, void *data, uint64_t size_bytes,
+                         rkv_snapshot_destructor destructor) {
+    rkv_tokens tokens = text(&id, 1);
+    rkv_snapshot_cache_insert_args args;
+    memset(&args, 0, sizeof args);
+    args.struct_size = sizeof args;
+    args.flags = RKV_SNAPSHOT_INSERT_STORABLE;
+    args.tokens = &tokens;
+    args.data = data;
+    args.size_bytes = size_bytes;
+    args.destructor = destructor;
+    CHECK_OK(rkv_snapshot_cache_insert(cache, &args, NULL));
+}
+
+/* What a removed write gives back of waiting_byte_limit, when what it came from is let go, is room
+ * for what was refused meanwhile. */
+static void give_room_back(bool waits_first) {
+    const uint64_t mib = 1 << 20;
+    uint8_t *bytes = calloc(64, mib);
+    rkv_snapshot_cache *cache = NULL;
+    rkv_snapshot_tier_config config;
+    make_directory();
+    config = tier_config();
+    config.flags = RKV_TIERS_THREADS;
+    config.worker_count = 1;
+    config.byte_limit = 256 * mib;
+    config.waiting_byte_limit = 64 * mib;
+    CHECK_OK(rkv_snapshot_cache_create(NULL, &cache));
+    CHECK_OK(rkv_snapshot_cache_attach(cache, &config));
+    owner = pthread_self();
+    lets_go = 0;
+    /* The one thread writes the first one while the second waits, and both are removed. Who comes
+     * last destroys the second: until that is the committer, which is held then. */
+    do {
+        const uint64_t before = tier_stats(cache).write_ns;
+        holder = 0;
+        insert_large(cache, 1, bytes, 48 * mib, NULL);
+        while (tier_stats(cache).write_ns == before) {
+            (void)poll(NULL, 0, 1);
+        }
+        insert_large(cache, 2, bytes, 16 * mib, hold_on);
+        for (uint32_t id = 2; id >= 1; id--) {
+            rkv_tokens tokens = text(&id, 1);
+            CHECK_OK(rkv_snapshot_cache_remove(cache, NULL, &tokens, NULL));
+        }
+        while (holder == 0 || tier_stats(cache).waiting_bytes > 16 * mib) {
+            (void)poll(NULL, 0, 1);
+        }
+    } while (holder == 2);
+    insert_large(cache, 3, bytes, 60 * mib, NULL);
+    CHECK_EQ(tier_stats(cache).throttled_count, 1);
+    lets_go = 1;
+    while (waits_first && tier_stats(cache).waiting_bytes > 0) {
+        (void)poll(NULL, 0, 1);
+    }
+    CHECK_OK(rkv_snapshot_cache_flush(cache, MINUTE));
+    CHECK_EQ(tier_stats(cache).entry_count, 1);
+    CHECK_EQ(tier_stats(cache).writing_count, 0);
+    end(cache);
+    free(bytes);
+    remove_directory();
+}
+
+static void t08_removed_writes_give_their_room_back(void) {
+    give_room_back(true);
+    give_room_back(false);
+}
+
 int main(void) {
     event_fd = eventfd(0, EFD_CLOEXEC);
     fill_parts();
     RUN(t01_a_restart_finds_all);
     RUN(t01_branches_fetch_what_can_be_trimmed);
     RUN(t04_damage_is_a_miss);
+    RUN(t08_removed_writes_give_their_room_back);
     RUN(t11_t12_tickets);
     RUN(t14_one_owner_of_one_kind);
     close(event_fd);

@@ -2,6 +2,7 @@
 #include <radixkv.h>
 
 void check(rkv_status status);
+void sleep_milliseconds(unsigned count);
 void forget_all(void);
 void grow(rkv_journal_buffers *buffers, uint64_t pages, uint64_t tokens, uint64_t items);
 void apply(const rkv_journal_record *records, uint64_t count);

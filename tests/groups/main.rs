@@ -6,6 +6,8 @@
 mod chance;
 mod cleared_copy;
 mod compute;
+mod cut_short;
+mod drop_retained;
 mod engine;
 #[path = "../failing/mod.rs"]
 mod failing;

@@ -206,3 +206,28 @@ fn t16_no_state_is_taken_back_while_a_fetch_fills_it() {
     shared.turn().release(id).unwrap();
     check(&shared);
 }
+
+/// G05, G07: windows slide for tokens that nobody wants to keep. The state is after those then, and
+/// not after what is published: it is saved, left and handed on nowhere before they are.
+#[test]
+fn g05_g07_a_state_after_tokens_that_nobody_keeps_is_not_that_of_what_is_published() {
+    let shared = world();
+    let id = begin(&shared, 9);
+    shared.turn().publish(id, 4).unwrap();
+    // Two pages more are computed, which others are not to find.
+    shared.turn().slide(id, 8).unwrap();
+    let saved = shared.write().checkpoint(id);
+    assert!(matches!(saved, Err(Error::State(_))), "{saved:?}");
+    let child = shared.fork(id, 1, 0).unwrap()[0];
+    assert_eq!(child.cached_positions, 0, "the state is after 8");
+    shared.turn().release(child.id).unwrap();
+    assert_eq!(shared.turn().donate(id).unwrap(), 0);
+    let next = begin(&shared, 9);
+    assert_eq!(shared.read().sequence_info(next).unwrap().cached_positions, 0);
+    // Once they are published it is known what the state is after.
+    shared.turn().publish(next, 4).unwrap();
+    shared.turn().slide(next, 8).unwrap();
+    shared.turn().publish(next, 8).unwrap();
+    assert_eq!(shared.turn().donate(next).unwrap(), 1);
+    check(&shared);
+}

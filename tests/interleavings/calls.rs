@@ -329,7 +329,7 @@ pub const SECOND: [Second; 38] = [
     ("confirm a copy", |world| drop(world.shared.write().confirm_copies(world.child))),
     ("release the child", |world| drop(world.shared.turn().release(world.child))),
     ("drop the retained", |world| drop(world.shared.turn().drop_retained(world.retained))),
-    ("drop any retained", |world| drop(world.shared.drop_retained(PAGES as usize))),
+    ("drop any retained", |world| drop(world.shared.drop_retained(0, PAGES as usize))),
     ("erase", |world| drop(world.shared.turn().erase(world.row))),
     ("erase, and another takes the slot", |world| {
         drop(world.shared.turn().erase(world.row));

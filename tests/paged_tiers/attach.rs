@@ -2,7 +2,9 @@
 use super::failing::{Failure, failing};
 use super::memory_store::MemoryStore;
 use super::world::{PAGE_BYTES, Setup, World};
-use super::{PLAIN, prompt};
+use super::{PLAIN, prompt, stored};
+use radixkv::index::Namespace;
+use radixkv::store::Scope;
 use radixkv::tier::paged::{Deadline, HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
 
 /// Requests for memory while records are looked at, and before; std's `Arc`, which comes behind
@@ -82,4 +84,47 @@ fn m06_what_is_being_detached_gives_out_nothing() {
     assert!(!tiers.begin_closing(), "somebody else does already");
     tiers.poll((64, 8), &mut |job| panic!("{job:?}"), &mut |_| {}).unwrap();
     world.shared.detach_lower();
+}
+
+/// T04: a copy of tiers that are gone is none of those that came later.
+#[test]
+fn t04_the_number_of_a_copy_is_never_anothers() {
+    let mut world = World::new(Setup::new(30, 64, None));
+    let given = |world: &mut World, family| {
+        world.run(&PLAIN, &prompt(family, 41));
+        world.work();
+        assert!(world.poll(64) > 0);
+        std::mem::take(&mut world.copies).into_iter().map(|copy| copy.job.id).collect::<Vec<_>>()
+    };
+    let old = given(&mut world, 1);
+    world.attach_anew();
+    let new = given(&mut world, 2);
+    assert!(new.iter().all(|id| !old.contains(id)), "{old:?} {new:?}");
+    assert!(world.tiers.complete(&old[..1], true).is_err(), "that one went with its tiers");
+    world.tiers.complete(&new, true).unwrap();
+    world.end();
+}
+
+/// T17: what was cleared while no tiers were there is not found when the same directory is attached
+/// again, and goes.
+#[test]
+fn t17_what_was_cleared_between_two_attachments_is_gone() {
+    let tokens = prompt(1, 41);
+    let store = MemoryStore::new(1 << 20, 1 << 10);
+    let mut world = stored(Setup::new(30, 64, Some(store)), &tokens);
+    let adapter = Namespace { lora: Some(4), ..PLAIN };
+    world.run(&adapter, &tokens);
+    world.settle();
+    world.shared.evict(1000, |_, _| {}).unwrap();
+    world.shared.detach_lower();
+    world.shared.clear(Scope::exactly(adapter)).unwrap();
+    world.tiers = world.try_attach().unwrap();
+    world.work();
+    let info = world.begin(&adapter, &tokens).unwrap();
+    assert_eq!(world.fetch(info.id, Deadline::Never).positions, 0);
+    let stats = world.tiers.stats();
+    assert_eq!((stats.disk.pages, stats.counters.cleared), (10, 10));
+    world.release(info.id);
+    assert_eq!(world.run(&PLAIN, &tokens), (0, 40), "the other one is as it was");
+    world.end();
 }

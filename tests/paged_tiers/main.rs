@@ -1,4 +1,5 @@
 //! Pages below the device: what is found where, and that it is what was computed.
+mod agree_ended;
 mod attach;
 mod children;
 mod deadline_zero_joins;

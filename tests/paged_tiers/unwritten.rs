@@ -1,8 +1,9 @@
 //! Pages that a disk has no room for at the time: all of them are written later.
 use crate::memory_store::MemoryStore;
-use crate::over_disk::LONG;
+use crate::over_disk::{LONG, copy_some};
 use crate::world::{Setup, World};
 use crate::{PLAIN, prompt};
+use radixkv::tier::paged::Deadline;
 
 /// T05, T08: more pages than ever found the disk's queue full: a flush that says so has them all.
 #[test]
@@ -50,5 +51,39 @@ fn t08_all_that_waits_to_be_stored_is_stored() {
     world.settle();
     let stats = world.tiers.stats();
     assert_eq!((stats.host.pages, stats.counters.throttled), (pages, 0));
+    world.end();
+}
+
+/// T05, T08: a page that goes for a fetch before the disk had room for it is lost: a flush does not
+/// vouch for it.
+#[test]
+fn t05_a_flush_does_not_vouch_for_what_a_fetch_took_the_place_of() {
+    // Four writes at a time, and room for eight pages in host memory.
+    let store = MemoryStore::new(1 << 20, 4);
+    let mut world = World::new(Setup::new(60, 8, Some(store)));
+    world.run(&PLAIN, &prompt(1, 17));
+    world.settle();
+    world.shared.evict(1000, |_, _| {}).unwrap();
+    world.work();
+    // The second prompt's pages are being written, the third one's wait for that.
+    for family in [2, 3] {
+        world.run(&PLAIN, &prompt(family, 17));
+        world.work();
+        while copy_some(&mut world) > 0 {
+            world.work();
+        }
+    }
+    assert!(world.tiers.stats().counters.disk_busy > 0);
+    // Only the third one's can go.
+    let id = world.begin(&PLAIN, &prompt(1, 17)).unwrap().id;
+    assert!(world.fetch(id, Deadline::Never).is_begun);
+    for _ in 0..4 {
+        world.settle();
+    }
+    let is_flushed = world.tiers.flush_all(LONG);
+    let stats = world.tiers.stats();
+    let (found, copied) = (stats.disk.pages, stats.counters.stored as usize);
+    assert_eq!(copied, 12);
+    assert!(!is_flushed || found == copied, "a flush vouches for {found} of {copied} pages");
     world.end();
 }

@@ -88,3 +88,51 @@ fn t14_a_child_that_lives_on_does_not_keep_the_directory() {
     }
     assert_eq!(again.unwrap(), Ok(content(1, 100)));
 }
+
+/// T05: whoever has lost the lock writes nothing more to the file of records, not even when it
+/// goes: the file is another one's by now.
+#[test]
+fn t14_who_has_lost_the_lock_leaves_the_records_to_the_next_owner() {
+    let folder = Folder::new();
+    let old = folder.open(MIB);
+    keep(&old, 1, 5000);
+    // As what clears up old files would.
+    std::fs::remove_file(folder.path().join("lock")).unwrap();
+    let new = folder.open(MIB);
+    (2..10).for_each(|number| keep(&new, number, 5000));
+    let records = folder.path().join("records.redb");
+    let before = std::fs::read(&records).unwrap();
+    drop(old);
+    assert!(std::fs::read(&records).unwrap() == before, "another owner's file was written to");
+    drop(new);
+    let store = folder.open(MIB);
+    (1..10).for_each(|number| assert_eq!(load(&store, number, 5000), Ok(content(number, 5000))));
+}
+
+/// Whoever waits for the lock of a file that goes meanwhile has the next one's, or none.
+#[test]
+fn t14_the_lock_of_a_file_that_was_removed_is_none() {
+    let folder = Folder::new();
+    keep(&folder.open(MIB), 1, 100);
+    let path = folder.path().join("lock");
+    // On a busy machine it may have waited long enough before that. Not each time.
+    for _ in 0..10 {
+        let mut options = std::fs::File::options();
+        let other =
+            options.read(true).write(true).create(true).truncate(false).open(&path).unwrap();
+        other.lock().unwrap();
+        let opened = std::thread::scope(|scope| {
+            let open = scope.spawn(|| DiskStore::open(folder.config(MIB)));
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            std::fs::remove_file(&path).unwrap();
+            other.unlock().unwrap();
+            open.join().unwrap()
+        });
+        if let Ok((store, _)) = opened {
+            assert!(matches!(refused(&folder), OpenError::InUse { .. }));
+            drop(store);
+            return;
+        }
+    }
+    panic!("it was never opened");
+}

@@ -156,15 +156,20 @@ impl Cache {
         check(py, unsafe { rkv_sequence_drop(cache.raw(), sequence) })
     }
 
-    /// Drops retained sequences, the first to finish first, until so many more pages are available;
-    /// None drops all. Returns how many more are.
-    #[pyo3(signature = (page_count=None))]
-    fn drop_retained(&self, py: Python<'_>, page_count: Option<usize>) -> PyResult<usize> {
+    /// Drops retained sequences, the first to finish first, until so many more pages of a pool are
+    /// available; None drops all. Returns how many more are.
+    #[pyo3(signature = (page_count=None, *, pool=0))]
+    fn drop_retained(
+        &self,
+        py: Python<'_>,
+        page_count: Option<usize>,
+        pool: u32,
+    ) -> PyResult<usize> {
         let (cache, mut count) = (self.handle.get(py)?, 0);
         let (wanted, call) = (page_count.unwrap_or(usize::MAX), Raw(&raw mut count));
         let status = long(py, true, || {
             // SAFETY: a live handle.
-            unsafe { rkv_cache_drop_retained(cache.raw(), wanted, call.get()) }
+            unsafe { rkv_cache_drop_retained_pool(cache.raw(), pool, wanted, call.get()) }
         });
         check(py, status)?;
         Ok(count)

@@ -53,10 +53,10 @@ bool Retained::drop(const std::string& id) {
     return true;
 }
 
-bool Retained::make_room(std::size_t page_count) {
+bool Retained::make_room(std::uint32_t pool, std::size_t page_count) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (order_.empty()) return false;
-    (void)cache_.drop_retained(std::max<std::size_t>(page_count, 1));
+    (void)cache_.drop_retained_pool(pool, std::max<std::size_t>(page_count, 1));
     forget_displaced();
     return true;
 }

@@ -49,9 +49,9 @@ public:
     [[nodiscard]] bool put(const std::string& id, rkv::Sequence& sequence, Parent parent);
     /// Drops one. False if there is none.
     bool drop(const std::string& id);
-    /// Drops the first to finish, at least one, until that many more pages are available. False if
-    /// there was none.
-    bool make_room(std::size_t page_count);
+    /// Drops the first to finish, at least one, until that many more pages of a pool are available.
+    /// False if there was none.
+    bool make_room(std::uint32_t pool, std::size_t page_count);
 
 private:
     rkv::Cache& cache_;

@@ -304,9 +304,9 @@ bool Scheduler::begin(Request& request, Branch& branch) {
             // With nothing running, the pool without retained sequences holds any request that was
             // accepted. They are kept as long as nobody has to wait for ever because of them.
             const rkv_shortage& lack = error.shortage();
-            if (!retained_.make_room(lack.needed_page_count - lack.free_page_count -
-                                     lack.reclaimable_page_count))
-                throw;
+            const auto lacking =
+                lack.needed_page_count - lack.free_page_count - lack.reclaimable_page_count;
+            if (!retained_.make_room(lack.pool, lacking)) throw;
         }
     }
     branch.sequence_tokens = branch.tokens.size();

@@ -421,6 +421,7 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("rkv_cache_drop_retained", |w, i, a| {
         unsafe { rkv_cache_drop_retained(w.cache(i), size(i), a.out(i)) }.into()
     }),
+    ("rkv_cache_drop_retained_pool", pools::drop_retained),
     ("rkv_cache_read_retained", |w, i, a| {
         let (sequences, capacity) = a.room(i, 4);
         unsafe { rkv_cache_read_retained(w.cache(i), sequences, capacity, a.count(i)) }.into()

@@ -47,6 +47,11 @@ pub(super) fn evict(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome 
         .into()
 }
 
+pub(super) fn drop_retained(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
+    let (cache, pool, count) = (w.cache(i), which(i), size(i));
+    unsafe { rkv_cache_drop_retained_pool(cache, pool, count, a.out(i)) }.into()
+}
+
 pub(super) fn probe(w: &mut World, i: &mut Input<'_>, a: &mut Arena) -> Outcome {
     let (namespace, list) = (namespace(i, a), tokens(i, a));
     let (costs, capacity) = a.room::<rkv_group_cost>(i, 3);

@@ -48,7 +48,8 @@ pub struct rkv_cache_clear_result {
     pub reserved: u32,
     /// Namespaces that it found.
     pub namespace_count: u64,
-    /// Cached pages that went back to the free pool during the call.
+    /// Cached pages of group 0 that went back to the free pool during the call, as in all counts of
+    /// pages here; those of other groups go with them.
     pub freed_page_count: u64,
     /// Cleared pages that locks, sequences and open copies still hold, those of earlier clears
     /// included. Each goes back when the last of them lets it go.

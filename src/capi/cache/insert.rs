@@ -48,7 +48,8 @@ pub struct rkv_cache_insert_args {
     /// sizeof(rkv_group_row); not read without rows.
     pub group_size: usize,
     /// With RKV_INSERT_LOCK: a lock on from_node, which moves to where the published pages end, in
-    /// the same step; 0 takes a new one. It keeps its id, and what it protected it protects still:
+    /// the same step; 0 takes a new one. (That of a match which ended inside a page is on
+    /// partial_node, and stays there.) It keeps its id, and what it protected it protects still:
     /// of other groups all pages from there on, until rkv_cache_slide_lock() lets go of those that
     /// are passed. So a request that grows page by page has one lock, and a page more costs the
     /// work on that page. When nobody else has locked from_node, or has pages behind it, its
@@ -282,8 +283,9 @@ impl Given<'_> {
 /// @param out_result receives what was done; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
 /// twice, or a lock to move that is not on from_node; RKV_STATUS_STALE_NODE; RKV_STATUS_STALE_LOCK
-/// for a lock to move that was undone; RKV_STATUS_INVALID_STATE when no more locks can be numbered;
-/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert changes nothing. A long list is
+/// for a lock to move that was undone; RKV_STATUS_INVALID_STATE when no more locks can be numbered,
+/// or from_node was cleared, which a lock on it does not hinder; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_POISONED. A failed insert changes nothing. A long list is
 /// checked as a whole and published in portions; when memory runs out after the first, or another
 /// thread gives a page of the list away, the call succeeds and out_result->page_count says how far
 /// it came. Pages of other groups come in portions after all of group 0, and none of them goes

@@ -63,7 +63,7 @@ pub struct rkv_cache_config {
     /// those of pool 0.
     pub retained_page_limit: u32,
     /// Bytes of the ring that keeps the records of the journal, see rkv_cache_read_journal(). At
-    /// least 1024 + 256 * page_size. Besides it a journal takes 20 + 4 * page_size bytes for each
+    /// least 1024 + 256 * page_size, 2^34 at most. Besides it a journal takes 20 + 4 * page_size bytes for each
     /// page of pool 0, and with several groups a byte for each page of all pools. Default and 0: no
     /// journal.
     pub journal_bytes: u64,

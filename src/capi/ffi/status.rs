@@ -75,7 +75,7 @@ pub struct rkv_shortage {
     /// Pages that belong to rows, to retained sequences or to the caller.
     pub private_page_count: u64,
     /// Of the locked and the private pages, those that retained sequences keep: what
-    /// rkv_cache_drop_retained() can help with, unless they are still in use.
+    /// rkv_cache_drop_retained_pool() can help with, unless they are still in use.
     pub retained_page_count: u64,
 }
 // SAFETY: plain integers, no padding.

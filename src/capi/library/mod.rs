@@ -19,7 +19,7 @@ pub const RKV_VERSION_MINOR: u32 = 2;
 /// Patch version of the release that this header came with.
 pub const RKV_VERSION_PATCH: u32 = 0;
 /// Version of the ABI that this header describes; grows by one with every addition.
-pub const RKV_ABI_VERSION: u32 = 11;
+pub const RKV_ABI_VERSION: u32 = 12;
 
 /// Bit of rkv_features(): the radix tree index.
 pub const RKV_FEATURE_RADIX_INDEX: u64 = 1;

@@ -112,7 +112,8 @@ pub unsafe extern "C" fn rkv_page_table_free_pages(
 /// @param page_count how many
 /// @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED with an external pool;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence owns the slot, or another
-/// thread made the row longer during the call; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// thread made the row longer during the call: the first of the pages may be mapped then, and the
+/// row tells; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(pages); lock, in slices: meanwhile the row has the first of them already
 /// @par Thread safety

@@ -226,7 +226,8 @@ pub unsafe extern "C" fn rkv_runner_config_init(
 /// @param out_page_bytes receives the bytes of one page, K and V of all layers together, when they
 /// lie densely; NULL when not wanted
 /// @return RKV_STATUS_OK; RKV_STATUS_UNSUPPORTED saying what is not, e.g. pages of more than 256
-/// positions; RKV_STATUS_INVALID_ARGUMENT
+/// positions; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_DEVICE when the driver or the device cannot
+/// be had; RKV_STATUS_OUT_OF_MEMORY
 /// @par Cost
 /// O(1), but the first call for CUDA opens the driver; no lock
 /// @par Thread safety

@@ -99,9 +99,10 @@ unsafe impl AbiElement for rkv_sequence_fork_child {
 /// and all_tokens is NULL; RKV_STATUS_PENDING when it is live and RKV_CONTINUE_RUNNING is not set,
 /// or with several groups while a fetch or rkv_sequence_agree() of it goes on;
 /// RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
-/// RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_UNSUPPORTED with an external pool;
-/// RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the parent's, naming the field;
-/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_STATE when the parent waits for copies of groups
+/// itself; RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT, also for
+/// another namespace than the parent's, naming the field; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_POISONED
 /// @par Cost
 /// O(tokens + pages of the row + nodes on the path + evictions); lock, in slices
 /// @par Thread safety
@@ -281,9 +282,10 @@ pub unsafe extern "C" fn rkv_sequence_drop(
     unsafe { with(cache, |shared| Ok(shared.turn().drop_retained(SequenceId(sequence))?)) }
 }
 
-/// Drops retained sequences, the first to finish first, until page_count more pages are available:
-/// free ones, or ones that eviction could free. No allocation does this by itself, since a retained
-/// sequence is a promise; so call it with what rkv_last_shortage() says is lacking.
+/// Drops retained sequences, the first to finish first, until page_count more pages of pool 0 are
+/// available: free ones, or ones that eviction could free. No allocation does this by itself, since
+/// a retained sequence is a promise; so call it with what rkv_last_shortage() says is lacking. With
+/// several pools it names the one that is short: rkv_cache_drop_retained_pool().
 ///
 /// @param cache the cache
 /// @param page_count pages wanted; SIZE_MAX drops all
@@ -305,7 +307,38 @@ pub unsafe extern "C" fn rkv_cache_drop_retained(
     unsafe {
         with(cache, |shared| {
             let into = out(out_page_count, "out_page_count")?;
-            into.write(shared.drop_retained(page_count)?);
+            into.write(shared.drop_retained(0, page_count)?);
+            Ok(())
+        })
+    }
+}
+
+/// rkv_cache_drop_retained() for any pool: rkv_shortage says which one is short. Sequences that
+/// keep nothing in that pool go too when they finished first.
+///
+/// @param cache the cache
+/// @param pool the pool's number; 0 without a list of pools
+/// @param page_count pages wanted; SIZE_MAX drops all
+/// @param out_page_count receives how many more of the pool are available: fewer when none is
+/// retained any more
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @par Cost
+/// that of rkv_sequence_drop() for each; lock, given up between sequences
+/// @par Thread safety
+/// any thread; lets waiting threads in between sequences
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rkv_cache_drop_retained_pool(
+    cache: *mut rkv_cache,
+    pool: u32,
+    page_count: usize,
+    out_page_count: *mut usize,
+) -> rkv_status {
+    // SAFETY: the caller's contract on cache and out_page_count.
+    unsafe {
+        with(cache, |shared| {
+            let into = out(out_page_count, "out_page_count")?;
+            into.write(shared.drop_retained(pool, page_count)?);
             Ok(())
         })
     }

@@ -69,8 +69,8 @@ unsafe impl AbiElement for rkv_published_group {
     const V1: usize = 16;
 }
 
-/// What the last rkv_sequence_publish() of a sequence did in the groups beside the first, whose
-/// pages rkv_sequence_publish_result counts. Of a STATE group nothing is published.
+/// What the last rkv_sequence_publish() of a sequence that succeeded did in the groups beside the
+/// first, whose pages rkv_sequence_publish_result counts. Of a STATE group nothing is published.
 ///
 /// @param cache the cache
 /// @param sequence the sequence

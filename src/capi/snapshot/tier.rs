@@ -58,8 +58,9 @@ pub struct rkv_snapshot_tier_config {
     /// Milliseconds from a write to its commit, at most, while the disk keeps up: after a crash
     /// what was written earlier is there. 1 to 60000. Default 250.
     pub commit_interval_ms: u32,
-    /// An eventfd that becomes readable when something was read or written, or -1. The cache uses
-    /// it until it is detached, and never closes it. Default -1.
+    /// An eventfd that becomes readable when something was read or written, or -1. The engine reads
+    /// it before it asks for its tickets, not after. The cache uses it until it is detached, and
+    /// never closes it. Default -1.
     pub event_fd: i32,
     /// A store below the directory that other caches have too, or NULL. Read during the call;
     /// what it leads to stays until it is detached. Default NULL.
@@ -196,8 +197,9 @@ unsafe fn read_config(
     if directory.is_some_and(CStr::is_empty) {
         return refuse(text!("config.directory is empty"));
     }
-    if directory.is_some() && raw.byte_limit == 0 {
-        return refuse(text!("config.byte_limit is 0"));
+    // The least that one takes: a block, and a note.
+    if directory.is_some() && raw.byte_limit < DiskStore::cost_of(1, 1) {
+        return refuse(text!("config.byte_limit {} is room for no snapshot", raw.byte_limit));
     }
     if directory.is_none() && raw.byte_limit != 0 {
         return refuse(text!("config.byte_limit is set without config.directory"));
@@ -249,8 +251,9 @@ fn pending(what: &'static str) -> Result<(), Fail> {
 ///
 /// @param cache the cache
 /// @param timeout_ms milliseconds to wait at most for what is being written
-/// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first: they are detached, and
-/// what was not committed is lost; RKV_STATUS_INVALID_STATE when nothing is attached;
+/// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or for one of the other
+/// reasons of rkv_snapshot_cache_flush(): they are detached, and what was not committed is lost;
+/// RKV_STATUS_INVALID_STATE when nothing is attached;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// O(snapshots in the directory); blocks for the time given, and until a write that goes on has
@@ -270,7 +273,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_detach(
             if call.cache.detach(time(timeout_ms), call.freed) {
                 Ok(())
             } else {
-                pending("the time was over before everything was written")
+                pending("not everything was written")
             }
         })
     }

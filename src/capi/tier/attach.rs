@@ -37,8 +37,9 @@ pub struct rkv_tier_config {
     /// Bytes of a page in all layers together, or with several groups in all layers of a group:
     /// what a copy moves. No default.
     pub page_bytes: u64,
-    /// Bytes of host memory, at most: as many slots of page_bytes as fit. (A slot here is a place
-    /// for one page, and has nothing to do with those of the page table.) No default.
+    /// Bytes of host memory, at most: as many slots of page_bytes as fit, 1 to 2^32 - 1 of them. (A
+    /// slot here is a place for one page, and has nothing to do with those of the page table.) No
+    /// default.
     pub host_bytes: u64,
     /// Where those are: NULL for memory that the library takes, or memory of the engine's (pinned,
     /// say), which stays as it is, and which nobody else touches, until the tiers are detached or
@@ -47,7 +48,8 @@ pub struct rkv_tier_config {
     /// The directory below host memory, a path that ends with NUL; made if it isn't there, with its
     /// parents. It is this cache's alone. NULL for none. Default NULL.
     pub directory: *const c_char,
-    /// Bytes of data in it, at most. 0 without a directory.
+    /// Bytes of data in it, at most: a page takes whole blocks of 4096 bytes, and its note. Room for
+    /// a page of each pool at least, and for fewer than 2^29 pages. 0 without a directory.
     pub disk_bytes: u64,
     /// What the pages are good for: a digest of model, quantisation, layout, rank, and whatever
     /// else changes what their bytes mean. A directory of another fingerprint is refused. Default
@@ -64,8 +66,10 @@ pub struct rkv_tier_config {
     /// Milliseconds from a write to its commit, at most, while the disk keeps up. 1 to 60000.
     /// Default 250.
     pub commit_interval_ms: u32,
-    /// An eventfd that becomes readable when there is something to poll for, or -1. It is used
-    /// until the tiers are detached, and never closed. Default -1.
+    /// An eventfd that becomes readable when there is something to poll for, or -1. The engine
+    /// reads it before it calls rkv_cache_poll(), not after: what comes is announced once, and not
+    /// again until the next poll. It is used until the tiers are detached, and never closed.
+    /// Default -1.
     pub event_fd: i32,
     /// A store below all that, shared with other processes; NULL for none. It is copied. Default
     /// NULL.
@@ -304,9 +308,6 @@ unsafe fn disk_of(raw: &rkv_tier_config, pools: &[TierPool], wake: Wake) -> Resu
     let directory = unsafe { CStr::from_ptr(raw.directory) };
     if directory.is_empty() {
         return refuse(text!("config.directory is empty"));
-    }
-    if raw.disk_bytes < page_bytes(pools) {
-        return refuse(text!("config.disk_bytes {} is room for no page", raw.disk_bytes));
     }
     PageTiers::check_disk(pools, raw.disk_bytes)?;
     let directory = OsStr::from_bytes(directory.to_bytes());

@@ -122,7 +122,8 @@ fn end_of(done: &Fetched) -> rkv_fetch_end {
 /// capacity 0
 /// @param job_size sizeof(rkv_copy_job); not read with capacity 0
 /// @param job_capacity room in copies; no more than 64 are given at once
-/// @param ends receives fetches that have ended, each once; may be NULL with capacity 0
+/// @param ends receives fetches that have ended, each once; may be NULL with capacity 0. The
+/// sequence of one may have been released since
 /// @param end_size sizeof(rkv_fetch_end); not read with capacity 0
 /// @param end_capacity room in fetches
 /// @param out_result receives how many of both; set its struct_size first
@@ -182,8 +183,8 @@ pub unsafe extern "C" fn rkv_cache_poll(
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, also for what is no copy that goes on;
 /// RKV_STATUS_INVALID_STATE when the cache has no tiers; RKV_STATUS_POISONED
 /// @par Cost
-/// O(count + open fetches * their pages), and what publishing costs for fetches that end; lock for
-/// a moment; never waits for the disk
+/// O(count^2 + open fetches * their pages), and what publishing costs for fetches that end: so a
+/// few hundred jobs a call at most; lock for a moment; never waits for the disk
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -73,9 +73,9 @@ unsafe impl AbiStruct for rkv_sequence_fetch_result {
 /// @param flags 0 or RKV_FETCH_LOOK_ONLY
 /// @param out_fetch receives what there is; set its struct_size first
 /// @return RKV_STATUS_OK, also when there is nothing; RKV_STATUS_PENDING when a fetch of the
-/// sequence is open; RKV_STATUS_INVALID_STATE when the cache has no tiers;
-/// RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
-/// RKV_STATUS_POISONED
+/// sequence is open; RKV_STATUS_INVALID_STATE when the cache has no tiers, or another thread
+/// changed the sequence during the call; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(pages that the tiers have + 1), of a fetch 64 at most: a SHA-256 of each, 64 at a time with
 /// the shared lock; what is behind those the tiers' thread looks for. With several groups

@@ -193,7 +193,8 @@ pub struct rkv_tier_stats {
     pub open_prefetch_count: u64,
     /// Prefetches that were begun.
     pub prefetch_count: u64,
-    /// Prefetches that were not begun because those that were open had all the room.
+    /// Prefetches that were not begun because those that were open had all the room, or the tiers
+    /// were being detached.
     pub refused_prefetch_count: u64,
     /// Pages that prefetches brought to host memory from the disk. Fetches find them there, and
     /// count them there.

@@ -90,16 +90,17 @@ impl TryFrom<&rkv_token_item> for Item {
                 TokenKind::Image { digest: item.digest, positions }
             }
             RKV_TOKEN_COORD..=RKV_TOKEN_IMAGE => {
-                return Err(Error::argument(
-                    "tokens.items sets a field that its kind doesn't have",
-                ));
+                return Err(other_field(item));
             }
             kind => {
-                return Err(Error::argument(text!("tokens.items has the unknown kind {kind}")));
+                let at = item.token_index;
+                return Err(Error::argument(text!(
+                    "tokens.items: the one with token_index {at} has the unknown kind {kind}"
+                )));
             }
         };
         if !matches!(kind, TokenKind::Image { .. }) && item.digest != [0; 16] {
-            return Err(Error::argument("tokens.items sets a field that its kind doesn't have"));
+            return Err(other_field(item));
         }
         Ok(Item { token_index: item.token_index as usize, kind })
     }
@@ -127,6 +128,13 @@ impl From<&Item> for rkv_token_item {
         }
         made
     }
+}
+
+fn other_field(item: &rkv_token_item) -> Error {
+    let at = item.token_index;
+    Error::argument(text!(
+        "tokens.items: the one with token_index {at} sets a field that its kind doesn't have"
+    ))
 }
 
 /// The items of a list.
@@ -227,7 +235,8 @@ pub unsafe extern "C" fn rkv_image_digest(
 /// @param ids receives tokens->count + tokens->item_count ids; zero at the items
 /// @param items receives tokens->item_count items of tokens->item_size bytes, token_index in the
 /// new list
-/// @param id_capacity room in ids; the items need no capacity, their number is known
+/// @param id_capacity room in ids: (NULL, 0) is RKV_STATUS_BUFFER_TOO_SMALL; the items need no
+/// capacity, their number is known
 /// @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
 /// RKV_STATUS_OUT_OF_MEMORY

@@ -56,6 +56,10 @@ pub(super) fn block_digests(
     let mut digester = TextDigester::new(BLOCK, namespace.digest(), tokens);
     digester.make(usize::MAX);
     let made = digester.made();
+    if made.len() < tokens.len() / BLOCK {
+        // There was no memory for them, or some are no text: then nobody has such a state.
+        return Err(OutOfMemory);
+    }
     let mut all = Vec::new();
     all.try_reserve_exact(1 + made.len())?;
     all.try_push(namespace.digest())?;

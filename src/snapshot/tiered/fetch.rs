@@ -124,7 +124,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         for _ in 0..TRIES {
             let (in_memory, below) = self.look(lower, (namespace, tokens), trims)?;
             let known = below.as_ref().map_or(in_memory, |below| below.common);
-            let keys = match question.as_mut().filter(|_| known < tokens.len()) {
+            let keys = match question.as_mut().filter(|asking| known < asking.tokens.len()) {
                 Some(asking) => asking.begin(lower, known)?,
                 None => None,
             };

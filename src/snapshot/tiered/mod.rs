@@ -27,6 +27,7 @@ mod asking;
 mod events;
 mod fetch;
 mod fill;
+mod flush;
 mod loads;
 mod head;
 mod lower;
@@ -60,11 +61,7 @@ use note::Note;
 use place::Mark;
 use remote::Lowest;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 use value::{Storable, Value};
-
-/// How long a flush sleeps at most with the store in its hands.
-const FLUSH_STEP: Duration = Duration::from_millis(2);
 
 /// What memory lets go, of one call.
 pub struct FreedSnapshots<P>(FreedStates<P>);
@@ -213,6 +210,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         // What takes long, before others have to wait for it.
         let ahead = self.memory.ahead(new.list())?;
         let below = lower.index.spot_of(new.list(), |_| ()).0;
+        let replaces = lower.lowest.is_some() && self.memory.exactly(new.list(), |_| ()).is_some();
+        let key = if replaces { lower.key(new.namespace, new.tokens) } else { None };
         let mut draft = None;
         if let Some(state) = &state {
             state.set_spot(below);
@@ -225,6 +224,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let mut table = lower.change();
         let make = || Snapshot::boxed(&new, make);
         let (inserted, _) = self.memory.insert_ahead(new, ahead, false, make, freed)?;
+        lower.replaced(key.filter(|_| inserted.replaced));
         match &state {
             Some(state) if lower.policy.wants(0, false) => lower.write(&mut table, state, draft),
             _ => {
@@ -398,84 +398,6 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     /// Whether a store is below memory.
     pub fn is_attached(&self) -> bool {
         self.lower.read().is_some()
-    }
-
-    /// Takes the store away, after waiting for what is being written as long as the time allows.
-    /// What was committed is found when it is attached again. Tickets are stale from now on. False
-    /// when there is none, or the time was over first.
-    pub fn detach(&self, timeout: Duration, freed: &mut FreedSnapshots<P>) -> bool {
-        let is_flushed = self.flush_until(timeout, freed, true);
-        let Some(mut lower) = self.lower.write().take() else { return false };
-        let (freed, table) = (&mut freed.0, lower.table.get_mut());
-        // Until now others could write, or attach another directory.
-        let is_written = table.is_written(u64::MAX) && !table.has_retries();
-        for pin in table.loads.take_pins() {
-            let released = self.memory.release(pin, freed);
-            debug_assert!(released.is_ok(), "the pin is ours");
-        }
-        freed.settle();
-        is_flushed && is_written
-    }
-
-    /// Waits until everything that is to be written by now is, and what was removed, replaced or
-    /// cleared is gone from the store; false when the time is over first, the store removes
-    /// nothing any more, a write failed since the flush before, or the store is taken away.
-    pub fn flush(&self, timeout: Duration, freed: &mut FreedSnapshots<P>) -> bool {
-        self.flush_until(timeout, freed, false)
-    }
-
-    fn flush_until(&self, timeout: Duration, freed: &mut FreedSnapshots<P>, all: bool) -> bool {
-        let start = Instant::now();
-        let (mut turns, mut before, mut is_trying) = (None, None, false);
-        loop {
-            let lower = self.lower.read();
-            // Whoever took it away has given up what was not written.
-            let Some(lower) = &*lower else { return false };
-            let left = timeout.saturating_sub(start.elapsed());
-            let given = lower.given();
-            let table = lower.table.read();
-            let had_retries = is_trying || table.is_trying() || table.has_retries();
-            let (removed, told) = (table.removed, table.failures_told);
-            let now = (lower.link.attachment, removed, told, table.next, given);
-            drop(table);
-            // What came before this call; with `all` also what comes while it waits.
-            let (attachment, wanted, told, end, values) = before.get_or_insert(now);
-            if *attachment != lower.link.attachment {
-                return false;
-            }
-            *values = if all { given } else { *values };
-            let is_still = lower.link.store.flush(left.min(FLUSH_STEP));
-            let is_given = lower.is_given(*values);
-            // What is never removed nobody waits for: a store that has that says so at once.
-            let is_never = lower.link.store.stats().has_unremoved;
-            if is_still && (!is_given || is_trying) || is_never {
-                std::thread::sleep(left.min(FLUSH_STEP));
-            }
-            self.take_events(lower, true, &mut freed.0);
-            let mut table = lower.change();
-            let stats = lower.link.store.stats();
-            let now = stats.turns();
-            is_trying = table.is_trying();
-            if all || had_retries || is_trying || table.has_retries() {
-                // What is tried again is another write.
-                *end = table.next;
-            }
-            if is_still && !stats.is_read_only {
-                table.gone = table.gone.max(removed);
-            }
-            // What waits is tried again when there may be room, once for each time.
-            let is_tried = !table.has_retries() || turns == Some(now);
-            let is_gone = is_still || is_never || table.gone >= *wanted;
-            if is_given && is_tried && is_gone && !is_trying && table.is_written(*end) {
-                table.failures_told = table.counters.failed_writes;
-                let has_failed = table.failures_told != *told;
-                return !has_failed && !table.has_retries() && table.gone >= *wanted;
-            }
-            if left.is_zero() {
-                return false;
-            }
-            turns = (is_still && is_given).then_some(now);
-        }
     }
 
     /// What is below memory; `None` when nothing is.

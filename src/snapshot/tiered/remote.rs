@@ -27,7 +27,7 @@ use crate::tier::remote::{
     KeySpace, LargeHead, LargePlan, Question, ReadEnd, Remote, RemoteConfig, RemoteEvent,
 };
 use crate::tier::{Key, LoadError, Source, Wake};
-use crate::token::PageDigest;
+use crate::token::{PageDigest, is_text};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -106,6 +106,16 @@ impl Lower {
         }
     }
 
+    /// Another state took the place of one: that one doesn't come back, unless the store is left to
+    /// others.
+    pub(super) fn replaced(&self, key: Option<Key>) {
+        if let (Some(lowest), Some(key)) = (&self.lowest, key)
+            && !lowest.is_left.load(Relaxed)
+        {
+            lowest.remote.remove(key);
+        }
+    }
+
     /// All states are removed.
     pub(super) fn leave(&self, table: &mut Table) {
         table.removals += 1;
@@ -151,6 +161,9 @@ impl Lower {
         tokens: &[u32],
         trims: bool,
     ) -> Result<Option<Asking>, Error> {
+        // Ids that are no text match nothing, nor does what comes behind them.
+        let text = tokens.iter().position(|&id| !is_text(id)).unwrap_or(tokens.len());
+        let tokens = &tokens[..text];
         if !self.lowest.as_ref().is_some_and(Lowest::is_open) || tokens.is_empty() {
             return Ok(None);
         }

@@ -31,13 +31,20 @@ impl Disk for Files {
 
     fn lock(&self, name: &str) -> io::Result<Option<Box<dyn Lock>>> {
         let path = self.0.join(name);
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
         // A child that another thread has just forked holds what its parent had locked, until it
         // executes its program.
         for _ in 0..FORK_LOOKS {
+            let file = options.open(&path)?;
             match file.try_lock() {
-                Ok(()) => return Ok(Some(Box::new(Locked { file, path }))),
+                Ok(()) => {
+                    let locked = Locked { file, path: path.clone() };
+                    // Of a file that was removed meanwhile the lock says nothing.
+                    if locked.is_there() {
+                        return Ok(Some(Box::new(locked)));
+                    }
+                }
                 Err(TryLockError::WouldBlock) => std::thread::sleep(FORK_PAUSE),
                 Err(TryLockError::Error(error)) => return Err(error),
             }

@@ -29,6 +29,11 @@ fn number(key: &Key) -> u64 {
     u64::from_be_bytes(key[..8].try_into().expect("eight bytes"))
 }
 
+/// Bytes of the disk that pages may take: the rest is kept free, in pages of the smallest pool.
+fn usable(capacity: u64, least: u64) -> u64 {
+    capacity - capacity / AHEAD_PART / least * least
+}
+
 /// A slot that is written, and kept for as long.
 pub(super) struct Written {
     pub slot: Slot,
@@ -75,8 +80,9 @@ impl Target for Reading {
 }
 
 impl PageTiers {
-    /// Refuses a disk with room for more pages than there are numbers for, beside those of host
-    /// memory. Before it is opened, which may make it, or trim it.
+    /// Refuses a disk with no room for a page of each pool, or with room for more pages than there
+    /// are numbers for, beside those of host memory. Before it is opened, which may make it, or trim
+    /// it.
     pub fn check_disk(pools: &[TierPool], bytes: u64) -> Result<(), Error> {
         let cost = |pool: &TierPool| DiskStore::cost_of(pool.page_bytes as u64, NOTE_BYTES);
         let slots = |pool: &TierPool| match &pool.host {
@@ -84,6 +90,9 @@ impl PageTiers {
             HostMemory::Own(bytes) => bytes / pool.page_bytes.max(1) as u64,
         };
         let least = pools.iter().map(cost).min().unwrap_or(1).max(1);
+        if usable(bytes, least) < pools.iter().map(cost).max().unwrap_or(1) {
+            return Err(Error::argument(text!("config.disk_bytes {bytes} is room for no page")));
+        }
         let in_host = pools.iter().map(slots).fold(0, u64::saturating_add);
         if (bytes / least).saturating_add(in_host) < Map::PAGE_LIMIT as u64 {
             return Ok(());
@@ -206,13 +215,12 @@ impl PageTiers {
         table.writes.try_reserve(1).map_err(no_memory)?;
         // The disk's bound: others go, and some ahead, for their room is there only when that is
         // committed.
-        let (capacity, cost) = (disk.stats().capacity, self.least_disk_cost());
-        let ahead = capacity / AHEAD_PART / cost * cost;
+        let most = usable(disk.stats().capacity, self.least_disk_cost());
         let cost = self.disk_cost(table.map.pool_of(name.group));
-        if cost > capacity - ahead {
+        if cost > most {
             return Err(Refused::Length);
         }
-        while self.disk_bytes(table) + cost > capacity - ahead {
+        while self.disk_bytes(table) + cost > most {
             let Some(victim) = table.map.next_on_disk().find(|&victim| victim != at) else {
                 return Err(Refused::Full);
             };

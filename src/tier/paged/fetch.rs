@@ -141,6 +141,8 @@ impl PageTiers {
             return Ok(done);
         }
         if number.is_some() {
+            // Of one that has ended nothing more comes.
+            self.shared.read().sequence_info(id)?;
             return Err(Error::Loading(id.0));
         }
         let positions =

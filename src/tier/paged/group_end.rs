@@ -84,6 +84,8 @@ impl PageTiers {
         (number, id): (u64, SequenceId),
         positions: usize,
     ) -> Result<Fetched, Error> {
+        // Of one that has ended nothing more comes.
+        turn.sequence_info(id)?;
         let load = table.loads.open.get_mut(&number).expect("it is open");
         let plan = load.plan.as_mut().expect("it has one");
         let most = positions / self.page_size;
@@ -99,6 +101,7 @@ impl PageTiers {
             if let Some(load) = table.loads.open.get_mut(&number) {
                 (load.is_agreed, load.is_ready) = (false, false);
             }
+            turn.sequence_info(id)?;
             return Err(Error::Loading(id.0));
         };
         if done.positions > positions {

@@ -124,7 +124,7 @@ impl PageTiers {
                 self.abandon(table, number);
                 continue;
             }
-            let Table { loads, jobs, next_job, .. } = table;
+            let Table { loads, jobs, .. } = table;
             let load = loads.open.get_mut(&number).expect("it is open");
             if load.deadline.is_some_and(|deadline| deadline <= now) {
                 load.expire();
@@ -140,8 +140,7 @@ impl PageTiers {
                 }
                 let stage = std::mem::replace(&mut page.stage, Stage::Copying);
                 let Stage::Ready(slot) = stage else { unreachable!("it was ready") };
-                let id = *next_job;
-                *next_job += 1;
+                let id = self.shared.number_copy();
                 give(CopyJob {
                     id,
                     direction: Direction::Load,
@@ -381,7 +380,9 @@ impl PageTiers {
     pub(super) fn announce_fetched(&self, table: &mut Table, done: Fetched) {
         // There is: it was made when the fetch began.
         if table.stores.finished.try_reserve(1).is_ok() {
-            table.stores.finished.push_back(done);
+            // What others brought or computed meanwhile came too.
+            let wanted = done.wanted.max(done.brought);
+            table.stores.finished.push_back(Fetched { wanted, ..done });
         }
     }
 

@@ -231,7 +231,7 @@ impl PageTiers {
                 table.pages.set_queued(page, false);
                 continue;
             }
-            let id = table.take_job_number();
+            let id = self.shared.number_copy();
             give(CopyJob {
                 id,
                 direction: Direction::Store,

@@ -63,7 +63,6 @@ pub(super) struct Table {
     pub stores: Stores,
     pub loads: Loads,
     pub jobs: OrderedMap<u64, Job>,
-    pub next_job: u64,
     /// Pages that are being written, by the numbers of their records.
     pub writes: OrderedMap<u64, Name>,
     pub next_disk: u64,
@@ -125,7 +124,6 @@ impl Table {
             stores: Stores::default(),
             loads: Loads::default(),
             jobs: OrderedMap::default(),
-            next_job: 1,
             writes: OrderedMap::default(),
             next_disk: 1,
             is_closing: false,
@@ -247,11 +245,5 @@ impl Table {
         let spaces = records.map(Record::space).chain(pages.map(|page| page.space));
         spaces.for_each(|space| held[space as usize] += 1);
         self.map.spaces.check(&held);
-    }
-
-    /// The number of the next copy.
-    pub fn take_job_number(&mut self) -> u64 {
-        self.next_job += 1;
-        self.next_job - 1
     }
 }

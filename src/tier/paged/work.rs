@@ -257,7 +257,10 @@ impl PageTiers {
         }
         let device = (&tiers.device_pages[..], pool_of);
         let mut table = Table::new(&slots, disk_pages, device)?;
-        table.clear = shared.read().latest_clear();
+        // What was cleared since the last tiers were here is in the directory still: it is not found
+        // before the first round has dropped it.
+        let ended_at = shared.lower_ended_at();
+        table.clear = ended_at.unwrap_or_else(|| shared.read().latest_clear());
         tiers.find_again(&mut table, &records)?;
         tiers.table = parking_lot::Mutex::new(table);
         let tiers = try_std_arc(tiers)?;
@@ -437,6 +440,7 @@ impl Lower for PageTiers {
         // What was cleared last the thread may not have come to; the directory commits it when it
         // is closed.
         self.take_last_clears();
+        self.shared.end_lower_at(self.table().clear);
         if let Some(remote) = &self.remote {
             remote.close();
         }

@@ -15,6 +15,7 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTable, ReadableTableM
 use std::io;
 use std::ops::{Bound, Deref};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const NAME: &str = "records.redb";
 const NEW: &str = "records.new";
@@ -98,6 +99,8 @@ pub(crate) struct Changes {
 pub(crate) struct Records {
     rows: Rows,
     file: Arc<Box<dyn DiskFile>>,
+    /// The same as in the backend.
+    is_left: Arc<AtomicBool>,
 }
 
 /// redb writes once more when it is dropped, and then too it may panic at what it reads.
@@ -133,6 +136,11 @@ impl Records {
         Self::open_as(disk, NAME, false)
     }
 
+    /// Nothing more is written to the file, not even when this is dropped: it may be another one's.
+    pub fn leave(&self) {
+        self.is_left.store(true, Ordering::Release);
+    }
+
     /// Whether there is a file.
     pub fn exist(disk: &dyn Disk) -> io::Result<bool> {
         disk.exists(NAME)
@@ -147,8 +155,10 @@ impl Records {
             let mut builder = Database::builder();
             builder.set_cache_size(CACHE_BYTES);
             let file = Arc::new(file)?;
-            let rows = builder.create_with_backend(Backend(file.clone()))?;
-            Ok(Self { rows: Rows(Some(rows)), file })
+            let is_left = Arc::new(AtomicBool::new(false))?;
+            let backend = Backend { file: file.clone(), is_left: is_left.clone() };
+            let rows = builder.create_with_backend(backend)?;
+            Ok(Self { rows: Rows(Some(rows)), file, is_left })
         })
     }
 

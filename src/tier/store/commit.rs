@@ -50,6 +50,8 @@ impl Shared {
                 if let Some(Stopped { job, bytes }) = state.stopped.pop_front() {
                     MutexGuard::unlocked(&mut state, || drop(job));
                     state.stats.waiting_bytes -= bytes;
+                    // What was refused while it waited may have room now.
+                    state.stats.released += 1;
                     continue;
                 }
                 if state.is_last {
@@ -71,6 +73,10 @@ impl Shared {
             }
             self.shrink();
             if is_last {
+                // redb writes once more when it goes, and the file may be another one's by now.
+                if !self.lock.is_there() {
+                    committer.records.iter().for_each(Records::leave);
+                }
                 return;
             }
         }
