@@ -345,13 +345,22 @@ static void t14_one_owner_of_one_kind(void) {
 }
 
 static pthread_t owner;
-static _Atomic int lets_go, holder; /* 1: a thread of the library, 2: the owner, who goes on */
+static int lets_go, holder; /* 1: a thread of the library, 2: the owner, who goes on */
+
+static int read_flag(const int *flag) {
+    return __atomic_load_n(flag, __ATOMIC_SEQ_CST);
+}
+
+static void set_flag(int *flag, int value) {
+    __atomic_store_n(flag, value, __ATOMIC_SEQ_CST);
+}
 
 /* Keeps the thread of the library that destroys it. */
 static void hold_on(void *data, uint64_t size_bytes, void *user_data) {
     (void)data, (void)size_bytes, (void)user_data;
-    holder = pthread_equal(pthread_self(), owner) ? 2 : 1;
-    while (holder == 1 && !lets_go) {
+    const int who = pthread_equal(pthread_self(), owner) ? 2 : 1;
+    set_flag(&holder, who);
+    while (who == 1 && !read_flag(&lets_go)) {
         (void)poll(NULL, 0, 1);
     }
 }
@@ -386,12 +395,12 @@ static void give_room_back(bool waits_first) {
     CHECK_OK(rkv_snapshot_cache_create(NULL, &cache));
     CHECK_OK(rkv_snapshot_cache_attach(cache, &config));
     owner = pthread_self();
-    lets_go = 0;
+    set_flag(&lets_go, 0);
     /* The one thread writes the first one while the second waits, and both are removed. Who comes
      * last destroys the second: until that is the committer, which is held then. */
     do {
         const uint64_t before = tier_stats(cache).write_ns;
-        holder = 0;
+        set_flag(&holder, 0);
         insert_large(cache, 1, bytes, 48 * mib, NULL);
         while (tier_stats(cache).write_ns == before) {
             (void)poll(NULL, 0, 1);
@@ -401,13 +410,13 @@ static void give_room_back(bool waits_first) {
             rkv_tokens tokens = text(&id, 1);
             CHECK_OK(rkv_snapshot_cache_remove(cache, NULL, &tokens, NULL));
         }
-        while (holder == 0 || tier_stats(cache).waiting_bytes > 16 * mib) {
+        while (read_flag(&holder) == 0 || tier_stats(cache).waiting_bytes > 16 * mib) {
             (void)poll(NULL, 0, 1);
         }
-    } while (holder == 2);
+    } while (read_flag(&holder) == 2);
     insert_large(cache, 3, bytes, 60 * mib, NULL);
     CHECK_EQ(tier_stats(cache).throttled_count, 1);
-    lets_go = 1;
+    set_flag(&lets_go, 1);
     while (waits_first && tier_stats(cache).waiting_bytes > 0) {
         (void)poll(NULL, 0, 1);
     }
