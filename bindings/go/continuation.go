@@ -56,6 +56,12 @@ static inline rkvgo_failure *rkvgo_sequence_drop(rkv_cache *cache, rkv_sequence_
 	return rkvgo_end(rkv_sequence_drop(cache, sequence));
 }
 
+static inline rkvgo_count rkvgo_cache_drop_retained(rkv_cache *cache, size_t page_count) {
+	rkvgo_count made = {0};
+	made.failure = rkvgo_end(rkv_cache_drop_retained(cache, page_count, &made.count));
+	return made;
+}
+
 static inline rkvgo_count rkvgo_cache_drop_retained_pool(
 	rkv_cache *cache, uint32_t pool, size_t page_count
 ) {
@@ -186,11 +192,21 @@ func (s Sequence) Drop() error {
 // DropRetained drops retained sequences, the first to finish first, until pageCount more pages of
 // pool 0 are available, and says how many more that are. No allocation does this by itself.
 func (c *Cache) DropRetained(pageCount int) (int, error) {
-	return c.DropRetainedPool(0, pageCount)
+	return c.dropRetained(pageCount, func(cache *C.rkv_cache) C.rkvgo_count {
+		return C.rkvgo_cache_drop_retained(cache, C.size_t(pageCount))
+	})
 }
 
 // DropRetainedPool is DropRetained for any pool: Shortage says which one is short.
 func (c *Cache) DropRetainedPool(pool, pageCount int) (int, error) {
+	return c.dropRetained(pageCount, func(cache *C.rkv_cache) C.rkvgo_count {
+		return C.rkvgo_cache_drop_retained_pool(cache, C.uint32_t(pool), C.size_t(pageCount))
+	})
+}
+
+func (c *Cache) dropRetained(
+	pageCount int, drop func(*C.rkv_cache) C.rkvgo_count,
+) (int, error) {
 	if pageCount < 0 {
 		return 0, invalid("pageCount is negative") // in C it would be "everything"
 	}
@@ -199,7 +215,7 @@ func (c *Cache) DropRetainedPool(pool, pageCount int) (int, error) {
 		return 0, err
 	}
 	defer c.mu.RUnlock()
-	made := C.rkvgo_cache_drop_retained_pool(raw, C.uint32_t(pool), C.size_t(pageCount))
+	made := drop(raw)
 	return int(made.count), asError(made.failure)
 }
 

@@ -127,6 +127,8 @@ func TestRetainedIsKept(t *testing.T) {
 	equal(t, "displaced", b.stats().DisplacedSequenceCount, 1)
 	_, err = cache.DropRetained(-1)
 	wants(t, err, radixkv.InvalidArgument)
+	_, err = cache.DropRetainedPool(1, 1) // there is one pool
+	wants(t, err, radixkv.InvalidArgument)
 	count, err = cache.DropRetained(1)
 	must(t, err)
 	equal(t, "gained", count, 2)

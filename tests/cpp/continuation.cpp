@@ -86,7 +86,9 @@ void keeps_its_promise() {
         CHECK_EQ(shortage.retained_page_count, 3u);
         const auto lacking = shortage.needed_page_count - shortage.free_page_count -
                              shortage.reclaimable_page_count;
-        CHECK_EQ(cache.drop_retained(static_cast<std::size_t>(lacking)), 3u);
+        CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)cache.drop_retained_pool(1, 1));
+        CHECK_EQ(cache.drop_retained(0), 0u);
+        CHECK_EQ(cache.drop_retained_pool(shortage.pool, lacking), 3u);
     }
     CHECK_EQ(cache.stats().displaced_sequence_count, 1u);
     CHECK_EQ(cache.begin(ids(100, 32)).info().page_count, 8u);

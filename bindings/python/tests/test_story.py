@@ -137,7 +137,9 @@ def test_c02_continue_fork_and_retain(cache: radixkv.Cache) -> None:
     with cache.continue_from(kept, ids(5, 700)) as child:
         assert child.info().position_count == 45
         assert child.info().inherited_position_count == 40
-    assert cache.drop_retained() > 0
+    with pytest.raises(ValueError, match="pool"):
+        cache.drop_retained(1, pool=1)
+    assert cache.drop_retained(pool=0) > 0
     with pytest.raises(radixkv.StaleSequence):
         cache.continue_from(kept, [1])
     with cache.continue_from(kept, all_tokens=ids(45)) as child:
