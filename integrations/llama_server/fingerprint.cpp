@@ -125,11 +125,14 @@ void add_model(Gathered& gathered, const std::string& name, const std::string& p
     }
 }
 
-void add_context(Gathered& gathered, const std::string& name, const llama_context* context) {
+void add_context(Gathered& gathered, const std::string& name, const common_params& params,
+                 const llama_context* context) {
     const llama_model* model = llama_get_model(context);
     std::array<char, 256> text{};
     llama_model_desc(model, text.data(), text.size());
     gathered.add(name, std::string(text.data()));
+    // Slots with memory of their own have a stream each; a state is read where there are as many.
+    gathered.add("streams", params.kv_unified ? 1 : llama_n_seq_max(context));
     gathered.add("frequency scale", llama_model_rope_freq_scale_train(model));
     // Such models have factors for short and for long contexts.
     llama_model_meta_val_str(model, "general.architecture", text.data(), text.size());
@@ -146,14 +149,17 @@ Fingerprint fingerprint_of(const common_params& params, const llama_context* tar
     gathered.add("build", std::string(llama_build_info()));
     gathered.add("state", LLAMA_STATE_SEQ_VERSION);
     gathered.add("entry", entry_version);
-    add_context(gathered, "target", target);
+    add_context(gathered, "target", params, target);
     add_model(gathered, "model", params.model.path);
     gathered.add("K", std::string(ggml_type_name(params.cache_type_k)));
     gathered.add("V", std::string(ggml_type_name(params.cache_type_v)));
     gathered.add("whole window", params.swa_full ? 1 : 0);
+    // V lies otherwise without it.
+    gathered.add("fused attention",
+                 params.flash_attn_type != LLAMA_FLASH_ATTN_TYPE_DISABLED ? 1 : 0);
     const common_params_speculative_draft& drafting = params.speculative.draft;
     if (draft != nullptr) {
-        add_context(gathered, "draft", draft);
+        add_context(gathered, "draft", params, draft);
         add_model(gathered, "draft model", drafting.mparams.path);
         gathered.add("draft K", std::string(ggml_type_name(drafting.cache_type_k)));
         gathered.add("draft V", std::string(ggml_type_name(drafting.cache_type_v)));

@@ -254,6 +254,16 @@ bool PromptCache::has(const server_prompt& prompt, const Query& query) {
     return false;
 }
 
+bool PromptCache::keeps(const server_prompt& prompt) {
+    if (is_broken_ || prompt.n_exact < prompt.tokens.size()) return false;
+    try {
+        return has(prompt, query_of(prompt.tokens, prompt.space));
+    } catch (const std::exception& error) {
+        failed("a lookup", error);
+        return false;
+    }
+}
+
 llama_pos PromptCache::begin_of(const server_prompt& prompt) const {
     const llama_pos next = prompt.tokens.pos_next();
     // What no later position sees is not saved, also where the memory still has it.

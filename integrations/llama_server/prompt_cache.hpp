@@ -73,6 +73,8 @@ public:
     /// Whether load() would find more than the slot has.
     bool is_better(const server_prompt& prompt, const server_tokens& tokens_new,
                    llama_context* ctx_tgt, std::int32_t id_slot);
+    /// Whether the state of a prompt, whose slot was offered last, is here or below.
+    bool keeps(const server_prompt& prompt);
     /// Whether a slot that keeps only so many of its tokens is to be kept before.
     static bool loses_much(const server_prompt& prompt, std::size_t kept_count);
     /// Whose states may answer a request. Any thread.

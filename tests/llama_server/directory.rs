@@ -209,3 +209,30 @@ fn t15_the_directory_keeps_to_its_size() {
     assert_eq!((reply.cached, &reply.tokens), (0, &right[0]), "{}", server.said());
     server.stop();
 }
+
+/// A state lies otherwise where slots have memory of their own, for each number of them, and where
+/// attention is fused: such servers find nothing of each other, and keep what they compute (T15).
+#[test]
+fn t15_states_that_lie_otherwise_have_their_own_folder() {
+    let (model, folder) = (random_model("llama", 1), scratch("layouts"));
+    let disk = folder.join("disk");
+    let prompt = tokens(81, 300);
+    let ways: [&[&str]; 3] =
+        [&["--parallel", "1"], &["--parallel", "2"], &["--parallel", "1", "--flash-attn", "on"]];
+    for way in ways {
+        let options = [way, &["--cache-disk", disk.to_str().unwrap()]].concat();
+        for cached in [0, 299] {
+            let server = Server::start(&folder, &model, &options);
+            let reply = server.complete(&prompt, 8, "");
+            assert_eq!(reply.cached, cached, "{way:?}\n{}", server.said());
+            assert!(!server.said().contains("doesn't fit the context"), "{}", server.said());
+            server.stop();
+        }
+    }
+    assert_eq!(fs::read_dir(&disk).unwrap().count(), 3);
+    // Slots that share memory have one stream, however many they are.
+    let options = ["--parallel", "3", "--kv-unified", "--cache-disk", disk.to_str().unwrap()];
+    let server = Server::start(&folder, &model, &options);
+    assert_eq!(server.complete(&prompt, 8, "").cached, 299, "{}", server.said());
+    server.stop();
+}

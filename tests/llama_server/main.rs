@@ -369,3 +369,53 @@ fn options_are_documented_and_checked() {
         assert!(!output.status.success() && said.contains(wrong[0]), "{said}");
     }
 }
+
+/// Where slots share memory those with nothing to do are cleared when a task begins: not one whose
+/// state nobody keeps, which goes on with it (T15).
+#[test]
+fn t15_a_restored_slot_stays_when_others_begin() {
+    let (model, folder) = (random_model("llama", 1), scratch("others_begin"));
+    let options = ["--parallel", "2", "--kv-unified", "--slot-save-path", folder.to_str().unwrap()];
+    let file = r#"{"filename": "slot.bin"}"#;
+    let prompt = tokens(160, 200);
+    let server = Server::start(&folder, &model, &options);
+    server.complete(&prompt, 1, r#", "id_slot": 0"#);
+    let (status, said) = server.post("/slots/0?action=save", file);
+    assert_eq!(status, 200, "{said}");
+    server.stop();
+    let server = Server::start(&folder, &model, &options);
+    let (status, said) = server.post("/slots/0?action=restore", file);
+    assert_eq!(status, 200, "{said}");
+    server.complete(&tokens(161, 50), 1, r#", "id_slot": 1"#);
+    assert_eq!(server.complete(&prompt, 1, "").cached, 199, "{}", server.said());
+    server.stop();
+}
+
+/// Slots that share memory: where a state finds no room, one with nothing to do makes some (T15).
+#[test]
+fn t15_a_slot_with_nothing_to_do_makes_room_for_a_state() {
+    let (model, folder) = (random_model("llama", 1), scratch("room"));
+    let options = ["--parallel", "2", "--kv-unified", "--ctx-size", "1024"];
+    let server = Server::start(&folder, &model, &options);
+    let prompts = [tokens(170, 600), tokens(171, 600)];
+    for prompt in &prompts {
+        server.complete(prompt, 1, "");
+    }
+    server.rest();
+    for prompt in &prompts {
+        assert_eq!(server.complete(prompt, 1, "").cached, 599, "{}", server.said());
+    }
+    server.stop();
+}
+
+/// A request that reuses nothing takes a slot, too: what that has is kept before (T15).
+#[test]
+fn t15_a_slot_is_kept_before_who_reuses_nothing() {
+    let (model, folder) = (random_model("llama", 1), scratch("reuses_nothing"));
+    let server = Server::start(&folder, &model, &["--parallel", "1"]);
+    let prompt = tokens(180, 200);
+    server.complete(&prompt, 1, "");
+    server.complete(&tokens(181, 50), 1, r#", "cache_prompt": false"#);
+    assert_eq!(server.complete(&prompt, 1, "").cached, 199, "{}", server.said());
+    server.stop();
+}
