@@ -142,8 +142,8 @@ typedef struct rkv_net_publisher_stats {
      */
     uint64_t published_byte_count;
     /**
-     * Those of them that found the queue full, or that the socket refused. They are kept for
-     * replays like all others.
+     * Those of them that found the queue full. They are kept for replays like all others. What a
+     * subscriber has no room for, or what was on its way when it went, is not counted.
      */
     uint64_t dropped_batch_count;
     /**
@@ -254,7 +254,7 @@ enum rkv_net_status rkv_net_publisher_create(const struct rkv_net_publisher_conf
  *
  * @param publisher the publisher
  * @par Cost
- * waits for its thread, a tenth of a second or a little more
+ * waits for its thread, a tenth of a second or two
  * @par Thread safety
  * the caller must be the last user of this handle
  */

@@ -47,8 +47,8 @@ func (t *threads) number() C.uintptr_t {
 }
 
 // endOnPanic is deferred by what the library calls: a panic may not run through it, nor the end of
-// the goroutine. The program ends as by a panic that nobody recovers, with a message that says where
-// it came from.
+// the goroutine. The program ends as by a panic that nobody recovers, with a message that says
+// where it came from.
 func endOnPanic(where string, hasReturned *bool) {
 	reason := recover()
 	if *hasReturned {

@@ -78,8 +78,8 @@ pub struct rkv_net_publisher_stats {
     pub published_batch_count: u64,
     /// Their bytes.
     pub published_byte_count: u64,
-    /// Those of them that found the queue full, or that the socket refused. They are kept for
-    /// replays like all others.
+    /// Those of them that found the queue full. They are kept for replays like all others. What a
+    /// subscriber has no room for, or what was on its way when it went, is not counted.
     pub dropped_batch_count: u64,
     /// Batches in the queue.
     pub queued_batch_count: u64,
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn rkv_net_publisher_create(
 ///
 /// @param publisher the publisher
 /// @par Cost
-/// waits for its thread, a tenth of a second or a little more
+/// waits for its thread, a tenth of a second or two
 /// @par Thread safety
 /// the caller must be the last user of this handle
 #[unsafe(no_mangle)]

@@ -272,8 +272,6 @@ impl Serving {
             while subscribers.is_empty() {
                 tokio::time::sleep(STEP).await;
             }
-            // What it subscribes to comes behind what it is.
-            tokio::time::sleep(FLUSH).await;
         };
         tokio::select! {
             _ = known => {}
@@ -283,6 +281,9 @@ impl Serving {
             }
             _ = &mut self.ends => return false,
         }
+        // What it subscribes to comes behind what it is. Who ends the publisher waits for that,
+        // too: what is in the queue is for it.
+        tokio::time::sleep(FLUSH).await;
         loop {
             tokio::select! {
                 // Who went is to get nothing that another could have.

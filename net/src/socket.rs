@@ -1,5 +1,6 @@
 //! Where peers come from, or are gone to: TCP and paths.
 use crate::zmtp::{Reader, Writer};
+use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
@@ -8,12 +9,19 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 /// Before somebody is let in again when there was no descriptor for it.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// After so long without a word a peer is asked whether it is still there, and again after that.
+const IDLE: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_secs(15);
+
 /// Both ways of a connection.
 pub type Connection = (Reader, Writer);
 
 fn of_tcp(stream: TcpStream) -> Connection {
     // What was said is to leave at once.
     let _ = stream.set_nodelay(true);
+    // A host that went without a word would keep its place for ever.
+    let asks = TcpKeepalive::new().with_time(IDLE).with_interval(AGAIN);
+    let _ = SockRef::from(&stream).set_tcp_keepalive(&asks);
     let (reader, writer) = stream.into_split();
     (Box::new(tokio::io::BufReader::new(reader)), Box::new(writer))
 }

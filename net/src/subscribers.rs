@@ -64,7 +64,11 @@ impl Subscribers {
         }
         let wants = Arc::new(AtomicBool::new(false));
         let (queue, batches) = mpsc::channel(ROOM);
-        self.with(|all| all.push(Subscriber { batches: queue, wants: wants.clone() }));
+        self.with(|all| {
+            // While nothing is published nobody else looks for those who went.
+            all.retain(|one| !one.batches.is_closed());
+            all.push(Subscriber { batches: queue, wants: wants.clone() });
+        });
         // Whose turn it is to say something: a batch, or an answer.
         let writer = TurnMutex::new(writer);
         tokio::select! {
@@ -118,4 +122,36 @@ async fn tell(
         zmtp::say(&mut *writer.lock().await, &[topic, &number], &payload).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// Who comes and goes while nothing is published leaves nothing behind.
+    #[test]
+    fn e05_who_went_leaves_nothing_behind() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let all = Subscribers::default();
+            for _ in 0..20 {
+                let (ours, mut theirs) = tokio::io::duplex(1024);
+                let (reader, writer) = tokio::io::split(ours);
+                let connection: Connection = (Box::new(reader), Box::new(writer));
+                let served = tokio::spawn(all.clone().serve(connection, Bytes::new()));
+                let mut greeting = [0; 64];
+                (greeting[0], greeting[9], greeting[10]) = (0xff, 0x7f, 3);
+                greeting[12..16].copy_from_slice(b"NULL");
+                theirs.write_all(&greeting).await.unwrap();
+                theirs.write_all(b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB").await.unwrap();
+                // A greeting, and what the socket is.
+                theirs.read_exact(&mut [0; 64 + 27]).await.unwrap();
+                drop(theirs);
+                served.await.unwrap();
+            }
+            // The last one is looked for when the next one comes.
+            assert!(all.with(|all| all.len()) <= 1);
+        });
+    }
 }

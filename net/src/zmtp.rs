@@ -1,5 +1,5 @@
-//! What sockets of ZeroMQ say to each other over a connection: ZMTP 3.0 without security, as far as a
-//! PUB and a ROUTER need it (<https://rfc.zeromq.org/spec/23>).
+//! What sockets of ZeroMQ say to each other over a connection: ZMTP 3.0 without security, as far as
+//! a PUB and a ROUTER need it (<https://rfc.zeromq.org/spec/23>).
 //!
 //! Of our own, because a peer is anybody: what comes is bounded before there is memory for it, and
 //! what leaves is bounded by whoever queues it.

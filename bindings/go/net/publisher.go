@@ -150,8 +150,8 @@ type PublisherStats struct {
 	PublishedBatchCount uint64
 	// PublishedByteCount counts their bytes.
 	PublishedByteCount uint64
-	// DroppedBatchCount counts those that found the queue full, or that the socket refused. They can
-	// be replayed like all others.
+	// DroppedBatchCount counts those that found the queue full. They can be replayed like all others.
+	// What a subscriber has no room for, or what was on its way when it went, is not counted.
 	DroppedBatchCount uint64
 	// QueuedBatchCount counts the batches in the queue.
 	QueuedBatchCount uint64

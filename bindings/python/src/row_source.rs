@@ -38,10 +38,7 @@ pub struct Source {
 }
 
 impl Source {
-    pub fn new(
-        cache: &Bound<'_, Cache>,
-        space: Option<&Bound<'_, Namespace>>,
-    ) -> PyResult<Self> {
+    pub fn new(cache: &Bound<'_, Cache>, space: Option<&Bound<'_, Namespace>>) -> PyResult<Self> {
         let table = cache.get().table.get();
         let (page_size, table) = (table.page_size as usize, table.handle.get(cache.py())?);
         Ok(Source { cache: cache.clone().unbind(), table, space: Space::of(space), page_size })
@@ -155,7 +152,9 @@ impl Source {
             return Ok(());
         }
         // SAFETY: a live handle, pages that were this row's alone.
-        check(py, unsafe { rkv_page_table_free_pages(self.table.raw(), pages.as_ptr(), pages.len()) })
+        check(py, unsafe {
+            rkv_page_table_free_pages(self.table.raw(), pages.as_ptr(), pages.len())
+        })
     }
 }
 

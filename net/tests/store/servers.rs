@@ -20,11 +20,14 @@ pub struct Server {
     pub port: u16,
     command: Box<dyn Fn(u16) -> Command>,
     child: Option<Child>,
+    /// Goes with it.
+    folder: Option<PathBuf>,
 }
 
 impl Server {
     fn start_with(command: impl Fn(u16) -> Command + 'static) -> Self {
-        let mut server = Self { port: free_port(), command: Box::new(command), child: None };
+        let command = Box::new(command);
+        let mut server = Self { port: free_port(), command, child: None, folder: None };
         server.start();
         server
     }
@@ -58,6 +61,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
+        if let Some(folder) = &self.folder {
+            let _ = std::fs::remove_dir_all(folder);
+        }
     }
 }
 
@@ -69,12 +75,15 @@ pub fn redis() -> Option<Server> {
     }
     let folder = scratch().join(format!("redis-{}", free_port()));
     std::fs::create_dir_all(&folder).unwrap();
-    Some(Server::start_with(move |port| {
+    let own = folder.clone();
+    let mut server = Server::start_with(move |port| {
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
-        command.args(["--port", &port.to_string()]).arg("--dir").arg(&folder);
+        command.args(["--port", &port.to_string()]).arg("--dir").arg(&own);
         command
-    }))
+    });
+    server.folder = Some(folder);
+    Some(server)
 }
 
 /// Redis that speaks TLS alone, and the file of the authority that its certificate is of.
@@ -100,14 +109,16 @@ pub fn redis_over_tls() -> Option<(Server, String)> {
          -extfile names -out own.crt",
     );
     let ca_file = folder.join("ca.crt").to_str().unwrap().to_owned();
-    let server = Server::start_with(move |port| {
+    let own = folder.clone();
+    let mut server = Server::start_with(move |port| {
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
         command.args(["--port", "0", "--tls-port", &port.to_string(), "--tls-auth-clients", "no"]);
         command.args(["--tls-cert-file", "own.crt", "--tls-key-file", "own.key"]);
-        command.args(["--tls-ca-cert-file", "ca.crt"]).current_dir(&folder);
+        command.args(["--tls-ca-cert-file", "ca.crt"]).current_dir(&own);
         command
     });
+    server.folder = Some(folder);
     Some((server, ca_file))
 }
 

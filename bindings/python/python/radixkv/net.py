@@ -133,8 +133,8 @@ class PublisherStats:
     published_byte_count: int
     """Their bytes."""
     dropped_batch_count: int
-    """Those of them that found the queue full, or that the socket refused. They are kept for
-    replays like all others."""
+    """Those of them that found the queue full. They are kept for replays like all others. What a
+    subscriber has no room for, or what was on its way when it went, is not counted."""
     queued_batch_count: int
     """Batches in the queue."""
     replay_batch_count: int
