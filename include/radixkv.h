@@ -1187,9 +1187,9 @@ typedef struct rkv_cache_config {
     uint32_t retained_page_limit;
     /**
      * Bytes of the ring that keeps the records of the journal, see rkv_cache_read_journal(). At
-     * least 1024 + 256 * page_size, 2^34 at most. Besides it a journal takes 20 + 4 * page_size bytes for each
-     * page of pool 0, and with several groups a byte for each page of all pools. Default and 0: no
-     * journal.
+     * least 1024 + 256 * page_size, 2^34 at most. Besides it a journal takes 20 + 4 * page_size
+     * bytes for each page of pool 0, and with several groups a byte for each page of all pools.
+     * Default and 0: no journal.
      */
     uint64_t journal_bytes;
     /**
@@ -3050,7 +3050,8 @@ typedef struct rkv_remote_item {
 /**
  * A call to a remote store, about item_count values, item_size bytes apart. It may wait, but
  * should return within timeout_ms: what comes later is not waited for, and its thread does nothing
- * else meanwhile. It must not throw, longjmp or end its thread: the process would end, see
+ * else meanwhile. It can't detach what it belongs to, and must not destroy that cache, since both
+ * wait for it. It must not throw, longjmp or end its thread: the process would end, see
  * Callbacks at the top.
  */
 typedef void (*rkv_remote_call)(void *user_data,
@@ -3153,8 +3154,8 @@ typedef struct rkv_tier_config {
      */
     const char *directory;
     /**
-     * Bytes of data in it, at most: a page takes whole blocks of 4096 bytes, and its note. Room for
-     * a page of each pool at least, and for fewer than 2^29 pages. 0 without a directory.
+     * Bytes of data in it, at most: a page takes whole blocks of 4096 bytes, and its note. Room
+     * for a page of each pool at least, and for fewer than 2^29 pages. 0 without a directory.
      */
     uint64_t disk_bytes;
     /**
@@ -4827,7 +4828,8 @@ enum rkv_status rkv_cache_create(struct rkv_page_table *table,
  *
  * @param cache the cache
  * @par Cost
- * O(page_count + slot_count + nodes); lock, in slices
+ * O(page_count + slot_count + nodes); lock, in slices. With tiers it blocks until a write and
+ * calls to a remote store that go on have ended
  * @par Thread safety
  * the caller must be the last user of this handle
  */
@@ -5283,7 +5285,7 @@ enum rkv_status rkv_cache_probe_groups(const struct rkv_cache *cache,
  * @param capacity room in pages
  * @param out_count receives the number of pages, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_LOCK; RKV_STATUS_BUFFER_TOO_SMALL;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(pages that it protects); shared lock, in portions
  * @par Thread safety
@@ -6842,8 +6844,9 @@ enum rkv_status rkv_cache_attach_tiers(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or the directory cannot
  * be written and has something that was cleared: the tiers are detached, and what was not
  * committed is lost; RKV_STATUS_INVALID_STATE when there are none, or copies or fetches go on, or
- * another thread detaches them; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED. Unless it is
- * refused, no copy is given out and no fetch begins from the start of the call on
+ * another thread detaches them, or in a function of the remote store; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED. Unless it is refused, no copy is given out and no fetch begins from the
+ * start of the call on
  * @par Cost
  * blocks for the time given, and until a write and calls to a remote store that go on have ended
  * @par Thread safety
@@ -7162,7 +7165,8 @@ enum rkv_status rkv_snapshot_cache_create(const struct rkv_snapshot_cache_config
  *
  * @param cache the cache
  * @par Cost
- * O(entries); its own lock
+ * O(entries); its own lock. With something attached it blocks until a write and calls to a remote
+ * store that go on have ended
  * @par Thread safety
  * the caller must be the last user of this handle, but for threads that release pins
  */
@@ -7409,7 +7413,7 @@ enum rkv_status rkv_snapshot_cache_attach(struct rkv_snapshot_cache *cache,
  * @param timeout_ms milliseconds to wait at most for what is being written
  * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or for one of the other
  * reasons of rkv_snapshot_cache_flush(): they are detached, and what was not committed is lost;
- * RKV_STATUS_INVALID_STATE when nothing is attached;
+ * RKV_STATUS_INVALID_STATE when nothing is attached, or in a function of the remote store;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(snapshots in the directory); blocks for the time given, and until a write that goes on has
@@ -7430,8 +7434,9 @@ enum rkv_status rkv_snapshot_cache_detach(struct rkv_snapshot_cache *cache,
  * @param timeout_ms milliseconds to wait at most
  * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, the directory has no
  * room for something that is still in memory, a write failed since the flush before, the directory
- * cannot be written and has something that was removed or cleared, or another thread detached it
- * meanwhile; RKV_STATUS_INVALID_STATE when nothing is attached; RKV_STATUS_INVALID_ARGUMENT;
+ * cannot be written and has something that was removed or cleared, the remote store does not
+ * answer and has something that was removed, or another thread detached it meanwhile;
+ * RKV_STATUS_INVALID_STATE when nothing is attached; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_POISONED
  * @par Cost
  * blocks for the time given at most; other calls go on meanwhile

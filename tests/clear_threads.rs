@@ -24,6 +24,15 @@ const BATCH: usize = 3;
 /// Of what began, the newest so many are looked for after a clear.
 const RECENT: usize = 200;
 
+/// Ends the others however its thread ends.
+struct Working<'a>(&'a AtomicBool);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 struct World {
     shared: Shared,
     /// The namespace and the only first token of each prompt whose begin is over.
@@ -157,12 +166,11 @@ fn k11_nothing_of_before_a_clear_is_found_while_threads_work() {
             let workers: Vec<_> = (0..WORKERS as u64)
                 .map(|worker| scope.spawn(move || work(world, worker)))
                 .collect();
-            let cleaner = scope.spawn(move || clear(world, 9));
+            scope.spawn(move || clear(world, 9));
+            let _working = Working(&world.working);
             for worker in workers {
                 worker.join().unwrap();
             }
-            world.working.store(false, Ordering::Release);
-            cleaner.join().unwrap();
         });
         let shared = &world.shared;
         shared.read().check().unwrap();

@@ -29,6 +29,7 @@ mod cuda {
     mod runner;
     mod shared_plan;
     mod steps;
+    mod streams;
     mod tier;
     mod trees;
 }

@@ -53,6 +53,15 @@ unsafe impl Sync for Shared {}
 // Every block below has this reason: the handles live as long as the object, each pointer comes
 // from a reference or from a slice with its length, and a sequence is used by the thread that began
 // it.
+/// Counts down however its thread ends: others wait for that.
+struct Working<'a>(&'a AtomicUsize);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Shared {
     fn new() -> Self {
         let group = |kind, pool, window, draft_state_count| rkv_group_config {
@@ -92,6 +101,7 @@ impl Shared {
     }
 
     fn work(&self, worker: usize) {
+        let _working = Working(&self.working);
         for round in 0..ROUNDS {
             let ids = prompt(worker, round);
             let tokens = list(&ids);
@@ -113,7 +123,6 @@ impl Shared {
                 other => panic!("begin: {other:?}"),
             }
         }
-        self.working.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Computes a prompt in chunks, saves its states at their ends, and ends it in one way or

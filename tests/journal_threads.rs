@@ -100,7 +100,17 @@ fn request(shared: &Shared, random: &mut fastrand::Rng) {
     state.release(begun.id).unwrap();
 }
 
+/// Ends the others however its thread ends.
+struct Working<'a>(&'a AtomicBool);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 fn own(world: &World, seed: u64) {
+    let _working = Working(&world.working);
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..ROUNDS {
         match random.u8(..12) {
@@ -122,7 +132,6 @@ fn own(world: &World, seed: u64) {
     }
     let (number, held) = contents(&world.shared);
     world.notes.lock().unwrap().insert(number, held);
-    world.working.store(false, Ordering::Release);
 }
 
 /// Follows until the owner is done and all is read. Takes a few records at a time.

@@ -95,6 +95,15 @@ fn churn(shared: &Shared) {
     }
 }
 
+/// Ends the others however its thread ends.
+struct Working<'a>(&'a AtomicBool);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 fn ask(shared: &Shared, seed: u64, churning: &AtomicBool) -> usize {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut asked = 0;
@@ -145,8 +154,9 @@ fn b09_probes_are_right_while_the_cache_changes() {
             scope.spawn(move || ask(shared, 100 + seed, churning))
         });
         let probers: Vec<_> = probers.collect();
+        let working = Working(&churning);
         churn(&shared);
-        churning.store(false, Ordering::Relaxed);
+        drop(working);
         for prober in probers {
             assert!(prober.join().unwrap() > 0, "a thread that probes gets somewhere");
         }

@@ -48,6 +48,15 @@ fn prompt(worker: usize, round: usize) -> Vec<u32> {
     ids
 }
 
+/// Counts down however its thread ends: others wait for that.
+struct Working<'a>(&'a AtomicUsize);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Shared {
     fn new() -> Self {
         let config = rkv_page_table_config {
@@ -67,6 +76,7 @@ impl Shared {
 
     /// Begins, computes, publishes, decodes and releases sequences.
     fn work(&self, worker: usize) {
+        let _working = Working(&self.working);
         for round in 0..ROUNDS {
             let (ids, namespace) = (prompt(worker, round), namespace(round % 2));
             let tokens = list(&ids);
@@ -88,7 +98,6 @@ impl Shared {
                 assert_eq!(status, rkv_status::Ok);
             }
         }
-        self.working.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// # Safety
@@ -302,6 +311,7 @@ impl Family {
 
     /// Begins, continues, forks and drops sequences, those of other threads too.
     fn work(&self, worker: usize) {
+        let _working = Working(&self.shared.working);
         for round in 0..ROUNDS {
             let (cache, mut state) = (self.shared.cache, sized::<rkv_sequence_info>());
             let (ids, parent) = (prompt(worker, round), self.parent(worker + round));
@@ -344,7 +354,6 @@ impl Family {
                 }
             }
         }
-        self.shared.working.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

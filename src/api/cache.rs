@@ -15,9 +15,7 @@ pub(super) struct Attached(pub(super) Arc<Shared>);
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        if !self.0.is_poisoned() {
-            self.0.detach_cache();
-        }
+        self.0.detach_cache();
     }
 }
 

@@ -249,6 +249,25 @@ impl CudaBackend {
         Ok(plan)
     }
 
+    /// Makes a stream wait for what calls of a plan put on another one: before what comes to it
+    /// beside the plan's arrays and kernels.
+    pub fn follow(&self, plan: &mut PlanOnDevice, stream: Stream) -> Result<(), Error> {
+        let _entered = self.context.enter()?;
+        stream.check_not_captured()?;
+        plan.follow(stream)
+    }
+
+    /// Marks the end of that as the end of a call of the plan; returns what came of it.
+    pub fn finish(
+        &self,
+        plan: &mut PlanOnDevice,
+        stream: Stream,
+        done: Result<(), Error>,
+    ) -> Result<(), Error> {
+        let _entered = self.context.enter()?;
+        plan.finish(stream, done)
+    }
+
     /// What a step is divided for; attn_sm90, the last shape, takes no tree masks.
     fn machine(&self, trees: bool) -> Machine<'_> {
         let count = self.tiles.len() - usize::from(trees && self.uses_sm90());

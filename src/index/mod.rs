@@ -419,8 +419,8 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// When the pages were used that an eviction would take next.
     fn victim_time(&self) -> Option<u64>;
 
-    /// Gives `visit` the pages of leaves in the order in which they would go, until it returns
-    /// false: of each the last page first.
+    /// Gives `visit` the pages of leaves, and of what is above those and goes with them, in the
+    /// order in which they would go, until it returns false: of each the last page first.
     fn visit_cold(&self, visit: &mut dyn FnMut(&[u32]) -> bool);
 
     /// Nodes right below a node.

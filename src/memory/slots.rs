@@ -32,10 +32,13 @@ impl Slots {
         let bytes = slot_bytes.checked_mul(count as usize).filter(|&bytes| bytes > 0);
         let layout = bytes.and_then(|bytes| Layout::from_size_align(bytes, ALIGNMENT).ok());
         let layout = layout.ok_or(OutOfMemory)?;
-        let (owners, free) = Self::books(count)?;
         // SAFETY: the size is not zero.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(OutOfMemory)?;
-        Arc::new(Self { base, slot_bytes, layout: Some(layout), owners, free })
+        let (owners, free) = (Vec::new(), Mutex::default());
+        let mut made = Self { base, slot_bytes, layout: Some(layout), owners, free };
+        // Last: of more than the system has, they take long to write.
+        (made.owners, made.free) = Self::books(count)?;
+        Arc::new(made)
     }
 
     /// The same in memory of somebody else.
@@ -200,5 +203,19 @@ mod tests {
         drop((slot, slots));
         assert_eq!(memory.iter().filter(|&&byte| byte == 9).count(), 16);
         assert_eq!(memory[index * 16], 9);
+    }
+
+    /// What the system has not is refused before anything is written of it.
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn too_much_memory_is_refused_at_once() {
+        let peak = || -> usize {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        };
+        let before = peak();
+        assert!(Slots::new(1 << 27, 1 << 34).is_err());
+        assert!(peak() < before + (256 << 10), "a gibibyte was written");
     }
 }

@@ -8,6 +8,7 @@ mod copied;
 mod page_set;
 mod pool;
 mod row_id;
+mod slots;
 mod table;
 
 pub use batch::{BatchArrays, BatchRow};

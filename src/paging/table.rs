@@ -17,7 +17,7 @@ pub(super) struct Row {
     /// How often the slot was taken: tells a row from the one that has the slot later.
     pub(super) uses: u64,
     /// Nothing is left that could tell another row in this slot from those before.
-    used_up: bool,
+    pub(super) used_up: bool,
 }
 
 impl Row {
@@ -53,7 +53,7 @@ pub struct PageTable {
     more_pools: Vec<PagePool>,
     groups: Groups,
     pub(super) rows: Vec<Row>,
-    free_slots: Vec<u32>,
+    pub(super) free_slots: Vec<u32>,
     /// Heap memory of the rows.
     pub(super) row_bytes: usize,
 }
@@ -99,11 +99,6 @@ impl PageTable {
     /// Rows in all.
     pub fn slots(&self) -> usize {
         self.rows.len()
-    }
-
-    /// Rows not in use.
-    pub fn free_slots(&self) -> usize {
-        self.free_slots.len()
     }
 
     /// Host memory.
@@ -161,61 +156,6 @@ impl PageTable {
             )));
         }
         Ok(pages)
-    }
-
-    /// Refuses more slots than are free.
-    pub fn check_slots(&self, needed: usize) -> Result<(), Error> {
-        let free = self.free_slots();
-        if needed <= free { Ok(()) } else { Err(self.out_of_slots(needed)) }
-    }
-
-    #[cold]
-    fn out_of_slots(&self, needed: usize) -> Error {
-        if self.pool.is_external() {
-            return refused();
-        }
-        Error::OutOfSlots(needed, self.free_slots(), self.slots())
-    }
-
-    /// The slot that is taken next.
-    pub fn next_slot(&self) -> Result<u32, Error> {
-        self.check_slots(1)?;
-        Ok(*self.free_slots.last().expect("one is free"))
-    }
-
-    /// Takes a slot.
-    pub fn take_slot(&mut self, owner: RowOwner) -> Result<u32, Error> {
-        self.check_slots(1)?;
-        let slot = self.free_slots.pop().expect("one is free");
-        let row = &mut self.rows[slot as usize];
-        row.owner = Some(owner);
-        row.uses += 1;
-        assert!(row.pages.is_empty(), "a free slot {slot} maps pages");
-        Ok(slot)
-    }
-
-    /// Does not give this slot out again once it is given back, until its cache has gone.
-    pub fn use_up(&mut self, slot: u32) {
-        self.rows[slot as usize].used_up = true;
-    }
-
-    /// The cache that used a slot up has gone: the numbers of the next one are others.
-    pub fn reopen(&mut self, slot: u32) {
-        let row = &mut self.rows[slot as usize];
-        if row.is_used_up() {
-            row.used_up = false;
-            self.free_slots.push(slot);
-        }
-    }
-
-    fn give_slot_back(&mut self, slot: u32) {
-        let row = &mut self.rows[slot as usize];
-        assert!(row.owner.take().is_some(), "slot {slot} is in use");
-        row.pages.clear();
-        row.version += 1;
-        if !row.used_up {
-            self.free_slots.push(slot);
-        }
     }
 
     /// Gives a slot back. Of its pages, those from `private_from` on that are private are put back.

@@ -51,8 +51,16 @@ impl Runner {
                 unsafe { cpu.move_positions(layers, &self.geometry, &moves) };
                 Ok(())
             }
-            // SAFETY: as above, in the order of the stream.
-            Backend::Cuda(cuda) => unsafe { cuda.move_positions(layers, &moves, stream) },
+            Backend::Cuda(_) if moves.is_empty() => Ok(()),
+            Backend::Cuda(cuda) => self.with_kept(plan, |kept| {
+                kept.on_device(cuda, &current, |device| {
+                    // A call of the plan as others are: behind the last one, on whatever stream.
+                    cuda.follow(device, stream)?;
+                    // SAFETY: as above, in the order of the stream.
+                    let moved = unsafe { cuda.move_positions(layers, &moves, stream) };
+                    cuda.finish(device, stream, moved)
+                })
+            }),
         }
     }
 }

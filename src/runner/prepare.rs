@@ -27,7 +27,7 @@ impl OfPlan {
     }
 
     /// Works with what the plan has on the device.
-    fn on_device<R>(
+    pub(super) fn on_device<R>(
         &self,
         cuda: &CudaBackend,
         current: &Current<'_>,
@@ -58,7 +58,7 @@ impl Runner {
     }
 
     /// Works with what this runner keeps with a plan.
-    fn with_kept<R>(
+    pub(super) fn with_kept<R>(
         &self,
         plan: &Plan,
         work: impl FnOnce(&OfPlan) -> Result<R, Error>,
@@ -158,6 +158,10 @@ impl Runner {
             true => Vec::new(),
             false => plan.open_copies(step, self.config.group)?,
         };
+        if !copies.is_empty() {
+            // What they read may be on its way on the stream of the plan's last call.
+            cuda.follow(device, stream)?;
+        }
         // SAFETY: as for `copy_once`; the caller's contract.
         unsafe {
             self.carry_out(&copies, stream)?;

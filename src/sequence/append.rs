@@ -253,6 +253,10 @@ impl State {
         }
         let sequence = &mut self.sequences[id.slot() as usize];
         let dropped = sequence.positions - keep;
+        if dropped > 0 {
+            // What was planned with them is no good for the tokens that come in their place.
+            self.table.renew(id.slot());
+        }
         sequence.tail.drop_last(dropped);
         sequence.positions = keep;
         sequence.computed = sequence.computed.min(keep);

@@ -280,7 +280,10 @@ impl Shared {
                 turn.complete(&[begun], &known)?;
                 turn.sequence_info(begun.id)
             }
-            None => turn.begin(how.namespace, how.all.expect("it was looked at"), how.room),
+            None => {
+                let begun = turn.begin(how.namespace, how.all.expect("it was looked at"), how.room);
+                begun.map_err(|error| error.within("args.all_tokens"))
+            }
         }
     }
 }

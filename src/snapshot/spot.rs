@@ -251,7 +251,9 @@ impl<V> Tree<V> {
     /// Has a search that is yet to begin do so at a spot.
     #[inline]
     pub(super) fn begin(&self, search: &mut Search, spot: Spot, tokens: &[u32]) {
+        // One that has left the tree before the first node's end has begun, too.
         if search.tokens == 0
+            && !search.has_left
             && let Some(begun) = self.search_from(spot, tokens)
         {
             *search = begun;

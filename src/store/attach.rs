@@ -128,9 +128,14 @@ impl Shared {
         }
     }
 
-    /// Takes the cache off the page table: its sequences end, its pages are free.
+    /// Takes the cache off the page table: its sequences end, its pages are free. What a panic left
+    /// half done is better leaked than touched, but what is below goes in any case: it has threads,
+    /// files, and memory of the engine's.
     pub fn detach_cache(&self) {
         self.detach_lower();
+        if self.is_poisoned() {
+            return;
+        }
         let mut turn = self.turn();
         if !turn.detach() {
             return;

@@ -27,7 +27,8 @@ pub(super) struct Attached {
     loads: AtomicU64,
     /// Copies that were ever given out, also.
     copies: AtomicU64,
-    /// One more than the latest clear that the last one has carried out; 0 when there was none.
+    /// One more than the latest clear that the last one with a directory has carried
+    /// out; 0 when there was none.
     cleared: AtomicU64,
 }
 
@@ -213,20 +214,18 @@ impl State {
         (0..self.table.pool_count()).map(|pool| self.table.pool_at(pool).copied().0).sum()
     }
 
-    /// Gives `take` pages of a pool in the order in which evictions will take them, or nearly, so
-    /// many at most.
+    /// Gives `take` pages of a pool in the order in which evictions will take them, or nearly: so
+    /// many at most of group 0, and as many of the groups beside it.
     pub fn cold_pages(&self, pool: usize, count: usize, take: &mut dyn FnMut(u32)) {
         let Some(cache) = &self.cache else { return };
-        let mut left = count;
         if let Some(groups) = &cache.groups {
-            for page in groups.hung.cold(pool).take(count) {
-                take(page);
-                left -= 1;
-            }
+            groups.hung.cold(pool).take(count).for_each(&mut *take);
         }
-        if pool > 0 || left == 0 {
+        if pool > 0 {
             return;
         }
+        // Whose turn it is first is a matter of time: all that go may be of either kind.
+        let mut left = count;
         cache.index.visit_cold(&mut |pages| {
             let taken = left.min(pages.len());
             pages[pages.len() - taken..].iter().rev().for_each(|&page| take(page));

@@ -142,7 +142,7 @@ impl PageHasher {
     /// Gives `visit` the digests of pages of text, one after another; `parent` is that of the page
     /// before. Returns the last one.
     #[inline]
-    pub(super) fn texts(
+    pub(crate) fn texts(
         &self,
         parent: PageDigest,
         ids: &[u32],

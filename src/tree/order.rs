@@ -224,14 +224,28 @@ impl<H: Held> Tree<H> {
         std::iter::successors(treap::first(&self.nodes, self.order.late), next)
     }
 
-    /// The leaves in the order of their turns, but for those that nobody can find.
+    /// The nodes in the order of their turns, or nearly, but for those that nobody can find: each
+    /// leaf, and then what is above it and goes with it.
     pub fn cold(&self) -> impl Iterator<Item = u32> {
         let time = |at: &u32| self.nodes[*at].last_access;
         let (mut listed, mut late) = (self.listed().peekable(), self.late().peekable());
-        std::iter::from_fn(move || match (listed.peek(), late.peek()) {
+        let leaves = std::iter::from_fn(move || match (listed.peek(), late.peek()) {
             (Some(at), Some(leaf)) if time(leaf) < time(at) => late.next(),
             (None, _) => late.next(),
             _ => listed.next(),
+        });
+        leaves.flat_map(move |leaf| self.going_with(leaf))
+    }
+
+    /// A leaf, and the nodes above it whose turn is next once it has gone: nothing else is below
+    /// them, nobody holds them, and they were not used later.
+    fn going_with(&self, leaf: u32) -> impl Iterator<Item = u32> {
+        let time = self.nodes[leaf].last_access;
+        std::iter::successors(Some(leaf), move |&at: &u32| {
+            let above = Some(self.nodes[at].parent).filter(|&above| above != NONE)?;
+            let node = &self.nodes[above];
+            let is_next = !node.is_root() && node.locks == 0 && node.child_count() == 1;
+            (is_next && node.last_access <= time).then_some(above)
         })
     }
 

@@ -1,3 +1,4 @@
+#define _XOPEN_SOURCE 700
 /* M02: a panic inside the library. Only with the fault-injection feature, which exports
  * rkv_fault_panic(). */
 #include "misuse.h"
@@ -164,9 +165,89 @@ static void m02_poisoned_snapshot_caches_refuse(void) {
     CHECK_STATUS(rkv_fault_panic_snapshot(NULL), RKV_STATUS_INVALID_ARGUMENT);
 }
 
+static int remove_one(const char *path, const struct stat *what, int kind, struct FTW *where) {
+    (void)what, (void)kind, (void)where;
+    return remove(path);
+}
+
+static void remove_directory(const char *directory) {
+    CHECK_EQ(nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+/* What lies below a poisoned cache goes with it: nobody uses memory of the engine's any more, and
+ * the next cache has the directory. */
+static void m02_tiers_of_poisoned_caches_go(void) {
+    char directory[] = "/tmp/radixkv-poisoned-XXXXXX";
+    CHECK(mkdtemp(directory) != NULL);
+    log_record record;
+    memset(&record, 0, sizeof record);
+    rkv_set_log_callback(RKV_LOG_ERROR, keep, &record);
+    for (int round = 0; round < 2; round++) {
+        fixture f = {new_table(4, 25, 8), NULL, 4};
+        rkv_cache_config config;
+        CHECK_OK(rkv_cache_config_init(&config, sizeof config));
+        config.journal_bytes = 1 << 16;
+        CHECK_OK(rkv_cache_create(f.table, &config, &f.cache));
+        rkv_tier_config below;
+        CHECK_OK(rkv_tier_config_init(&below, sizeof below));
+        below.page_bytes = 96;
+        below.host_bytes = 16 * 96;
+        below.directory = directory;
+        below.disk_bytes = 1 << 20;
+        CHECK_OK(rkv_cache_attach_tiers(f.cache, &below));
+        CHECK_STATUS(rkv_fault_panic(f.cache), RKV_STATUS_INTERNAL);
+        POISONED(rkv_cache_detach_tiers(f.cache, 0));
+        rkv_cache_destroy(f.cache);
+        rkv_page_table_destroy(f.table);
+    }
+    rkv_set_log_callback(RKV_LOG_OFF, NULL, NULL);
+    remove_directory(directory);
+}
+
+/* The same of a poisoned snapshot cache, also while a pin is out, which can't be released. */
+static void m02_directories_of_poisoned_snapshot_caches_go(void) {
+    char directory[] = "/tmp/radixkv-poisoned-XXXXXX";
+    CHECK(mkdtemp(directory) != NULL);
+    log_record record;
+    memset(&record, 0, sizeof record);
+    rkv_set_log_callback(RKV_LOG_ERROR, keep, &record);
+    static char data[96];
+    uint32_t ids[3] = {1, 2, 3};
+    rkv_tokens tokens = text(ids, 3);
+    for (int round = 0; round < 2; round++) {
+        rkv_snapshot_cache *cache = NULL;
+        CHECK_OK(rkv_snapshot_cache_create(NULL, &cache));
+        rkv_snapshot_tier_config below;
+        CHECK_OK(rkv_snapshot_tier_config_init(&below, sizeof below));
+        below.directory = directory;
+        below.byte_limit = 1 << 20;
+        CHECK_OK(rkv_snapshot_cache_attach(cache, &below));
+        rkv_snapshot_cache_insert_args args;
+        memset(&args, 0, sizeof args);
+        args.struct_size = sizeof args;
+        args.flags = RKV_SNAPSHOT_INSERT_STORABLE;
+        args.tokens = &tokens;
+        args.data = data;
+        args.size_bytes = sizeof data;
+        CHECK_OK(rkv_snapshot_cache_insert(cache, &args, NULL));
+        rkv_snapshot_cache_match_result match;
+        memset(&match, 0, sizeof match);
+        match.struct_size = sizeof match;
+        CHECK_OK(rkv_snapshot_cache_match(cache, NULL, &tokens, 0, &match));
+        CHECK(match.pin != 0);
+        CHECK_STATUS(rkv_fault_panic_snapshot(cache), RKV_STATUS_INTERNAL);
+        rkv_snapshot_cache_destroy(cache);
+        POISONED(rkv_snapshot_cache_release(cache, match.pin));
+    }
+    rkv_set_log_callback(RKV_LOG_OFF, NULL, NULL);
+    remove_directory(directory);
+}
+
 int main(void) {
     RUN(m02_poisoned_handles_refuse);
     RUN(m02_cache_destroyed_first);
     RUN(m02_poisoned_snapshot_caches_refuse);
+    RUN(m02_tiers_of_poisoned_caches_go);
+    RUN(m02_directories_of_poisoned_snapshot_caches_go);
     return check_result();
 }

@@ -152,6 +152,14 @@ static void m01_retain(void) {
     UNTOUCHED(untouched);
     BAD(f, rkv_sequence_drop(NULL, c.sequence), "cache");
     REFUSED(f, rkv_sequence_drop(f->cache, c.sequence), stale, "sequence");
+    rkv_tokens good = text(c.ids, 2), nowhere = text(NULL, 2), none = text(c.ids, 0);
+    rkv_sequence_info begun = new_state();
+    rkv_sequence_continue_args both = {.struct_size = sizeof both, .parent = c.released};
+    both.tokens = &good;
+    both.all_tokens = &nowhere;
+    BAD(f, rkv_sequence_continue(f->cache, &both, &begun), "args.all_tokens");
+    both.all_tokens = &none;
+    BAD(f, rkv_sequence_continue(f->cache, &both, &begun), "args.all_tokens");
     size_t count;
     mark(&count, sizeof count);
     BAD(f, rkv_cache_drop_retained(NULL, 1, &count), "cache");

@@ -255,10 +255,38 @@ static void m01_the_row_is_named(void) {
     end_fixture(&f);
 }
 
+/* The tokens behind what was kept are others, as long as they may be. */
+static void j04_a_row_that_was_truncated_and_grew_again(void) {
+    fixture f = new_fixture(4, 32);
+    rkv_plan *plan = NULL;
+    CHECK_OK(rkv_plan_create(f.table, &plan));
+    count_up(prompt, 20, 1);
+    const rkv_sequence_info a = begin(&f, text(prompt, 8));
+    append(&f, a.sequence, 50);
+    append(&f, a.sequence, 51);
+    const rkv_plan_row draft = chunk_of(a.sequence, prompt, 8, 2).row;
+    CHECK_OK(rkv_plan_set(plan, &draft, 1, sizeof draft));
+    /* nothing is taken off */
+    CHECK_OK(rkv_sequence_truncate(f.cache, a.sequence, 10));
+    CHECK_OK(rkv_plan_check(plan));
+    CHECK_OK(rkv_sequence_truncate(f.cache, a.sequence, 8));
+    CHECK_STATUS(rkv_plan_check(plan), RKV_STATUS_INVALID_STATE);
+    append(&f, a.sequence, 60);
+    append(&f, a.sequence, 61);
+    CHECK_STATUS(rkv_plan_check(plan), RKV_STATUS_INVALID_STATE);
+    CHECK(message_names("rows[0]") && message_names("changed"));
+    CHECK_OK(rkv_plan_set(plan, &draft, 1, sizeof draft));
+    CHECK_OK(rkv_plan_check(plan));
+    release(&f, a.sequence);
+    rkv_plan_destroy(plan);
+    end_fixture(&f);
+}
+
 int main(void) {
     RUN(j04_arrays_of_random_rows);
     RUN(j04_copies_are_among_the_arrays);
     RUN(j04_stale_rows);
+    RUN(j04_a_row_that_was_truncated_and_grew_again);
     RUN(j04_a_plan_of_another_table);
     RUN(m01_the_row_is_named);
     return check_result();

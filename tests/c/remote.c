@@ -197,9 +197,52 @@ static void t13_what_others_computed_was_wanted(void) {
     end_engine(&e);
 }
 
+/* A store whose first call detaches it. */
+typedef struct detaching_store {
+    rkv_cache *cache;
+    rkv_status status;
+    bool has_called;
+} detaching_store;
+
+static void detach_itself(void *user_data, rkv_remote_item *items, size_t item_size, size_t count,
+                          uint64_t timeout_ms) {
+    (void)items, (void)item_size, (void)count, (void)timeout_ms;
+    detaching_store *store = user_data;
+    if (!__atomic_load_n(&store->has_called, __ATOMIC_ACQUIRE)) {
+        store->status = rkv_cache_detach_tiers(store->cache, 10);
+        __atomic_store_n(&store->has_called, true, __ATOMIC_RELEASE);
+    }
+}
+
+/* T13: who is called by the tiers can't end them: he would wait for himself. */
+static void t13_a_store_does_not_detach_itself(void) {
+    engine e = {.f = journal_fixture()};
+    detaching_store store = {e.f.cache, RKV_STATUS_OK, false};
+    rkv_remote_store remote = {.struct_size = sizeof remote, .user_data = &store};
+    remote.has = remote.get = remote.put = detach_itself;
+    rkv_tier_config config = tier_config();
+    config.remote = &remote;
+    config.worker_count = 1;
+    CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+    uint32_t ids[33];
+    count_up(ids, 33, 1);
+    rkv_sequence_info state = begin(&e.f, text(ids, 33));
+    compute(&e, &state, ids);
+    release(&e.f, state.sequence);
+    for (int i = 0; i < MINUTE && !__atomic_load_n(&store.has_called, __ATOMIC_ACQUIRE); i++) {
+        step(&e);
+        pause_a_little();
+    }
+    CHECK_EQ(store.status, RKV_STATUS_INVALID_STATE);
+    CHECK_OK(rkv_cache_check(e.f.cache));
+    until_stored(&e, 8, 0);
+    end_engine(&e);
+}
+
 int main(void) {
     RUN_BOTH(t13_remote);
     RUN_BOTH(t13_what_others_computed_was_wanted);
+    RUN(t13_a_store_does_not_detach_itself);
     RUN(m06_detach_while_another_thread_polls);
     RUN(m01_remote);
     return check_result();

@@ -29,8 +29,7 @@ fn metric(address: &str, name: &str) -> u64 {
 #[test]
 fn t13_two_engines_share_a_prefix_over_redis() {
     let Some(folder) = built() else { return };
-    let Some(library) = target().parent().and_then(|target| net_library(&target.join("target")))
-    else {
+    let Some(library) = net_library(target()) else {
         return skip("with Redis: libradixkv_net.so is not built (make net)");
     };
     let Some(redis) = Redis::start() else {

@@ -1,5 +1,5 @@
-//! M05: memory ends while more than a portion is published. The states of the sequence are after all
-//! that was computed, not after what came to the cache of it.
+//! M05: memory ends while more than a portion is published. The states of the sequence are after
+//! all that was computed, not after what came to the cache of it.
 use super::failing::{Failure, failing};
 use radixkv::error::Error;
 use radixkv::group::{GroupConfig, GroupKind, Groups};

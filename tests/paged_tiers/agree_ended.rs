@@ -1,4 +1,4 @@
-//! T09: of a sequence that has ended nothing is agreed, and no end of its fetch is to be waited for.
+//! T09: of a sequence that has ended nothing is agreed, and no end of its fetch is waited for.
 use crate::group_world::{GroupWorld, Setup as GroupSetup};
 use crate::groups::hybrid;
 use crate::world::Setup;

@@ -128,3 +128,33 @@ fn t17_what_was_cleared_between_two_attachments_is_gone() {
     assert_eq!(world.run(&PLAIN, &tokens), (0, 40), "the other one is as it was");
     world.end();
 }
+
+/// T17: tiers without a directory carry out no clear in one: what was cleared before they came is
+/// not found when the directory is attached again.
+#[test]
+fn t17_tiers_without_a_directory_end_no_clear() {
+    let tokens = prompt(1, 41);
+    let store = MemoryStore::new(1 << 20, 1 << 10);
+    let mut world = stored(Setup::new(30, 64, Some(store)), &tokens);
+    let adapter = Namespace { lora: Some(4), ..PLAIN };
+    world.run(&adapter, &tokens);
+    world.settle();
+    world.shared.evict(1000, |_, _| {}).unwrap();
+    world.shared.detach_lower();
+    world.shared.clear(Scope::exactly(adapter)).unwrap();
+    // Host memory alone, for a while.
+    let store = world.setup.store.take();
+    world.tiers = world.try_attach().unwrap();
+    world.work();
+    world.shared.detach_lower();
+    world.setup.store = store;
+    world.tiers = world.try_attach().unwrap();
+    world.work();
+    let info = world.begin(&adapter, &tokens).unwrap();
+    assert_eq!(world.fetch(info.id, Deadline::Never).positions, 0);
+    let stats = world.tiers.stats();
+    assert_eq!((stats.disk.pages, stats.counters.cleared), (10, 10));
+    world.release(info.id);
+    assert_eq!(world.run(&PLAIN, &tokens), (0, 40), "the other one is as it was");
+    world.end();
+}

@@ -6,6 +6,9 @@ use crate::world::{PAGE_BYTES, Setup, World};
 use crate::{PLAIN, prompt, stored};
 use radixkv::index::Namespace;
 use radixkv::store::Scope;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 fn clear_tenants(world: &World, each: impl Fn(&World)) {
     for tenant in 0..40 {
@@ -58,4 +61,44 @@ fn m05_t17_tiers_that_are_closed_without_memory_leave_nothing_that_was_cleared()
     let ((), failed) = failing(Failure::Once(0), || world.shared.detach_lower());
     store.commit();
     assert_eq!((store.records().len(), failed), (0, 1), "a restart finds what was cleared");
+}
+
+/// M05, M06: tiers that are closed without memory, beside threads that complete copies: nobody
+/// waits for ever.
+#[test]
+fn m05_m06_tiers_that_are_closed_without_memory_hold_nobody_up() {
+    let tokens = prompt(1, 41);
+    for round in 0..30 {
+        let store = MemoryStore::new(64 * PAGE_BYTES as u64, usize::MAX);
+        let world = stored(Setup::new(20, 64, Some(store)), &tokens);
+        // The thread does not come to it.
+        world.shared.clear(Scope::exactly(PLAIN)).unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let others: Vec<_> = (0..3)
+            .map(|_| {
+                let (tiers, is_over) = (world.tiers.clone(), is_over.clone());
+                std::thread::spawn(move || {
+                    while !is_over.load(Ordering::Relaxed) {
+                        tiers.complete(&[], true).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let (shared, (done, closed)) = (world.shared.clone(), mpsc::channel());
+        std::thread::spawn(move || {
+            // What a thread needs to sleep, it has from here on.
+            let lock = parking_lot::Mutex::new(());
+            parking_lot::Condvar::new().wait_for(&mut lock.lock(), Duration::from_millis(1));
+            failing(Failure::Once(0), || shared.detach_lower());
+            let _ = done.send(());
+        });
+        let is_closed = closed.recv_timeout(Duration::from_secs(30)).is_ok();
+        is_over.store(true, Ordering::Relaxed);
+        if !is_closed {
+            // To drop it would wait as well.
+            std::mem::forget(world);
+            panic!("round {round}: closing waits for ever");
+        }
+        others.into_iter().for_each(|thread| thread.join().unwrap());
+    }
 }

@@ -320,7 +320,7 @@ fn t18_what_fails_is_not_there() {
 #[test]
 fn t18_a_store_that_stands_still_is_not_waited_for() {
     let tokens = prompt(1, 41);
-    let remote = MemoryRemote { timeout: Duration::from_millis(30), ..MemoryRemote::new() };
+    let remote = MemoryRemote { timeout: Duration::from_millis(300), ..MemoryRemote::new() };
     let setup = Setup { remote: Some(remote.clone()), ..Setup::new(30, 64, None) };
     let mut world = World::new(setup.clone());
     world.run(&PLAIN, &tokens);
@@ -336,7 +336,7 @@ fn t18_a_store_that_stands_still_is_not_waited_for() {
     let info = world.begin(&PLAIN, &tokens).unwrap();
     assert!(world.fetch(info.id, Deadline::Never).is_begun);
     for _ in 0..3 {
-        std::thread::sleep(Duration::from_millis(35));
+        std::thread::sleep(Duration::from_millis(310));
         world.work();
     }
     world.poll(64);

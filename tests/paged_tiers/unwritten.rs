@@ -87,3 +87,31 @@ fn t05_a_flush_does_not_vouch_for_what_a_fetch_took_the_place_of() {
     assert!(!is_flushed || found == copied, "a flush vouches for {found} of {copied} pages");
     world.end();
 }
+
+/// T05, T10: the same of pages that host memory gives up because it shrinks.
+#[test]
+fn t05_a_flush_does_not_vouch_for_what_host_memory_gave_up() {
+    // Four writes at a time.
+    let store = MemoryStore::new(1 << 20, 4);
+    let mut world = World::new(Setup::new(60, 8, Some(store)));
+    // The first prompt's pages are being written, the second one's wait for that.
+    for family in [1, 2] {
+        world.run(&PLAIN, &prompt(family, 17));
+        world.work();
+        while copy_some(&mut world) > 0 {
+            world.work();
+        }
+    }
+    assert!(world.tiers.stats().counters.disk_busy > 0);
+    world.tiers.shrink_to(0, u64::MAX);
+    for _ in 0..4 {
+        world.settle();
+    }
+    let is_flushed = world.tiers.flush_all(LONG);
+    let stats = world.tiers.stats();
+    let (found, copied) = (stats.disk.pages, stats.counters.stored as usize);
+    assert_eq!(copied, 8);
+    assert!(!is_flushed || found == copied, "a flush vouches for {found} of {copied} pages");
+    assert!(world.tiers.flush_all(LONG), "it is told once");
+    world.end();
+}

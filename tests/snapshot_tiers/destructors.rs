@@ -179,3 +179,25 @@ fn s07_states_that_wait_for_a_dead_store() {
     remote.close();
     assert_eq!(watch.seen(), (3, 0));
 }
+
+/// S07: another thread removes a state whose insert goes on: it ends with all that the call let go.
+#[test]
+fn s07_a_state_that_another_thread_let_go_of_during_its_insert() {
+    let store = MemoryStore::new(8 * BYTES, usize::MAX);
+    let (cache, watch) = world(1, &store, TierPolicy::OnEviction);
+    insert(&cache, &watch, A);
+    // When A is about to leave memory for it.
+    remove_meanwhile(&cache, &store, C);
+    let new = NewSnapshot {
+        namespace: &Namespace::default(),
+        tokens: C,
+        bytes: BYTES,
+        next_token: None,
+        is_trimmable: false,
+    };
+    let mut freed = FreedSnapshots::new();
+    cache.insert(new, Some(&[BYTES]), || Watched::new(&watch), &mut freed).unwrap();
+    assert_eq!(watch.seen(), (0, 0), "the call has not ended");
+    drop(freed);
+    assert_eq!(watch.seen(), (1, 0));
+}

@@ -8,6 +8,7 @@ mod folder;
 #[path = "../tier/jumps.rs"]
 mod jumps;
 mod full;
+mod given_up;
 mod long;
 mod memory;
 mod memory_store;
@@ -19,6 +20,7 @@ mod remote;
 mod remote_store;
 mod remote_world;
 mod removed;
+mod replaced;
 #[path = "../tier/runs.rs"]
 mod runs;
 #[path = "../tier/sim/mod.rs"]

@@ -222,7 +222,7 @@ fn t13_a_dead_store_costs_a_hit_and_no_more() {
 /// state; what comes late harms nobody, and is counted until it has come.
 #[test]
 fn t13_a_store_that_stands_still_is_not_waited_for() {
-    let remote = MemoryRemote { timeout: Duration::from_millis(20), ..filled(&[100]) };
+    let remote = MemoryRemote { timeout: Duration::from_millis(200), ..filled(&[100]) };
     for steps in 0..4 {
         let world = World::new(&remote);
         let freed = &mut FreedSnapshots::new();
@@ -232,7 +232,7 @@ fn t13_a_store_that_stands_still_is_not_waited_for() {
             let taken = world.cache.take(fetch.ticket, seen, freed).unwrap();
             assert!(matches!(taken, Taken::Pending), "{steps} {taken:?}");
         }
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(510));
         let taken = world.cache.take(fetch.ticket, seen, freed).unwrap();
         assert!(matches!(taken, Taken::Missed), "{steps} {taken:?}");
         let stats = world.stats();
@@ -243,6 +243,7 @@ fn t13_a_store_that_stands_still_is_not_waited_for() {
         assert_eq!(world.bring(&prompt(1, 150)), Some((100, 100)));
     }
     // A call that takes too long is one that failed, for those who ask next.
+    let remote = MemoryRemote { timeout: Duration::from_millis(20), ..remote };
     remote.set(Mood::Slow(Duration::from_millis(40)));
     let world = World::new(&remote);
     assert_eq!(world.bring(&prompt(1, 150)), None);
@@ -254,7 +255,7 @@ fn t13_a_store_that_stands_still_is_not_waited_for() {
 #[test]
 fn t13_what_memory_has_by_then_is_taken_whole() {
     for is_late in [false, true] {
-        let timeout = Duration::from_millis(if is_late { 20 } else { 60_000 });
+        let timeout = Duration::from_millis(if is_late { 200 } else { 60_000 });
         let remote = MemoryRemote { timeout, ..filled(&[100]) };
         let world = World::new(&remote);
         world.insert(&prompt(1, 50), 50);
@@ -269,7 +270,7 @@ fn t13_what_memory_has_by_then_is_taken_whole() {
         }
         world.insert(&prompt(1, 100), 7);
         if is_late {
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(510));
         } else {
             remote.set(Mood::Dead);
             world.work();
@@ -487,40 +488,4 @@ fn t13_a_fetch_goes_on_while_something_else_is_removed() {
         world.cache.release(hit.pin, freed).unwrap();
         world.settle();
     }
-}
-
-/// T13: ids that are no text match nothing: what comes before them is found, and nothing else; to
-/// remove such a list removes nothing.
-#[test]
-fn t13_ids_that_are_no_text_match_nothing() {
-    let remote = filled(&[70]);
-    for at in [10, 100, 199] {
-        let world = World::new(&remote);
-        let mut tokens = prompt(1, 200);
-        tokens[at] = u32::MAX;
-        let freed = &mut FreedSnapshots::new();
-        assert!(!world.cache.remove(&PLAIN, &tokens, freed));
-        let found = Some((70, 70)).filter(|_| at >= 70);
-        assert_eq!(world.bring(&tokens), found, "{at}");
-        assert_eq!(world.cache.probe(&PLAIN, &tokens), found.map_or(0, |(tokens, _)| tokens));
-    }
-}
-
-/// T12, T13: what another state took the place of doesn't come back from the store, to nobody.
-#[test]
-fn t12_what_was_replaced_does_not_come_back_from_the_store() {
-    let (remote, tokens) = (MemoryRemote::new(), prompt(1, 100));
-    let world = World::new(&remote);
-    for version in [1, 2] {
-        world.insert(&tokens, version);
-        world.settle();
-    }
-    // Memory has four entries.
-    for family in 2..6 {
-        world.insert(&prompt(family, 10), family);
-        world.settle();
-    }
-    assert_eq!(world.cache.probe(&PLAIN, &tokens), 0);
-    assert_eq!(world.bring(&tokens), Some((100, 2)));
-    assert_eq!(World::new(&remote).bring(&tokens), Some((100, 2)));
 }

@@ -144,7 +144,8 @@ fn open(folder: &Folder) -> (DiskStore, FoundRecords) {
 /// T17, M05: without memory for a removal nobody is told that it is done.
 #[test]
 fn t17_a_removal_without_memory_is_not_said_to_be_done() {
-    for failure in [Failure::Once(0), Failure::Once(1), Failure::From(0)] {
+    // The last one is never reached.
+    for failure in [Failure::Once(0), Failure::Once(1), Failure::From(0), Failure::Once(1 << 20)] {
         let folder = Folder::new();
         let cache = new_cache();
         let (store, records) = open(&folder);
@@ -153,9 +154,11 @@ fn t17_a_removal_without_memory_is_not_said_to_be_done() {
         insert(&cache, &[1, 2, 3], 7);
         assert!(cache.flush(LONG, freed));
         cache.tier_stats(freed);
-        let (removed, _) = failing(failure, || cache.remove(&PLAIN, &[1, 2, 3], freed));
+        let (removed, failed) = failing(failure, || cache.remove(&PLAIN, &[1, 2, 3], freed));
         assert!(removed);
-        let is_gone = cache.detach(Duration::from_secs(2), freed);
+        let time = if failed > 0 { Duration::from_secs(2) } else { LONG };
+        let is_gone = cache.detach(time, freed);
+        assert!(is_gone || failed > 0, "{failure:?}: nothing failed, and it is not done");
         drop(cache);
         assert!(!is_gone || open(&folder).1.is_empty(), "{failure:?}: it came back");
     }
@@ -199,4 +202,45 @@ fn m05_calls_return_without_memory_for_events() {
         done.send(()).unwrap();
     });
     is_done.recv_timeout(LONG).expect("the call returns");
+}
+
+/// T17, M05: a removal from the store that caches share needs no memory.
+#[test]
+fn t17_what_was_removed_without_memory_does_not_come_back_from_the_store() {
+    for failure in [Failure::Once(0), Failure::Once(1), Failure::From(0)] {
+        let remote = MemoryRemote::new();
+        let world = World::new(&remote);
+        let tokens = prompt(1, 100);
+        world.insert(&tokens, 7);
+        world.settle();
+        let freed = &mut FreedSnapshots::new();
+        let (removed, _) = failing(failure, || world.cache.remove(&PLAIN, &tokens, freed));
+        assert!(removed);
+        world.settle();
+        assert_eq!(World::new(&remote).bring(&prompt(1, 150)), None, "{failure:?}");
+    }
+}
+
+/// T17: while a store is left alone that has what was removed, a flush does not say it is gone.
+#[test]
+fn t17_a_flush_does_not_say_that_a_dead_store_has_removed_something() {
+    let remote = MemoryRemote::new();
+    let world = World::new(&remote);
+    let tokens = prompt(1, 100);
+    world.insert(&tokens, 7);
+    world.settle();
+    remote.set(Mood::Dead);
+    for family in 2..6 {
+        world.insert(&prompt(family, 10), family);
+        world.settle();
+    }
+    assert!(world.stats().remote.is_paused);
+    let freed = &mut FreedSnapshots::new();
+    world.cache.remove(&PLAIN, &tokens, freed);
+    assert!(!world.cache.flush(Duration::ZERO, freed), "the store has it");
+    remote.set(Mood::Good);
+    world.wait_for_pause();
+    world.settle();
+    assert!(world.cache.flush(Duration::ZERO, freed));
+    assert_eq!(world.bring(&prompt(1, 150)), None);
 }

@@ -102,7 +102,7 @@ fn t03_who_sleeps_is_woken_behind_what_the_store_said_of_removed_records() {
 }
 
 /// A store that has heads, and none of the pieces that they name.
-struct Hollow(MemoryRemote);
+struct Hollow(MemoryRemote, Arc<AtomicUsize>);
 
 /// Bytes of a head that is sealed.
 const HEAD: usize = 64 + 16 + 16 + 8 * 124;
@@ -114,8 +114,12 @@ impl RemoteStore for Hollow {
 
     fn get(&self, items: &mut [Item<'_>], time: Duration) {
         self.0.get(items, time);
-        for item in items.iter_mut().filter(|item| item.bytes.len() != HEAD) {
-            item.answer = Answer::Missing;
+        for item in items.iter_mut() {
+            if item.bytes.len() != HEAD {
+                item.answer = Answer::Missing;
+            } else if matches!(item.answer, Answer::Done) {
+                self.1.fetch_add(1, Relaxed);
+            }
         }
     }
 
@@ -135,8 +139,9 @@ impl RemoteStore for Hollow {
 fn t03_who_sleeps_is_woken_when_another_thread_sees_a_remote_read_fail() {
     let (remote, bell) = (filled(&[100]), Arc::new(Bell::default()));
     let cache = Cache::new(SnapshotLimits { entries: 4, bytes: u64::MAX }).unwrap();
+    let heads = Arc::new(AtomicUsize::new(0));
     let config = RemoteConfig {
-        store: Box::new(Hollow(remote.clone())),
+        store: Box::new(Hollow(remote.clone(), heads.clone())),
         fingerprint: remote.fingerprint,
         timeout: LONG,
         workers: 2,
@@ -166,6 +171,7 @@ fn t03_who_sleeps_is_woken_when_another_thread_sees_a_remote_read_fail() {
             std::panic::resume_unwind(panic);
         }
     });
+    assert!(heads.load(Relaxed) > 0, "no head was found: HEAD is not its length any more");
 }
 
 /// A store that stands still until told, from the first question on or from the first piece.
@@ -207,7 +213,10 @@ impl RemoteStore for Still {
 fn t11_who_sleeps_is_woken_when_the_time_of_a_store_is_over() {
     let remote = filled(&[100]);
     waits_for_a_store_that_stands_still(None, remote.fingerprint);
+    let before = remote.inside().counts[1];
     waits_for_a_store_that_stands_still(Some(remote.clone()), remote.fingerprint);
+    let heads = remote.inside().counts[1] - before;
+    assert!(heads > 0, "no head was read: HEAD is not its length any more");
 }
 
 fn waits_for_a_store_that_stands_still(heads: Option<MemoryRemote>, fingerprint: [u8; 32]) {

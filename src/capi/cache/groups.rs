@@ -229,7 +229,7 @@ unsafe impl AbiElement for rkv_locked_page {
 /// @param capacity room in pages
 /// @param out_count receives the number of pages, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_LOCK; RKV_STATUS_BUFFER_TOO_SMALL;
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(pages that it protects); shared lock, in portions
 /// @par Thread safety

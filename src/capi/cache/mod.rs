@@ -63,9 +63,9 @@ pub struct rkv_cache_config {
     /// those of pool 0.
     pub retained_page_limit: u32,
     /// Bytes of the ring that keeps the records of the journal, see rkv_cache_read_journal(). At
-    /// least 1024 + 256 * page_size, 2^34 at most. Besides it a journal takes 20 + 4 * page_size bytes for each
-    /// page of pool 0, and with several groups a byte for each page of all pools. Default and 0: no
-    /// journal.
+    /// least 1024 + 256 * page_size, 2^34 at most. Besides it a journal takes 20 + 4 * page_size
+    /// bytes for each page of pool 0, and with several groups a byte for each page of all pools.
+    /// Default and 0: no journal.
     pub journal_bytes: u64,
     /// Checkpoints of a STATE group that a path keeps at most, the one that was saved last
     /// included, up to 512. Beside these stay checkpoints where several prompts go on, and those in
@@ -183,7 +183,8 @@ pub unsafe extern "C" fn rkv_cache_create(
 ///
 /// @param cache the cache
 /// @par Cost
-/// O(page_count + slot_count + nodes); lock, in slices
+/// O(page_count + slot_count + nodes); lock, in slices. With tiers it blocks until a write and
+/// calls to a remote store that go on have ended
 /// @par Thread safety
 /// the caller must be the last user of this handle
 #[unsafe(no_mangle)]

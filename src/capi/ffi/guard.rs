@@ -38,6 +38,15 @@ impl Fail {
     pub(crate) fn poisoned() -> Self {
         Error::Poisoned.into()
     }
+
+    /// The same, saying in which part of an argument.
+    pub(crate) fn within(self, place: &str) -> Self {
+        let reason = match self.reason {
+            Reason::Refused(error) => Reason::Refused(error.within(place)),
+            text => text,
+        };
+        Self { reason, ..self }
+    }
 }
 
 impl From<OutOfMemory> for Fail {

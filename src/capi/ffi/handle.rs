@@ -116,15 +116,14 @@ unsafe fn take<T: Opaque>(pointer: *mut T) -> Option<Arc<T::Object>> {
     Some(handle.object)
 }
 
-/// Destroys a handle; `last_words` get what it stands on, unless that is poisoned: what a panic
-/// left half done is better leaked than touched.
+/// Destroys a handle; `last_words` get what it stands on, also when that is poisoned.
 ///
 /// # Safety
 /// As for `with`, and the caller is the handle's last user.
 pub(crate) unsafe fn destroy<T: Opaque>(pointer: *mut T, last_words: impl FnOnce(&T::Object)) {
     let end = || {
         // SAFETY: the caller's contract.
-        if let Some(object) = unsafe { take(pointer) }.filter(|object| !object.is_poisoned()) {
+        if let Some(object) = unsafe { take(pointer) } {
             last_words(&object);
         }
         Ok(())

@@ -121,8 +121,8 @@ pub unsafe extern "C" fn rkv_sequence_continue(
             check_flags(args.flags, RKV_CONTINUE_RUNNING, "args.flags")?;
             check_fit(out_state)?;
             let namespace = read_namespace(args.space)?;
-            with_tokens_if(args.tokens, |suffix| {
-                with_tokens_if(args.all_tokens, |all| {
+            with_tokens_if(args.tokens, "args.tokens", |suffix| {
+                with_tokens_if(args.all_tokens, "args.all_tokens", |all| {
                     let info = shared.continue_from(&Continuation {
                         parent: SequenceId(args.parent),
                         namespace: &namespace,
@@ -144,19 +144,28 @@ pub unsafe extern "C" fn rkv_sequence_continue(
     }
 }
 
-/// Runs `body` on a token list that may be NULL.
+/// Runs `body` on a token list that may be NULL, and has a name.
 ///
 /// # Safety
 /// `tokens` is NULL, or readable with what it points to, per the header.
 unsafe fn with_tokens_if<R>(
     tokens: *const rkv_tokens,
+    name: &str,
     body: impl FnOnce(Option<TokenList<'_>>) -> Result<R, Fail>,
 ) -> Result<R, Fail> {
     if tokens.is_null() {
         return body(None);
     }
+    let mut is_read = false;
     // SAFETY: the caller's contract.
-    unsafe { with_tokens(tokens, |tokens| body(Some(tokens))) }
+    let done = unsafe {
+        with_tokens(tokens, |tokens| {
+            is_read = true;
+            body(Some(tokens))
+        })
+    };
+    // What the body refuses has its name.
+    if is_read { done } else { done.map_err(|fail| fail.within(name)) }
 }
 
 /// Forks a sequence: begins children with the same tokens, e.g. for beam search or for several

@@ -224,8 +224,11 @@ pub(crate) unsafe fn destroy(pointer: *mut rkv_snapshot_cache) {
         let handle = unsafe { borrow(pointer, Needs::Owner)? };
         owned = true;
         handle.closed.store(true, Ordering::Relaxed);
-        // What a panic left half done is not touched.
-        if !handle.poisoned.load(Ordering::Relaxed) {
+        if handle.poisoned.load(Ordering::Relaxed) {
+            // What a panic left half done is not touched, and pins may keep it for ever: what is
+            // below has threads and files, and goes now.
+            handle.cache.leave_lower();
+        } else {
             handle.cache.detach(Duration::ZERO, &mut freed);
             handle.cache.clear(&mut freed);
         }

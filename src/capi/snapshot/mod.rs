@@ -170,7 +170,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_create(
 ///
 /// @param cache the cache
 /// @par Cost
-/// O(entries); its own lock
+/// O(entries); its own lock. With something attached it blocks until a write and calls to a remote
+/// store that go on have ended
 /// @par Thread safety
 /// the caller must be the last user of this handle, but for threads that release pins
 #[unsafe(no_mangle)]

@@ -10,7 +10,7 @@ use crate::capi::snapshot::{
     RKV_SNAPSHOT_MATCH_TRIMMABLE, rkv_pin_id, rkv_snapshot_cache, rkv_snapshot_cache_match_result,
     rkv_snapshot_part,
 };
-use crate::capi::tier::{RKV_TIERS_THREADS, Use, io_of, remote_of, rkv_remote_store};
+use crate::capi::tier::{OWN_THREAD, RKV_TIERS_THREADS, Use, io_of, remote_of, rkv_remote_store};
 use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::{Error, text};
 use crate::ids::HandleId;
@@ -253,7 +253,7 @@ fn pending(what: &'static str) -> Result<(), Fail> {
 /// @param timeout_ms milliseconds to wait at most for what is being written
 /// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or for one of the other
 /// reasons of rkv_snapshot_cache_flush(): they are detached, and what was not committed is lost;
-/// RKV_STATUS_INVALID_STATE when nothing is attached;
+/// RKV_STATUS_INVALID_STATE when nothing is attached, or in a function of the remote store;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// O(snapshots in the directory); blocks for the time given, and until a write that goes on has
@@ -270,6 +270,9 @@ pub unsafe extern "C" fn rkv_snapshot_cache_detach(
     unsafe {
         with(cache, Needs::Owner, |call| {
             check_attached(&call)?;
+            if call.cache.is_own_thread() {
+                return Err(Error::state(OWN_THREAD).into());
+            }
             if call.cache.detach(time(timeout_ms), call.freed) {
                 Ok(())
             } else {
@@ -293,8 +296,9 @@ fn check_attached(call: &Call<'_>) -> Result<(), Fail> {
 /// @param timeout_ms milliseconds to wait at most
 /// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, the directory has no
 /// room for something that is still in memory, a write failed since the flush before, the directory
-/// cannot be written and has something that was removed or cleared, or another thread detached it
-/// meanwhile; RKV_STATUS_INVALID_STATE when nothing is attached; RKV_STATUS_INVALID_ARGUMENT;
+/// cannot be written and has something that was removed or cleared, the remote store does not
+/// answer and has something that was removed, or another thread detached it meanwhile;
+/// RKV_STATUS_INVALID_STATE when nothing is attached; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_POISONED
 /// @par Cost
 /// blocks for the time given at most; other calls go on meanwhile

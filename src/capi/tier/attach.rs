@@ -48,8 +48,8 @@ pub struct rkv_tier_config {
     /// The directory below host memory, a path that ends with NUL; made if it isn't there, with its
     /// parents. It is this cache's alone. NULL for none. Default NULL.
     pub directory: *const c_char,
-    /// Bytes of data in it, at most: a page takes whole blocks of 4096 bytes, and its note. Room for
-    /// a page of each pool at least, and for fewer than 2^29 pages. 0 without a directory.
+    /// Bytes of data in it, at most: a page takes whole blocks of 4096 bytes, and its note. Room
+    /// for a page of each pool at least, and for fewer than 2^29 pages. 0 without a directory.
     pub disk_bytes: u64,
     /// What the pages are good for: a digest of model, quantisation, layout, rank, and whatever
     /// else changes what their bytes mean. A directory of another fingerprint is refused. Default
@@ -336,6 +336,10 @@ pub(super) fn tiers_of(shared: &Arc<Shared>) -> Result<std::sync::Arc<PageTiers>
     Ok(shared.lower().ok_or_else(|| Error::state("the cache has no tiers"))?)
 }
 
+/// Why a call of a remote store's function is refused.
+pub(in crate::capi) const OWN_THREAD: &str =
+    "a function of the remote store can't detach it: it would wait for itself";
+
 /// Takes the tiers away from a cache, after waiting for what is being written. What was committed
 /// is found when the directory is attached again, and nothing of what rkv_cache_clear() cleared;
 /// host memory is given up.
@@ -345,8 +349,9 @@ pub(super) fn tiers_of(shared: &Arc<Shared>) -> Result<std::sync::Arc<PageTiers>
 /// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or the directory cannot
 /// be written and has something that was cleared: the tiers are detached, and what was not
 /// committed is lost; RKV_STATUS_INVALID_STATE when there are none, or copies or fetches go on, or
-/// another thread detaches them; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED. Unless it is
-/// refused, no copy is given out and no fetch begins from the start of the call on
+/// another thread detaches them, or in a function of the remote store; RKV_STATUS_INVALID_ARGUMENT;
+/// RKV_STATUS_POISONED. Unless it is refused, no copy is given out and no fetch begins from the
+/// start of the call on
 /// @par Cost
 /// blocks for the time given, and until a write and calls to a remote store that go on have ended
 /// @par Thread safety
@@ -361,6 +366,9 @@ pub unsafe extern "C" fn rkv_cache_detach_tiers(
     unsafe {
         with(cache, |shared| {
             let tiers = tiers_of(shared)?;
+            if tiers.is_own_thread() {
+                return Err(Error::state(OWN_THREAD).into());
+            }
             if !tiers.begin_closing() {
                 let why = "copies that were given out are not complete, a fetch is open, or \
                            another thread detaches them";

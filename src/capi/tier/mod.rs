@@ -6,8 +6,8 @@ mod prefetch;
 mod remote;
 mod stats;
 
-pub(in crate::capi) use attach::io_of;
 pub use attach::*;
+pub(in crate::capi) use attach::{OWN_THREAD, io_of};
 pub use copies::*;
 pub use fetch::*;
 pub use prefetch::*;

@@ -69,11 +69,11 @@ impl BlockHashIndex {
     /// Puts a page below a node; the last of those that are added together has to be enlisted.
     fn add(&mut self, parent: u32, new: NewPage, now: u64) -> Result<u32, OutOfMemory> {
         self.tree.nodes.try_reserve(1)?;
-        let [place] = self.table.places([self.place(&new.digest)])?;
+        let root = self.tree.nodes[parent].root;
+        let [place] = self.table.places([self.place(root, &new.digest)])?;
         let at = self.tree.nodes.allocate(State::Node);
         let start = self.tree.nodes[parent].end() as u32;
         let above = &mut self.tree.nodes[parent];
-        let root = above.root;
         above.child_count += 1;
         let next = std::mem::replace(&mut above.first_child, at);
         if next != NONE {
@@ -129,7 +129,7 @@ impl BlockHashIndex {
     fn unlink(&mut self, leaf: u32) {
         let node = &self.tree.nodes[leaf];
         let (parent, next, previous) = (node.parent, node.next, node.previous);
-        let place = self.place(&node.digest);
+        let place = self.place(node.root, &node.digest);
         self.media_bytes -= node.media_bytes();
         self.table.remove(place, leaf);
         self.tree.nodes[parent].child_count -= 1;

@@ -62,16 +62,18 @@ impl BlockHashIndex {
         })
     }
 
-    /// Where a digest stands in the table. Eight of its bytes will do: they decide nothing.
-    fn place(&self, digest: &PageDigest) -> u32 {
+    /// Where a digest stands in the table. Eight of its bytes will do: they decide nothing. And the
+    /// root: what was cleared has its digests still, once for each time that it was published.
+    fn place(&self, root: u32, digest: &PageDigest) -> u32 {
         let mut hasher = self.table_hash.build_hasher();
         hasher.write_u64(u64::from_le_bytes(digest.0[..8].try_into().expect("eight bytes")));
+        hasher.write_u32(root);
         (hasher.finish() >> 16) as u32
     }
 
     /// The node of a digest below a root.
     fn find(&self, root: u32, digest: &PageDigest) -> Option<u32> {
-        self.find_at(root, digest, self.place(digest))
+        self.find_at(root, digest, self.place(root, digest))
     }
 
     /// The same, where its place in the table is known. What was cleared has its digests still, and
@@ -419,5 +421,20 @@ impl PrefixIndex for BlockHashIndex {
                 self.tree.dump_dot(content, hanging)?
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// What was cleared keeps its digests, as often as it was published: each stands elsewhere.
+    #[test]
+    fn one_digest_below_many_roots_has_many_places() {
+        let index = BlockHashIndex::new(1, 7_u8).unwrap();
+        let digest = PageDigest([5; 32]);
+        let places: BTreeSet<u32> = (0..1000).map(|root| index.place(root, &digest)).collect();
+        assert!(places.len() > 990, "{} places", places.len());
     }
 }

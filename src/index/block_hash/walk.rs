@@ -20,7 +20,7 @@ impl BlockHashIndex {
             let mut digests = SmallVec::<[_; BATCH]>::new();
             chain.next_pages(size, |digest| digests.push(digest));
             let places: SmallVec<[_; BATCH]> =
-                digests.iter().map(|digest| self.place(digest)).collect();
+                digests.iter().map(|digest| self.place(root, digest)).collect();
             let found = digests.iter().zip(&places);
             let found = found.map(|(digest, &place)| self.find_at(root, digest, place));
             let found: SmallVec<[_; BATCH]> = found.collect();

@@ -7,7 +7,7 @@ use crate::memory::{Arc, OutOfMemory, TryGrow, try_box, try_zeros};
 use crate::snapshot::Namespace;
 use crate::tier::Key;
 use crate::tier::remote::Question;
-use crate::token::{PageDigest, TextDigester};
+use crate::token::{PageDigest, PageHasher, TextDigester, all_text};
 use std::time::Instant;
 
 /// Tokens of a block.
@@ -46,6 +46,14 @@ pub(super) enum Step {
     Head { length: usize },
     /// The state.
     Body,
+}
+
+/// The last digest after whole blocks, which needs no memory; none for what is no text: nobody has
+/// a state of that.
+pub(super) fn last_digest(namespace: &Namespace, tokens: &[u32]) -> Option<PageDigest> {
+    let whole = &tokens[..tokens.len() / BLOCK * BLOCK];
+    let hasher = PageHasher::new(BLOCK);
+    all_text(tokens).then(|| hasher.texts(namespace.digest(), whole, |_| {}))
 }
 
 /// Digests after each number of whole blocks, none included.

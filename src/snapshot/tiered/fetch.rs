@@ -38,7 +38,7 @@ impl Lower {
         &self,
         namespace: &Namespace,
         (mut tokens, known): (&[u32], usize),
-        trims: bool,
+        mut trims: bool,
         spot: &mut Spot,
         view: impl Fn(&Place) -> R,
     ) -> Option<(usize, Spot, R)> {
@@ -49,7 +49,8 @@ impl Lower {
             if let Some(seen) = seen {
                 return Some((common, end, seen));
             }
-            tokens = &tokens[..common - 1];
+            // With its end taken away it would be found again: from here on whole ones count.
+            (tokens, trims) = (&tokens[..common - 1], false);
         }
         None
     }

@@ -1,5 +1,5 @@
-//! What waits for the store, so that it has all that it was given: a flush, and what comes before the
-//! store is taken away.
+//! What waits for the store, so that it has all that it was given: a flush, and what comes before
+//! the store is taken away.
 use super::{FreedSnapshots, TieredSnapshots};
 use crate::tier::Source;
 use std::time::{Duration, Instant};
@@ -23,6 +23,12 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         }
         freed.settle();
         is_flushed && is_written
+    }
+
+    /// Takes away what is below memory, as a panic left it.
+    pub fn leave_lower(&self) {
+        let lower = self.lower.write().take();
+        drop(lower);
     }
 
     /// Waits until everything that is to be written by now is, and what was removed, replaced or
@@ -80,7 +86,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             if is_given && is_tried && is_gone && !is_trying && table.is_written(*end) {
                 table.failures_told = table.counters.failed_writes;
                 let has_failed = table.failures_told != *told;
-                return !has_failed && !table.has_retries() && table.gone >= *wanted;
+                let is_gone = table.gone >= *wanted && !lower.has_unremoved();
+                return !has_failed && !table.has_retries() && is_gone;
             }
             if left.is_zero() {
                 return false;

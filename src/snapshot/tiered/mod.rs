@@ -201,6 +201,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let Some(lower) = &*lower else {
             let inserted = self.memory.insert(new, make, freed);
             freed.settle();
+            // Others may have let it go meanwhile.
+            state.into_iter().for_each(|state| freed.leave(state));
             return inserted;
         };
         self.take_events(lower, true, freed);
@@ -209,8 +211,10 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         }
         // What takes long, before others have to wait for it.
         let ahead = self.memory.ahead(new.list())?;
-        let below = lower.index.spot_of(new.list(), |_| ()).0;
-        let replaces = lower.lowest.is_some() && self.memory.exactly(new.list(), |_| ()).is_some();
+        let (below, there) = lower.index.spot_of(new.list(), |_| ());
+        let is_below = there.is_some();
+        let replaces = lower.lowest.is_some()
+            && (is_below || self.memory.exactly(new.list(), |_| ()).is_some());
         let key = if replaces { lower.key(new.namespace, new.tokens) } else { None };
         let mut draft = None;
         if let Some(state) = &state {
@@ -224,7 +228,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let mut table = lower.change();
         let make = || Snapshot::boxed(&new, make);
         let (inserted, _) = self.memory.insert_ahead(new, ahead, false, make, freed)?;
-        lower.replaced(key.filter(|_| inserted.replaced));
+        lower.replaced(key.filter(|_| inserted.replaced || is_below));
         match &state {
             Some(state) if lower.policy.wants(0, false) => lower.write(&mut table, state, draft),
             _ => {
@@ -236,6 +240,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let evicted = self.let_go(lower, true, freed);
         drop(over);
         freed.settle();
+        // Others may have let it go meanwhile.
+        state.into_iter().for_each(|state| freed.leave(state));
         Ok(SnapshotInserted { evicted, ..inserted })
     }
 
@@ -393,6 +399,13 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let lower = self.lower.read();
         let lowest = lower.as_ref().and_then(|lower| lower.lowest.as_ref());
         lowest.is_some_and(|lowest| lowest.remote.work())
+    }
+
+    /// Whether the calling thread is one of the store's that caches share.
+    pub fn is_own_thread(&self) -> bool {
+        let lower = self.lower.read();
+        let lowest = lower.as_ref().and_then(|lower| lower.lowest.as_ref());
+        lowest.is_some_and(|lowest| lowest.remote.is_own_thread())
     }
 
     /// Whether a store is below memory.

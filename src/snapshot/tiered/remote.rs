@@ -10,7 +10,7 @@
 //!                └────────────┴─────────┴────────┴─► the directory, or nothing
 //! ```
 use super::TieredSnapshots;
-use super::asking::{Asking, BLOCK, Step, block_digests};
+use super::asking::{Asking, BLOCK, Step, block_digests, last_digest};
 use super::fetch::FreedStates;
 use super::head::{Body, Head, PARTS, decode, encode};
 use super::loads::{Load, LoadState, Waiting};
@@ -64,11 +64,11 @@ impl Lowest {
         self.keys.key(0, digest)
     }
 
-    /// The key of a state. Making it takes a while; none without memory.
+    /// The key of a state. Making it takes a while, and no memory; none for what is no text.
     fn key(&self, namespace: &Namespace, tokens: &[u32]) -> Option<Key> {
-        let digests = block_digests(namespace, tokens).ok()?;
-        let last = tokens.len() / BLOCK;
-        Some(self.keys.key_after(&digests[last], &tokens[last * BLOCK..]))
+        let digest = last_digest(namespace, tokens)?;
+        let whole = tokens.len() / BLOCK * BLOCK;
+        Some(self.keys.key_after(&digest, &tokens[whole..]))
     }
 }
 
@@ -84,13 +84,18 @@ impl Lower {
         self.lowest.as_ref().map_or(0, |lowest| lowest.remote.given())
     }
 
-    /// Whether that has the first so many of them, and has removed what it is to remove; or takes
-    /// nothing now.
+    /// Whether that has the first so many of them, or takes nothing now; and has removed what it is
+    /// to remove, which waits for the end of a pause.
     pub(super) fn is_given(&self, count: u64) -> bool {
         let remote = self.lowest.as_ref().map(|lowest| &lowest.remote);
         remote.is_none_or(|remote| {
-            remote.is_paused() || remote.are_written(count) && !remote.is_removing()
+            (remote.is_paused() || remote.are_written(count)) && !remote.is_removing()
         })
+    }
+
+    /// Whether that has something that is to be removed, and there was no room to remember it.
+    pub(super) fn has_unremoved(&self) -> bool {
+        self.lowest.as_ref().is_some_and(|lowest| lowest.remote.has_unremoved())
     }
 
     /// The key of a state in the store that caches share, if there is one.
@@ -140,10 +145,10 @@ impl Lower {
         let (keys, about) = (lowest.keys.clone(), note.clone());
         let plan = move || {
             let Note { namespace, tokens, .. } = &*about;
-            let digests = block_digests(namespace, tokens).ok()?;
-            let last = tokens.len() / BLOCK;
-            let key = keys.key_after(&digests[last], &tokens[last * BLOCK..]);
-            Some(LargePlan { key, note: encode(&about)?, mark: keys.key(0, &digests[last]) })
+            let digest = last_digest(namespace, tokens)?;
+            let whole = tokens.len() / BLOCK * BLOCK;
+            let key = keys.key_after(&digest, &tokens[whole..]);
+            Some(LargePlan { key, note: encode(&about)?, mark: keys.key(0, &digest) })
         };
         let given = try_box(plan)
             .and_then(|plan| lowest.remote.put_large(plan, try_box(Writing(state.clone()))?));
@@ -368,15 +373,19 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let table = &mut *table;
         let has_room = table.loads.try_reserve().is_ok();
         let Some(asking) = table.loads.asking(number) else { return };
-        if matches!(asking.step, Step::Body) && !asking.is_given_up && !has_room {
+        if asking.is_given_up {
+            // Another thread was quicker. What is read is there until that has ended.
+            return;
+        }
+        if matches!(asking.step, Step::Body) && !has_room {
             // What it reads into is there until the read has ended, and those who wait for it have
             // no other place: a little later.
             asking.until = lower.end_of_step(1);
             return;
         }
-        let was_given_up = std::mem::replace(&mut asking.is_given_up, true);
-        let is_reading = matches!(asking.step, Step::Body) && !was_given_up;
-        let start = start.filter(|(start, _)| !was_given_up && !lower.link.is_gone(start.mark()));
+        asking.is_given_up = true;
+        let is_reading = matches!(asking.step, Step::Body);
+        let start = start.filter(|(start, _)| !lower.link.is_gone(start.mark()));
         let started = start.and_then(|(start, common)| {
             let other = start.mark().number;
             let is_there = match table.loads.loads.get(&other) {

@@ -39,7 +39,9 @@ impl PageTiers {
         if self.take_clears().is_ok() {
             return;
         }
-        let (latest, since) = (self.shared.read().latest_clear(), self.table().clear);
+        // One after the other: who has the store's lock never waits for the table's.
+        let latest = self.shared.read().latest_clear();
+        let since = self.table().clear;
         self.drop_cleared(latest, |table, space| {
             let name = table.map.spaces.name(space);
             self.shared.read().cleared_since(since)(name)
@@ -91,7 +93,7 @@ impl PageTiers {
                     break;
                 }
                 let Some(record) = table.map.next_in_host(at).next() else { break };
-                table.drop_host(record);
+                table.lose_host(record);
                 table.counters.evicted[Level::Host as usize] += 1;
             }
         }

@@ -81,8 +81,8 @@ impl Target for Reading {
 
 impl PageTiers {
     /// Refuses a disk with no room for a page of each pool, or with room for more pages than there
-    /// are numbers for, beside those of host memory. Before it is opened, which may make it, or trim
-    /// it.
+    /// are numbers for, beside those of host memory. Before it is opened, which may make it, or
+    /// trim it.
     pub fn check_disk(pools: &[TierPool], bytes: u64) -> Result<(), Error> {
         let cost = |pool: &TierPool| DiskStore::cost_of(pool.page_bytes as u64, NOTE_BYTES);
         let slots = |pool: &TierPool| match &pool.host {

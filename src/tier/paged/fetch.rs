@@ -63,7 +63,7 @@ impl PageTiers {
             return Ok(Fetchable::default());
         };
         let asks = may_ask && !host_only && !looks_only;
-        if self.policy.counts_uses() {
+        if self.policy.counts_uses() && !looks_only {
             self.table().stores.note_use(beyond.last.map(|(page, _)| page));
         }
         let mut open = None;

@@ -175,7 +175,7 @@ impl PageTiers {
             return Ok(Default::default());
         };
         let asks = may_ask && !host_only && !looks_only;
-        if self.policy.counts_uses() {
+        if self.policy.counts_uses() && !looks_only {
             self.table().stores.note_use(beyond.last.map(|(page, _)| page));
         }
         let limit = if looks_only { usize::MAX } else { AT_ONCE.min(self.shared.slice) };

@@ -55,10 +55,7 @@ impl PageTiers {
         // What the disk can't take is lost.
         let can_lose = need == Need::Fetch || table.retries.is_empty();
         let victim = victim.or(unwritten.filter(|_| can_lose))?;
-        // What waits to be written is not tried again then: whoever flushes is told.
-        let is_unwritten = table.map.get(victim).is_some_and(|record| record.disk().is_none());
-        table.counters.disk_failed += u64::from(is_unwritten && !table.retries.is_empty());
-        table.drop_host(victim);
+        table.lose_host(victim);
         table.counters.evicted[Level::Host as usize] += 1;
         slots.take()
     }

@@ -483,7 +483,7 @@ impl PageTiers {
                 table.map.get(at).and_then(|record| record.host()) == Some(slot.index())
             });
             if let Some(record) = record {
-                table.drop_host(record);
+                table.lose_host(record);
             }
         }
         let Some(load) = table.loads.open.get_mut(&number) else { return };

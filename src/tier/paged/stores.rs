@@ -145,7 +145,7 @@ impl PageTiers {
             return Ok(());
         }
         let mut cold = Vec::new();
-        cold.try_reserve_exact(COLD_MOST).map_err(crate::memory::OutOfMemory::from)?;
+        cold.try_reserve_exact(2 * COLD_MOST).map_err(crate::memory::OutOfMemory::from)?;
         for pool in 0..self.pools.len() {
             {
                 let state = self.shared.read();

@@ -209,6 +209,14 @@ impl Table {
         }
     }
 
+    /// The same of one that may wait to be written: that is not tried again then, and whoever
+    /// flushes is told.
+    pub fn lose_host(&mut self, record: u32) {
+        let is_unwritten = self.map.get(record).is_some_and(|record| record.disk().is_none());
+        self.counters.disk_failed += u64::from(is_unwritten && !self.retries.is_empty());
+        self.drop_host(record);
+    }
+
     /// What host memory has of a record.
     pub fn host_page(&self, record: &Record) -> Option<&HostPage> {
         let pool = self.map.pool_of(record.name().group);

@@ -257,8 +257,8 @@ impl PageTiers {
         }
         let device = (&tiers.device_pages[..], pool_of);
         let mut table = Table::new(&slots, disk_pages, device)?;
-        // What was cleared since the last tiers were here is in the directory still: it is not found
-        // before the first round has dropped it.
+        // What was cleared since the last tiers were here is in the directory still: it is not
+        // found before the first round has dropped it.
         let ended_at = shared.lower_ended_at();
         table.clear = ended_at.unwrap_or_else(|| shared.read().latest_clear());
         tiers.find_again(&mut table, &records)?;
@@ -278,7 +278,7 @@ impl PageTiers {
     }
 
     fn run(&self) {
-        while !self.is_closed() {
+        while !self.is_closed() && !self.shared.is_poisoned() {
             let work = || self.work();
             match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
                 Ok(true) => {}
@@ -335,6 +335,11 @@ impl PageTiers {
     /// Becomes true when whoever had the tiers last has let go of them, and all of them is gone.
     pub fn ended(&self) -> Arc<AtomicBool> {
         self.ended.0.clone()
+    }
+
+    /// Whether the calling thread is one of the remote store's: a call of the store's that goes on.
+    pub fn is_own_thread(&self) -> bool {
+        self.remote.as_ref().is_some_and(|lowest| lowest.remote.is_own_thread())
     }
 
     /// Whether the engine has copies that go on, or fetches are open.
@@ -437,10 +442,20 @@ impl Lower for PageTiers {
         if let Some(thread) = thread {
             let _ = thread.join();
         }
+        if self.shared.is_poisoned() {
+            // What a panic left half done is not touched; the rest goes with whoever had it last.
+            if let Some(remote) = &self.remote {
+                remote.close();
+            }
+            return;
+        }
         // What was cleared last the thread may not have come to; the directory commits it when it
         // is closed.
         self.take_last_clears();
-        self.shared.end_lower_at(self.table().clear);
+        // Without a directory, or in one that takes nothing any more, no clear was carried out.
+        if self.disk.as_ref().is_some_and(|disk| !disk.stats().is_read_only) {
+            self.shared.end_lower_at(self.table().clear);
+        }
         if let Some(remote) = &self.remote {
             remote.close();
         }

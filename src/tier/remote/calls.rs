@@ -19,6 +19,8 @@ const QUESTION: usize = 1024;
 pub struct Remote {
     pub(super) inner: Arc<Inner>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// A removal was forgotten.
+    has_unremoved: AtomicBool,
 }
 
 pub(super) struct Inner {
@@ -64,7 +66,8 @@ impl Remote {
             wake,
         })?;
         inner.queue().in_hand.try_reserve(workers.max(1)).map_err(OutOfMemory::from)?;
-        let remote = Self { inner, threads: Mutex::default() };
+        let has_unremoved = AtomicBool::new(false);
+        let remote = Self { inner, threads: Mutex::default(), has_unremoved };
         let works: [Work; 3] = [
             ("rkv-remote-get", Inner::keep_reading),
             ("rkv-remote-put", Inner::keep_writing),
@@ -140,8 +143,14 @@ impl Remote {
 
     /// Removes a value, when a thread comes to it and the store answers.
     pub fn remove(&self, key: Key) {
-        self.inner.queue().add_removal(key);
+        let is_queued = self.inner.queue().add_removal(key);
+        self.has_unremoved.fetch_or(!is_queued, Ordering::Relaxed);
         self.inner.to_write.notify_one();
+    }
+
+    /// A removal was forgotten: there was no room for it.
+    pub fn has_unremoved(&self) -> bool {
+        self.has_unremoved.load(Ordering::Relaxed)
     }
 
     /// One atomic load.
@@ -199,6 +208,14 @@ impl Remote {
     pub fn work(&self) -> bool {
         let mut scratch = Vec::new();
         self.inner.read_some(&mut scratch) | self.inner.write_some(&mut scratch)
+    }
+
+    /// Whether the calling thread is one of its own: it can't wait for itself to end.
+    pub fn is_own_thread(&self) -> bool {
+        // Who closes it has the lock until all have ended, and others may not.
+        let Ok(threads) = self.threads.try_lock() else { return false };
+        let this = std::thread::current().id();
+        threads.iter().any(|thread| thread.thread().id() == this)
     }
 
     /// Begins nothing more, and waits for the calls that go on.
@@ -422,7 +439,7 @@ impl Inner {
         for (Get { key, target, .. }, end) in gets.into_iter().zip(ends) {
             if end == ReadEnd::Damaged {
                 // Whoever computes it writes it anew.
-                queue.add_removal(key);
+                let _ = queue.add_removal(key);
                 self.to_write.notify_one();
             }
             queue.end_read(RemoteEvent::Read { target, end });

@@ -108,7 +108,7 @@ impl Inner {
         let mut queue = self.queue();
         if matches!(end, ReadEnd::Damaged | ReadEnd::Gone) {
             // Whoever computes it writes all of it anew.
-            queue.add_removal(head.key);
+            let _ = queue.add_removal(head.key);
             self.to_write.notify_one();
         }
         let stats = &mut queue.stats;

@@ -320,14 +320,14 @@ impl Queue {
         Ok(())
     }
 
-    /// Queues a removal behind the others. It is not forgotten while the store is left alone: what
-    /// was removed must not be found when that is back.
-    pub fn add_removal(&mut self, key: Key) {
+    /// Queues a removal behind the others, if there is room. It is not forgotten while the store is
+    /// left alone: what was removed must not be found when that is back.
+    pub fn add_removal(&mut self, key: Key) -> bool {
         let waiting = self.removals + self.refused.len();
         let write = Write::Remove(Removal::new(key));
-        if waiting >= REMOVALS || self.add_write(write).is_err() {
-            self.stats.failed += 1;
-        }
+        let is_queued = waiting < REMOVALS && self.add_write(write).is_ok();
+        self.stats.failed += u64::from(!is_queued);
+        is_queued
     }
 
     /// Puts removals back that the store did not answer, before what came after them.

@@ -57,7 +57,8 @@ pub(super) fn find<'a, E>(
     mut matches: impl FnMut(u32) -> Result<bool, E>,
 ) -> Result<Option<(usize, u64)>, E> {
     let (mask, hash) = (len - 1, kept(hash));
-    let mut at = (hash as usize & mask).max(from);
+    let home = hash as usize & mask;
+    let mut at = home.max(from);
     // There is always an EMPTY slot, but a reader may be overtaken by changes again and again.
     for _ in 0..len / CHUNK + 1 {
         let Some(slots) = chunk(at / CHUNK) else { break };
@@ -73,6 +74,13 @@ pub(super) fn find<'a, E>(
             at += 1;
         }
         at &= mask;
+        if at == 0 {
+            // Around the end: slots before `from` are left, also those whose chunk is gone.
+            if home <= from {
+                break;
+            }
+            at = from;
+        }
     }
     Ok(None)
 }

@@ -1,0 +1,89 @@
+//! Streams that change from call to call of one plan: each call comes behind the last one, on the
+//! device, with all that it does.
+use super::device::{EngineStream, Memory};
+use super::runner::{Engine, LAYERS, Pair, Rows, check_near, inputs, numbers};
+use radixkv::runner::Branch;
+use radixkv::token::TokenList;
+use std::ptr;
+
+/// q, k, v and room for the results, of every layer. Made before anything is on a stream: to make
+/// them waits for the emulated device.
+fn tensors(rows: Rows<'_>) -> Vec<[Memory; 4]> {
+    let of_layer = |layer| {
+        let [q, k, v] = inputs(layer, rows);
+        let out = vec![0xff; q.len()];
+        [q, k, v, out].map(|bytes| Memory::of(&bytes))
+    };
+    (0..LAYERS).map(of_layer).collect()
+}
+
+/// Puts a step on the engine's stream, and does not wait for it.
+fn put(engine: &Engine, rows: Rows<'_>, tensors: &[[Memory; 4]]) {
+    engine.set(rows).unwrap();
+    for (layer, [q, k, v, out]) in tensors.iter().enumerate() {
+        let given = [q, k, v].map(Memory::address);
+        // SAFETY: memory of these shapes, which lives until the device is done.
+        unsafe { engine.append(layer, given, out.address()) }.unwrap();
+    }
+}
+
+/// What came out, once the engine's stream is done.
+fn results(engine: &Engine, tensors: &[[Memory; 4]]) -> Vec<f32> {
+    engine.stream.as_ref().expect("it is on the device").synchronize();
+    tensors.iter().flat_map(|[.., out]| numbers(&out.read())).collect()
+}
+
+#[test]
+fn m04_copies_of_a_step_wait_for_what_the_last_call_writes() {
+    let mut pair = Pair::new();
+    let [host, device] = &mut pair.engines;
+    let first: Vec<u32> = (0..40).collect();
+    let second: Vec<u32> = first[..21].iter().copied().chain(700..710).collect();
+    let begun = [&*host, &*device].map(|engine| engine.begin(&first).0);
+    let there = [tensors(&[(begun[1], &first, 0)]), tensors(&[(begun[1], &second, 21)])];
+    host.step(&[(begun[0], &first, 0)]);
+    put(device, &[(begun[1], &first, 0)], &there[0]);
+    for (engine, id) in [&*host, &*device].into_iter().zip(begun) {
+        engine.shared.write().publish(id, 40).unwrap();
+    }
+    // The old stream goes when all is done.
+    let left = device.stream.replace(EngineStream::new());
+    let others = [&*host, &*device].map(|engine| engine.begin(&second));
+    assert_eq!(others.map(|(_, cached)| cached), [21, 21]);
+    let expected = host.step(&[(others[0].0, &second, 21)]);
+    put(device, &[(others[1].0, &second, 21)], &there[1]);
+    check_near(&expected, &results(device, &there[1]));
+    drop(left);
+}
+
+#[test]
+fn m04_a_branch_is_kept_behind_its_draft_and_before_the_next_step() {
+    let pair = Pair::new();
+    let prompt: Vec<u32> = (0..20).collect();
+    let ids = pair.prefill(&prompt, 20).map(|(id, _)| id);
+    let draft: Vec<u32> = prompt.iter().copied().chain([100, 101, 102]).collect();
+    // The first and the third hold.
+    let next: Vec<u32> = prompt.iter().copied().chain([100, 102, 103]).collect();
+    let holds = [Branch { row: 0, positions: &[0, 2] }];
+    let there = [tensors(&[(ids[1], &draft, 20)]), tensors(&[(ids[1], &next, 22)])];
+    let [host, device] = &pair.engines;
+    for (engine, id) in [host, device].into_iter().zip(ids) {
+        engine.shared.append(id, TokenList::text(&draft[20..])).unwrap();
+    }
+    host.step(&[(ids[0], &draft, 20)]);
+    put(device, &[(ids[1], &draft, 20)], &there[0]);
+    let other = EngineStream::new();
+    // SAFETY: computed in every layer; nobody else computes the rows.
+    unsafe {
+        host.runner.keep_branches(&host.plan, &holds, ptr::null_mut()).unwrap();
+        device.runner.keep_branches(&device.plan, &holds, other.0.cast()).unwrap();
+    }
+    for (engine, id) in [host, device].into_iter().zip(ids) {
+        engine.shared.write().truncate(id, 20).unwrap();
+        engine.shared.append(id, TokenList::text(&next[20..])).unwrap();
+    }
+    let expected = host.step(&[(ids[0], &next, 22)]);
+    put(device, &[(ids[1], &next, 22)], &there[1]);
+    check_near(&expected, &results(device, &there[1]));
+    drop(other);
+}

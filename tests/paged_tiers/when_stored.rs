@@ -1,0 +1,108 @@
+//! When a page is copied: all that goes in an eviction, of all groups, and what was asked for.
+use crate::group_world::{GroupWorld, Setup as GroupSetup};
+use crate::groups::FULL;
+use crate::world::{Setup, World};
+use crate::{PLAIN, prompt};
+use radixkv::group::GroupKind;
+use radixkv::index::IndexKind;
+use radixkv::tier::paged::{Deadline, PagePolicy};
+
+/// T08: pages are stored when they come, when they were asked for, or when they are about to go.
+#[test]
+fn t08_policies_say_when_a_page_is_stored() {
+    let (tokens, other) = (prompt(1, 41), prompt(2, 41));
+    let stored = |world: &World| world.tiers.stats().counters.stored;
+    let mut uses = Setup::new(60, 64, None);
+    uses.policy = PagePolicy::AfterUses(2);
+    let mut world = World::new(uses);
+    // What is all there is asked for too: another token would have been fetched.
+    let longer: Vec<u32> = tokens.iter().copied().chain(prompt(5, 8)).collect();
+    for (round, expected) in [0, 0, 10].into_iter().enumerate() {
+        world.run(&PLAIN, if round == 0 { &tokens } else { &longer });
+        world.run(&PLAIN, &other[..1 + round]);
+        world.settle();
+        assert!(stored(&world) >= expected, "{round}");
+        assert!(round > 1 || stored(&world) == 0, "{round}");
+    }
+    world.end();
+    let mut cold = Setup::new(60, 64, None);
+    cold.policy = PagePolicy::OnEviction;
+    let mut world = World::new(cold);
+    world.run(&PLAIN, &tokens);
+    world.settle();
+    assert_eq!(stored(&world), 0, "there is room");
+    world.run(&PLAIN, &other);
+    world.run(&PLAIN, &prompt(3, 80));
+    world.settle();
+    assert!(stored(&world) >= 10, "{}", stored(&world));
+    // Those that were used longest ago first: none is lost when they go.
+    world.shared.evict(10, |_, _| {}).unwrap();
+    world.work();
+    assert_eq!(world.tiers.stats().counters.lost, 0);
+    assert_eq!(world.run(&PLAIN, &tokens).1, 40);
+    world.end();
+}
+
+/// T08: whole prompts are stored before they go, whatever index knows them: also one that has a
+/// node for each page, of which the last alone is a leaf.
+#[test]
+fn t08_whole_prompts_are_stored_before_they_go() {
+    for index in [IndexKind::Radix, IndexKind::BlockHash] {
+        let policy = PagePolicy::OnEviction;
+        let mut world = World::new(Setup { policy, index, ..Setup::new(60, 64, None) });
+        for (family, length) in [(1, 41), (2, 41), (3, 80)] {
+            world.run(&PLAIN, &prompt(family, length));
+            world.settle();
+        }
+        // The first prompt was used longest ago.
+        assert_eq!(world.shared.evict(10, |_, _| {}).unwrap(), 10);
+        world.work();
+        assert_eq!(world.tiers.stats().counters.lost, 0, "{index:?}");
+        assert_eq!(world.run(&PLAIN, &prompt(1, 41)), (0, 40), "{index:?}");
+        world.end();
+    }
+}
+
+/// T08, T16: of a pool that groups share, pages of group 0 are stored before they go, too: they go
+/// first where what hangs on them was let go of later.
+#[test]
+fn t08_group_0_is_stored_before_it_goes_from_a_pool_that_others_share() {
+    let mut world = GroupWorld::new(GroupSetup {
+        groups: vec![FULL, GroupKind::Full.in_pool(0)],
+        pages: vec![240],
+        host_pages: vec![400],
+        store: None,
+        remote: None,
+        policy: PagePolicy::OnEviction,
+        agrees: false,
+        first: 0,
+        slices: None,
+    });
+    // 10 pages in each of both groups; of 240 pages 20 are free in the end, and 32 are looked at.
+    for family in 1..12 {
+        assert_eq!(world.run(&prompt(family, 41), &[]), (0, 0));
+    }
+    world.settle();
+    assert!(world.evict(0, 20) >= 20);
+    while world.tiers.work() {}
+    assert_eq!(world.tiers.stats().counters.lost, 0);
+    assert_eq!(world.run(&prompt(1, 41), &[]), (0, 40));
+    world.end();
+}
+
+/// T08: who looks what there is has not asked for it.
+#[test]
+fn t08_a_look_is_no_use() {
+    let tokens = prompt(1, 41);
+    let policy = PagePolicy::AfterUses(2);
+    let mut world = World::new(Setup { policy, ..Setup::new(60, 64, None) });
+    world.run(&PLAIN, &tokens);
+    let id = world.begin(&PLAIN, &tokens).unwrap().id;
+    for _ in 0..3 {
+        world.tiers.fetch(id, Deadline::Never, true).unwrap();
+    }
+    world.fetch(id, Deadline::Never);
+    world.settle();
+    assert_eq!(world.tiers.stats().counters.stored, 0, "one fetch has asked");
+    world.end();
+}

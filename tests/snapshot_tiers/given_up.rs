@@ -1,0 +1,50 @@
+//! Reads from a store that caches share, which nobody waits for any more.
+use super::remote_store::MemoryRemote;
+use super::remote_world::{PLAIN, World, filled, prompt};
+use super::world::{BYTES, seen};
+use radixkv::snapshot::tiered::{FreedSnapshots, Taken};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// T13, T12: two threads that give up the same read at once end it once: what it takes is counted
+/// until it has ended, and no longer.
+#[test]
+fn t13_t12_a_read_that_two_threads_give_up_is_counted_until_it_has_ended() {
+    let remote = MemoryRemote { timeout: Duration::from_millis(5), ..filled(&[100]) };
+    let tokens = prompt(1, 150);
+    for round in 0..300 {
+        let world = World::new(&remote);
+        let freed = &mut FreedSnapshots::new();
+        let tickets = [0; 2]
+            .map(|_| world.cache.fetch(&PLAIN, &tokens, false, freed).unwrap().unwrap().ticket);
+        // The mark, the length and the head are answered, and the state is asked for.
+        for _ in 0..3 {
+            world.cache.work_remote();
+            world.stats();
+        }
+        let is_reading = world.stats().loading_bytes == BYTES;
+        // The time of a read of one piece is that of two calls.
+        std::thread::sleep(Duration::from_millis(12));
+        let here = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for ticket in tickets {
+                let (cache, here) = (&world.cache, &here);
+                scope.spawn(move || {
+                    here.fetch_add(1, Ordering::SeqCst);
+                    while here.load(Ordering::SeqCst) < 2 {
+                        std::hint::spin_loop();
+                    }
+                    let freed = &mut FreedSnapshots::new();
+                    let taken = cache.take(ticket, seen, freed).unwrap();
+                    assert!(matches!(taken, Taken::Missed), "{taken:?}");
+                });
+            }
+        });
+        if is_reading {
+            assert_eq!(world.stats().loading_bytes, BYTES, "{round}: it goes on");
+        }
+        world.settle();
+        // Were it ended twice, nobody would know it when it comes.
+        assert_eq!((world.stats().loading_bytes, world.stats().tickets), (0, 0), "{round}");
+    }
+}

@@ -1,0 +1,61 @@
+//! What took the place of something comes from a store that caches share, and what it took the
+//! place of does not; nor does what can't be there.
+use super::memory_store::MemoryStore;
+use super::remote_store::MemoryRemote;
+use super::remote_world::{PLAIN, World, filled, prompt};
+use radixkv::snapshot::tiered::{FreedSnapshots, TierPolicy};
+
+/// T13: ids that are no text match nothing: what comes before them is found, and nothing else; to
+/// remove such a list removes nothing.
+#[test]
+fn t13_ids_that_are_no_text_match_nothing() {
+    let remote = filled(&[70]);
+    for at in [10, 100, 199] {
+        let world = World::new(&remote);
+        let mut tokens = prompt(1, 200);
+        tokens[at] = u32::MAX;
+        let freed = &mut FreedSnapshots::new();
+        assert!(!world.cache.remove(&PLAIN, &tokens, freed));
+        let found = Some((70, 70)).filter(|_| at >= 70);
+        assert_eq!(world.bring(&tokens), found, "{at}");
+        assert_eq!(world.cache.probe(&PLAIN, &tokens), found.map_or(0, |(tokens, _)| tokens));
+    }
+}
+
+/// T12, T13: what another state took the place of doesn't come back from the store, to nobody.
+#[test]
+fn t12_what_was_replaced_does_not_come_back_from_the_store() {
+    let (remote, tokens) = (MemoryRemote::new(), prompt(1, 100));
+    let world = World::new(&remote);
+    for version in [1, 2] {
+        world.insert(&tokens, version);
+        world.settle();
+    }
+    // Memory has four entries.
+    for family in 2..6 {
+        world.insert(&prompt(family, 10), family);
+        world.settle();
+    }
+    assert_eq!(world.cache.probe(&PLAIN, &tokens), 0);
+    assert_eq!(world.bring(&tokens), Some((100, 2)));
+    assert_eq!(World::new(&remote).bring(&tokens), Some((100, 2)));
+}
+
+/// T12, T13: nor does what was replaced in the directory, when memory had let it go.
+#[test]
+fn t12_what_was_replaced_in_the_directory_does_not_come_back_from_the_store() {
+    let (remote, tokens) = (MemoryRemote::new(), prompt(1, 100));
+    let store = MemoryStore::new(1 << 20, 64);
+    let world = World::with(&remote, Some(store), TierPolicy::Through);
+    world.insert(&tokens, 1);
+    world.settle();
+    // Memory has four entries.
+    for family in 2..6 {
+        world.insert(&prompt(family, 10), family);
+        world.settle();
+    }
+    assert_eq!(world.cache.probe(&PLAIN, &tokens), 0);
+    world.insert(&tokens, 2);
+    world.settle();
+    assert_eq!(World::new(&remote).bring(&tokens), Some((100, 2)));
+}
