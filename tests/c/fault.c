@@ -1,8 +1,11 @@
-#define _XOPEN_SOURCE 700
 /* M02: a panic inside the library. Only with the fault-injection feature, which exports
  * rkv_fault_panic(). */
+#define _XOPEN_SOURCE 700
 #include "misuse.h"
 #include "snapshots.h"
+
+#include <ftw.h>
+#include <stdlib.h>
 
 typedef struct log_record {
     int messages;
