@@ -7435,7 +7435,7 @@ enum rkv_status rkv_snapshot_cache_detach(struct rkv_snapshot_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, the directory has no
  * room for something that is still in memory, a write failed since the flush before, the directory
  * cannot be written and has something that was removed or cleared, the remote store does not
- * answer and has something that was removed, or another thread detached it meanwhile;
+ * answer, or refuses, and has something that was removed, or another thread detached it meanwhile;
  * RKV_STATUS_INVALID_STATE when nothing is attached; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_POISONED
  * @par Cost

@@ -425,3 +425,39 @@ fn g08_a_limit_on_states_holds_for_rows_that_come_in_portions() {
         state.check().unwrap();
     }
 }
+
+/// G10: what a prompt is known of and can't be reused is evicted for it like anything else,
+/// whatever the portions of its begin are.
+#[test]
+fn g10_a_begin_with_little_room_gets_the_pages_that_it_cannot_reuse() {
+    for slice in [1, 512] {
+        let groups = [GroupConfig::default(), WINDOW.in_pool(1)];
+        let config = PageTableConfig {
+            page_size: PAGE_SIZE as u32,
+            page_count: 31,
+            slot_count: 2,
+            groups: Groups::new(&groups).unwrap(),
+            more_pools: MorePools::new(&[40]).unwrap(),
+            ..PageTableConfig::default()
+        };
+        let shared = Shared::with_slices(config, slice, None).unwrap();
+        shared.attach_cache(CacheConfig::default()).unwrap();
+        let (first, more): (Vec<u32>, Vec<u32>) = ((0..40).collect(), (0..42).collect());
+        let space = Namespace::default();
+        let id = shared.begin(&space, TokenList::text(&first), 0).unwrap().id;
+        shared.turn().publish(id, 40).unwrap();
+        shared.turn().release(id).unwrap();
+        // No window is left: 20 pages are known, and none can be reused. 10 are free.
+        shared.evict_from_pool(1, usize::MAX, usize::MAX, |_| {}).unwrap();
+        let list = TokenList::text(&more);
+        assert_eq!(shared.read().find(&space, list).unwrap().positions(), 0);
+        assert_eq!(shared.read().pool_stats(0).unwrap().reclaimable, 20);
+        let begun = shared.begin(&space, list, 0);
+        let begun = begun.unwrap_or_else(|error| panic!("slices of {slice}: {error}"));
+        assert_eq!((begun.cached_positions, begun.pages), (0, 21), "slices of {slice}");
+        shared.turn().release(begun.id).unwrap();
+        let state = shared.read();
+        state.check().unwrap();
+        state.audit().unwrap();
+    }
+}

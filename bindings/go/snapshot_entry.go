@@ -181,7 +181,7 @@ func (c *SnapshotCache[V]) Insert(args SnapshotArgs[V]) (SnapshotInsertResult, e
 		pinned := make([]C.rkv_snapshot_part, len(args.Parts))
 		for i, part := range args.Parts {
 			if len(part) != 0 {
-				box.pinner.Pin(&part[0])
+				pin(box.pinner, unsafe.Pointer(&part[0]))
 				pinned[i].data = unsafe.Pointer(&part[0])
 			}
 			pinned[i].size_bytes = C.uint64_t(len(part))

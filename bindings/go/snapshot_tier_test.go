@@ -272,3 +272,30 @@ func TestSnapshotTierConcurrentUse(t *testing.T) {
 	d.emptied()
 	d.end()
 }
+
+// T01: a part may lie in memory that is not Go's, as those of a copy do.
+func TestSnapshotTierPartsOfACopy(t *testing.T) {
+	d := newOnDisk(t, t.TempDir())
+	d.put(run(0, 4), 'a', 0)
+	d.emptied()
+	fetch, err := d.Fetch(base, run(0, 4), 0)
+	must(t, err)
+	pin := take(t, fetch)
+	equal(t, "a copy", pin.IsCopy, true)
+	parts, err := pin.Parts()
+	must(t, err)
+	d.made.Add(1)
+	done, err := d.Insert(radixkv.SnapshotArgs[*state]{
+		Tokens: run(50, 4), Value: newState('b'), SizeBytes: 60003,
+		Flags: radixkv.SnapshotInsertStorable, Parts: parts,
+	})
+	must(t, err)
+	equal(t, "stored", done.Stored, true)
+	// Both are gone before the memory is.
+	flushed, err := d.Flush(time.Minute)
+	must(t, err)
+	equal(t, "flushed", flushed, true)
+	must(t, d.Clear())
+	must(t, pin.Release())
+	d.end()
+}

@@ -271,7 +271,9 @@ public:
         EvictedPages out;
         out.pages.resize(most);
         std::size_t count = 0;
-        check(rkv_cache_evict_pool(get(), pool, page_count, out.pages.data(),
+        rkv_evicted_page unused{};
+        check(rkv_cache_evict_pool(get(), pool, page_count,
+                                   detail::present(span<rkv_evicted_page>(out.pages), unused),
                                    sizeof(rkv_evicted_page), out.pages.size(), &count,
                                    &out.freed_page_count));
         out.pages.resize(count);

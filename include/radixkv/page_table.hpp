@@ -141,8 +141,9 @@ public:
     /// row's end; returns how many those are.
     std::size_t row(std::uint32_t slot, std::size_t first_index, span<std::uint32_t> pages) const {
         std::size_t count = 0;
-        check(rkv_page_table_read_row(get(), slot, first_index, pages.data(), pages.size(),
-                                      &count));
+        std::uint32_t unused = 0;
+        check(rkv_page_table_read_row(get(), slot, first_index, detail::present(pages, unused),
+                                      pages.size(), &count));
         return count;
     }
     /// rkv_page_table_read_slot_mapping().

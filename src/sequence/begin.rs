@@ -317,6 +317,13 @@ impl Turn<'_> {
                 Err(error) => started = Err(error),
             }
         }
+        if self.has_groups() && matches!(started, Err(Error::OutOfPages(_))) {
+            // So may those of the path that it holds: groups may reuse far less of that than is
+            // known. Without the descent it is all looked up in the step.
+            started = self
+                .begin_anew(&mut descent)
+                .and_then(|()| self.start_below(&mut query, &descent, (positions, room)));
+        }
         let used_at = self.now().filter(|_| started.is_ok());
         let filled = started.and_then(|(begun, own)| {
             let known = (descent.pages(), descent.row_holds());

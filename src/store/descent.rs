@@ -439,7 +439,7 @@ impl Turn<'_> {
 
     /// Lets go of all that a descent has, to begin anew; refused when the cache went meanwhile, and
     /// with it what the images of the query are.
-    fn begin_anew(&mut self, descent: &mut Descent) -> Result<(), Error> {
+    pub(crate) fn begin_anew(&mut self, descent: &mut Descent) -> Result<(), Error> {
         let gone = self.caches_gone;
         self.ascend(std::mem::replace(descent, Descent::after(gone)), None);
         if self.caches_gone == gone { Ok(()) } else { Err(super::no_cache()) }

@@ -331,7 +331,7 @@ impl PrefixCache {
     }
 
     /// Where states should be saved of a prompt of which so much is known and so much is reused.
-    fn depths(
+    pub(super) fn depths(
         &self,
         groups: &GroupCache,
         (known, reused): (usize, usize),

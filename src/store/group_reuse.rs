@@ -1,7 +1,7 @@
 //! How much of what was found a new sequence reuses, when it has pages in several pools to get, and
 //! how its rows begin then.
 use super::group_ahead::RowHolds;
-use super::group_cache::{GroupCache, Path};
+use super::group_cache::{Depths, GroupCache, Path};
 use super::group_rows::{ByPool, GroupCopy, GroupRows};
 use super::group_windows::Known;
 use super::lookup::{Found, Reuse};
@@ -110,7 +110,12 @@ impl State {
             let found = found.cut(positions, query);
             let asked = (Reached::all(positions), query);
             let positions = cache.reach_of_groups(groups, (&found, known.pages), asked).positions;
-            let found = found.cut(positions, query);
+            // What groups have behind that is computed again, and its states are of no use to the
+            // same prompt, or may be what goes for the pages of this one: they are to be saved.
+            let depths = found.depths();
+            let saved = cache.depths(groups, (depths.known as usize, positions), query);
+            let depths = Depths { checkpoint_at: saved.checkpoint_at, ..depths };
+            let found = found.cut(positions, query).at(depths);
             let reuse = cache.reuse(found, positions, query);
             let (mut protected, mapped) = cache.protected_in_groups(&found, positions);
             protected[0] += reuse.protected(cache);

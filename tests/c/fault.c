@@ -5,7 +5,10 @@
 #include "snapshots.h"
 
 #include <ftw.h>
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 typedef struct log_record {
     int messages;
@@ -246,11 +249,38 @@ static void m02_directories_of_poisoned_snapshot_caches_go(void) {
     remove_directory(directory);
 }
 
+/* Who sleeps until the tiers have something to poll for is woken: the poll says why. */
+static void m02_who_sleeps_is_told_of_a_panic(void) {
+    log_record record;
+    memset(&record, 0, sizeof record);
+    rkv_set_log_callback(RKV_LOG_ERROR, keep, &record);
+    fixture f = {new_table(4, 25, 8), NULL, 4};
+    rkv_cache_config config;
+    CHECK_OK(rkv_cache_config_init(&config, sizeof config));
+    config.journal_bytes = 1 << 16;
+    CHECK_OK(rkv_cache_create(f.table, &config, &f.cache));
+    rkv_tier_config below;
+    CHECK_OK(rkv_tier_config_init(&below, sizeof below));
+    below.page_bytes = 96;
+    below.host_bytes = 16 * 96;
+    below.event_fd = eventfd(0, EFD_CLOEXEC);
+    CHECK(below.event_fd >= 0);
+    CHECK_OK(rkv_cache_attach_tiers(f.cache, &below));
+    CHECK_STATUS(rkv_fault_panic(f.cache), RKV_STATUS_INTERNAL);
+    struct pollfd sleeper = {below.event_fd, POLLIN, 0};
+    CHECK_EQ(poll(&sleeper, 1, 60000), 1);
+    rkv_cache_destroy(f.cache);
+    rkv_page_table_destroy(f.table);
+    CHECK_EQ(close(below.event_fd), 0);
+    rkv_set_log_callback(RKV_LOG_OFF, NULL, NULL);
+}
+
 int main(void) {
     RUN(m02_poisoned_handles_refuse);
     RUN(m02_cache_destroyed_first);
     RUN(m02_poisoned_snapshot_caches_refuse);
     RUN(m02_tiers_of_poisoned_caches_go);
     RUN(m02_directories_of_poisoned_snapshot_caches_go);
+    RUN(m02_who_sleeps_is_told_of_a_panic);
     return check_result();
 }

@@ -70,6 +70,9 @@ void a_lookup_ends_where_every_group_can() {
     CHECK_EQ(held[0].page, window[3]);
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)cache.locked_pages(match.lock, SPINE));
     // G08: inner pages first; what is locked stays.
+    // Room for none is no report, and not none.
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)cache.evict_pool_reported(WINDOW, 100, 0));
+    CHECK_EQ(cache.group_stats()[WINDOW].evicted_page_count, 0u);
     const rkv::EvictedPages gone = cache.evict_pool_reported(WINDOW, 100);
     CHECK_EQ(gone.freed_page_count, 8u);
     CHECK_EQ(gone.pages.size(), 8u);

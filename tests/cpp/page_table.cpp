@@ -40,6 +40,7 @@ void allocates_and_maps() {
     CHECK_EQ(part[0], pages[1]);
     CHECK_EQ(part[1], pages[2]);
     CHECK_THROWS(RKV_STATUS_BUFFER_TOO_SMALL, table.row(slot, 0, part)); /* J06 */
+    CHECK_THROWS(RKV_STATUS_BUFFER_TOO_SMALL, table.row(slot, 0, rkv::span<std::uint32_t>()));
     CHECK_EQ(part[0], pages[1]);
     CHECK(table.row(slot, 3).empty());
 

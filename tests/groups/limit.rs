@@ -466,3 +466,29 @@ fn g10_of_a_cut_inside_a_page_the_pages_before_it_are_reused() {
     library.free(0, &held);
     library.check();
 }
+
+/// G04: of a prompt that is known to its end a token is to be computed. What it can't reuse for
+/// that is to be saved before, so that the same prompt gets that far the next time.
+#[test]
+fn g04_a_prompt_that_is_known_to_its_end_is_told_where_to_save() {
+    let world = world(4, &[group(Kind::State, 1)], &[60, 9]);
+    let library = Library::new(&world);
+    let ids = prompt(&[], 6);
+    let first = library.begin(0, &ids, 0).unwrap().sequence;
+    library.publish(first, 24);
+    assert_eq!(library.checkpoint(first), Ok(1));
+    library.confirm(first);
+    library.release(first);
+    // All six pages are known, and the state behind them, which leaves nothing to compute.
+    assert_eq!(library.probe(0, &ids).positions, 24);
+    let second = library.begin(0, &ids, 0).unwrap();
+    assert_eq!(second.cached_position_count, 0);
+    assert_eq!(second.checkpoint_at, [20, 24]);
+    library.publish(second.sequence, 20);
+    assert_eq!(library.checkpoint(second.sequence), Ok(1));
+    library.confirm(second.sequence);
+    library.release(second.sequence);
+    let third = library.begin(0, &ids, 0).unwrap();
+    assert_eq!(third.cached_position_count, 20);
+    library.release(third.sequence);
+}

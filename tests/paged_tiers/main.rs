@@ -33,6 +33,7 @@ mod prefetch;
 mod random;
 mod remote;
 mod remote_store;
+mod refusing;
 mod removals;
 mod resync_cycle;
 #[path = "../tier/runs.rs"]

@@ -3,7 +3,8 @@ use super::remote_store::MemoryRemote;
 use radixkv::tier::remote::{Answer, Item, Remote, RemoteConfig, RemoteStore};
 use radixkv::tier::{Key, Source};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -134,4 +135,52 @@ fn t13_a_removal_that_a_store_refuses_keeps_nothing_waiting() {
         let asked = store.removals();
         assert!(asked <= 8 * keys.len(), "{asked} for {} values", keys.len());
     }
+}
+
+/// A store that asks in its calls whether the thread is one of the library's.
+#[derive(Clone, Default)]
+struct Asking {
+    remote: Arc<OnceLock<Weak<Remote>>>,
+    asked: Arc<AtomicUsize>,
+    known: Arc<AtomicUsize>,
+}
+
+impl RemoteStore for Asking {
+    fn has(&self, items: &mut [Item<'_>], _: Duration) {
+        let remote = self.remote.get().and_then(Weak::upgrade).expect("it is there");
+        for _ in 0..100_000 {
+            self.asked.fetch_add(1, Relaxed);
+            self.known.fetch_add(usize::from(remote.is_own_thread()), Relaxed);
+        }
+        items.iter_mut().for_each(|item| item.answer = Answer::Done);
+    }
+
+    fn get(&self, _: &mut [Item<'_>], _: Duration) {}
+
+    fn put(&self, _: &mut [Item<'_>], _: Duration) {}
+
+    fn remove(&self, _: &mut [Item<'_>], _: Duration) {}
+}
+
+/// T13: a thread of a store is known as such, also while others ask whether they are some.
+#[test]
+fn t13_a_thread_of_a_store_is_known_while_others_ask() {
+    let store = Asking::default();
+    let config = RemoteConfig {
+        store: Box::new(store.clone()),
+        fingerprint: [1; 32],
+        timeout: LONG,
+        workers: 1,
+        waiting_bytes: 1 << 20,
+    };
+    let remote = Arc::new(Remote::start(config, Box::new(|| {})).unwrap());
+    store.remote.set(Arc::downgrade(&remote)).unwrap();
+    put(&remote, 1);
+    while !remote.is_done() {
+        assert!(!remote.is_own_thread());
+    }
+    remote.close();
+    let asked = store.asked.load(Relaxed);
+    assert!(asked > 0);
+    assert_eq!(store.known.load(Relaxed), asked);
 }

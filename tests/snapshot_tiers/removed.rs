@@ -244,3 +244,60 @@ fn t17_a_flush_does_not_say_that_a_dead_store_has_removed_something() {
     assert!(world.cache.flush(Duration::ZERO, freed));
     assert_eq!(world.bring(&prompt(1, 150)), None);
 }
+
+/// T17: what a store refuses to remove is not asked for any more in the end; a flush does not say
+/// that it is gone.
+#[test]
+fn t17_a_flush_does_not_say_that_what_a_store_refuses_to_remove_is_gone() {
+    let remote = MemoryRemote::new();
+    let world = World::new(&remote);
+    let tokens = prompt(1, 100);
+    world.insert(&tokens, 7);
+    world.settle();
+    remote.set(Mood::Keeps);
+    let freed = &mut FreedSnapshots::new();
+    world.cache.remove(&PLAIN, &tokens, freed);
+    let start = Instant::now();
+    while world.stats().remote.waiting > 0 {
+        assert!(start.elapsed() < LONG, "it is asked for ever");
+        world.settle();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!world.cache.flush(Duration::ZERO, freed), "the store has it");
+    assert_eq!(World::new(&remote).bring(&prompt(1, 150)), Some((100, 7)));
+}
+
+/// T17: what is removed when a detach has flushed already is not said to be gone.
+#[test]
+fn t17_a_detach_does_not_forget_what_is_removed_meanwhile_and_say_it_is_gone() {
+    let (remote, cache) = (MemoryRemote::new(), Arc::new(new_cache()));
+    let (tokens, meddles) = (prompt(1, 100), Arc::new(AtomicBool::new(false)));
+    let (other, is_on, gone) = (Arc::downgrade(&cache), meddles.clone(), tokens.clone());
+    // Called by the detach, when it has seen that nothing waits to be written or removed.
+    let wake = move || {
+        if is_on.swap(false, SeqCst)
+            && let Some(cache) = other.upgrade()
+        {
+            let gone = gone.clone();
+            let remove = move || cache.remove(&PLAIN, &gone, &mut FreedSnapshots::new());
+            assert!(std::thread::spawn(remove).join().unwrap());
+        }
+    };
+    let config = RemoteConfig {
+        store: Box::new(remote.clone()),
+        fingerprint: [1; 32],
+        timeout: LONG,
+        workers: 0,
+        waiting_bytes: 1 << 20,
+    };
+    let freed = &mut FreedSnapshots::new();
+    cache.attach_both(None, Some((config, Box::new(wake))), TierPolicy::Through).unwrap();
+    insert(&cache, &tokens, 7);
+    while cache.work_remote() {}
+    // The answer that nothing is there waits for a call, which then wakes whoever asked.
+    assert!(cache.fetch(&PLAIN, &prompt(2, 150), false, freed).unwrap().is_some());
+    assert!(cache.work_remote());
+    meddles.store(true, SeqCst);
+    assert!(!cache.detach(Duration::ZERO, freed), "the store has it");
+    assert!(!meddles.load(SeqCst) && !remote.inside().values.is_empty());
+}

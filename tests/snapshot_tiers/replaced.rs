@@ -3,7 +3,8 @@
 use super::memory_store::MemoryStore;
 use super::remote_store::MemoryRemote;
 use super::remote_world::{PLAIN, World, filled, prompt};
-use radixkv::snapshot::tiered::{FreedSnapshots, TierPolicy};
+use super::world::seen;
+use radixkv::snapshot::tiered::{FreedSnapshots, Taken, TierPolicy};
 
 /// T13: ids that are no text match nothing: what comes before them is found, and nothing else; to
 /// remove such a list removes nothing.
@@ -58,4 +59,31 @@ fn t12_what_was_replaced_in_the_directory_does_not_come_back_from_the_store() {
     world.insert(&tokens, 2);
     world.settle();
     assert_eq!(World::new(&remote).bring(&tokens), Some((100, 2)));
+}
+
+/// T12, T13: what comes from the store does not take the place of what was computed meanwhile, when
+/// memory has let that go.
+#[test]
+fn t12_what_comes_late_does_not_replace_what_the_directory_got_meanwhile() {
+    let remote = filled(&[100]);
+    let store = MemoryStore::new(1 << 20, 64);
+    let world = World::with(&remote, Some(store), TierPolicy::Through);
+    let freed = &mut FreedSnapshots::new();
+    let fetch = world.cache.fetch(&PLAIN, &prompt(1, 150), false, freed).unwrap().unwrap();
+    world.insert(&prompt(1, 100), 7);
+    // Memory has four entries.
+    for family in 2..6 {
+        world.insert(&prompt(family, 10), family);
+    }
+    assert_eq!(world.cache.probe(&PLAIN, &prompt(1, 150)), 0);
+    world.work();
+    let hit = loop {
+        match world.cache.take(fetch.ticket, seen, freed).unwrap() {
+            Taken::Pending => world.work(),
+            Taken::Missed => panic!("the directory has it"),
+            Taken::Hit(hit) => break hit,
+        }
+    };
+    assert_eq!((hit.tokens, hit.next_token, hit.value.0), (100, Some(7), 7));
+    world.cache.release(hit.pin, freed).unwrap();
 }

@@ -62,6 +62,11 @@ fn kind_of(format: *const std::ffi::c_char) -> Kind {
     }
 }
 
+/// Empty tensors of torch's lie nowhere, which the library would take for none that was given.
+fn place(data: *mut u8) -> *mut u8 {
+    if data.is_null() { std::ptr::NonNull::<u128>::dangling().as_ptr().cast() } else { data }
+}
+
 impl Array {
     /// An array of any shape. `name` is the argument's, for messages.
     pub fn of(object: &Bound<'_, PyAny>, name: &str, writable: bool) -> PyResult<Array> {
@@ -72,7 +77,7 @@ impl Array {
         let Some(borrowed) = Borrowed::of(object, name)? else {
             if let Some(described) = Described::of(object, name, writable)? {
                 return Ok(Array {
-                    data: described.data,
+                    data: place(described.data),
                     item_size: described.item_size,
                     kind: described.kind,
                     count: described.shape.iter().product::<i64>() as usize,
@@ -89,7 +94,7 @@ impl Array {
             return Err(PyTypeError::new_err(message));
         };
         Ok(Array {
-            data: borrowed.data(),
+            data: place(borrowed.data()),
             item_size: borrowed.item_size(),
             kind: borrowed.kind(),
             count: borrowed.shape().iter().product::<i64>() as usize,
@@ -142,7 +147,11 @@ impl Array {
             Owner::Buffer(view) => {
                 // SAFETY: as above.
                 let bytes = unsafe { list(view.strides, self.dimensions) };
-                bytes.into_iter().map(|stride| stride / self.item_size as i64).collect()
+                // 0, which nobody takes, where it is no number of elements: of fields of packed
+                // records.
+                let size = self.item_size as i64;
+                let whole = |stride: i64| if stride % size == 0 { stride / size } else { 0 };
+                bytes.into_iter().map(whole).collect()
             }
         }
     }

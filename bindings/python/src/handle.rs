@@ -66,8 +66,11 @@ impl<T: Object> Drop for Handle<T> {
         // SAFETY: whoever uses the handle has a count of it; this was the last one.
         let end = move || unsafe { T::destroy(raw.get()) };
         // An end may wait for threads of the library, and those for the interpreter: a remote store
-        // may be one in Python. Without an interpreter nobody waits for it.
-        if Python::try_attach(|py| py.detach(end)).is_none() {
+        // may be one in Python. One that is ending is not given to anybody any more: a destructor
+        // in Python could not have it back.
+        // SAFETY: this may be asked at any time.
+        let is_there = unsafe { pyo3::ffi::Py_IsInitialized() } != 0;
+        if !is_there || Python::try_attach(|py| py.detach(end)).is_none() {
             end();
         }
     }

@@ -55,13 +55,16 @@ impl Kept {
 }
 
 /// Lets go of what stays in memory. The library holds no lock here, so waiting for the interpreter
-/// is fine.
+/// is fine. One that is ending is given to nobody: then the call that led here lets go of it.
 ///
 /// # Safety
 /// Called once by the library, with what `insert` gave it.
-unsafe extern "C" fn let_go(data: *mut c_void, _size: u64, _user_data: *mut c_void) {
+unsafe extern "C" fn let_go(data: *mut c_void, size: u64, user_data: *mut c_void) {
     // SAFETY: the box that `insert` gave away.
-    Python::attach(|_| drop(unsafe { Box::from_raw(data.cast::<Kept>()) }));
+    if Python::try_attach(|_| drop(unsafe { Box::from_raw(data.cast::<Kept>()) })).is_none() {
+        // SAFETY: as promised by the caller.
+        unsafe { let_go_later(data, size, user_data) };
+    }
 }
 
 /// Lets go of what may be written. Here it may be a thread of the library's that comes, for which

@@ -3,7 +3,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::ptr::null;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -16,7 +16,7 @@ use crate::handle::{Raw, filled, long, milliseconds};
 use crate::record::{FetchResult, PrefetchResult, TierStats};
 use crate::sequence::Sequence;
 use crate::space::{Namespace, Space};
-use crate::status::check;
+use crate::status::{check, refused};
 use crate::tokens::TokenArg;
 
 /// A path as the library takes it.
@@ -40,6 +40,19 @@ fn look_flag(look_only: bool) -> u32 {
 pub struct HostMemory(Mutex<Raw<Vec<Array>>>);
 
 impl HostMemory {
+    /// Its lock, for who attaches or detaches. Nobody waits for it: a function of a remote store
+    /// may want it as well, for whose end a detach waits.
+    fn held(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Raw<Vec<Array>>>> {
+        match self.0.try_lock() {
+            Ok(memory) => Ok(memory),
+            Err(TryLockError::Poisoned(memory)) => Ok(memory.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                let why = "another thread attaches or detaches the tiers";
+                Err(refused(py, RKV_STATUS_INVALID_STATE, why))
+            }
+        }
+    }
+
     /// Lets go of it, for nobody looks at it any more.
     pub fn clear(&self, py: Python<'_>) {
         let mut kept = self.0.lock_py_attached(py).unwrap_or_else(|it| it.into_inner());
@@ -171,8 +184,7 @@ impl Cache {
         config.pools = if list.is_empty() { null() } else { list.as_ptr() };
         config.pool_count = list.len();
         config.pool_size = size_of::<rkv_tier_pool_config>();
-        let mut memory =
-            self.host_memory.0.lock_py_attached(py).unwrap_or_else(|it| it.into_inner());
+        let mut memory = self.host_memory.held(py)?;
         let call = Raw(&raw const config);
         let status = long(py, true, || {
             // SAFETY: a live handle, a config that is kept, memory that stays until it is detached.
@@ -190,8 +202,7 @@ impl Cache {
     #[pyo3(signature = (timeout=60.0))]
     fn detach_tiers(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
         let (cache, timeout) = (self.handle.get(py)?, milliseconds(timeout, "timeout")?);
-        let mut memory =
-            self.host_memory.0.lock_py_attached(py).unwrap_or_else(|it| it.into_inner());
+        let mut memory = self.host_memory.held(py)?;
         // SAFETY: a live handle.
         let status = long(py, true, || unsafe { rkv_cache_detach_tiers(cache.raw(), timeout) });
         let in_time = status != RKV_STATUS_PENDING;

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ids
+from conftest import ids, pages
 from numpy.typing import NDArray
 
 import radixkv
@@ -166,6 +166,32 @@ def test_p01_tensors_with_nothing_but_dlpack(cache: radixkv.Cache) -> None:
         cache.match(Lender(frozen))
 
 
+_NO_ELEMENTS = (ctypes.c_int64 * 1)(0)
+_EMPTY = _Tensor(None, 1, 0, 1, 1, 32, 1, ctypes.addressof(_NO_ELEMENTS), None, 0, None, None)
+
+
+class Empty:
+    """An empty tensor as torch lends it: it lies nowhere."""
+
+    def __dlpack__(self) -> Any:
+        return _capsule(ctypes.addressof(_EMPTY), b"dltensor", None)
+
+    def __dlpack_device__(self) -> Any:
+        return 1, 0
+
+
+def test_p01_empty_tensors_are_no_none(cache: radixkv.Cache) -> None:
+    with cache.begin(ids(64)) as sequence:
+        sequence.publish(64)
+        with pytest.raises(radixkv.BufferTooSmall):
+            cache.table.read_row(sequence.slot, Empty())
+        rows, indptr, last = pages(sequence.slot), np.zeros(2, np.int32), np.zeros(1, np.int32)
+        with pytest.raises(radixkv.BufferTooSmall):
+            cache.table.read_batch(rows, pages(64), indptr, Empty(), last)
+    assert cache.evict(4, Empty()) == 0
+    assert cache.stats().cached_page_count == 4
+
+
 def test_p01_handles_of_all_objects(cache: radixkv.Cache) -> None:
     plan = radixkv.Plan(cache.table)
     runner = radixkv.Runner(cache.table, layers=1, query_heads=1, kv_heads=1)
@@ -306,6 +332,21 @@ def test_the_exit_of_a_process_with_live_objects() -> None:
         "snapshots.insert([1, 2], sequence)\n"
         "pin = snapshots.match([1, 2])\n"
         "radixkv.set_log(print)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_snapshot_cache_is_closed_while_the_process_exits() -> None:
+    code = (
+        "import radixkv\n"
+        "class Engine:\n"
+        "    def __init__(self):\n"
+        "        self.states = radixkv.SnapshotCache()\n"
+        "        self.states.insert([1, 2], object())\n"
+        "    def __del__(self):\n"
+        "        self.states.close()\n"
+        "engine = Engine()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

@@ -168,6 +168,28 @@ def test_tensors_that_do_not_fit_are_named(cache: radixkv.Cache) -> None:
         radixkv.Runner(cache.table, kv_layers=[(small, small)], **shape)  # type: ignore[arg-type]
 
 
+def test_fields_of_packed_records_are_refused(cache: radixkv.Cache) -> None:
+    """They do not lie a whole number of elements apart."""
+    shape = {"layers": 1, "query_heads": HEADS, "kv_heads": KV_HEADS, "head_dim": DIM}
+    runner = radixkv.Runner(cache.table, **shape)  # type: ignore[arg-type]
+    plan = radixkv.Plan(cache.table)
+    q, k = np.zeros((5, HEADS, DIM), np.float32), np.zeros((5, KV_HEADS, DIM), np.float32)
+    packed = np.zeros(q.shape, [("x", "<f4"), ("more", "u1")])
+    with cache.begin(ids(5)) as sequence:
+        plan.set(np.array([sequence.id]), np.zeros(1, np.int64), np.array([5]))
+        with pytest.raises(ValueError, match="q: the elements"):
+            runner.append_prefill(plan, 0, packed["x"], k, k, q)
+        with pytest.raises(ValueError, match="out: the elements"):
+            runner.append_prefill(plan, 0, q, k, k, packed["x"])
+    assert not packed["more"].any()
+    inner = (16, KV_HEADS, DIM)
+    pages = np.zeros(256, [("k", "<f4", inner), ("v", "<f4", inner), ("used", "u1")])
+    with pytest.raises(ValueError, match=r"kv_layers\[0\]: k: the elements"):
+        radixkv.Runner(
+            cache.table, kv_layers=[(pages["k"], pages["v"])], **shape  # type: ignore[arg-type]
+        )
+
+
 def test_bf16_by_its_bits(cache: radixkv.Cache) -> None:
     rng = np.random.default_rng(3)
     runner = radixkv.Runner(

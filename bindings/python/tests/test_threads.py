@@ -347,3 +347,28 @@ del cache
 @pytest.mark.parametrize("kind", [SNAPSHOTS, PAGES])
 def test_an_object_that_goes_lets_a_remote_store_in_python_end(kind: str) -> None:
     subprocess.run([sys.executable, "-c", REMOTE + kind], timeout=60, check=True)
+
+
+#: A remote store that wants to end the tiers which it belongs to.
+DETACHES = """
+begins = threading.Event()
+refused = []
+
+def put_and_detach(_data, items, _size, count, _timeout):
+    writes.set()
+    begins.wait(30)
+    time.sleep(0.3)
+    try:
+        cache.detach_tiers(0)
+    except radixkv.InvalidState:
+        refused.append(True)
+    answer(1, items, count)
+
+remote.put = Call(put_and_detach)
+"""
+
+
+def test_a_remote_store_in_python_that_detaches_is_refused() -> None:
+    code = PAGES.removesuffix("del cache\n")
+    code += "begins.set()\ncache.detach_tiers(1)\nassert refused\n"
+    subprocess.run([sys.executable, "-c", REMOTE + DETACHES + code], timeout=60, check=True)

@@ -109,7 +109,7 @@ void Kv::plan(const std::vector<rkv_plan_row>& rows) {
 void Kv::keep_branches(const std::vector<rkv_kept_branch>& branches) {
     if (branches.empty()) return;
     for (std::optional<rkv::Runner>& runner : runners_)
-        if (runner) runner->keep_branches(*current_, branches);
+        if (runner) runner->keep_branches(*current_, branches, stream_);
 }
 
 /// Where the states of the step lie. The page of a sequence that begins has what somebody else left
@@ -155,7 +155,7 @@ void Kv::attend(const AttentionCall& call) {
     args.k_position_stride = call.stride;
     args.v_position_stride = call.v == nullptr ? 0 : call.stride;
     args.scale = call.scale;
-    args.stream = call.stream;
+    args.stream = stream_ = call.stream;
     runners_[place.group]->append_prefill(*current_, args);
 }
 

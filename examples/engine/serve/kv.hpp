@@ -116,6 +116,9 @@ private:
     rkv::Plan decode_plan_;
     std::uint64_t decode_row_count_ = 0;
     rkv::Plan* current_ = &plan_;
+    /// Of the step's calls. What comes behind them goes there too: the next step may have the other
+    /// plan, which waits for nothing of this one.
+    void* stream_ = nullptr;
     /// Of the step, and what states() returned last.
     std::vector<StateOfRow> states_of_rows_;
     std::vector<StateRow> state_rows_;

@@ -113,10 +113,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     pub(super) fn land(&self, lower: &Lower, number: u64, freed: &mut FreedStates<P>) {
         let Some((note, is_good)) = lower.table.read().loads.came(number) else { return };
         let arrival = is_good.then(|| self.arrival(&note));
-        let below = match is_good {
-            true => Spot::NONE,
-            false => lower.index.spot_of(note.list(Spot::NONE), |_| ()).0,
-        };
+        let below = lower.index.spot_of(note.list(Spot::NONE), |_| ()).0;
         self.ready.want(memory_for(&note.tokens));
         let over = self.memory.evicting();
         let mut table = lower.change();
@@ -156,6 +153,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 None
             }
             Ok(()) => {
+                // What others computed meanwhile is newer, also where memory has let it go already.
+                let is_older = is_remote && lower.index.exactly(note.list(below), |_| ()).is_some();
                 // Who waits for it may have come after the look.
                 let arrival = arrival.or_else(|| Some(self.arrival(&note)));
                 let arrived = match (arrival, loaded.take()) {
@@ -163,7 +162,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                         let storable = Storable::loaded(&note, *loaded, mark.clone());
                         storable.map_err(Error::from).and_then(|state| {
                             unused = Some(state.clone());
-                            self.arrive(&note, arrival, state, freed)
+                            self.arrive(&note, arrival, (state, is_older), freed)
                         })
                     }
                     _ => Ok(None),
@@ -206,15 +205,19 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         Ok((spot, is_new.then(|| self.memory.ahead(note.list(spot))).transpose()?))
     }
 
-    /// Makes an entry in memory of what was read, unless there is one, and pins it.
+    /// Makes an entry in memory of what was read, unless there is one, or a newer one below, and
+    /// pins it.
     fn arrive(
         &self,
         note: &Arc<Note>,
         (mut spot, ahead): (Spot, Option<Ahead>),
-        state: Arc<Storable<P>>,
+        (state, is_older): (Arc<Storable<P>>, bool),
         freed: &mut FreedStates<P>,
     ) -> Result<Option<PinId>, Error> {
         if self.memory.exactly(note.list(spot), |_| ()).is_none() {
+            if is_older {
+                return Ok(None);
+            }
             let (new, value) = (note.entry(note.bytes()), Value::Storable(state));
             let ahead = ahead.or_else(|| self.memory.can_hold(&new).then_some(Ahead::NONE));
             match ahead {

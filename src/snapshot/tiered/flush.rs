@@ -14,9 +14,10 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     pub fn detach(&self, timeout: Duration, freed: &mut FreedSnapshots<P>) -> bool {
         let is_flushed = self.flush_until(timeout, freed, true);
         let Some(mut lower) = self.lower.write().take() else { return false };
+        // Until now others could write and remove, or attach another directory.
+        let is_given = lower.is_given(u64::MAX) && !lower.has_unremoved();
         let (freed, table) = (&mut freed.0, lower.table.get_mut());
-        // Until now others could write, or attach another directory.
-        let is_written = table.is_written(u64::MAX) && !table.has_retries();
+        let is_written = is_given && table.is_written(u64::MAX) && !table.has_retries();
         for pin in table.loads.take_pins() {
             let released = self.memory.release(pin, freed);
             debug_assert!(released.is_ok(), "the pin is ours");

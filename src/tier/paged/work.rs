@@ -261,10 +261,15 @@ impl PageTiers {
         // found before the first round has dropped it.
         let ended_at = shared.lower_ended_at();
         table.clear = ended_at.unwrap_or_else(|| shared.read().latest_clear());
+        let begun_at = table.clear;
         tiers.find_again(&mut table, &records)?;
         tiers.table = parking_lot::Mutex::new(table);
         let tiers = try_std_arc(tiers)?;
         shared.attach_lower(tiers.clone())?;
+        if tiers.disk.is_some() {
+            // A directory that carries out none of those that come now begins there again.
+            shared.end_lower_at(begun_at);
+        }
         Ok(tiers)
     }
 
@@ -283,11 +288,12 @@ impl PageTiers {
             match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
                 Ok(true) => {}
                 Ok(false) => self.signal.wait(NAP),
-                Err(_) => {
-                    self.shared.poison();
-                    return;
-                }
+                Err(_) => self.shared.poison(),
             }
+        }
+        // Who sleeps until there is something to poll for would sleep for ever: the poll says why.
+        if let Some(wake) = self.wake.as_ref().filter(|_| self.shared.is_poisoned()) {
+            wake();
         }
     }
 
@@ -452,8 +458,9 @@ impl Lower for PageTiers {
         // What was cleared last the thread may not have come to; the directory commits it when it
         // is closed.
         self.take_last_clears();
-        // Without a directory, or in one that takes nothing any more, no clear was carried out.
-        if self.disk.as_ref().is_some_and(|disk| !disk.stats().is_read_only) {
+        // Without a directory, or in one that refused a removal, no clear was carried out.
+        let refuses = |stats: StoreStats| stats.is_read_only || stats.has_unremoved;
+        if self.disk.as_ref().is_some_and(|disk| !refuses(disk.stats())) {
             self.shared.end_lower_at(self.table().clear);
         }
         if let Some(remote) = &self.remote {

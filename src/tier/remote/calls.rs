@@ -6,6 +6,7 @@ use super::stats::RemoteStats;
 use super::{Answer, Item, RemoteConfig, RemoteStore};
 use crate::error::Error;
 use crate::memory::{OutOfMemory, TryGrow, try_collect, try_std_arc};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,12 +16,15 @@ use std::time::{Duration, Instant};
 /// Values of a question.
 const QUESTION: usize = 1024;
 
+thread_local! {
+    /// Where that lies of which the calling thread is one.
+    static OWN: Cell<usize> = const { Cell::new(0) };
+}
+
 /// A store and its threads.
 pub struct Remote {
     pub(super) inner: Arc<Inner>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// A removal was forgotten.
-    has_unremoved: AtomicBool,
 }
 
 pub(super) struct Inner {
@@ -66,8 +70,7 @@ impl Remote {
             wake,
         })?;
         inner.queue().in_hand.try_reserve(workers.max(1)).map_err(OutOfMemory::from)?;
-        let has_unremoved = AtomicBool::new(false);
-        let remote = Self { inner, threads: Mutex::default(), has_unremoved };
+        let remote = Self { inner, threads: Mutex::default() };
         let works: [Work; 3] = [
             ("rkv-remote-get", Inner::keep_reading),
             ("rkv-remote-put", Inner::keep_writing),
@@ -77,7 +80,10 @@ impl Remote {
         for &(name, work) in works[..2].iter().cycle().take(2 * workers).chain(clock) {
             let inner = remote.inner.clone();
             let builder = std::thread::Builder::new().name(name.into());
-            let started = builder.spawn(move || work(&inner));
+            let started = builder.spawn(move || {
+                OWN.set(Arc::as_ptr(&inner).addr());
+                work(&inner);
+            });
             // Those that run end when the remote is dropped.
             let thread = started.map_err(|_| Error::memory("a thread"))?;
             remote.threads.lock().unwrap_or_else(PoisonError::into_inner).try_push(thread)?;
@@ -143,14 +149,13 @@ impl Remote {
 
     /// Removes a value, when a thread comes to it and the store answers.
     pub fn remove(&self, key: Key) {
-        let is_queued = self.inner.queue().add_removal(key);
-        self.has_unremoved.fetch_or(!is_queued, Ordering::Relaxed);
+        self.inner.queue().add_removal(key, true);
         self.inner.to_write.notify_one();
     }
 
-    /// A removal was forgotten: there was no room for it.
+    /// A removal was given up: there was no room for it, or the store refused it.
     pub fn has_unremoved(&self) -> bool {
-        self.has_unremoved.load(Ordering::Relaxed)
+        self.inner.queue().has_unremoved
     }
 
     /// One atomic load.
@@ -212,10 +217,8 @@ impl Remote {
 
     /// Whether the calling thread is one of its own: it can't wait for itself to end.
     pub fn is_own_thread(&self) -> bool {
-        // Who closes it has the lock until all have ended, and others may not.
-        let Ok(threads) = self.threads.try_lock() else { return false };
-        let this = std::thread::current().id();
-        threads.iter().any(|thread| thread.thread().id() == this)
+        // The thread has a share of it: nothing else lies there.
+        OWN.get() == Arc::as_ptr(&self.inner).addr()
     }
 
     /// Begins nothing more, and waits for the calls that go on.
@@ -439,7 +442,7 @@ impl Inner {
         for (Get { key, target, .. }, end) in gets.into_iter().zip(ends) {
             if end == ReadEnd::Damaged {
                 // Whoever computes it writes it anew.
-                let _ = queue.add_removal(key);
+                queue.add_removal(key, false);
                 self.to_write.notify_one();
             }
             queue.end_read(RemoteEvent::Read { target, end });

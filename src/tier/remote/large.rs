@@ -108,7 +108,7 @@ impl Inner {
         let mut queue = self.queue();
         if matches!(end, ReadEnd::Damaged | ReadEnd::Gone) {
             // Whoever computes it writes all of it anew.
-            let _ = queue.add_removal(head.key);
+            queue.add_removal(head.key, false);
             self.to_write.notify_one();
         }
         let stats = &mut queue.stats;

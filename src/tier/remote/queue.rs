@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 /// Bytes of the values of a call, unless one has more.
 const BATCH_BYTES: usize = 2 << 20;
 /// Values of a call.
-const BATCH: usize = 64;
-/// Removals that wait at most.
-const REMOVALS: usize = 1 << 16;
+pub(super) const BATCH: usize = 64;
 
 /// What became of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,9 +180,11 @@ pub(super) struct Queue {
     /// Bytes of values whose sources are held.
     pub waiting_bytes: u64,
     /// Values that wait to be removed.
-    removals: usize,
+    pub(super) removals: usize,
     /// Those that the store did not remove, though it answered.
-    refused: Refused,
+    pub(super) refused: Refused,
+    /// A removal that was promised was given up.
+    pub has_unremoved: bool,
     /// Values that were ever given to be written.
     pub given: u64,
     /// Values that are being written or removed.
@@ -320,51 +320,6 @@ impl Queue {
         Ok(())
     }
 
-    /// Queues a removal behind the others, if there is room. It is not forgotten while the store is
-    /// left alone: what was removed must not be found when that is back.
-    pub fn add_removal(&mut self, key: Key) -> bool {
-        let waiting = self.removals + self.refused.len();
-        let write = Write::Remove(Removal::new(key));
-        let is_queued = waiting < REMOVALS && self.add_write(write).is_ok();
-        self.stats.failed += u64::from(!is_queued);
-        is_queued
-    }
-
-    /// Puts removals back that the store did not answer, before what came after them.
-    pub fn remove_again(&mut self, removals: &[Removal]) {
-        for &removal in removals.iter().rev() {
-            if self.writes.try_reserve(1).is_err() {
-                self.stats.failed += 1;
-                continue;
-            }
-            self.removals += 1;
-            self.writes.push_front(Write::Remove(removal.again()));
-        }
-    }
-
-    /// The store answers, but has not removed this one.
-    pub fn refuse_removal(&mut self, removal: Removal, now: Instant) {
-        self.stats.failed += u64::from(!self.refused.add(removal, now));
-    }
-
-    /// What was refused a while ago is queued behind the others. What came meanwhile may be the
-    /// same value, written anew: it goes, too, and whoever wants it writes it again.
-    fn remove_refused(&mut self, now: Instant) {
-        for _ in 0..BATCH {
-            let has_room = self.writes.try_reserve(1).is_ok();
-            let Some(removal) = has_room.then(|| self.refused.take_due(now)).flatten() else {
-                return;
-            };
-            self.removals += 1;
-            self.writes.push_back(Write::Remove(removal));
-        }
-    }
-
-    /// Removals wait, perhaps for the end of a pause.
-    pub fn has_removals(&self) -> bool {
-        self.removals + self.refused.len() > 0
-    }
-
     /// The same, or they go on.
     pub fn is_removing(&self) -> bool {
         self.has_removals() || self.removing > 0
@@ -472,9 +427,9 @@ impl Queue {
                     self.stats.failed += 1;
                     return Writes::Unfit(write);
                 }
-                Write::Remove(_) => {
+                Write::Remove(removal) => {
                     self.removals -= 1;
-                    self.stats.failed += 1;
+                    self.give_up(removal);
                     return Writes::Unfit(write);
                 }
             }
