@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ids, pages
+from cuda_device import _capsule, _Tensor
 from numpy.typing import NDArray
 
 import radixkv
