@@ -180,6 +180,24 @@ static void remove_directory(const char *directory) {
     CHECK_EQ(nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
+/* A cache that tiers can be attached to. */
+static fixture with_journal(void) {
+    fixture f = {new_table(4, 25, 8), NULL, 4};
+    rkv_cache_config config;
+    CHECK_OK(rkv_cache_config_init(&config, sizeof config));
+    config.journal_bytes = 1 << 16;
+    CHECK_OK(rkv_cache_create(f.table, &config, &f.cache));
+    return f;
+}
+
+static rkv_tier_config host_memory(void) {
+    rkv_tier_config below;
+    CHECK_OK(rkv_tier_config_init(&below, sizeof below));
+    below.page_bytes = 96;
+    below.host_bytes = 16 * 96;
+    return below;
+}
+
 /* What lies below a poisoned cache goes with it: nobody uses memory of the engine's any more, and
  * the next cache has the directory. */
 static void m02_tiers_of_poisoned_caches_go(void) {
@@ -189,15 +207,8 @@ static void m02_tiers_of_poisoned_caches_go(void) {
     memset(&record, 0, sizeof record);
     rkv_set_log_callback(RKV_LOG_ERROR, keep, &record);
     for (int round = 0; round < 2; round++) {
-        fixture f = {new_table(4, 25, 8), NULL, 4};
-        rkv_cache_config config;
-        CHECK_OK(rkv_cache_config_init(&config, sizeof config));
-        config.journal_bytes = 1 << 16;
-        CHECK_OK(rkv_cache_create(f.table, &config, &f.cache));
-        rkv_tier_config below;
-        CHECK_OK(rkv_tier_config_init(&below, sizeof below));
-        below.page_bytes = 96;
-        below.host_bytes = 16 * 96;
+        fixture f = with_journal();
+        rkv_tier_config below = host_memory();
         below.directory = directory;
         below.disk_bytes = 1 << 20;
         CHECK_OK(rkv_cache_attach_tiers(f.cache, &below));
@@ -254,15 +265,8 @@ static void m02_who_sleeps_is_told_of_a_panic(void) {
     log_record record;
     memset(&record, 0, sizeof record);
     rkv_set_log_callback(RKV_LOG_ERROR, keep, &record);
-    fixture f = {new_table(4, 25, 8), NULL, 4};
-    rkv_cache_config config;
-    CHECK_OK(rkv_cache_config_init(&config, sizeof config));
-    config.journal_bytes = 1 << 16;
-    CHECK_OK(rkv_cache_create(f.table, &config, &f.cache));
-    rkv_tier_config below;
-    CHECK_OK(rkv_tier_config_init(&below, sizeof below));
-    below.page_bytes = 96;
-    below.host_bytes = 16 * 96;
+    fixture f = with_journal();
+    rkv_tier_config below = host_memory();
     below.event_fd = eventfd(0, EFD_CLOEXEC);
     CHECK(below.event_fd >= 0);
     CHECK_OK(rkv_cache_attach_tiers(f.cache, &below));

@@ -1,6 +1,18 @@
 //! E03, E05: peers of a publisher that go, come back, stand still, or are none at all.
 use super::*;
 
+/// A peer that has sent its greeting, and said no more.
+fn greet(port: u16) -> std::net::TcpStream {
+    use std::io::Write;
+    let mut peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    peer.set_read_timeout(Some(WAIT)).unwrap();
+    let mut greeting = [0; 64];
+    (greeting[0], greeting[9], greeting[10]) = (0xff, 0x7f, 3);
+    greeting[12..16].copy_from_slice(b"NULL");
+    peer.write_all(&greeting).unwrap();
+    peer
+}
+
 /// Who says that a frame of 2^62 bytes follows is sent away, and the others hear on.
 #[test]
 fn e05_a_frame_that_nobody_has_room_for_ends_its_connection_alone() {
@@ -8,12 +20,7 @@ fn e05_a_frame_that_nobody_has_room_for_ends_its_connection_alone() {
     let publisher = Publisher::new("", 0, 0);
     let stats = publisher.stats();
     for port in [stats.port, stats.replay_port] {
-        let mut peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-        peer.set_read_timeout(Some(WAIT)).unwrap();
-        let mut greeting = [0; 64];
-        (greeting[0], greeting[9], greeting[10]) = (0xff, 0x7f, 3);
-        greeting[12..16].copy_from_slice(b"NULL");
-        peer.write_all(&greeting).unwrap();
+        let mut peer = greet(port);
         peer.write_all(&[2]).unwrap();
         peer.write_all(&(1_u64 << 62).to_be_bytes()).unwrap();
         // A greeting, what the socket is, and the end; or a reset.
@@ -188,13 +195,8 @@ fn e05_heartbeats_are_answered() {
     let publisher = Publisher::new("", 0, 0);
     let stats = publisher.stats();
     for (port, kind) in [(stats.port, "SUB"), (stats.replay_port, "DEALER")] {
-        let mut peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-        peer.set_read_timeout(Some(WAIT)).unwrap();
-        let mut greeting = [0; 64];
-        (greeting[0], greeting[9], greeting[10]) = (0xff, 0x7f, 3);
-        greeting[12..16].copy_from_slice(b"NULL");
-        peer.write_all(&greeting).unwrap();
-        peer.read_exact(&mut greeting).unwrap();
+        let mut peer = greet(port);
+        peer.read_exact(&mut [0; 64]).unwrap();
         let mut ready = b"\x05READY\x0bSocket-Type\0\0\0".to_vec();
         ready.push(kind.len() as u8);
         ready.extend(kind.as_bytes());
