@@ -3908,6 +3908,45 @@ typedef struct rkv_snapshot_cache_match_result {
 } rkv_snapshot_cache_match_result;
 
 /**
+ * Names a fetch of one snapshot cache, from rkv_snapshot_cache_fetch() until it is taken or
+ * cancelled. Zero names none. A stale id gives RKV_STATUS_STALE_TICKET, and never means another
+ * fetch.
+ */
+typedef uint64_t rkv_ticket_id;
+
+/**
+ * A fetch that was started. All zero when nothing below memory is longer than what memory has.
+ */
+typedef struct rkv_snapshot_cache_fetch_result {
+    /**
+     * sizeof(rkv_snapshot_cache_fetch_result).
+     */
+    uint32_t struct_size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Names the fetch: rkv_snapshot_cache_take() or rkv_snapshot_cache_cancel() ends it. 0 when
+     * none was started.
+     */
+    rkv_ticket_id ticket;
+    /**
+     * Tokens of the snapshot that it brings; this and the next two are 0 when the remote store is
+     * asked: rkv_snapshot_cache_take() says then what came, if anything did.
+     */
+    uint64_t token_count;
+    /**
+     * Of those, how many the list begins with: all, but with RKV_SNAPSHOT_MATCH_TRIMMABLE.
+     */
+    uint64_t common_token_count;
+    /**
+     * What the snapshot takes.
+     */
+    uint64_t size_bytes;
+} rkv_snapshot_cache_fetch_result;
+
+/**
  * What lies below the memory of a snapshot cache. Fill with rkv_snapshot_tier_config_init(), then
  * change fields.
  */
@@ -3978,45 +4017,6 @@ typedef struct rkv_snapshot_tier_config {
      */
     uint32_t reserved;
 } rkv_snapshot_tier_config;
-
-/**
- * Names a fetch of one snapshot cache, from rkv_snapshot_cache_fetch() until it is taken or
- * cancelled. Zero names none. A stale id gives RKV_STATUS_STALE_TICKET, and never means another
- * fetch.
- */
-typedef uint64_t rkv_ticket_id;
-
-/**
- * A fetch that was started. All zero when nothing below memory is longer than what memory has.
- */
-typedef struct rkv_snapshot_cache_fetch_result {
-    /**
-     * sizeof(rkv_snapshot_cache_fetch_result).
-     */
-    uint32_t struct_size;
-    /**
-     * Zero.
-     */
-    uint32_t reserved;
-    /**
-     * Names the fetch: rkv_snapshot_cache_take() or rkv_snapshot_cache_cancel() ends it. 0 when
-     * none was started.
-     */
-    rkv_ticket_id ticket;
-    /**
-     * Tokens of the snapshot that it brings; this and the next two are 0 when the remote store is
-     * asked: rkv_snapshot_cache_take() says then what came, if anything did.
-     */
-    uint64_t token_count;
-    /**
-     * Of those, how many the list begins with: all, but with RKV_SNAPSHOT_MATCH_TRIMMABLE.
-     */
-    uint64_t common_token_count;
-    /**
-     * What the snapshot takes.
-     */
-    uint64_t size_bytes;
-} rkv_snapshot_cache_fetch_result;
 
 /**
  * Counters of what is below the memory of a snapshot cache, since it was attached unless they say
@@ -7355,6 +7355,103 @@ enum rkv_status rkv_snapshot_cache_remove(struct rkv_snapshot_cache *cache,
                                           bool *out_removed);
 
 /**
+ * Starts to bring the longest prefix below memory into it, if it is longer than what memory has,
+ * or to ask the remote store whether it has one; with RKV_SNAPSHOT_MATCH_TRIMMABLE what has most
+ * tokens in common, if they are more. Who asks for what is on its way already joins that fetch,
+ * with a ticket of its own.
+ *
+ * What was read becomes an entry of the cache when every byte has arrived and its checksum holds,
+ * and counts in the byte limit from then on; before, fetches together take no more than the byte
+ * limit. Nothing is fetched twice that failed.
+ *
+ * @param cache the cache
+ * @param space the namespace; NULL for the default one
+ * @param tokens what to look for: text only
+ * @param flags 0 or RKV_SNAPSHOT_MATCH_TRIMMABLE, as for rkv_snapshot_cache_match()
+ * @param out_fetch receives the fetch; set its struct_size first
+ * @return RKV_STATUS_OK, also when there is nothing to fetch; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_STATE when 2^24 tickets are out;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * O(tokens), and memory for the snapshot; with a remote store a SHA-256 of each 64 tokens. Its own
+ * lock; never waits for the disk or the store
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_fetch(struct rkv_snapshot_cache *cache,
+                                         const struct rkv_namespace *space,
+                                         const struct rkv_tokens *tokens,
+                                         uint32_t flags,
+                                         struct rkv_snapshot_cache_fetch_result *out_fetch);
+
+/**
+ * Takes what a fetch has brought: the snapshot is pinned, as rkv_snapshot_cache_match() would. It
+ * never waits; ask again, or sleep on the eventfd of the config.
+ *
+ * @param cache the cache
+ * @param ticket from rkv_snapshot_cache_fetch()
+ * @param out_match receives the match, whose full_hit says nothing and is 0; all zero when the
+ * fetch failed, or the entry was removed meanwhile. Set its struct_size first
+ * @return RKV_STATUS_OK, and the ticket has ended; RKV_STATUS_PENDING when it goes on;
+ * RKV_STATUS_STALE_TICKET; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY and
+ * RKV_STATUS_INVALID_STATE (2^24 pins are out): the ticket is still good; RKV_STATUS_POISONED
+ * @par Cost
+ * O(tokens); its own lock; never waits for the disk or the store
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_take(struct rkv_snapshot_cache *cache,
+                                        rkv_ticket_id ticket,
+                                        struct rkv_snapshot_cache_match_result *out_match);
+
+/**
+ * Gives a fetch up. What is still read is thrown away when it arrives, unless others wait for it.
+ *
+ * @param cache the cache
+ * @param ticket from rkv_snapshot_cache_fetch()
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_TICKET; RKV_STATUS_INVALID_ARGUMENT;
+ * RKV_STATUS_POISONED
+ * @par Cost
+ * O(1); its own lock; never waits for the disk or the store
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_cancel(struct rkv_snapshot_cache *cache,
+                                          rkv_ticket_id ticket);
+
+/**
+ * Lists the parts of a pinned snapshot, as its insert was given them: those of a copy lie in
+ * memory of the cache, each at a multiple of 16, and are good until the pin is released.
+ *
+ * @param cache the cache
+ * @param pin a pin of this cache
+ * @param parts receives the parts; NULL to ask for their number
+ * @param part_size sizeof(rkv_snapshot_part)
+ * @param capacity room in parts
+ * @param out_count receives the number of parts; 0 for a snapshot that may not be written
+ * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_STALE_PIN;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * @par Cost
+ * O(parts); its own shared lock
+ * @par Thread safety
+ * any thread
+ */
+RKV_API
+RKV_MUST_CHECK
+enum rkv_status rkv_snapshot_cache_read_parts(const struct rkv_snapshot_cache *cache,
+                                              rkv_pin_id pin,
+                                              struct rkv_snapshot_part *parts,
+                                              size_t part_size,
+                                              size_t capacity,
+                                              size_t *out_count);
+
+/**
  * Writes the defaults into a config.
  *
  * @param config receives the defaults
@@ -7447,103 +7544,6 @@ RKV_API
 RKV_MUST_CHECK
 enum rkv_status rkv_snapshot_cache_flush(struct rkv_snapshot_cache *cache,
                                          uint64_t timeout_ms);
-
-/**
- * Starts to bring the longest prefix below memory into it, if it is longer than what memory has,
- * or to ask the remote store whether it has one;
- * with RKV_SNAPSHOT_MATCH_TRIMMABLE what has most tokens in common, if they are more. Who asks for
- * what is on its way already joins that fetch, with a ticket of its own.
- *
- * What was read becomes an entry of the cache when every byte has arrived and its checksum holds,
- * and counts in the byte limit from then on; before, fetches together take no more than the byte
- * limit. Nothing is fetched twice that failed.
- *
- * @param cache the cache
- * @param space the namespace; NULL for the default one
- * @param tokens what to look for: text only
- * @param flags 0 or RKV_SNAPSHOT_MATCH_TRIMMABLE, as for rkv_snapshot_cache_match()
- * @param out_fetch receives the fetch; set its struct_size first
- * @return RKV_STATUS_OK, also when there is nothing to fetch; RKV_STATUS_INVALID_ARGUMENT;
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_INVALID_STATE when 2^24 tickets are out;
- * RKV_STATUS_POISONED
- * @par Cost
- * O(tokens), and memory for the snapshot; with a remote store a SHA-256 of each 64 tokens. Its own
- * lock; never waits for the disk or the store
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_snapshot_cache_fetch(struct rkv_snapshot_cache *cache,
-                                         const struct rkv_namespace *space,
-                                         const struct rkv_tokens *tokens,
-                                         uint32_t flags,
-                                         struct rkv_snapshot_cache_fetch_result *out_fetch);
-
-/**
- * Takes what a fetch has brought: the snapshot is pinned, as rkv_snapshot_cache_match() would. It
- * never waits; ask again, or sleep on the eventfd of the config.
- *
- * @param cache the cache
- * @param ticket from rkv_snapshot_cache_fetch()
- * @param out_match receives the match, whose full_hit says nothing and is 0; all zero when the
- * fetch failed, or the entry was removed meanwhile. Set its struct_size first
- * @return RKV_STATUS_OK, and the ticket has ended; RKV_STATUS_PENDING when it goes on;
- * RKV_STATUS_STALE_TICKET; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY and
- * RKV_STATUS_INVALID_STATE (2^24 pins are out): the ticket is still good; RKV_STATUS_POISONED
- * @par Cost
- * O(tokens); its own lock; never waits for the disk or the store
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_snapshot_cache_take(struct rkv_snapshot_cache *cache,
-                                        rkv_ticket_id ticket,
-                                        struct rkv_snapshot_cache_match_result *out_match);
-
-/**
- * Gives a fetch up. What is still read is thrown away when it arrives, unless others wait for it.
- *
- * @param cache the cache
- * @param ticket from rkv_snapshot_cache_fetch()
- * @return RKV_STATUS_OK; RKV_STATUS_STALE_TICKET; RKV_STATUS_INVALID_ARGUMENT;
- * RKV_STATUS_POISONED
- * @par Cost
- * O(1); its own lock; never waits for the disk or the store
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_snapshot_cache_cancel(struct rkv_snapshot_cache *cache,
-                                          rkv_ticket_id ticket);
-
-/**
- * Lists the parts of a pinned snapshot, as its insert was given them: those of a copy lie in
- * memory of the cache, each at a multiple of 16, and are good until the pin is released.
- *
- * @param cache the cache
- * @param pin a pin of this cache
- * @param parts receives the parts; NULL to ask for their number
- * @param part_size sizeof(rkv_snapshot_part)
- * @param capacity room in parts
- * @param out_count receives the number of parts; 0 for a snapshot that may not be written
- * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_STALE_PIN;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
- * @par Cost
- * O(parts); its own shared lock
- * @par Thread safety
- * any thread
- */
-RKV_API
-RKV_MUST_CHECK
-enum rkv_status rkv_snapshot_cache_read_parts(const struct rkv_snapshot_cache *cache,
-                                              rkv_pin_id pin,
-                                              struct rkv_snapshot_part *parts,
-                                              size_t part_size,
-                                              size_t capacity,
-                                              size_t *out_count);
 
 /**
  * Counters of what is below memory. All zero when nothing is. Of the remote store,

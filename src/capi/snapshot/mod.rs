@@ -1,10 +1,12 @@
 //! The snapshot cache: states of an engine by the tokens that led to them.
 mod entry;
+mod fetch;
 mod handle;
 mod tier;
 mod tier_stats;
 
 pub use entry::*;
+pub use fetch::*;
 pub use tier::*;
 pub use tier_stats::*;
 
