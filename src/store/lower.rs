@@ -25,10 +25,10 @@ pub(super) struct Attached {
     is_there: AtomicBool,
     /// Fetches and prefetches that were ever begun, whatever was below the cache then.
     loads: AtomicU64,
-    /// Copies that were ever given out, also.
+    /// Copies that were ever given out.
     copies: AtomicU64,
-    /// One more than the latest clear that the last one with a directory has carried
-    /// out; 0 when there was none.
+    /// One more than the latest clear that the last one with a directory has carried out; 0 when
+    /// there was none.
     cleared: AtomicU64,
 }
 

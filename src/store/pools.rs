@@ -168,7 +168,8 @@ impl State {
 
     /// Pages of a pool that evictions free at once: of those that could go, one that a tier is
     /// copying comes later.
-    fn reclaimable_in(&self, pool: usize) -> usize {
+    #[inline]
+    pub(super) fn reclaimable_in(&self, pool: usize) -> usize {
         let reclaimable = self.cache.as_ref().map_or(0, |cache| cache.reclaimable_of(pool));
         reclaimable.saturating_sub(self.table.pool_at(pool).copied().1)
     }

@@ -74,12 +74,10 @@ impl State {
         Ok((cache, &mut self.table))
     }
 
-    /// Pages that evictions free at once: of those that could go, one that a tier is copying comes
-    /// later.
+    /// Pages of pool 0 that evictions free at once.
     #[inline]
     pub(crate) fn reclaimable(&self) -> usize {
-        let reclaimable = self.cache.as_ref().map_or(0, |cache| cache.reclaimable_of(0));
-        reclaimable.saturating_sub(self.table.pool.copied().1)
+        self.reclaimable_in(0)
     }
 
     /// Refuses what cannot be had even by evicting everything but `protected` more pages.

@@ -313,13 +313,7 @@ pub unsafe extern "C" fn rkv_cache_drop_retained(
     out_page_count: *mut usize,
 ) -> rkv_status {
     // SAFETY: the caller's contract on cache and out_page_count.
-    unsafe {
-        with(cache, |shared| {
-            let into = out(out_page_count, "out_page_count")?;
-            into.write(shared.drop_retained(0, page_count)?);
-            Ok(())
-        })
-    }
+    unsafe { rkv_cache_drop_retained_pool(cache, 0, page_count, out_page_count) }
 }
 
 /// rkv_cache_drop_retained() for any pool: rkv_shortage says which one is short. Sequences that

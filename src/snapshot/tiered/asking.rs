@@ -65,7 +65,7 @@ pub(super) fn block_digests(
     digester.make(usize::MAX);
     let made = digester.made();
     if made.len() < tokens.len() / BLOCK {
-        // There was no memory for them, or some are no text: then nobody has such a state.
+        // There was no memory for them: the tokens are text.
         return Err(OutOfMemory);
     }
     let mut all = Vec::new();

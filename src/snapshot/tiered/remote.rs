@@ -93,7 +93,7 @@ impl Lower {
         })
     }
 
-    /// Whether that has something that is to be removed, and there was no room to remember it.
+    /// Whether that has something that was removed, and nobody asks it to any more.
     pub(super) fn has_unremoved(&self) -> bool {
         self.lowest.as_ref().is_some_and(|lowest| lowest.remote.has_unremoved())
     }
@@ -166,10 +166,13 @@ impl Lower {
         tokens: &[u32],
         trims: bool,
     ) -> Result<Option<Asking>, Error> {
+        if !self.lowest.as_ref().is_some_and(Lowest::is_open) {
+            return Ok(None);
+        }
         // Ids that are no text match nothing, nor does what comes behind them.
         let text = tokens.iter().position(|&id| !is_text(id)).unwrap_or(tokens.len());
         let tokens = &tokens[..text];
-        if !self.lowest.as_ref().is_some_and(Lowest::is_open) || tokens.is_empty() {
+        if tokens.is_empty() {
             return Ok(None);
         }
         Ok(Some(Asking {
