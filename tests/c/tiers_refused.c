@@ -61,9 +61,8 @@ static void m01_what_is_refused_changes_no_directory(void) {
     CHECK_EQ(nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* A disk with room for more pages than there are numbers for: the field is named, and the directory
- * is not made. */
-static void m01_more_pages_than_have_numbers(void) {
+/* Disks of these sizes are refused: the field is named, and the directory is not made. */
+static void refuse_disks(const uint64_t *sizes, size_t count) {
     strcpy(directory, "/tmp/radixkv-refused-XXXXXX");
     if (mkdtemp(directory) == NULL) {
         exit(1);
@@ -73,8 +72,7 @@ static void m01_more_pages_than_have_numbers(void) {
     engine e = {.f = journal_fixture()};
     rkv_tier_config config = tier_config();
     config.directory = below;
-    const uint64_t sizes[] = {UINT64_C(1) << 52, UINT64_MAX};
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < count; i++) {
         config.disk_bytes = sizes[i];
         BAD(&e.f, rkv_cache_attach_tiers(e.f.cache, &config), "config.disk_bytes");
         CHECK(access(below, F_OK) != 0);
@@ -83,26 +81,16 @@ static void m01_more_pages_than_have_numbers(void) {
     CHECK_EQ(nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* A page takes whole blocks of the disk, and its note: what has no room for that is refused, and
- * the directory is not made. */
+/* There are no numbers for so many pages. */
+static void m01_more_pages_than_have_numbers(void) {
+    const uint64_t sizes[] = {UINT64_C(1) << 52, UINT64_MAX};
+    refuse_disks(sizes, 2);
+}
+
+/* A page takes whole blocks of the disk, and its note. */
 static void m01_a_disk_with_room_for_no_page(void) {
-    strcpy(directory, "/tmp/radixkv-refused-XXXXXX");
-    if (mkdtemp(directory) == NULL) {
-        exit(1);
-    }
-    char below[80];
-    snprintf(below, sizeof below, "%s/pages", directory);
-    engine e = {.f = journal_fixture()};
-    rkv_tier_config config = tier_config();
-    config.directory = below;
     const uint64_t sizes[] = {BYTES, 4096};
-    for (size_t i = 0; i < 2; i++) {
-        config.disk_bytes = sizes[i];
-        BAD(&e.f, rkv_cache_attach_tiers(e.f.cache, &config), "config.disk_bytes");
-        CHECK(access(below, F_OK) != 0);
-    }
-    end_engine(&e);
-    CHECK_EQ(nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    refuse_disks(sizes, 2);
 }
 
 int main(void) {

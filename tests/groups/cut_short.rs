@@ -1,49 +1,25 @@
 //! M05: memory ends while more than a portion is published. The states of the sequence are after
 //! all that was computed, not after what came to the cache of it.
 use super::failing::{Failure, failing};
+use super::states::{PAGE_SIZE, check, with_states};
 use radixkv::error::Error;
-use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::ids::SequenceId;
 use radixkv::index::Namespace;
-use radixkv::paging::{MorePools, PageTableConfig};
-use radixkv::store::{CacheConfig, Shared};
+use radixkv::store::Shared;
 use radixkv::token::TokenList;
 
-const PAGE_SIZE: u32 = 2;
 const PAGES: usize = 20;
-
-/// A cache with a group of states in a pool of its own, which publishes a page in a portion.
-fn world() -> Shared {
-    let groups = [GroupConfig::default(), GroupKind::State.in_pool(1)];
-    let config = PageTableConfig {
-        page_size: PAGE_SIZE,
-        page_count: 100,
-        slot_count: 4,
-        groups: Groups::new(&groups).unwrap(),
-        more_pools: MorePools::new(&[16]).unwrap(),
-        ..PageTableConfig::default()
-    };
-    let shared = Shared::with_slices(config, 1, None).unwrap();
-    shared.attach_cache(CacheConfig::default()).unwrap();
-    shared
-}
 
 fn begin(shared: &Shared) -> SequenceId {
     let ids: Vec<u32> = (0..PAGES as u32 * PAGE_SIZE + 1).collect();
     shared.begin(&Namespace::default(), TokenList::text(&ids), 0).unwrap().id
 }
 
-fn check(shared: &Shared) {
-    let state = shared.read();
-    state.audit().unwrap();
-    state.check().unwrap();
-}
-
 #[test]
 fn m05_g07_a_state_is_not_that_of_a_part_that_could_be_published() {
     let (all, mut cut_short) = (PAGES * PAGE_SIZE as usize, 0);
     for at in 0.. {
-        let shared = world();
+        let shared = with_states(100, 16, 1);
         let id = begin(&shared);
         let (published, failed) = failing(Failure::Once(at), || shared.turn().publish(id, all));
         if failed == 0 {

@@ -1,33 +1,15 @@
 //! Retained sequences give way for the pool that is short.
+use super::states::with_states;
 use radixkv::error::Error;
-use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::ids::SequenceId;
 use radixkv::index::Namespace;
-use radixkv::paging::{MorePools, PageTableConfig};
-use radixkv::store::{CacheConfig, Shared};
 use radixkv::token::TokenList;
-
-/// Room for sixty pages, and for three states: the first of a pool is nobody's.
-fn world() -> Shared {
-    let groups = [GroupConfig::default(), GroupKind::State.in_pool(1)];
-    let config = PageTableConfig {
-        page_size: 2,
-        page_count: 60,
-        slot_count: 4,
-        groups: Groups::new(&groups).unwrap(),
-        more_pools: MorePools::new(&[4]).unwrap(),
-        ..PageTableConfig::default()
-    };
-    let shared = Shared::with_slices(config, 256, None).unwrap();
-    shared.attach_cache(CacheConfig::default()).unwrap();
-    shared
-}
 
 /// G09, C01: as many go as the pool wants that is short. By the count of pool 0, in which there is
 /// room enough, either none would have to go or all.
 #[test]
 fn g09_c01_retained_sequences_give_way_for_the_pool_that_is_short() {
-    let shared = world();
+    let shared = with_states(60, 4, 256);
     let begin = |first: u32| -> Result<SequenceId, Error> {
         let ids: Vec<u32> = (first..first + 9).collect();
         Ok(shared.begin(&Namespace::default(), TokenList::text(&ids), 0)?.id)

@@ -28,6 +28,7 @@ mod sequences;
 mod share_less;
 mod simulation;
 mod slips;
+mod states;
 mod worlds;
 
 use chance::Chance;

@@ -1,5 +1,6 @@
 //! A sequence that has computed nothing is made to reuse less while a state of it is being saved,
 //! or while a child is still to copy its state.
+use super::states::{PAGE_SIZE, check, with_states};
 use radixkv::error::Error;
 use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::ids::SequenceId;
@@ -9,24 +10,7 @@ use radixkv::sequence::{ComputedRow, Continuation, Room};
 use radixkv::store::{CacheConfig, Shared};
 use radixkv::token::TokenList;
 
-const PAGE_SIZE: u32 = 2;
 const PAGES: u32 = 64;
-
-/// A cache with a group of states in a pool of its own.
-fn world() -> Shared {
-    let groups = [GroupConfig::default(), GroupKind::State.in_pool(1)];
-    let config = PageTableConfig {
-        page_size: PAGE_SIZE,
-        page_count: PAGES,
-        slot_count: 4,
-        groups: Groups::new(&groups).unwrap(),
-        more_pools: MorePools::new(&[16]).unwrap(),
-        ..PageTableConfig::default()
-    };
-    let shared = Shared::with_slices(config, 256, None).unwrap();
-    shared.attach_cache(CacheConfig::default()).unwrap();
-    shared
-}
 
 fn begin(shared: &Shared, tokens: u32) -> SequenceId {
     let ids: Vec<u32> = (0..tokens).collect();
@@ -44,17 +28,11 @@ fn publish_and_save(shared: &Shared, id: SequenceId, computed: usize) {
     confirm(shared, id);
 }
 
-fn check(shared: &Shared) {
-    let state = shared.read();
-    state.audit().unwrap();
-    state.check().unwrap();
-}
-
 /// A child that was told to save the state that it got from its parent: that copy is open when the
 /// ranks agree on less. It panics in `Hung::entry`: the source of a save is a private page.
 #[test]
 fn g07_a_state_that_is_being_saved_stands_in_no_way_of_sharing_less() {
-    let shared = world();
+    let shared = with_states(PAGES, 16, 256);
     let parent = begin(&shared, 9);
     publish_and_save(&shared, parent, 4);
     shared.turn().publish(parent, 8).unwrap();
@@ -88,7 +66,7 @@ fn g07_a_state_that_is_being_saved_stands_in_no_way_of_sharing_less() {
 /// which the parent goes back meanwhile.
 #[test]
 fn g07_a_state_that_a_child_is_to_copy_is_not_overwritten_by_sharing_less() {
-    let shared = world();
+    let shared = with_states(PAGES, 16, 256);
     let first = begin(&shared, 9);
     publish_and_save(&shared, first, 4);
     publish_and_save(&shared, first, 8);
@@ -153,7 +131,7 @@ fn g07_a_copy_that_is_given_up_is_no_part_of_a_plan_any_more() {
 /// leaves that state to the cache: it must not hang on a page that the child does not hold.
 #[test]
 fn g07_a_state_that_a_child_is_to_copy_hangs_on_nothing_that_may_go_first() {
-    let shared = world();
+    let shared = with_states(PAGES, 16, 256);
     let parent = begin(&shared, 9);
     shared.turn().publish(parent, 8).unwrap();
     let child = shared.fork(parent, 1, 0).unwrap()[0].id;
@@ -211,7 +189,7 @@ fn t16_no_state_is_taken_back_while_a_fetch_fills_it() {
 /// not after what is published: it is saved, left and handed on nowhere before they are.
 #[test]
 fn g05_g07_a_state_after_tokens_that_nobody_keeps_is_not_that_of_what_is_published() {
-    let shared = world();
+    let shared = with_states(PAGES, 16, 256);
     let id = begin(&shared, 9);
     shared.turn().publish(id, 4).unwrap();
     // Two pages more are computed, which others are not to find.
