@@ -200,7 +200,7 @@ func (c *Cache) DropRetained(pageCount int) (int, error) {
 // DropRetainedPool is DropRetained for any pool: Shortage says which one is short.
 func (c *Cache) DropRetainedPool(pool, pageCount int) (int, error) {
 	return c.dropRetained(pageCount, func(cache *C.rkv_cache) C.rkvgo_count {
-		return C.rkvgo_cache_drop_retained_pool(cache, C.uint32_t(pool), C.size_t(pageCount))
+		return C.rkvgo_cache_drop_retained_pool(cache, number32(pool), C.size_t(pageCount))
 	})
 }
 

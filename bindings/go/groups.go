@@ -235,7 +235,7 @@ func (c *Cache) LockedPages(lock LockID, group int) ([]LockedPage, error) {
 	defer c.mu.RUnlock()
 	var found []C.rkv_locked_page
 	for {
-		made := C.rkvgo_cache_locked_pages(raw, C.rkv_lock_id(lock), C.uint32_t(group),
+		made := C.rkvgo_cache_locked_pages(raw, C.rkv_lock_id(lock), number32(group),
 			unsafe.SliceData(found), C.size_t(len(found)))
 		err := asError(made.failure)
 		if err != nil && !errors.Is(err, BufferTooSmall) {
@@ -284,7 +284,7 @@ func (c *Cache) EvictPool(
 	if evicted != nil {
 		pages = make([]C.rkv_evicted_page, cap(evicted)-len(evicted))
 	}
-	made := C.rkvgo_cache_evict_pool(raw, C.uint32_t(pool), C.size_t(pageCount),
+	made := C.rkvgo_cache_evict_pool(raw, number32(pool), C.size_t(pageCount),
 		unsafe.SliceData(pages), C.size_t(len(pages)))
 	if err := asError(made.failure); err != nil || evicted == nil {
 		return int(made.freed), evicted, err
@@ -321,7 +321,7 @@ func (t *PageTable) PoolStats(pool int) (PoolStats, error) {
 		return PoolStats{}, err
 	}
 	defer t.mu.RUnlock()
-	made := C.rkvgo_page_table_pool_stats(raw, C.uint32_t(pool))
+	made := C.rkvgo_page_table_pool_stats(raw, number32(pool))
 	return PoolStats{
 		TotalPageCount:       uint64(made.stats.total_page_count),
 		FreePageCount:        uint64(made.stats.free_page_count),
@@ -340,7 +340,7 @@ func (t *PageTable) AllocatePoolPages(pool int, pages []uint32) error {
 		return err
 	}
 	defer t.mu.RUnlock()
-	return asError(C.rkvgo_page_table_allocate_pool_pages(raw, C.uint32_t(pool),
+	return asError(C.rkvgo_page_table_allocate_pool_pages(raw, number32(pool),
 		C.size_t(len(pages)), u32Pointer(pages)))
 }
 
@@ -351,7 +351,7 @@ func (t *PageTable) FreePoolPages(pool int, pages []uint32) error {
 		return err
 	}
 	defer t.mu.RUnlock()
-	return asError(C.rkvgo_page_table_free_pool_pages(raw, C.uint32_t(pool),
+	return asError(C.rkvgo_page_table_free_pool_pages(raw, number32(pool),
 		u32Pointer(pages), C.size_t(len(pages))))
 }
 

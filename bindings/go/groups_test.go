@@ -123,6 +123,10 @@ func TestPools(t *testing.T) {
 	e := wants(t, b.table.AllocatePoolPages(stateGroup, make([]uint32, 1)), radixkv.OutOfPages)
 	equal(t, "short pool", e.Shortage.Pool, stateGroup)
 	wants(t, b.table.FreePoolPages(windowGroup, pages), radixkv.InvalidArgument)
+	none := 1
+	none <<= 32 // a variable: as a constant it is no int everywhere
+	_, err = b.table.PoolStats(none)
+	names(t, err, radixkv.InvalidArgument, "pool")
 	must(t, b.table.FreePoolPages(stateGroup, pages))
 	_, err = b.table.PoolStats(3)
 	names(t, err, radixkv.InvalidArgument, "pool")

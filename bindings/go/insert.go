@@ -89,7 +89,7 @@ func rowsOf(rows []GroupRow) (groupRows, error) {
 		if row.PublishedPages != nil && len(row.PublishedPages) < len(row.Pages) {
 			return made, invalid("args.Groups: PublishedPages is shorter than Pages")
 		}
-		made.groups = append(made.groups, uint32(row.Group))
+		made.groups = append(made.groups, uint32(number32(row.Group)))
 		made.counts = append(made.counts, C.size_t(len(row.Pages)))
 		made.wanted = append(made.wanted, C.bool(row.PublishedPages != nil))
 		made.pages = append(made.pages, row.Pages...)

@@ -331,6 +331,7 @@ public:
     void attach_tiers(rkv_tier_config config, span<const rkv_tier_pool_config> pools) {
         config.pools = pools.data();
         config.pool_count = pools.size();
+        config.pool_size = sizeof(rkv_tier_pool_config);
         attach_tiers(config);
     }
     /// rkv_cache_detach_tiers(); false when the time was over before everything was written.

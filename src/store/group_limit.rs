@@ -14,8 +14,9 @@ use crate::paging::PageTable;
 const MORE_LINKS: usize = 64;
 /// Nodes that are passed on the way up.
 const NODES: usize = 256;
-/// Pages before those of an insert among which the state before them is looked for.
-const PAGES: usize = 256;
+/// Pages before those of an insert among which the state before them is looked for, in no more
+/// nodes than that: some ten microseconds.
+const PAGES: usize = 4096;
 
 /// The STATE groups in which a state was saved, and the place of the deepest one.
 pub(super) type SavedAt = [Option<usize>; GROUP_LIMIT];
@@ -54,7 +55,11 @@ impl PrefixCache {
             // Of those that were there before the first one knows what lies before it.
             if let Some((first, _)) = deeper.filter(|(_, place)| coming.comes(group, *place)) {
                 let mut above = (from.saturating_sub(PAGES)..from).rev();
-                let is_there = |&place: &usize| hung.page(group, path.page(place)) != 0;
+                let mut nodes = NODES;
+                let is_there = |&place: &usize| {
+                    path.node_within(place, &mut nodes).is_some()
+                        && hung.page(group, path.page(place)) != 0
+                };
                 saved.follow(group, first, above.find(is_there));
             }
         }

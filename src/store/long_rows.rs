@@ -18,7 +18,7 @@ use std::ops::Range;
 /// Places of a row that are checked before others are let in, for each page of a slice.
 const CHECKED: usize = 4;
 /// Places before those of an insert among which the state before them is looked for.
-const LINKED: usize = 256;
+const LINKED: usize = 4096;
 
 /// Gets the number of a row, a place and the page of the cache there; 0 for none.
 pub type TellRow<'a> = Option<&'a mut dyn FnMut(usize, usize, u32)>;

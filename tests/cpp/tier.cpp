@@ -94,6 +94,7 @@ void pools_are_told_one_by_one() {
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, cache.attach_tiers(config));
     const std::vector<rkv_tier_pool_config> pools = {{bytes, 16 * bytes, nullptr},
                                                      {8, 16 * 8, nullptr}};
+    config.pool_size = 0;  // as a library fills in whose elements are others than these
     cache.attach_tiers(config, pools);
     rkv_sequence_info state{};
     rkv::Sequence first = cache.begin(ids(1, 17), {}, 0, &state);

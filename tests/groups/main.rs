@@ -12,6 +12,7 @@ mod engine;
 #[path = "../failing/mod.rs"]
 mod failing;
 mod family;
+mod far_states;
 mod follower;
 mod foreign;
 mod growth;

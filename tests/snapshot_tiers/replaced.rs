@@ -87,3 +87,53 @@ fn t12_what_comes_late_does_not_replace_what_the_directory_got_meanwhile() {
     assert_eq!((hit.tokens, hit.next_token, hit.value.0), (100, Some(7), 7));
     world.cache.release(hit.pin, freed).unwrap();
 }
+
+/// T10, T13: what the store had no room for is given to it when it leaves memory, also when the
+/// directory has it.
+#[test]
+fn t10_what_the_store_had_no_room_for_is_given_to_it_later_with_a_directory_too() {
+    for has_disk in [false, true] {
+        let remote = MemoryRemote::new();
+        let store = has_disk.then(|| MemoryStore::new(1 << 20, 64));
+        let world = World::with(&remote, store, TierPolicy::Through);
+        // As many as may wait.
+        for family in 2..10 {
+            world.insert(&prompt(family, 10), family);
+        }
+        world.insert(&prompt(1, 100), 1);
+        assert_eq!(world.stats().counters.not_offered, 1);
+        world.settle();
+        // Memory has four entries.
+        for family in 10..14 {
+            world.insert(&prompt(family, 10), family);
+            world.settle();
+        }
+        assert_eq!(World::new(&remote).bring(&prompt(1, 150)), Some((100, 1)), "{has_disk}");
+    }
+}
+
+/// T13: what is read is not thrown away for a shorter one that is removed meanwhile.
+#[test]
+fn t13_what_is_read_comes_while_a_shorter_one_is_removed() {
+    for steps in 2..4 {
+        let remote = filled(&[100]);
+        let world = World::new(&remote);
+        let freed = &mut FreedSnapshots::new();
+        let fetch = world.cache.fetch(&PLAIN, &prompt(1, 150), false, freed).unwrap().unwrap();
+        // Marks, lengths: it is known which one comes. The head: it is read next.
+        for _ in 0..steps {
+            assert!(world.cache.work_remote());
+            world.stats();
+        }
+        assert!(!world.cache.remove(&PLAIN, &prompt(1, 50), freed), "it is not there");
+        let hit = loop {
+            match world.cache.take(fetch.ticket, seen, freed).unwrap() {
+                Taken::Pending => world.settle(),
+                Taken::Missed => panic!("another one was removed, after {steps} steps"),
+                Taken::Hit(hit) => break hit,
+            }
+        };
+        assert_eq!((hit.tokens, hit.value.0), (100, 100));
+        world.cache.release(hit.pin, freed).unwrap();
+    }
+}

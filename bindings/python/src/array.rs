@@ -172,6 +172,17 @@ impl Array {
         Ok(self)
     }
 
+    /// Refuses the same, and one whose numbers can't be read where they lie.
+    pub fn readable(self, name: &str) -> PyResult<Array> {
+        let array = self.on_host(name)?;
+        // Structs are of numbers of 4 or 8 bytes, and whole multiples of the longest.
+        let alignment = 1 << array.item_size.trailing_zeros().min(3);
+        if array.data.addr().is_multiple_of(alignment) {
+            return Ok(array);
+        }
+        Err(PyValueError::new_err(format!("{name}: must be aligned to {alignment} bytes")))
+    }
+
     /// A dense array of integers of so many bytes.
     pub fn integers(
         object: &Bound<'_, PyAny>,
@@ -184,7 +195,7 @@ impl Array {
             let message = format!("{name}: an array of {}-bit integers is needed", bytes * 8);
             return Err(PyTypeError::new_err(message));
         }
-        array.on_host(name)
+        array.readable(name)
     }
 
     /// A dense array of 32-bit floats.
@@ -212,7 +223,7 @@ impl Array {
             let message = format!("{name}: an array of radixkv.dtypes.{layout} is needed");
             return Err(PyTypeError::new_err(message));
         }
-        array.on_host(name)
+        array.readable(name)
     }
 
     /// Refuses an array that has not exactly so many elements.

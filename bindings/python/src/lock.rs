@@ -27,8 +27,15 @@ impl Lock {
         this
     }
 
+    /// Undoes the lock unless that was done inside the block.
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        if self.id == 0 { Ok(()) } else { self.unlock(py) }
+        let Ok(cache) = self.cache.get().handle.get(py) else { return Ok(()) };
+        // SAFETY: a live handle.
+        match unsafe { rkv_cache_unlock(cache.raw(), self.id) } {
+            // There was none, or it is undone.
+            RKV_STATUS_STALE_LOCK => Ok(()),
+            status => check(py, status),
+        }
     }
 }

@@ -41,7 +41,7 @@ pub fn places_of(places: &Bound<'_, PyAny>, name: &str) -> PyResult<Array> {
         let message = format!("{name}: 32-bit or 64-bit integers are needed");
         return Err(PyTypeError::new_err(message));
     }
-    places.on_host(name)
+    places.readable(name)
 }
 
 /// The pages of the first place and of each that is so many places behind the one before.

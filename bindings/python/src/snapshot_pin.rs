@@ -185,10 +185,14 @@ impl Pin {
         this
     }
 
-    /// Releases it unless that was done inside the block.
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.end(py).map(drop)
+    /// Releases it unless that was done inside the block. After an exception whose frames have
+    /// memoryviews of its parts, it ends with those.
+    #[pyo3(signature = (*exception))]
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        let ended = self.end(py).map(drop);
+        // What is under way is what the caller has to hear of.
+        let is_raised = exception.get_item(0).is_ok_and(|kind| !kind.is_none());
+        if is_raised { Ok(()) } else { ended }
     }
 }
 

@@ -311,7 +311,7 @@ impl Cache {
     #[pyo3(signature = (jobs, *, good=true))]
     fn complete(&self, py: Python<'_>, jobs: &Bound<'_, PyAny>, good: bool) -> PyResult<()> {
         let cache = self.handle.get(py)?;
-        let array = Array::of(jobs, "jobs", false)?.on_host("jobs")?;
+        let array = Array::of(jobs, "jobs", false)?.readable("jobs")?;
         let given: Vec<u64> = match (array.kind, array.item_size) {
             // SAFETY: the size was checked.
             (Kind::Integer, 8) => unsafe { array.read::<u64>() }.to_vec(),

@@ -104,7 +104,7 @@ impl<'py> TokenArg<'py> {
             return Err(PyTypeError::new_err(message));
         }
         let size = array.item_size;
-        let array = array.on_host(name)?;
+        let array = array.readable(name)?;
         if size == 8 {
             // SAFETY: the size was checked.
             let ids = unsafe { array.read::<i64>() };

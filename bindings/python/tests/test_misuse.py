@@ -15,6 +15,12 @@ Call = Callable[[radixkv.Cache], object]
 TABLE: dict[str, tuple[Call, type[Exception], str]] = {
     "tokens of floats": (lambda c: c.match(np.zeros(4)), TypeError, "tokens"),
     "tokens of 16 bits": (lambda c: c.match(np.zeros(4, np.uint16)), TypeError, "tokens"),
+    "tokens that are not aligned": (
+        lambda c: c.match(np.frombuffer(bytes(33), np.int64, offset=1)),
+        ValueError, "tokens.*aligned"),
+    "ids that are not aligned": (
+        lambda c: c.release_many(np.frombuffer(bytes(17), np.uint64, offset=1)),
+        ValueError, "sequences.*aligned"),
     "tokens of bytes": (lambda c: c.match(b"abcd"), TypeError, "tokens"),
     "tokens of nothing": (lambda c: c.match(None), TypeError, "tokens"),  # type: ignore[arg-type]
     "a list of text": (lambda c: c.match(["a"]), TypeError, "tokens"),  # type: ignore[list-item]
@@ -179,6 +185,28 @@ def test_s05_a_lock_is_undone_once(cache: radixkv.Cache) -> None:
         cache.unlock(lock)
     with pytest.raises(radixkv.StaleLock):
         cache.hold(lock).unlock()
+
+
+def test_s05_a_block_hides_no_exception() -> None:
+    with radixkv.PageTable(64, page_size=16) as table:
+        cache = radixkv.Cache(table)
+        with cache.begin(ids(64)) as sequence:
+            sequence.publish(64)
+        with cache.hold(cache.match(ids(64), lock=True).lock) as lock:
+            lock.unlock()
+        with pytest.raises(KeyError), cache.hold(cache.match(ids(64), lock=True).lock):
+            cache.close()
+            raise KeyError
+    snapshots = radixkv.SnapshotCache()
+    snapshots.insert(ids(4), None, parts=[np.arange(9)])
+    pin = snapshots.match(ids(4))
+    assert pin is not None
+    with pytest.raises(KeyError), pin:
+        parts = pin.parts()
+        raise KeyError
+    del parts
+    gc.collect()
+    pin.release()
 
 
 def test_a_sequence_ends_with_its_object(cache: radixkv.Cache) -> None:

@@ -96,6 +96,15 @@ impl Asking {
         (block * BLOCK).max(self.least + 1)
     }
 
+    /// Whether it may bring a state of so many tokens. `read` is how many the one has that is read.
+    pub(super) fn may_bring(&self, tokens: usize, read: usize) -> bool {
+        match self.step {
+            Step::Marks { .. } | Step::Lengths { .. } => true,
+            Step::Head { length } => length == tokens,
+            Step::Body => read == tokens,
+        }
+    }
+
     /// Whether two ask the same.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let tail = |asking: &Self| asking.tokens.len() / BLOCK * BLOCK;

@@ -80,6 +80,7 @@ impl Loads {
     /// A list was removed: what is asked for a text that begins with it may be that.
     pub(super) fn remove(&mut self, list: Exact<'_>) {
         for load in self.loads.values_mut() {
+            let read = load.note.tokens.len();
             let asking = match &mut load.state {
                 LoadState::Asking(asking) => Some(asking),
                 LoadState::Came(came) => came.asking.as_mut(),
@@ -87,6 +88,7 @@ impl Loads {
             };
             if let Some(asking) = asking
                 && asking.namespace == *list.namespace
+                && asking.may_bring(list.tokens.len(), read)
                 && asking.tokens.starts_with(list.tokens)
             {
                 asking.is_removed = true;

@@ -112,6 +112,11 @@ impl<P> Storable<P> {
         assert!(is_first, "a state is given once");
     }
 
+    /// Whether it was read from a store.
+    pub(super) fn is_copy(&self) -> bool {
+        matches!(self.data.get(), Some(Data::Loaded(_)))
+    }
+
     pub(super) fn mark(&self) -> Option<Arc<Mark>> {
         self.mark.lock().clone()
     }

@@ -175,12 +175,17 @@ impl Lower {
         state: &Arc<Storable<P>>,
         draft: Option<Result<Draft, Error>>,
     ) {
+        let is_wanted = self.policy.wants(state.uses.load(Relaxed), true);
         if self.has(state) {
             self.index.refresh(state.note.list(state.spot()));
             if let Some(mark) = state.mark() {
                 self.link.store.touch(key(mark.number));
             }
-        } else if self.policy.wants(state.uses.load(Relaxed), true) {
+            if is_wanted && !state.is_copy() {
+                // The one that caches share may have had no room for it when it was written.
+                self.offer(table, state);
+            }
+        } else if is_wanted {
             self.write(table, state, draft);
         }
         if let Some(mark) = state.mark().filter(|_| self.has(state)) {
