@@ -2290,8 +2290,8 @@ typedef struct rkv_plan_group_arrays {
      */
     const int32_t *last_page_len;
     /**
-     * For each new position, where it lies: page * page_size + offset in the page. NULL in a STATE
-     * group.
+     * For each new position, where it lies: page * page_size + offset in the page; -1 for a query
+     * of a row with RKV_MASK_CONTEXT. NULL in a STATE group.
      */
     const int64_t *slot_mapping;
     /**
@@ -2399,7 +2399,8 @@ typedef struct rkv_runner_config {
      */
     uint32_t kv_dtype;
     /**
-     * Of memory of its own: RKV_KV_LAYOUT_NHD, the default, or _HND. Not read with kv_layers.
+     * Of memory of its own: RKV_KV_LAYOUT_NHD, the default, or _HND. Of no meaning with
+     * kv_layers.
      */
     uint32_t kv_layout;
     /**
@@ -2881,7 +2882,8 @@ typedef struct rkv_cache_read_journal_result {
      */
     uint64_t record_count;
     /**
-     * Their pages; with RKV_STATUS_BUFFER_TOO_SMALL, those of the first record that is there.
+     * What they have in the buffer of pages: their pages, and of groups beside the first those of
+     * group 0 too. With RKV_STATUS_BUFFER_TOO_SMALL, that of the first record that is there.
      */
     uint64_t page_count;
     /**
@@ -2929,7 +2931,8 @@ typedef struct rkv_cache_read_contents_result {
      */
     uint64_t record_count;
     /**
-     * Their pages; with RKV_STATUS_BUFFER_TOO_SMALL, those of the first record.
+     * What they have in the buffer of pages: their pages, and of groups beside the first those of
+     * group 0 too. With RKV_STATUS_BUFFER_TOO_SMALL, that of the first record.
      */
     uint64_t page_count;
     /**
@@ -3391,7 +3394,8 @@ typedef struct rkv_remote_totals {
      */
     uint64_t asked_page_count;
     /**
-     * Of those, the ones that it had, up to the first that it didn't have.
+     * Of those, the ones that it had; with one group of layers, up to the first that it didn't
+     * have.
      */
     uint64_t found_page_count;
     /**
@@ -3706,7 +3710,7 @@ typedef struct rkv_snapshot_cache_stats {
      */
     uint64_t hit_token_count;
     /**
-     * Snapshots stored.
+     * Snapshots stored, by inserts and by fetches.
      */
     uint64_t stored_count;
     /**
@@ -3804,7 +3808,7 @@ typedef struct rkv_snapshot_cache_insert_args {
      */
     const struct rkv_snapshot_part *parts;
     /**
-     * How many parts there are.
+     * How many parts there are, at most 65536.
      */
     uint64_t part_count;
     /**
@@ -5206,7 +5210,7 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_unlock(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(nodes + pages that are freed + retained sequences), and with a scope of several namespaces
- * O(namespaces * log(namespaces)); lock, in slices; allocates nothing
+ * O(namespaces * log(namespaces)); lock, in slices; needs no memory
  * @par Thread safety
  * any thread; lets waiting threads in
  */
@@ -5222,7 +5226,7 @@ enum rkv_status rkv_cache_clear(struct rkv_cache *cache,
  *
  * @param cache the cache
  * @param groups receives the groups in their order; (NULL, 0) asks for the count
- * @param element_size sizeof(rkv_group_stats); not read when groups is NULL
+ * @param element_size sizeof(rkv_group_stats); not read with capacity 0
  * @param capacity room in groups; RKV_GROUP_LIMIT is always enough
  * @param out_count receives the number of groups, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
@@ -5281,7 +5285,7 @@ enum rkv_status rkv_cache_probe_groups(const struct rkv_cache *cache,
  * @param lock a lock
  * @param group the group, 1 and up: those of group 0 come with the match
  * @param pages receives the pages in the order of their places; (NULL, 0) asks for the count
- * @param element_size sizeof(rkv_locked_page); not read when pages is NULL
+ * @param element_size sizeof(rkv_locked_page); not read with capacity 0
  * @param capacity room in pages
  * @param out_count receives the number of pages, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_LOCK; RKV_STATUS_BUFFER_TOO_SMALL;
@@ -5604,10 +5608,11 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
  * @param position_count positions to keep: no fewer than the prompt's, no fewer than are
  * published, and not inside an image. The prompt of a child is all that it began with
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a child has
- * yet to copy positions that would go, or with states while a copy is open; RKV_STATUS_PENDING
- * with several groups while a fetch or rkv_sequence_agree() of the sequence goes on;
- * RKV_STATUS_UNSUPPORTED with a STATE group without draft states; RKV_STATUS_STALE_SEQUENCE;
- * RKV_STATUS_POISONED
+ * yet to copy positions that would go, with states while a copy is open, or where a window has
+ * passed what the next position would attend to, as rkv_sequence_publish() and
+ * rkv_sequence_slide() let it; RKV_STATUS_PENDING with several groups while a fetch or
+ * rkv_sequence_agree() of the sequence goes on; RKV_STATUS_UNSUPPORTED with a STATE group without
+ * draft states; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED
  * @par Cost
  * O(dropped pages); lock
  * @par Thread safety
@@ -6028,7 +6033,7 @@ enum rkv_status rkv_sequence_read_group_row(const struct rkv_cache *cache,
  * @param cache the cache
  * @param sequence the sequence
  * @param groups receives the groups in their order, 1 and up; (NULL, 0) asks for the count
- * @param element_size sizeof(rkv_published_group); not read when groups is NULL
+ * @param element_size sizeof(rkv_published_group); not read with capacity 0
  * @param capacity room in groups
  * @param out_count receives the number of groups beside the first, also on
  * RKV_STATUS_BUFFER_TOO_SMALL
@@ -7475,11 +7480,12 @@ enum rkv_status rkv_snapshot_tier_config_init(struct rkv_snapshot_tier_config *c
  * Of a remote store nobody knows what it has: rkv_snapshot_cache_match() says nothing of it, and
  * rkv_snapshot_cache_fetch() asks it for more tokens than memory and the directory have, so call
  * that wherever a match is less than the prompt. What it brings is in memory then, and in the
- * directory. Found are prefixes alone, also with RKV_SNAPSHOT_MATCH_TRIMMABLE. A server that is
- * slow or dead, or has other bytes than were written, costs a hit: rkv_remote_totals says what
- * happened. rkv_snapshot_cache_remove() takes a snapshot away there too, when a thread comes to
- * it; after rkv_snapshot_cache_clear() the store is left alone, since others fill it: attach anew,
- * with another fingerprint, or use another epoch.
+ * directory when write_after_matches says so. Found are prefixes alone, also with
+ * RKV_SNAPSHOT_MATCH_TRIMMABLE. A server that is slow or dead, or has other bytes than were
+ * written, costs a hit: rkv_remote_totals says what happened. rkv_snapshot_cache_remove() takes a
+ * snapshot away there too, when a thread comes to it; after rkv_snapshot_cache_clear() the store
+ * is left alone, since others fill it: attach anew, with another fingerprint, or use another
+ * epoch.
  *
  * Attach before the first insert: what memory has already is not compared with what the directory
  * has for the same tokens. Nothing that happens to the disk later fails a call on the cache: a

@@ -118,6 +118,8 @@ per_call() {
 # Puts a table between the marks of that name in the documentation.
 into_docs() { # mark, table
     local page=docs/PERFORMANCE.md
+    grep -qxF "<!-- $1 -->" $page && grep -qxF "<!-- end of $1 -->" $page ||
+        { echo "$page has no place for $1" >&2; exit 1; }
     MARK=$1 TABLE=$2 awk '
         $0 == "<!-- end of " ENVIRON["MARK"] " -->" { inside = 0 }
         !inside { print }

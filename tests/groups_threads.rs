@@ -44,8 +44,13 @@ struct Shared {
     cache: *mut rkv_cache,
     /// Workers that are not done.
     working: AtomicUsize,
+    /// A round of which a prompt was served last.
+    served: AtomicUsize,
     saved: AtomicUsize,
     reused: AtomicUsize,
+    /// Pages that were evicted while others were locked, and pages of states that were locked.
+    evicted: AtomicUsize,
+    locked: AtomicUsize,
 }
 // SAFETY: every call may be made from any thread.
 unsafe impl Sync for Shared {}
@@ -96,8 +101,9 @@ impl Shared {
             must(rkv_page_table_create(&config, &mut table));
             must(rkv_cache_create(table, &limited, &mut cache));
         }
-        let [working, saved, reused] = [WORKERS, 0, 0].map(AtomicUsize::new);
-        Self { table, cache, working, saved, reused }
+        let working = AtomicUsize::new(WORKERS);
+        let [served, saved, reused, evicted, locked] = [0; 5].map(AtomicUsize::new);
+        Self { table, cache, working, served, saved, reused, evicted, locked }
     }
 
     fn work(&self, worker: usize) {
@@ -118,6 +124,9 @@ impl Shared {
                     assert!(reused < ids.len());
                     self.reused.fetch_add(reused, Ordering::Relaxed);
                     self.serve(&info, ids.len() as u64, round);
+                    if worker == 1 {
+                        self.served.store(round, Ordering::Relaxed);
+                    }
                 }
                 rkv_status::OutOfPages => {}
                 other => panic!("begin: {other:?}"),
@@ -248,12 +257,12 @@ impl Shared {
     fn evict(&self) {
         let mut round = 0;
         while self.working.load(Ordering::Relaxed) > 0 {
-            let ids = prompt(1, round);
+            let ids = prompt(1, self.served.load(Ordering::Relaxed));
             let mut found = sized::<rkv_cache_match_result>();
             let (mut pages, mut count, mut freed) = ([0; 16], 0, 0);
             let none = rkv_locked_page { page_index: 0, page: 0 };
-            let (mut window, mut evicted) =
-                ([none; 8], [rkv_evicted_page { group: 0, page: 0 }; 12]);
+            let (mut held, mut counts) = ([[none; 8]; 2], [0; 2]);
+            let mut evicted = [rkv_evicted_page { group: 0, page: 0 }; 12];
             // SAFETY: see above.
             unsafe {
                 let (tokens, into) = (list(&ids), pages.as_mut_ptr());
@@ -267,26 +276,33 @@ impl Shared {
                     &mut found,
                 ));
                 if found.lock != 0 {
-                    let (into, size) = (window.as_mut_ptr(), size_of::<rkv_locked_page>());
-                    must(rkv_cache_read_locked_pages(
-                        self.cache, found.lock, 1, into, size, 8, &mut count,
-                    ));
+                    for (group, (held, count)) in (1..).zip(held.iter_mut().zip(&mut counts)) {
+                        let (into, size) = (held.as_mut_ptr(), size_of::<rkv_locked_page>());
+                        must(rkv_cache_read_locked_pages(
+                            self.cache, found.lock, group, into, size, 8, count,
+                        ));
+                    }
                 }
-                let locked = count;
                 let (into, size) = (evicted.as_mut_ptr(), size_of::<rkv_evicted_page>());
                 let pool = (round % 3) as u32;
+                // Now and then it makes room also where nothing is found.
+                let most = if found.lock != 0 { 2 } else { usize::from(round % 64 == 0) };
                 must(rkv_cache_evict_pool(
-                    self.cache, pool, 2, into, size, 12, &mut count, &mut freed,
+                    self.cache, pool, most, into, size, 12, &mut count, &mut freed,
                 ));
                 for gone in &evicted[..count] {
-                    let is_locked = match gone.group {
+                    let is_locked = match gone.group as usize {
                         0 => pages[..found.page_count as usize].contains(&gone.page),
-                        1 => window[..locked].iter().any(|page| page.page == gone.page),
-                        _ => false,
+                        group => {
+                            let held = &held[group - 1][..counts[group - 1]];
+                            held.iter().any(|page| page.page == gone.page)
+                        }
                     };
                     assert!(!is_locked, "{gone:?} is locked", gone = (gone.group, gone.page));
                 }
                 if found.lock != 0 {
+                    self.evicted.fetch_add(count, Ordering::Relaxed);
+                    self.locked.fetch_add(counts[1], Ordering::Relaxed);
                     must(rkv_cache_unlock(self.cache, found.lock));
                 }
             }
@@ -329,6 +345,8 @@ fn g06_g09_threads_share_groups() {
     shared.check();
     let [saved, reused] = [&shared.saved, &shared.reused].map(|of| of.load(Ordering::Relaxed));
     assert!(cfg!(miri) || (saved > 0 && reused > 0), "{saved} states, {reused} positions");
+    let [evicted, locked] = [&shared.evicted, &shared.locked].map(|of| of.load(Ordering::Relaxed));
+    assert!(cfg!(miri) || (evicted > 0 && locked > 0), "{evicted} evicted, {locked} states locked");
     let (mut count, mut freed) = (0, 0);
     // SAFETY: all pointers lead to live values.
     unsafe {

@@ -36,6 +36,8 @@ struct Shared {
     /// Workers that are not done.
     working: AtomicUsize,
     refused: AtomicUsize,
+    /// Pages that were evicted while others were locked.
+    guarded: AtomicUsize,
 }
 // SAFETY: every call may be made from any thread.
 unsafe impl Sync for Shared {}
@@ -71,7 +73,8 @@ impl Shared {
             assert_eq!(rkv_page_table_create(&config, &mut table), rkv_status::Ok);
             assert_eq!(rkv_cache_create(table, ptr::null(), &mut cache), rkv_status::Ok);
         }
-        Self { table, cache, working: AtomicUsize::new(WORKERS), refused: AtomicUsize::new(0) }
+        let [working, refused, guarded] = [WORKERS, 0, 0].map(AtomicUsize::new);
+        Self { table, cache, working, refused, guarded }
     }
 
     /// Begins, computes, publishes, decodes and releases sequences.
@@ -200,6 +203,7 @@ impl Shared {
                 let locked = &pages[..found.page_count as usize];
                 assert!(evicted[..count].iter().all(|page| !locked.contains(page)));
                 if found.lock != 0 {
+                    self.guarded.fetch_add(count, Ordering::Relaxed);
                     let status = rkv_cache_unlock(self.cache, found.lock);
                     assert_eq!(status, rkv_status::Ok);
                 }
@@ -242,6 +246,8 @@ fn threads_share_a_cache() {
     });
     shared.check();
     assert!(shared.refused.load(Ordering::Relaxed) < WORKERS * ROUNDS, "somebody got through");
+    let guarded = shared.guarded.load(Ordering::Relaxed);
+    assert!(cfg!(miri) || guarded > 0, "nothing was evicted beside what is locked");
 
     let (mut count, mut stats) = (0, sized::<rkv_page_table_stats>());
     // SAFETY: all pointers lead to live values.
@@ -417,8 +423,8 @@ fn append_to_one_sequence() {
         let args = rkv_sequence_begin_args { tokens: &list(&[1]), ..sized() };
         assert_eq!(rkv_sequence_begin(cache, &args, &mut state), rkv_status::Ok);
     }
-    let shared =
-        Shared { table, cache, working: AtomicUsize::new(0), refused: AtomicUsize::new(0) };
+    let [working, refused, guarded] = [0; 3].map(AtomicUsize::new);
+    let shared = Shared { table, cache, working, refused, guarded };
     let start = std::sync::Barrier::new(4);
     thread::scope(|scope| {
         for worker in 0..4 {

@@ -70,8 +70,9 @@ pub async fn serve<S: HasBuffer>(
 ) -> io::Result<()> {
     let hands = zmtp::shake_hands(&mut reader, &mut writer, Kind::Router);
     tokio::time::timeout(HANDSHAKE, hands).await??;
+    let mut begun = Vec::new();
     loop {
-        let frames = match zmtp::hear(&mut reader).await? {
+        let frames = match zmtp::hear(&mut reader, &mut begun).await? {
             Said::Message(frames) => frames,
             Said::Ping(context) => {
                 tokio::time::timeout(PATIENCE, zmtp::pong(&mut writer, &context)).await??;

@@ -2,7 +2,7 @@
 use crate::zmtp::{Reader, Writer};
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
@@ -10,18 +10,26 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// After so long without a word a peer is asked whether it is still there, and again after that.
-const IDLE: Duration = Duration::from_secs(60);
-const AGAIN: Duration = Duration::from_secs(15);
+pub const IDLE: Duration = Duration::from_secs(60);
+pub const AGAIN: Duration = Duration::from_secs(15);
+/// Who takes nothing of what is on its way to it for so long is gone: then nobody asks.
+const GONE: Duration = Duration::from_secs(180);
 
 /// Both ways of a connection.
 pub type Connection = (Reader, Writer);
 
-fn of_tcp(stream: TcpStream) -> Connection {
+fn set_up(stream: &TcpStream) {
     // What was said is to leave at once.
     let _ = stream.set_nodelay(true);
     // A host that went without a word would keep its place for ever.
     let asks = TcpKeepalive::new().with_time(IDLE).with_interval(AGAIN);
-    let _ = SockRef::from(&stream).set_tcp_keepalive(&asks);
+    let _ = SockRef::from(stream).set_tcp_keepalive(&asks);
+    #[cfg(target_os = "linux")]
+    let _ = SockRef::from(stream).set_tcp_user_timeout(Some(GONE));
+}
+
+fn of_tcp(stream: TcpStream) -> Connection {
+    set_up(&stream);
     let (reader, writer) = stream.into_split();
     (Box::new(tokio::io::BufReader::new(reader)), Box::new(writer))
 }
@@ -35,17 +43,22 @@ fn of_path(stream: UnixStream) -> Connection {
 #[derive(Debug)]
 pub enum Listener {
     Tcp(TcpListener),
-    Path(UnixListener, String),
+    /// With what is there: by the time this one ends it may be another one's.
+    Path(UnixListener, String, Option<(u64, u64)>),
 }
 
 impl Listener {
     /// Binds a resolved endpoint.
     pub async fn bind(endpoint: &str) -> io::Result<Self> {
         if let Some(path) = endpoint.strip_prefix("ipc://") {
-            clear(path);
-            return Ok(Self::Path(UnixListener::bind(path)?, path.to_owned()));
+            clear(path).await;
+            let listener = UnixListener::bind(path)?;
+            return Ok(Self::Path(listener, path.to_owned(), file_at(path)));
         }
-        Ok(Self::Tcp(TcpListener::bind(address(endpoint)).await?))
+        let mut found: Vec<_> = tokio::net::lookup_host(address(endpoint)).await?.collect();
+        // Subscribers of libzmq look for IPv4 unless they are told otherwise.
+        found.sort_by_key(std::net::SocketAddr::is_ipv6);
+        Ok(Self::Tcp(TcpListener::bind(&found[..]).await?))
     }
 
     /// Its port; 0 for a path.
@@ -61,7 +74,7 @@ impl Listener {
         loop {
             let came = match self {
                 Self::Tcp(listener) => listener.accept().await.map(|(stream, _)| of_tcp(stream)),
-                Self::Path(listener, _) => {
+                Self::Path(listener, ..) => {
                     listener.accept().await.map(|(stream, _)| of_path(stream))
                 }
             };
@@ -76,22 +89,30 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Self::Path(_, path) = self {
+        if let Self::Path(_, path, file) = self
+            && *file == file_at(path)
+        {
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
 /// Removes the socket that a process left when it was killed: nobody answers there.
-fn clear(path: &str) {
+async fn clear(path: &str) {
     let is_socket =
         std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    let answer = is_socket.then(|| std::os::unix::net::UnixStream::connect(path));
-    if answer.is_some_and(|answer| {
-        answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-    }) {
+    // Not with a call that blocks: one that stands still answers nobody, and is there.
+    if is_socket
+        && let Err(error) = UnixStream::connect(path).await
+        && error.kind() == io::ErrorKind::ConnectionRefused
+    {
         let _ = std::fs::remove_file(path);
     }
+}
+
+/// Which file is at a path. That of a socket that is bound is no other's number meanwhile.
+fn file_at(path: &str) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Goes to a resolved endpoint.
@@ -104,4 +125,23 @@ pub async fn connect(endpoint: &str) -> io::Result<Connection> {
 
 fn address(endpoint: &str) -> &str {
     endpoint.strip_prefix("tcp://").unwrap_or(endpoint)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// Who acknowledges nothing is given up after minutes, though something is on its way to it,
+    /// which is when nobody asks.
+    #[test]
+    fn e05_who_acknowledges_nothing_is_given_up() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            set_up(&stream);
+            assert_eq!(SockRef::from(&stream).tcp_user_timeout().unwrap(), Some(GONE));
+            assert!(SockRef::from(&stream).keepalive().unwrap() && stream.nodelay().unwrap());
+        });
+    }
 }

@@ -87,8 +87,9 @@ async fn listen(
 ) -> io::Result<()> {
     // Of what it subscribed to the topic begins so. By length: others are of no use.
     let mut subscriptions = BTreeMap::<usize, u32>::new();
+    let mut begun = Vec::new();
     loop {
-        let (prefix, begins) = match zmtp::hear(reader).await? {
+        let (prefix, begins) = match zmtp::hear(reader, &mut begun).await? {
             Said::Subscribe(prefix) => (prefix, true),
             Said::Cancel(prefix) => (prefix, false),
             Said::Ping(context) => {

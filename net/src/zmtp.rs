@@ -127,9 +127,9 @@ async fn read_frame(reader: &mut Reader) -> io::Result<(u8, Bytes)> {
     Ok((flags, body.into()))
 }
 
-/// The next that a peer says. What it may say and we have no use for is passed over.
-pub async fn hear(reader: &mut Reader) -> io::Result<Said> {
-    let mut frames = Vec::new();
+/// The next that a peer says. What it may say and we have no use for is passed over. `frames` are
+/// those of a message that has begun: something else may come between them.
+pub async fn hear(reader: &mut Reader, frames: &mut Vec<Bytes>) -> io::Result<Said> {
     loop {
         let (flags, body) = read_frame(reader).await?;
         if flags & COMMAND != 0 {
@@ -149,7 +149,7 @@ pub async fn hear(reader: &mut Reader) -> io::Result<Said> {
         }
         frames.push(body);
         if flags & MORE == 0 {
-            return Ok(Said::Message(frames));
+            return Ok(Said::Message(std::mem::take(frames)));
         }
         if frames.len() == FRAMES {
             return Err(refused("a message has too many frames"));
@@ -207,7 +207,7 @@ mod tests {
     fn heard(bytes: &[u8]) -> io::Result<Said> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let mut reader: Reader = Box::new(std::io::Cursor::new(bytes.to_vec()));
-        runtime.block_on(hear(&mut reader))
+        runtime.block_on(hear(&mut reader, &mut Vec::new()))
     }
 
     #[test]
@@ -255,5 +255,17 @@ mod tests {
         for at in 0..properties.len() - 4 {
             assert_eq!(socket_type(&properties[..at]), None);
         }
+    }
+
+    /// What is said between two frames of a message costs it none.
+    #[test]
+    fn e03_a_heartbeat_between_two_frames() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let bytes = b"\x01\x00\x04\x09\x04PING\0\x0aab\x00\x02cd".to_vec();
+        let mut reader: Reader = Box::new(std::io::Cursor::new(bytes));
+        let mut frames = Vec::new();
+        let mut next = || runtime.block_on(hear(&mut reader, &mut frames)).unwrap();
+        assert_eq!(next(), Said::Ping("ab".into()));
+        assert_eq!(next(), Said::Message(vec![Bytes::new(), "cd".into()]));
     }
 }

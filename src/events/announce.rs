@@ -11,6 +11,8 @@ use crate::token::PageDigest;
 pub(super) const RUN_BLOCKS: usize = 64;
 /// Tokens of an event at most, unless one block has more.
 const RUN_TOKENS: usize = 2048;
+/// Bytes of the names of its blocks: each has that of the adapter.
+const RUN_NAME_BYTES: usize = 1 << 15;
 
 /// Tells of blocks what was not told yet, or is to be told again.
 pub(super) struct Announcer<'a> {
@@ -27,8 +29,10 @@ fn is_wanted(block: Block) -> bool {
 }
 
 impl Announcer<'_> {
-    fn run_limit(&self) -> usize {
-        RUN_BLOCKS.min(RUN_TOKENS / self.wire.page_size).max(1)
+    /// Blocks of a namespace that an event has at most.
+    fn run_limit(&self, space: u32) -> usize {
+        let named = RUN_NAME_BYTES / self.spaces.get(space).lora_name_bytes().max(1);
+        RUN_BLOCKS.min(RUN_TOKENS / self.wire.page_size).min(named).max(1)
     }
 
     /// Tells of the page at a place, if one is held there, and first of those before it.
@@ -57,9 +61,10 @@ impl Announcer<'_> {
             return Ok(());
         }
         self.path.reverse();
-        let mut from = 0;
+        let Some(&first) = self.path.first() else { return Ok(()) };
+        let (limit, mut from) = (self.run_limit(self.known(first)?.space), 0);
         while from < self.path.len() {
-            let end = self.path.len().min(from + self.run_limit());
+            let end = self.path.len().min(from + limit);
             self.tell_run(from, end)?;
             from = end;
         }
@@ -89,7 +94,8 @@ impl Announcer<'_> {
     /// Tells of pages of another group that hang on pages of group 0 which follow each other; of
     /// those first.
     pub fn announce_hung(&mut self, places: &[u32]) -> Result<(), Error> {
-        for places in places.chunks(self.run_limit()) {
+        let Some(&first) = places.first() else { return Ok(()) };
+        for places in places.chunks(self.run_limit(self.known(first)?.space)) {
             let mut spine = [0; RUN_BLOCKS];
             let mut digests = [PageDigest::default(); RUN_BLOCKS];
             for (at, &place) in places.iter().enumerate() {

@@ -44,6 +44,11 @@ impl Space {
         Some(self.lora_name.as_deref().map_or(SpaceLabel::Number(lora), registered))
     }
 
+    /// Bytes of the name that its LoRA adapter was given.
+    pub fn lora_name_bytes(&self) -> usize {
+        self.lora_name.as_deref().map_or(0, <[u8]>::len)
+    }
+
     /// What keeps its prefixes apart from those of the same adapter: what was registered, or the
     /// digest of a namespace with more than an adapter.
     pub fn cache_salt(&self) -> Option<SpaceLabel<'_>> {

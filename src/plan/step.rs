@@ -165,15 +165,16 @@ impl Step {
             self.first_slot.get_or_insert(self.rows.len() - 1);
             return Ok(());
         };
-        if self.first_slot.is_some() {
-            return Ok(());
-        }
+        // Behind a slot's row no group but the first is computed; its copies are open all the same.
+        let is_computed = self.first_slot.is_none();
         for (at, group) in self.hung.iter_mut().enumerate() {
             let pages = match row.mask {
                 RowMask::Context => state.group_row_to_read(id, at + 1, row.start)?,
                 _ => state.group_row_to_compute(id, at + 1, row.start, row.count)?,
             };
-            group.push(row, pages)?;
+            if is_computed {
+                group.push(row, pages)?;
+            }
         }
         for copy in state.group_copies(id) {
             self.copies.push(id, copy.group, copy.into())?;

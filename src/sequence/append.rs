@@ -220,6 +220,23 @@ impl State {
         Ok(keep - first)
     }
 
+    /// Refuses to go back to where a window, or a chunk, has passed what the next position attends
+    /// to: publishing lets them slide to what is computed, also inside a page.
+    fn check_windows(&self, id: SequenceId, keep: usize) -> Result<(), Error> {
+        let (sequence, page_size) = (self.sequence(id)?, self.table.page_size());
+        for (group, config) in self.table.groups().hung().filter(|(_, of)| of.kind.slides()) {
+            let needs = config.kind.needs(keep, page_size).expect("sliding groups end anywhere");
+            // What lies between the first one and the end is there with that.
+            if sequence.groups.row(group).get(needs.last.start) == Some(&0) {
+                return Err(Error::state(text!(
+                    "position_count {keep}: group {group} has let go of what the next position \
+                     attends to"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Keeps the first positions of a sequence; the row keeps its pages.
     pub fn truncate(&mut self, id: SequenceId, keep: usize) -> Result<(), Error> {
         let sequence = self.sequence(id)?;
@@ -243,6 +260,7 @@ impl State {
         if sequence.image_spans.iter().any(|image| image.start < keep && keep < image.end) {
             return Err(Error::argument(text!("position_count {keep} is inside an image")));
         }
+        self.check_windows(id, keep)?;
         self.check_borrowers(id.slot(), keep)?;
         let accepted = match drafts {
             None => 0,

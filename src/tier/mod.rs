@@ -54,6 +54,8 @@ pub trait Target: Send + Sync {
 pub enum Refused {
     /// There is no room for it: not before something is removed, and that is committed.
     Full,
+    /// There is room for it, but in too many pieces: not before more is removed.
+    Fragmented,
     /// A record of no bytes, or of more than fits into the whole store, or with a longer note than
     /// can be kept; a target that is not as long as the record.
     Length,

@@ -29,6 +29,8 @@ pub(crate) type Extents = SmallVec<[Extent; 1]>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoSpace {
     Full,
+    /// There is enough, in more pieces than an extent list may have.
+    Fragmented,
     OutOfMemory,
 }
 
@@ -115,11 +117,15 @@ impl Space {
         while left > 0 {
             let fits = self.by_size.from(&(left, 0)).next().map(|(hole, ())| *hole);
             let hole = fits.or_else(|| self.largest());
-            let room = extents.len() < EXTENTS_MAX && extents.try_reserve(1).is_ok();
-            let (Some((length, start)), true) = (hole, room) else {
-                self.give(&extents);
-                return Err(NoSpace::Full);
+            let refused = match extents.len() < EXTENTS_MAX {
+                true => extents.try_reserve(1).err().map(|_| NoSpace::OutOfMemory),
+                false => Some(NoSpace::Fragmented),
             };
+            if let Some(refused) = refused {
+                self.give(&extents);
+                return Err(refused);
+            }
+            let (length, start) = hole.expect("as much is free");
             let units = left.min(length);
             self.remove_hole(start, start + length);
             self.add_hole(start + units, start + length);

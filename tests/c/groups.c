@@ -1,18 +1,6 @@
 /* Groups of layers: an engine with a hybrid model that keeps its own rows. */
 #include "hybrid.h"
 
-static rkv_cache_match_result lock_match(const fixture *f, rkv_tokens tokens, uint32_t *pages) {
-    rkv_cache_match_result match = new_match();
-    CHECK_OK(rkv_cache_match(f->cache, NULL, &tokens, RKV_MATCH_LOCK, pages, MOST, &match));
-    return match;
-}
-
-static void unlock_match(const fixture *f, const rkv_cache_match_result *match) {
-    if (match->lock != 0) {
-        CHECK_OK(rkv_cache_unlock(f->cache, match->lock));
-    }
-}
-
 /* Several requests of a chat, the way GROUPS are used: match with a lock, compute what is missing,
  * save states where the match said, insert all groups, unlock. */
 static rkv_group_stats stats_of(const fixture *f, uint32_t group) {

@@ -179,4 +179,17 @@ static inline size_t evict_pool(const fixture *f, uint32_t pool, size_t count) {
     return freed;
 }
 
+static inline rkv_cache_match_result lock_match(const fixture *f, rkv_tokens tokens,
+                                                uint32_t *pages) {
+    rkv_cache_match_result match = new_match();
+    CHECK_OK(rkv_cache_match(f->cache, NULL, &tokens, RKV_MATCH_LOCK, pages, MOST, &match));
+    return match;
+}
+
+static inline void unlock_match(const fixture *f, const rkv_cache_match_result *match) {
+    if (match->lock != 0) {
+        CHECK_OK(rkv_cache_unlock(f->cache, match->lock));
+    }
+}
+
 #endif

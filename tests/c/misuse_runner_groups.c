@@ -280,12 +280,44 @@ static void g14_a_parent_waits_for_its_children(void) {
     end_engine(&e);
 }
 
+/* What a sequence waits for is among a plan's copies wherever the row of a caller stands. */
+static void g14_copies_of_rows_behind_a_callers(void) {
+    for (int behind = 0; behind < 2; behind++) {
+        engine e = new_engine(20, 12);
+        uint32_t slot = 0, spine[1], ids[24];
+        count_up(ids, 24, 1);
+        CHECK_EQ(chat(&e, ids, 22, 24), 0);
+        const rkv_sequence_info info = begin(&e.f, text(ids, 24));
+        CHECK(info.cached_position_count == 20 && info.copy_count == 1);
+        CHECK_OK(rkv_page_table_allocate_slot(e.f.table, &slot));
+        take_pages(&e.f, SPINE, 1, spine);
+        CHECK_OK(rkv_page_table_map(e.f.table, slot, 0, spine, 1));
+        rkv_plan_row row[2];
+        memset(row, 0, sizeof row);
+        row[!behind].slot = slot;
+        row[!behind].count = PAGE;
+        row[behind].sequence = info.sequence;
+        row[behind].start = 20;
+        row[behind].count = 4;
+        CHECK_OK(rkv_plan_set(e.plan, row, 2, sizeof row[0]));
+        const rkv_plan_arrays arrays = arrays_of(&e);
+        CHECK_EQ(arrays.copy_count, 1);
+        CHECK(arrays.copy_count == 1 && arrays.copy_group[0] == STATE);
+        STATE_ERROR(&e.f, rkv_runner_prepare_plan(e.parts[0].runner, e.plan, 0, NULL), "group 2");
+        CHECK_EQ(query(&e.f, info.sequence).copy_count, 1);
+        release(&e.f, info.sequence);
+        CHECK_OK(rkv_page_table_free_slot(e.f.table, slot));
+        end_engine(&e);
+    }
+}
+
 int main(void) {
     RUN(g14_groups_that_runners_refuse);
     RUN(g14_windows_of_calls);
     RUN(g14_rows_of_callers_are_of_group_0);
     RUN(g14_a_window_that_slid_after_set);
     RUN(g14_copies_of_states_stay_open);
+    RUN(g14_copies_of_rows_behind_a_callers);
     RUN(g14_copies_of_two_groups);
     RUN(g14_a_parent_waits_for_its_children);
     return check_result();

@@ -17,6 +17,8 @@ typedef struct world {
     rkv_sequence_id retained;
     rkv_snapshot_cache_match_result pinned;
     tensors t;
+    /* Another cache that is called, with tiers; NULL for none. */
+    rkv_cache *below;
 } world;
 
 static void open_world(world *w) {
@@ -76,6 +78,11 @@ static uint64_t hash_of(const world *w) {
     hash = hashed(hash, w->t.out, w->t.count * QUERY_HEADS * HEAD_DIM * sizeof *w->t.out);
     rkv_snapshot_cache_stats stats = shelf_stats(&w->s);
     CHECK_OK(rkv_snapshot_cache_check(w->s.cache));
+    if (w->below != NULL) {
+        rkv_cache_stats of = {.struct_size = sizeof of};
+        CHECK_OK(rkv_cache_read_stats(w->below, &of));
+        hash = hashed(hash, &of, sizeof of);
+    }
     return hashed(hash, &stats, sizeof stats);
 }
 
@@ -325,8 +332,15 @@ static void m09_events(void) {
     CHECK_OK(rkv_tier_config_init(&tiers, sizeof tiers));
     tiers.page_bytes = tiers.host_bytes = 64;
     CHECK_OK(rkv_cache_attach_tiers(cache, &tiers));
+    w.below = cache;
     BAD_STRUCT(&w, rkv_cache_poll_result, p, rkv_cache_poll(cache, NULL, 0, 0, NULL, 0, 0, p),
                "out_result");
+    spare_size = sizeof(rkv_cache_poll_result);
+    MISPLACED(&w, rkv_copy_job, p, rkv_cache_poll(cache, p, sizeof *p, 4, NULL, 0, 0, OTHER),
+              "jobs");
+    MISPLACED(&w, rkv_fetch_end, p, rkv_cache_poll(cache, NULL, 0, 0, p, sizeof *p, 4, OTHER),
+              "ends");
+    spare_size = 0;
     BAD_STRUCT_FROM(&w, rkv_sequence_fetch_result,
                     offsetof(rkv_sequence_fetch_result, asked_position_count), p,
                     rkv_sequence_fetch(cache, 1, 0, 0, p),
@@ -449,6 +463,8 @@ static void m09_snapshots(void) {
                     rkv_snapshot_cache_take(cache, 1, p), "out_match");
     MISPLACED(&w, size_t, p, rkv_snapshot_cache_read_parts(cache, w.pinned.pin, NULL, 0, 0, p),
               "out_count");
+    MISALIGNED(&w, rkv_snapshot_part, p,
+               rkv_snapshot_cache_read_parts(cache, w.pinned.pin, p, sizeof *p, 2, OTHER), "parts");
     /* whose output is one byte, so that no pointer to it is misaligned */
     bool removed = false;
     CHECK_OK(rkv_snapshot_cache_remove(cache, NULL, &known, &removed));

@@ -72,11 +72,11 @@ static void m09_groups_of_the_cache(void) {
     spare_size = 0;
     const size_t numbers = sizeof(rkv_group_stats);
     MISPLACED(&w, size_t, p, rkv_cache_read_group_stats(cache, OTHER, numbers, 3, p), "out_count");
-    MISALIGNED(&w, rkv_group_stats, p, rkv_cache_read_group_stats(cache, p, numbers, 3, OTHER),
+    MISPLACED(&w, rkv_group_stats, p, rkv_cache_read_group_stats(cache, p, numbers, 3, OTHER),
                "groups");
     MISPLACED(&w, size_t, p, rkv_cache_read_locked_pages(cache, w.lock, 1, OTHER, held, 4, p),
               "out_count");
-    MISALIGNED(&w, rkv_locked_page, p,
+    MISPLACED(&w, rkv_locked_page, p,
                rkv_cache_read_locked_pages(cache, w.lock, 1, p, held, 4, OTHER), "pages");
     MISPLACED(&w, size_t, p, rkv_cache_evict_pool(cache, 1, 2, OTHER, gone, 4, OTHER, p),
               "out_freed_count");
@@ -130,7 +130,7 @@ static void m09_sequences_with_groups(void) {
     const size_t size = sizeof(rkv_published_group);
     MISPLACED(&w, size_t, p, rkv_sequence_read_published(cache, id, OTHER, size, 2, p),
               "out_count");
-    MISALIGNED(&w, rkv_published_group, p,
+    MISPLACED(&w, rkv_published_group, p,
                rkv_sequence_read_published(cache, id, p, size, 2, OTHER), "groups");
     MISALIGNED(&w, size_t, p, rkv_sequence_donate(cache, id, p), "out_checkpoint_count");
     rkv_plan *plan = NULL;

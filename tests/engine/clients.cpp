@@ -231,6 +231,17 @@ static void b11_shutdown_finishes_what_runs() {
     running.audit_idle();
 }
 
+/// Rates are differences of sums, and those grow for weeks.
+static void b11_sums_keep_their_digits() {
+    engine::Histogram times;
+    times.observe(12345678);
+    times.observe(0.25);
+    std::string text;
+    times.write("x", text);
+    CHECK(text.find("\nx_sum 12345678.25") != std::string::npos);
+    CHECK(text.find("x_bucket{le=\"0.25\"} 1\n") != std::string::npos);
+}
+
 int main() {
     RUN(b11_what_is_no_request_is_refused);
     RUN(b11_hanging_up_cancels_the_request);
@@ -241,5 +252,6 @@ int main() {
     RUN(b11_metrics_can_be_parsed_and_add_up);
     RUN(b11_a_port_in_use_is_refused);
     RUN(b11_shutdown_finishes_what_runs);
+    RUN(b11_sums_keep_their_digits);
     return 0;
 }

@@ -115,6 +115,9 @@ static void b11_sizes_are_limited() {
     CHECK_EQ(answer_to(port, post_line + "Content-Encoding: gzip\r\nContent-Length: 20\r\n\r\n")
                  .status,
              415);
+    // Nor may it come without a length, up to the end of the connection: that was unpacked.
+    for (const char* field : {"Content-Encoding: gzip\r\n", "Content-Encoding: br\r\n", ""})
+        CHECK_EQ(answer_to(port, post_line + field + "\r\n").status, 411);
 
     // A salt is a name: who retains keeps it.
     Json salted = with(request("x", 1), "retain", true);
@@ -143,6 +146,8 @@ static void b11_what_is_ambiguous_is_refused() {
         if (response.status != 400) fail(__FILE__, __LINE__, "not refused: " + fields);
         CHECK(reason_of(response).find(fields.substr(0, 8)) == 0);
     }
+    // Without a length some take what follows for the body, and some for the next request.
+    CHECK_EQ(answer_to(port, post_line + "\r\n" + body).status, 411);
     CHECK_EQ(http(port, "GET", "/health", "a body").status, 400);
     for (const auto& [method, path, allowed] :
          {std::tuple("GET", "/v1/completions", "POST"), {"PUT", "/v1/chat/completions", "POST"},
@@ -341,6 +346,37 @@ static void b06_five_hundred_streams_and_hang_ups() {
     CHECK(metrics.find("engine_kv_pages{state=\"private\"} 0\n") != std::string::npos);
 }
 
+/// Where nobody knows where a request ends, nothing that is behind its head is another one.
+static void b11_no_body_is_taken_for_a_request() {
+    Hosting running([](auto& config) { config.connections.idle = 300ms; });
+    const std::string hidden = "GET /health HTTP/1.1\r\nHost: test\r\n\r\n";
+    const std::string length = "Content-Length: " + std::to_string(hidden.size()) + "\r\n\r\n";
+    const std::string in_chunks = post_line + "Transfer-Encoding: chunked\r\n\r\n";
+    for (const std::string& beginning :
+         {// The library answers by itself, without a look at the body.
+          post_line + "Range: x\r\n" + length,
+          "POST /" + std::string(9000, 'x') + " HTTP/1.1\r\nHost: test\r\n" + length,
+          // A chunk that is longer than it says, and a field behind the last one.
+          in_chunks + "5\r\nhelloXX\r\n", in_chunks + "0\r\nX: y\r\n\r\n"}) {
+        const Socket socket(running.port());
+        CHECK(socket.send(beginning + hidden));
+        const std::string text = socket.read_all();
+        CHECK_EQ(text.find("HTTP/1.1 4"), 0U);
+        CHECK_EQ(text.find("HTTP/1.1", 1), std::string::npos);
+    }
+    // What has a length and is read keeps its connection.
+    const Socket socket(running.port());
+    const std::string body = request("x", 1).dump();
+    for (int i = 0; i < 2; ++i) {
+        CHECK(socket.send(post_line + "Content-Length: " + std::to_string(body.size()) +
+                          "\r\n\r\n" + body));
+        std::string text;
+        CHECK(socket.read_until("first_token_seconds", text));
+    }
+    serves(running);
+    running.audit_idle();
+}
+
 int main() {
     // Both ends of each connection are here.
     rlimit files{};
@@ -350,6 +386,7 @@ int main() {
     RUN(b11_brackets_cannot_overflow_the_stack);
     RUN(b11_sizes_are_limited);
     RUN(b11_what_is_ambiguous_is_refused);
+    RUN(b11_no_body_is_taken_for_a_request);
     RUN(b11_slow_clients_are_told);
     RUN(b11_slow_clients_keep_nobody_out);
     RUN(b11_answers_are_neither_cut_nor_in_the_way);

@@ -265,8 +265,8 @@ static void check_mirror(const Mirror& mirror, engine::Core& core) {
         }
     }
     check_hung(mirror, core);
-    CHECK_EQ(mirror.stats["prompt_tokens"], core.metrics().prompt_tokens.load());
-    CHECK_EQ(mirror.stats["cached_tokens"], core.metrics().cached_tokens.load());
+    CHECK_EQ(mirror.stats["prompt_tokens"], core.metrics().answered_tokens.load());
+    CHECK_EQ(mirror.stats["cached_tokens"], core.metrics().found_tokens.load());
 }
 
 /// A prompt that may begin like an earlier one.

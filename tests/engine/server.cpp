@@ -119,6 +119,10 @@ static void b11_bad_requests_get_a_reason() {
     Running running;
     const Json good = request("x", 4);
     const std::vector<std::pair<std::string, Json>> cases = {
+        {"top_k", with(good, "top_k", 1)},
+        {"min_p", with(good, "min_p", 0.1)},
+        {"repetition_penalty", with(good, "repetition_penalty", 1.1)},
+        {"stop_token_ids", with(good, "stop_token_ids", {5})},
         {"prompt", with(good, "prompt", 5)},
         {"prompt", with(good, "prompt", {{"text", "x"}})},
         {"prompt", with(good, "prompt", {"one", "two"})},
@@ -163,10 +167,38 @@ static void b11_bad_requests_get_a_reason() {
     running.audit_idle();
 }
 
+static void b11_text_offsets_count_characters() {
+    Running running;
+    const auto characters = [](const std::string& text) {
+        return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+            return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+        }));
+    };
+    Json asked = with(with(request("parameters", 60), "logprobs", 0), "ignore_eos", true);
+    asked["temperature"] = 2;
+    asked["seed"] = 7;
+    const Json whole = choice_of(post(running.port(), asked).json());
+    asked["stream"] = true;
+    std::string text;
+    std::vector<std::size_t> offsets;
+    for (const Json& event : events_of(post(running.port(), asked))) {
+        const Json& choice = choice_of(event);
+        for (const Json& offset : choice["logprobs"]["text_offset"]) {
+            offsets.push_back(offset.get<std::size_t>());
+            CHECK_EQ(offsets.back(), characters(text));
+        }
+        text += choice["text"].get<std::string>();
+    }
+    CHECK(whole["logprobs"]["text_offset"] == Json(offsets));
+    // Random bytes are mostly no characters: U+FFFD stands for them.
+    CHECK(characters(text) < text.size());
+}
+
 int main() {
     RUN(b11_a_completion_is_what_the_engine_generates);
     RUN(b11_a_stream_is_the_same_in_pieces);
     RUN(b11_parameters_of_a_completion);
     RUN(b11_bad_requests_get_a_reason);
+    RUN(b11_text_offsets_count_characters);
     return 0;
 }

@@ -3,6 +3,7 @@
 // and nobody sees a difference in what is generated.
 #include "fixture.hpp"
 #include "http/prometheus.hpp"
+#include "page/cache_events.hpp"
 
 #include <atomic>
 #include <cstring>
@@ -65,6 +66,14 @@ std::shared_ptr<Heard> ask(TestCore& core, const Tokens& prompt, const char* wha
 /// Pages of 16 positions of a prompt, the last token's left out.
 constexpr std::size_t whole(std::size_t tokens) { return (tokens - 1) / 16 * 16; }
 
+/// The counters that a page is told.
+nlohmann::json page_stats(const engine::Core& core) {
+    engine::CacheEvents events(core);
+    const std::string text = events.next(), before = "event: stats\ndata: ";
+    const std::size_t at = text.find(before) + before.size();
+    return nlohmann::json::parse(text.substr(at, text.find("\n\n", at) - at));
+}
+
 void t02_tiers_change_nothing_but_time() {
     const Folder disk;
     const Tokens prompt = random_tokens(1, prompt_tokens);
@@ -78,7 +87,13 @@ void t02_tiers_change_nothing_but_time() {
         for (std::uint64_t seed = 2; seed < 5; ++seed)
             (void)core.complete(greedy(random_tokens(seed, prompt_tokens), max_tokens));
         CHECK_EQ(core.core().metrics().fetched_tokens, 0U);
+        const nlohmann::json before = page_stats(core.core());
         const auto again = ask(core, prompt, "host memory");
+        const nlohmann::json after = page_stats(core.core());
+        CHECK_EQ(after["prompt_tokens"].get<std::size_t>() -
+                     before["prompt_tokens"].get<std::size_t>(), prompt.size());
+        CHECK_EQ(after["cached_tokens"].get<std::size_t>() -
+                     before["cached_tokens"].get<std::size_t>(), again->result->cached_tokens);
         CHECK(again->tokens == expected);
         CHECK_EQ(again->result->cached_tokens, whole(prompt_tokens));
         CHECK(core.core().metrics().fetched_tokens > 0);
@@ -359,6 +374,43 @@ void t16_after_a_restart_all_groups_come_from_disk() {
     }
 }
 
+/// Who lost its pages has them back from a tier, and had computed them itself: nothing of its
+/// prompt was there when it began.
+void t02_what_was_lost_and_comes_back_was_not_cached() {
+    TestCore core(tiered(nullptr));
+    const auto first = core.add(greedy(random_tokens(1, prompt_tokens), 200));
+    const auto last = core.add(greedy(random_tokens(2, 300), 200));
+    // The tiers' threads hear of pages before these go.
+    while (core.step()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    CHECK(first->result && last->result);
+    CHECK(last->result->preemptions > 0);
+    CHECK(core.core().metrics().fetched_tokens > 0);
+    CHECK_EQ(first->result->cached_tokens, 0U);
+    CHECK_EQ(last->result->cached_tokens, 0U);
+    core.audit_idle();
+}
+
+/// Requests are numbered anew in each process, and the namespaces of those that share nothing with
+/// others are their numbers.
+void t02_without_prefix_caching_nothing_is_found_after_a_restart() {
+    const Folder disk;
+    engine::EngineConfig config = tiered(&disk);
+    config.prefix_caching = false;
+    engine::RequestSpec spec = greedy(random_tokens(1, prompt_tokens), max_tokens);
+    spec.choice_count = spec.sample_count = 2;
+    for (int process = 0; process < 2; ++process) {
+        TestCore core(config);
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        CHECK_EQ(core.complete(spec)->result->cached_tokens, 0U);
+        // Time to be stored, if it were.
+        for (int i = 0; i < 500; ++i) {
+            core.run();
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        core.audit_idle();
+    }
+}
+
 }  // namespace
 
 int main() {
@@ -368,5 +420,7 @@ int main() {
     RUN(t07_another_model_is_refused);
     RUN(t07_a_model_with_other_weights_is_refused);
     RUN(t13_engines_share_a_store);
+    RUN(t02_what_was_lost_and_comes_back_was_not_cached);
+    RUN(t02_without_prefix_caching_nothing_is_found_after_a_restart);
     return 0;
 }

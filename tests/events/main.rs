@@ -12,12 +12,13 @@ use radixkv::events::EventEncoder;
 use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::index::IndexKind;
 use radixkv::memory::Arc;
-use radixkv::paging::PageTableConfig;
+use radixkv::paging::{MorePools, PageTableConfig};
 use radixkv::store::{CacheConfig, Shared};
+use radixkv::token::TokenList;
 use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 use subscriber::Subscriber;
-use world::{cache, change, compare, drain, encode, encoder, pages, request};
+use world::{cache, change, compare, drain, encode, encoder, namespace, pages, request};
 
 const ROUNDS: usize = 3000;
 
@@ -84,6 +85,7 @@ fn e04_events_of_groups() {
     let table = PageTableConfig { groups: Groups::new(&groups).unwrap(), ..pages(400) };
     let to = follow(table, IndexKind::Radix, 1 << 20, 4);
     seen(&to, &["BlockStored", "capacity", "invalidated"]);
+    seen(&to, &["sliding_window", "chunked_local_attention"]);
     let to = follow(table, IndexKind::Radix, 12_000, 5);
     assert!(to.counts["AllBlocksCleared"] > 20, "{:?}", to.counts);
 }
@@ -265,4 +267,40 @@ fn e03_what_goes_is_not_told_any_more() {
     drain(&encoder, &mut to, &mut random);
     assert!(to.held.is_empty());
     assert_eq!(to.counts["AllBlocksCleared"], 2, "once in the beginning, once in the end");
+}
+
+/// E04, J01: states are blocks of their own group, and those of which a path has too many go for a
+/// reason of their own.
+#[test]
+fn e04_states_come_and_say_that_they_were_too_many() {
+    let groups = [GroupConfig::default(), GroupKind::State.in_pool(1)];
+    let table = PageTableConfig {
+        groups: Groups::new(&groups).unwrap(),
+        more_pools: MorePools::new(&[9]).unwrap(),
+        ..pages(60)
+    };
+    let shared = Shared::new(table).unwrap();
+    let config = CacheConfig { journal_bytes: 1 << 20, checkpoint_limit: 2, ..Default::default() };
+    shared.attach_cache(config).unwrap();
+    let mut random = fastrand::Rng::with_seed(11);
+    let (encoder, mut to) = (encoder(&shared), Subscriber::default());
+    let ids: Vec<u32> = (0..25).collect();
+    let id = shared.begin(&namespace(0), TokenList::text(&ids), 0).unwrap().id;
+    for (saved, end) in [8, 16, 24].into_iter().enumerate() {
+        shared.turn().publish(id, end).unwrap();
+        assert_eq!(shared.write().checkpoint(id).unwrap(), 1);
+        drain(&encoder, &mut to, &mut random);
+        let states = |to: &Subscriber| to.held.keys().filter(|(group, _)| *group == 1).count();
+        assert_eq!(states(&to), saved.min(2), "it is not there before it is confirmed");
+        shared.ending(|state| state.confirm_copies(id)).unwrap();
+        drain(&encoder, &mut to, &mut random);
+        compare(&to, &shared);
+        assert_eq!(states(&to), (saved + 1).min(2));
+    }
+    assert_eq!(to.counts.get("limit"), Some(&1), "{:?}", to.counts);
+    assert_eq!(to.counts.get("mamba"), Some(&3), "{:?}", to.counts);
+    shared.turn().release(id).unwrap();
+    shared.detach_cache();
+    drain(&encoder, &mut to, &mut random);
+    assert!(to.held.is_empty());
 }

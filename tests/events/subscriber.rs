@@ -98,6 +98,7 @@ impl Subscriber {
         let window = event.remove("kv_cache_spec_sliding_window");
         assert_eq!(window.is_some(), kind.as_str() == Some("sliding_window"));
         assert_eq!(kind.as_str() == Some("full_attention"), number(&group) == 0);
+        *self.counts.entry(kind.as_str().unwrap().to_owned()).or_default() += 1;
         let mut parent = (!parent.is_nil()).then(|| number(&parent));
         for (at, &hash) in hashes.iter().enumerate() {
             let is_known = parent.is_none_or(|parent| self.held.contains_key(&(0, parent)));

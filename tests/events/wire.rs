@@ -212,3 +212,28 @@ fn e01_a_cache_without_journal_has_no_events() {
     let refused = EventEncoder::new(shared, EventConfig::default()).unwrap_err();
     assert!(refused.to_string().contains("config.journal_bytes"), "{refused}");
 }
+
+/// E03: 64 KiB are enough for any event of text, also where each block has a long name.
+#[test]
+fn e03_64_kib_are_enough_for_any_event_of_text() {
+    let shared = cache(IndexKind::Radix, pages(80), 1 << 20);
+    let config =
+        EventConfig { wide_hashes: true, medium: "m".repeat(1024), ..EventConfig::default() };
+    let encoder = EventEncoder::new(shared.clone(), config).unwrap();
+    let space = Namespace { lora: Some(1), ..Namespace::default() };
+    let name = "x".repeat(1024);
+    encoder.name_namespace(&space, Some(&name), Some(&name)).unwrap();
+    // Each takes five bytes.
+    let ids: Vec<u32> = (0..64 * PAGE_SIZE as u32 + 1).map(|at| (1 << 31) - 1 - at).collect();
+    publish(&shared, &space, TokenList::text(&ids));
+    let mut stored = 0;
+    loop {
+        let (batch, _) = encode(&encoder, 1 << 16);
+        assert_eq!(batch.needed_bytes, 0, "an event has room");
+        stored += batch.stored_count;
+        if !batch.has_more {
+            break;
+        }
+    }
+    assert_eq!(stored, 64);
+}

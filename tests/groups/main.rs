@@ -30,6 +30,7 @@ mod share_less;
 mod simulation;
 mod slips;
 mod states;
+mod taken_back;
 mod worlds;
 
 use chance::Chance;

@@ -3,8 +3,10 @@ use super::failing::{Failure, failing};
 use super::memory_store::MemoryStore;
 use super::world::{PAGE_BYTES, Setup, World};
 use super::{PLAIN, prompt, stored};
+use radixkv::error::Error;
 use radixkv::index::Namespace;
 use radixkv::store::Scope;
+use radixkv::tier::OpenError;
 use radixkv::tier::paged::{Deadline, HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
 
 /// Requests for memory while records are looked at, and before; std's `Arc`, which comes behind
@@ -157,4 +159,14 @@ fn t17_tiers_without_a_directory_end_no_clear() {
     world.release(info.id);
     assert_eq!(world.run(&PLAIN, &tokens), (0, 40), "the other one is as it was");
     world.end();
+}
+
+/// M04: a directory for whose store there is no memory is not to blame for that.
+#[test]
+fn m04_a_store_without_memory_says_so() {
+    let directory = || "here".to_owned();
+    let refused = Error::from(OpenError::OutOfMemory { directory: directory() });
+    assert!(matches!(&refused, Error::OutOfMemory(what) if what.to_string().contains("here")));
+    let refused = Error::from(OpenError::InUse { directory: directory() });
+    assert!(matches!(&refused, Error::Storage(what) if what.to_string().contains("here")));
 }

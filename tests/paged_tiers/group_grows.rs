@@ -5,6 +5,7 @@ use super::groups::{hybrid, prompt};
 use super::remote_store::Mood;
 use radixkv::error::Error;
 use radixkv::index::Namespace;
+use radixkv::sequence::ComputedRow;
 use radixkv::tier::paged::Deadline;
 use radixkv::token::TokenList;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,5 +81,39 @@ fn t16_rows_that_grow_while_a_fetch_of_groups_begins_keep_their_pages() {
         }
         world.release(id);
     }
+    world.end();
+}
+
+/// T03, T16: what a sequence of several groups can't do while its fetch is open: its rows are the
+/// fetch's, and so are the states that it is to copy.
+#[test]
+fn t16_calls_that_wait_for_a_fetch_of_groups() {
+    let tokens = prompt(1, 41);
+    let mut world = GroupWorld::new(hybrid(None));
+    world.run(&tokens, &[4, 10]);
+    world.settle();
+    world.evict_all();
+    let id = world.begin(&Namespace::default(), &tokens).unwrap().id;
+    while world.tiers.work() {}
+    assert!(world.fetch(id, Deadline::Never).is_begun);
+    let shared = world.shared.clone();
+    let waits = |what: &str, done: Result<(), Error>| {
+        assert!(matches!(done, Err(Error::Loading(_))), "{what}: {done:?}");
+    };
+    waits("publish", shared.turn().publish(id, 4).map(drop));
+    waits("slide", shared.turn().slide(id, 4));
+    waits("retain", shared.turn().retain(id).map(drop));
+    waits("checkpoint", shared.write().checkpoint(id).map(drop));
+    waits("truncate", shared.write().truncate(id, 41));
+    waits("confirm", shared.write().confirm_copies(id));
+    waits("copies", shared.read().open_copies(id).map(drop));
+    waits("fork", shared.fork(id, 1, 0).map(drop));
+    let row = ComputedRow::Sequence(id);
+    waits("plan", shared.read().row_to_compute(row, 0, 4).map(drop));
+    world.check_all();
+    drop(shared);
+    world.settle();
+    assert_eq!(world.requests[&id].computed, 40);
+    world.compute(id, tokens.len());
     world.end();
 }

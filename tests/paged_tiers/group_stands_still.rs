@@ -14,7 +14,7 @@ fn work(world: &GroupWorld) {
 /// has to try another end and host memory has less by then.
 #[test]
 fn t13_a_store_that_was_given_up_keeps_no_fetch_of_groups() {
-    let remote = MemoryRemote { timeout: Duration::from_millis(30), ..MemoryRemote::new() };
+    let remote = MemoryRemote { timeout: Duration::from_millis(300), ..MemoryRemote::new() };
     let mut world = GroupWorld::new(Setup {
         groups: vec![FULL, window(9, 0, 1)],
         pages: vec![40, 40],
@@ -38,7 +38,7 @@ fn t13_a_store_that_was_given_up_keeps_no_fetch_of_groups() {
     let found = world.fetch(info.id, Deadline::Never);
     assert_eq!((found.positions, found.asked_positions, found.is_begun), (24, 16, true));
     work(&world);
-    std::thread::sleep(Duration::from_millis(40));
+    std::thread::sleep(Duration::from_millis(320));
     work(&world);
     assert_eq!(world.tiers.stats().counters.remote_late, 1, "the question is given up");
     // Six pages of group 0 and two of the window, of which the last is not copied.

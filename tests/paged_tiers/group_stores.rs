@@ -33,3 +33,36 @@ fn t08_stores_copy_an_eighth_of_each_pool_at_once() {
     assert_eq!(world.tiers.stats().host.pages, 20, "the others come later");
     world.end();
 }
+
+/// T10, T16: host memory that is within its bytes gives nothing up, however its pools share them.
+#[test]
+fn t10_a_pool_may_have_more_than_its_part_while_others_have_less() {
+    let mut world = GroupWorld::new(Setup {
+        groups: vec![FULL, window(9, 0, 1)],
+        pages: vec![160, 16],
+        host_pages: vec![16, 100],
+        store: None,
+        remote: None,
+        policy: PagePolicy::Through,
+        agrees: false,
+        first: 0,
+        slices: None,
+    });
+    let tokens = prompt(1, 41);
+    let info = world.begin(&Namespace::default(), &tokens).unwrap();
+    world.compute(info.id, 41);
+    world.release(info.id);
+    world.settle();
+    let before = world.tiers.stats().host;
+    assert_eq!((before.pages, before.bytes), (20, 10 * 16 + 10 * 24));
+    // Of a half of all the first pool's part is 8 pages.
+    world.tiers.shrink_to(before.limit / 2, u64::MAX);
+    assert_eq!(world.tiers.stats().host.pages, 20);
+    world.tiers.shrink_to(before.bytes, u64::MAX);
+    assert_eq!(world.tiers.stats().host.pages, 20);
+    world.tiers.shrink_to(before.bytes - 1, u64::MAX);
+    assert_eq!(world.tiers.stats().host.pages, 19, "one is enough");
+    world.tiers.shrink_to(0, u64::MAX);
+    assert_eq!(world.tiers.stats().host.pages, 0);
+    world.end();
+}

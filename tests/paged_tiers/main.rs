@@ -1,6 +1,7 @@
 //! Pages below the device: what is found where, and that it is what was computed.
 mod agree_ended;
 mod attach;
+mod busy;
 mod children;
 mod deadline_zero_joins;
 mod detach_last;
@@ -462,5 +463,26 @@ fn t02_a_long_prefix_lands_in_parts() {
     assert!((256..700).contains(&early), "{early} pages before it ended");
     assert_eq!(world.requests[&info.id].computed, 2800);
     world.compute(info.id, tokens.len());
+    world.end();
+}
+
+/// T10: what was used last is what a directory gives up last, after a restart too.
+#[test]
+fn t10_what_was_used_last_stays_after_a_restart() {
+    let store = MemoryStore::new(1 << 20, 1 << 10);
+    let mut world = World::new(Setup::new(30, 64, Some(store)));
+    for family in [1, 2] {
+        world.run(&PLAIN, &prompt(family, 41));
+        world.settle();
+    }
+    world.shared.evict(1000, |_, _| {}).unwrap();
+    world.work();
+    // From host memory, not from the disk.
+    assert_eq!(world.run(&PLAIN, &prompt(1, 41)), (0, 40));
+    world.settle();
+    let mut world = world.restarted();
+    world.tiers.shrink_to(u64::MAX, 10 * PAGE_BYTES as u64);
+    assert_eq!(world.tiers.stats().disk.pages, 10);
+    assert_eq!(world.run(&PLAIN, &prompt(1, 41)), (0, 40), "it was used last");
     world.end();
 }

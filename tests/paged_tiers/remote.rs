@@ -437,3 +437,26 @@ fn t13_what_was_given_up_is_not_complete() {
     while world.tiers.work_remote() {}
     world.end();
 }
+
+/// T17: what waits to be written when its namespace is cleared is not written any more.
+#[test]
+fn t17_what_waits_for_the_store_is_not_written_after_a_clear() {
+    let remote = MemoryRemote::new();
+    let mut world = world(&remote);
+    let info = world.begin(&PLAIN, &prompt(1, 81)).unwrap();
+    world.compute(info.id, 81);
+    for _ in 0..5 {
+        world.work();
+        world.poll(64);
+        while !world.copies.is_empty() {
+            world.step_copy(0, true);
+        }
+    }
+    world.work();
+    assert!(world.tiers.stats().remote.waiting > 0);
+    world.shared.clear(Scope::exactly(PLAIN)).unwrap();
+    world.work();
+    while world.tiers.work_remote() {}
+    assert_eq!(remote.inside().values.len(), 0);
+    world.end();
+}

@@ -50,12 +50,12 @@ fn t11_a_deadline_wakes_who_sleeps() {
     let mut world = stored(Setup::new(20, 64, Some(store)), &tokens);
     let wakes = waking(&mut world, 64, false);
     let id = world.begin(&PLAIN, &tokens).unwrap().id;
-    assert!(world.fetch(id, Deadline::After(Duration::from_millis(20))).is_begun);
+    assert!(world.fetch(id, Deadline::After(Duration::from_millis(300))).is_begun);
     world.work();
     assert_eq!(world.poll(64), 0, "the disk reads all of it");
     world.work();
     let before = wakes.load(Ordering::Relaxed);
-    std::thread::sleep(Duration::from_millis(40));
+    std::thread::sleep(Duration::from_millis(320));
     world.work(); // as the thread does each 20 ms
     assert_eq!(wakes.load(Ordering::Relaxed), before + 1, "nobody says that its time is over");
     world.poll(64);

@@ -86,3 +86,47 @@ fn t08_what_has_no_place_among_those_that_wait_is_not_said_to_be_written() {
     let written = store.records().len();
     assert!(!is_flushed || written == STATES as usize, "{written} are written");
 }
+
+/// T05, T08, T10: where what is free lies in many pieces, others go until a large state has room.
+#[test]
+fn t10_a_large_state_has_room_among_small_ones() {
+    const SMALL: u32 = 2000;
+    const LARGE: usize = 900 * 4096;
+    let folder = Folder::new();
+    let limits = SnapshotLimits { entries: 2 * SMALL as usize, bytes: u64::MAX };
+    let cache = TieredSnapshots::<world::Part>::new(limits).unwrap();
+    let mut config = DiskConfig::new(folder.path(), u64::from(SMALL) * 4200, [0; 32]);
+    config.commit_interval = Duration::from_millis(1);
+    let (store, records) = DiskStore::open(config).unwrap();
+    cache.attach(Box::new(store), records, TierPolicy::Through).unwrap();
+    let freed = &mut FreedSnapshots::new();
+    let insert = |token: u32, bytes: usize, freed: &mut FreedSnapshots<world::Part>| {
+        let new = NewSnapshot {
+            namespace: &Namespace::default(),
+            tokens: &[token],
+            bytes: bytes as u64,
+            next_token: None,
+            is_trimmable: false,
+        };
+        let state = || world::Part {
+            parts: [vec![1; 4], vec![1; bytes - 4]],
+            alive: Arc::new(AtomicUsize::new(1)),
+        };
+        cache.insert(new, Some(&[4, bytes as u64 - 4]), state, freed).unwrap();
+    };
+    (1..=SMALL).for_each(|token| insert(token, BYTES as usize, freed));
+    assert!(cache.flush(Duration::from_secs(60), freed));
+    // A hole of one block beside each that stays: by bytes there is room.
+    for token in (2..=SMALL).step_by(2) {
+        assert!(cache.remove(&Namespace::default(), &[token], freed));
+    }
+    assert!(cache.flush(Duration::from_secs(60), freed));
+    insert(SMALL + 1, LARGE, freed);
+    let is_written = (0..1000).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        cache.flush(Duration::from_secs(1), freed)
+    });
+    assert!(is_written, "{:?}", cache.tier_stats(freed).unwrap().counters);
+    let entries = cache.tier_stats(freed).unwrap().entries;
+    assert!(entries > SMALL as usize / 4, "no more went than had to: {entries} are left");
+}

@@ -26,6 +26,7 @@ mod runs;
 #[path = "../tier/sim/mod.rs"]
 mod sim;
 mod threads;
+mod too_large;
 mod trimmed;
 mod troubles;
 mod wakes;

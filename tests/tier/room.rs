@@ -46,7 +46,7 @@ fn t10_space_in_pieces_is_used_and_comes_back() {
     (0..1000).filter(|number| number % 2 == 0).for_each(|number| store.remove(key(number * 50)));
     assert!(store.flush(LONG));
     // 24 units behind the others and 500 single ones: a record has up to 256 pieces.
-    assert_eq!(put(&store, 1, 300 * 4096), Err(Refused::Full));
+    assert_eq!(put(&store, 1, 300 * 4096), Err(Refused::Fragmented));
     put(&store, 1, 200 * 4096).unwrap();
     assert!(store.flush(LONG));
     assert_eq!(load(&store, 1, 200 * 4096), Ok(content(1, 200 * 4096)));

@@ -19,6 +19,12 @@ pub trait EngineRow {
     fn published(state: &Self::State) -> usize;
     fn token_count(state: &Self::State) -> usize;
 
+    /// Whether it gives its pages to the cache when it ends, not before.
+    fn is_late(state: &Self::State) -> bool;
+
+    /// It ends: from now on it gives them.
+    fn end_late(state: &mut Self::State);
+
     /// Pages that it takes until it has places for `page_count`, of which each group holds as many
     /// as `most` says, where it does.
     fn needed(state: &Self::State, page_count: usize, most: &[usize]) -> usize;

@@ -39,6 +39,8 @@ pub struct GroupState {
     /// Where the published pages end, and the lock on it.
     pub node: u64,
     pub lock: u64,
+    /// Gives its pages to the cache when it ends.
+    pub late: bool,
     /// Pages of states that were published since the engine asked.
     pub new_states: Vec<u32>,
 }
@@ -47,23 +49,24 @@ pub struct GroupState {
 impl Cache {
     /// A row that only grows in each group of layers, for a prompt; see GroupRow. It has no pages
     /// yet. `order` has the page table's number of each of the engine's groups, in the engine's
-    /// order; None when they are the same.
+    /// order; None when they are the same. `late` as for `growing_row()`.
     ///
     /// Raises Unsupported for chunks, sinks, draft states, and groups of several pools,
     /// InvalidArgument for an order that does not name each group once.
-    #[pyo3(signature = (tokens, *, order=None, space=None))]
+    #[pyo3(signature = (tokens, *, order=None, space=None, late=false))]
     fn group_row(
         this: &Bound<'_, Self>,
         tokens: &Bound<'_, PyAny>,
         order: Option<Vec<u32>>,
         space: Option<&Bound<'_, Namespace>>,
+        late: bool,
     ) -> PyResult<GroupRow> {
         let py = this.py();
         let tokens = ids_of(tokens)?;
         let groups = &this.get().table.get().groups;
         let order = order.unwrap_or_else(|| (0..groups.len() as u32).collect());
         let lanes = lanes_of(py, groups, &order)?;
-        let state = Mutex::new(GroupState { tokens, lanes, ..GroupState::default() });
+        let state = Mutex::new(GroupState { tokens, lanes, late, ..GroupState::default() });
         Ok(GroupRow { source: Source::new(this, space)?, state })
     }
 }
@@ -127,6 +130,15 @@ impl EngineRow for GroupRow {
 
     fn token_count(state: &GroupState) -> usize {
         state.tokens.len()
+    }
+
+    #[inline]
+    fn is_late(state: &GroupState) -> bool {
+        state.late
+    }
+
+    fn end_late(state: &mut GroupState) {
+        state.late = false;
     }
 
     fn needed(state: &GroupState, page_count: usize, most: &[usize]) -> usize {

@@ -38,6 +38,8 @@ pub struct State {
     /// Where the published pages end, and the lock on it.
     node: u64,
     lock: u64,
+    /// Gives its pages to the cache when it ends.
+    late: bool,
     /// What the last match found.
     found: Vec<u32>,
     found_node: u64,
@@ -47,11 +49,16 @@ pub struct State {
 impl Cache {
     /// A row that only grows, for a prompt; see GrowingRow. It has no pages yet. Raises
     /// Unsupported with several groups of layers, and from its methods with an external pool.
-    #[pyo3(signature = (tokens, *, space=None))]
+    ///
+    /// With `late` RequestRows gives its pages to the cache when the request ends, not before: one
+    /// that may not be answered from the cache would hold its own pages and, by their lock, those
+    /// of the cache with the same tokens.
+    #[pyo3(signature = (tokens, *, space=None, late=false))]
     fn growing_row(
         this: &Bound<'_, Self>,
         tokens: &Bound<'_, PyAny>,
         space: Option<&Bound<'_, Namespace>>,
+        late: bool,
     ) -> PyResult<GrowingRow> {
         let py = this.py();
         let tokens = ids_of(tokens)?;
@@ -59,7 +66,7 @@ impl Cache {
             let message = "growing_row: one group of layers is needed";
             return Err(refused(py, RKV_STATUS_UNSUPPORTED, message));
         }
-        let state = Mutex::new(State { tokens, ..State::default() });
+        let state = Mutex::new(State { tokens, late, ..State::default() });
         Ok(GrowingRow { source: Source::new(this, space)?, state })
     }
 }
@@ -110,6 +117,15 @@ impl EngineRow for GrowingRow {
     #[inline]
     fn token_count(state: &State) -> usize {
         state.tokens.len()
+    }
+
+    #[inline]
+    fn is_late(state: &State) -> bool {
+        state.late
+    }
+
+    fn end_late(state: &mut State) {
+        state.late = false;
     }
 
     #[inline]

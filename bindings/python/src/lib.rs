@@ -36,6 +36,7 @@ mod placed_rows;
 mod plan;
 mod plan_arrays;
 mod record;
+mod request_row;
 mod request_rows;
 mod row_source;
 mod runner;

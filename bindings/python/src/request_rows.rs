@@ -8,9 +8,8 @@ use pyo3::types::{PyDict, PySlice, PyTuple};
 use crate::c::*;
 use crate::cache::Cache;
 use crate::engine_row::EngineRow;
-use crate::group_row::GroupRow;
-use crate::growing_row::GrowingRow;
 use crate::handle::filled;
+use crate::request_row::{Row, end_late, is_late, published, release, with};
 use crate::row_source::ids_of;
 use crate::status::refused;
 
@@ -50,33 +49,6 @@ struct Inner {
     new_pages: Option<Mutex<Vec<u32>>>,
 }
 
-/// A request's row.
-enum Row<'py> {
-    One(Bound<'py, GrowingRow>),
-    Several(Bound<'py, GroupRow>),
-}
-
-impl<'py> Row<'py> {
-    fn of(row: Bound<'py, PyAny>) -> PyResult<Self> {
-        // A cast that fails takes longer than one that does not.
-        if row.is_exact_instance_of::<GrowingRow>() {
-            Ok(Row::One(row.cast_into()?))
-        } else {
-            Ok(Row::Several(row.cast_into()?))
-        }
-    }
-}
-
-/// Does the same with either kind of row.
-macro_rules! with {
-    ($row:expr, $of:ident => $what:expr) => {
-        match $row {
-            Row::One($of) => $what,
-            Row::Several($of) => $what,
-        }
-    };
-}
-
 impl Inner {
     fn row<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Option<Row<'py>>> {
         self.rows.bind(name.py()).get_item(name)?.map(Row::of).transpose()
@@ -84,7 +56,11 @@ impl Inner {
 
     /// What is computed before this position fills no page.
     fn unpublished_before<R: EngineRow>(&self, state: &R::State) -> usize {
-        if self.publishes { (R::published(state) + 1) * self.page_size } else { usize::MAX }
+        if self.publishes && !R::is_late(state) {
+            (R::published(state) + 1) * self.page_size
+        } else {
+            usize::MAX
+        }
     }
 
     /// A step that ends before this position neither needs nor fills a page.
@@ -135,14 +111,6 @@ fn number(request: &Bound<'_, PyAny>, name: &Bound<'_, pyo3::types::PyString>) -
     request.getattr(name)?.extract()
 }
 
-fn published<R: EngineRow>(py: Python<'_>, row: &R) -> PyResult<usize> {
-    Ok(R::published(&*row.state(py)?))
-}
-
-fn release<R: EngineRow>(py: Python<'_>, row: &R) -> PyResult<()> {
-    row.let_go(py, &mut *row.state(py)?)
-}
-
 impl RequestRows {
     fn inner(&self, py: Python<'_>) -> PyResult<&Inner> {
         self.inner.get().ok_or_else(|| {
@@ -161,7 +129,7 @@ impl RequestRows {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = this.py();
         let inner = this.get().inner(py)?;
-        let computed = if inner.publishes { computed } else { 0 };
+        let computed = if inner.publishes && !R::is_late(&state) { computed } else { 0 };
         let known = R::token_count(&state);
         let added = if computed > known {
             let part = PySlice::new(py, known as isize, computed as isize, 1);
@@ -201,6 +169,28 @@ impl RequestRows {
             Self::extend(this, row, state, request, (0, computed))?;
         }
         Ok(())
+    }
+
+    /// Publishes what was computed, and is not published yet.
+    fn publish_computed(
+        this: &Bound<'_, Self>,
+        row: &Row<'_>,
+        request: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = this.py();
+        let computed = number(request, intern!(py, "num_computed_tokens"))?;
+        let computed = computed.min(number(request, intern!(py, "num_tokens"))?);
+        with!(row, row => Self::publish(this, row.get(), request, computed))
+    }
+
+    /// The same of a row that ends, where that waits until then or for the next call.
+    fn end(this: &Bound<'_, Self>, row: &Row<'_>, request: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = this.py();
+        let was_late = with!(row, row => end_late(py, row.get())?);
+        if this.get().inner(py)?.ahead && !was_late {
+            return Ok(());
+        }
+        Self::publish_computed(this, row, request)
     }
 
     fn allocate<'py, R: EngineRow>(
@@ -439,13 +429,24 @@ impl RequestRows {
     }
 
     /// Tokens of a request that others find.
-    fn estimate_cached_tokens(&self, request: &Bound<'_, PyAny>) -> PyResult<usize> {
+    fn estimate_cached_tokens(
+        this: &Bound<'_, Self>,
+        request: &Bound<'_, PyAny>,
+    ) -> PyResult<usize> {
         let py = request.py();
-        let inner = self.inner(py)?;
-        match inner.row(&request.getattr(intern!(py, "request_id"))?)? {
-            Some(row) => Ok(with!(row, row => published(py, row.get())?) * inner.page_size),
-            None => Ok(0),
+        let inner = this.get().inner(py)?;
+        let Some(row) = inner.row(&request.getattr(intern!(py, "request_id"))?)? else {
+            return Ok(0);
+        };
+        if with!(&row, row => is_late(py, row.get())?) {
+            // They will, when it ends.
+            let computed = number(request, intern!(py, "num_computed_tokens"))?;
+            return Ok(computed / inner.page_size * inner.page_size);
         }
+        if !inner.ahead {
+            Self::publish_computed(this, &row, request)?;
+        }
+        Ok(with!(row, row => published(py, row.get())?) * inner.page_size)
     }
 
     /// Ends or preempts a request: what it published stays in the cache.
@@ -454,14 +455,7 @@ impl RequestRows {
         let inner = this.get().inner(py)?;
         let name = request.getattr(intern!(py, "request_id"))?;
         let Some(row) = inner.row(&name)? else { return Ok(()) };
-        let published = if inner.ahead {
-            Ok(())
-        } else {
-            // What was computed since the last call.
-            let computed = number(request, intern!(py, "num_computed_tokens"))?;
-            let computed = computed.min(number(request, intern!(py, "num_tokens"))?);
-            with!(&row, row => Self::publish(this, row.get(), request, computed))
-        };
+        let published = Self::end(this, &row, request);
         inner.rows.bind(py).del_item(&name)?;
         with!(row, row => release(py, row.get()))?;
         published

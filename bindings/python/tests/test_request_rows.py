@@ -156,3 +156,16 @@ def test_what_it_does_not_do_is_said(cache: radixkv.Cache) -> None:
     bare = radixkv.RequestRows.__new__(radixkv.RequestRows)
     with pytest.raises(radixkv.InvalidState, match="was not called"):
         bare.free(asked("a", 5))
+
+
+def test_what_a_step_has_computed_counts_when_it_is_asked_for(cache: radixkv.Cache) -> None:
+    """Also where the pages of a step are given to the cache by the next call."""
+    engine = Engine(cache, ahead=False)
+    request = asked("a", 2 * PAGE_SIZE + 3)
+    engine.allocate_slots(request, 2 * PAGE_SIZE + 3)
+    assert engine.estimate_cached_tokens(request) == 0, "the step may be taken back"
+    request.num_computed_tokens = 2 * PAGE_SIZE + 3
+    assert engine.estimate_cached_tokens(request) == 2 * PAGE_SIZE
+    assert cache.probe(np.array(request.all_token_ids, np.uint32)) == 2 * PAGE_SIZE
+    engine.free(request)
+    assert cache.table.stats().private_page_count == 0

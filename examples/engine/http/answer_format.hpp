@@ -19,7 +19,7 @@ struct ChoicePart {
     std::size_t index;
     const std::vector<OutputToken>& tokens;
     const std::string& text;
-    /// Bytes of text that came before.
+    /// Characters of text that came before.
     std::size_t text_offset;
     /// Whether nothing of the choice came before.
     bool is_first;

@@ -56,7 +56,8 @@ std::size_t max_tokens_of(const Json& body, std::size_t otherwise) {
 
 void refuse_what_is_no_text(const Json& body) {
     refuse_unsupported(body, {"tools", "functions", "audio", "echo", "retain", "continuation_of",
-                              "use_beam_search"});
+                              "continuation_suffix", "use_beam_search", "beam_width",
+                              "length_penalty", "best_of"});
     for (const auto& [name, only] :
          {std::pair("response_format", Json{{"type", "text"}}), {"tool_choice", Json("none")},
           {"modalities", Json::array({"text"})}})

@@ -37,7 +37,7 @@ private:
             }
             tops.push_back(std::move(top));
             offsets.push_back(offset);
-            offset += token.text.size();
+            offset += character_count(token.text);
         }
         return {{"tokens", texts},
                 {"token_logprobs", logprobs},

@@ -89,7 +89,7 @@ std::string CompletionResponse::token_event(const OutputToken& token) {
     const std::vector<OutputToken> tokens = {token};
     const Json choice = unfinished(
         format_->event({token.sequence, tokens, text, output.text_offset, is_first}), tokens);
-    output.text_offset += text.size();
+    output.text_offset += character_count(text);
     Json json = event(Json::array({choice}));
     if (is_first && tells_prompt()) {
         json["prompt_token_ids"] = request_.spec.prompt;

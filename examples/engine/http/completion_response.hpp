@@ -40,7 +40,7 @@ private:
     struct Output {
         std::vector<OutputToken> tokens;
         std::string text;
-        /// Streamed so far, in bytes of text.
+        /// Streamed so far, in characters of text.
         std::size_t text_offset = 0;
         bool began = false;
     };

@@ -115,7 +115,11 @@ void Connection::refuse(const ApiError& error) {
     for (const auto& [name, value] : error.headers()) text += name + ": " + value + "\r\n";
     text += "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
             "\r\nConnection: close\r\n\r\n" + body;
-    if (!send_all(text.data(), text.size())) return;
+    if (send_all(text.data(), text.size())) hang_up();
+}
+
+void Connection::hang_up() {
+    over_ = true;
     // Closed with something unread, the connection would be reset, and the answer might be lost.
     shutdown(socket_, SHUT_WR);
     const Clock::time_point now = Clock::now();

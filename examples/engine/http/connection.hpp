@@ -26,6 +26,8 @@ public:
     /// Answers by itself what the library must not go on with. Nothing can be read or written
     /// afterwards.
     void refuse(const ApiError& error);
+    /// Nothing more is read or written, but the client gets what was written.
+    void hang_up();
 
     ssize_t read(char* to, std::size_t size);
     ssize_t write(const char* from, std::size_t size);

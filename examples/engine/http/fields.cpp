@@ -120,7 +120,13 @@ void refuse_unsupported(const Json& body, std::initializer_list<const char*> nam
 void read_shared(const Json& body, const std::string& served_model, const char* id_prefix,
                  CompletionRequest& request) {
     check_model(body, served_model);
-    refuse_unsupported(body, {"presence_penalty", "frequency_penalty", "logit_bias"});
+    refuse_unsupported(body, {"presence_penalty", "frequency_penalty", "logit_bias", "min_p",
+                              "min_tokens", "stop_token_ids"});
+    // But for what changes nothing.
+    for (const auto& [name, neutral] : {std::pair("top_k", -1), {"repetition_penalty", 1}}) {
+        const Json* value = find(body, name);
+        if (value != nullptr && *value != neutral) refuse_unsupported(body, {name});
+    }
     RequestSpec& spec = request.spec;
     spec.id = id_prefix + random_hex();
     spec.sampling.temperature = number(body, "temperature", 1, 0, 100);

@@ -48,12 +48,18 @@ bool LimitedServer::process_and_close_socket(socket_t socket) {
 /// False when the connection is of no use any more.
 bool LimitedServer::answer_one(Connection& connection, bool is_last) {
     const bool close = is_last || !is_running();
-    bool client_closes = false;
+    bool client_closes = false, has_end = false;
     const std::function<void(httplib::Request&)> head_is_read = [&](httplib::Request& request) {
         check_head_(request);
         // A request may name thousands, and the library would send all of them.
         request.headers.erase("Range");
         request.ranges.clear();
+        // Where chunks end, their sender and the library may not agree. The client is told so.
+        has_end = !request.has_header("Transfer-Encoding");
+        if (!has_end) {
+            request.headers.erase("Connection");
+            request.headers.emplace("Connection", "close");
+        }
         connection.begin_body();
     };
     // Later versions of the library want the addresses from their caller.
@@ -67,7 +73,11 @@ bool LimitedServer::answer_one(Connection& connection, bool is_last) {
                                           head_is_read);
     };
     try {
-        return process(*this) && !close && !client_closes;
+        if (!process(*this)) return false;
+        if (has_end) return !close && !client_closes;
+        // Some heads the library answers without a look at the body: nobody knows where another
+        // request would begin.
+        connection.hang_up();
     } catch (const ApiError& error) {
         connection.refuse(error);
     } catch (const std::exception&) {  // such as no memory for this one: the others go on

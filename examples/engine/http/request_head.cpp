@@ -59,6 +59,10 @@ void check_head(const httplib::Request& request, std::size_t max_body_bytes) {
     const bool asks_for_head = method == "GET" && request.method == "HEAD";
     if (request.method != method && !asks_for_head)
         throw ApiError::wrong_method(request.path, method);
+    // The library would take all that follows for the body, of any length, and unpack it.
+    if (method == "POST" && !request.has_header("Content-Length") &&
+        !request.has_header("Transfer-Encoding"))
+        throw ApiError(411, "Content-Length: missing");
     if (!has_body(request, max_body_bytes)) return;
     if (method != "POST") throw ApiError(400, "a body goes with POST alone");
     if (request.is_multipart_form_data()) throw ApiError(400, "the body has several parts");

@@ -201,8 +201,8 @@ std::string CacheEvents::stats() {
     const Json data = {
         {"pages", pools},
         {"evicted_pages", cache.evicted_page_count},
-        {"prompt_tokens", metrics.prompt_tokens.load()},
-        {"cached_tokens", metrics.cached_tokens.load() + metrics.inherited_tokens.load()},
+        {"prompt_tokens", metrics.answered_tokens.load()},
+        {"cached_tokens", metrics.found_tokens.load()},
         {"first_tokens", metrics.time_to_first_token.count()},
         {"first_token_seconds", metrics.time_to_first_token.sum()},
         {"running", metrics.running.load()},

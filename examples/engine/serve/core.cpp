@@ -31,6 +31,8 @@ EngineConfig complete(EngineConfig config) {
     // For nothing where the products are not: cuBLAS adds in another order for another batch size.
     config.kv.batch_invariant = is_on_cpu && config.gemm == Gemm::packed;
     if (!is_on_cpu) config.thread_count = 1;
+    // Without it a request's namespace is its number, which the next process gives again.
+    if (!config.prefix_caching) config.kv.tiers = {};
     keep_blas_on_one_thread();
     return config;
 }

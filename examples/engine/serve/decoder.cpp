@@ -281,6 +281,8 @@ void Decoder::observe(Request& request, Branch& branch, Clock::time_point now) {
     if (!request.first_token) {
         request.first_token = now;
         metrics_.time_to_first_token.observe(seconds_between(request.submitted, now));
+        metrics_.answered_tokens += request.spec.prompt.size();
+        metrics_.found_tokens += request.cached_tokens;
     } else if (request.generated(branch) > 1) {
         metrics_.inter_token_latency.observe(seconds_between(branch.latest, now));
     }

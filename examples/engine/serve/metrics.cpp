@@ -37,7 +37,8 @@ void Histogram::write(const std::string& name, std::string& out) const {
         const std::string limit = i < limits.size() ? short_number(limits[i]) : "+Inf";
         out += name + "_bucket{le=\"" + limit + "\"} " + std::to_string(count) + "\n";
     }
-    out += name + "_sum " + short_number(sum_.load(std::memory_order_relaxed)) + "\n";
+    // With all digits: rates are differences of sums that grow for weeks.
+    out += name + "_sum " + std::to_string(sum_.load(std::memory_order_relaxed)) + "\n";
     out += name + "_count " + std::to_string(count) + "\n";
 }
 

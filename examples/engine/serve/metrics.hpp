@@ -40,6 +40,9 @@ struct Metrics {
     Counter kept_branches{0};
     /// Brought from host memory or a disk.
     Counter fetched_tokens{0};
+    /// Prompt tokens of requests whose first token is known, and those of them that were there,
+    /// wherever.
+    Counter answered_tokens{0}, found_tokens{0};
     /// Requests that found at least one token in the cache when they began, and the others; those
     /// that went on from a parent instead of looking, and continuations that had to look.
     Counter cache_hits{0}, cache_misses{0}, continuations{0}, continuation_fallbacks{0};

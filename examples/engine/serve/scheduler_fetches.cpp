@@ -36,7 +36,9 @@ bool Scheduler::take_fetched() {
                 }
                 branch->computed = positions;
                 branch->published_pages = positions / kv_.cache().page_size();
-                request->cached_tokens += more;
+                // Who lost its pages had computed them itself, and samples share their prompt.
+                if (request->preemptions == 0 && !request->branched)
+                    request->cached_tokens += more;
                 metrics_.fetched_tokens += more;
             }
         }

@@ -62,6 +62,11 @@ std::string_view decode(std::uint32_t id) {
     return id < bytes.size() ? std::string_view(&bytes[id], 1) : std::string_view();
 }
 
+std::size_t character_count(std::string_view text) {
+    const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
+    return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins));
+}
+
 std::string Utf8Stream::push(std::string_view bytes) {
     pending_ += bytes;
     std::string out;

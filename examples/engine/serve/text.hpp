@@ -18,6 +18,9 @@ namespace engine {
 /// The byte of a token; nothing for ids that are no bytes.
 [[nodiscard]] std::string_view decode(std::uint32_t id);
 
+/// Characters of a text that is valid UTF-8.
+[[nodiscard]] std::size_t character_count(std::string_view text);
+
 /// Bytes that arrive piece by piece, as valid UTF-8: what is none becomes U+FFFD, and the beginning
 /// of a character waits for the rest of it.
 class Utf8Stream {

@@ -215,7 +215,13 @@ class RadixkvCache(BasePrefixCache):
             last = self.root_node
         space = self._space(req)
         lock = req.lock.receipt if req.lock else 0
+        # Events name the session that stored a block: what others stored is read before.
+        log = self._events
+        if log is not None and req.session_id is not None:
+            log.read()
         done = self._publish(kv, tokens, length, space, last, lock, state)
+        if log is not None and req.session_id is not None:
+            log.read(req.session_id)
         if done.duplicate_page_count:
             known = done.page_count - done.claimed_page_count
             self._share(kv, known - done.duplicate_page_count, known)

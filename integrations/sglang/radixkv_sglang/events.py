@@ -45,6 +45,8 @@ class EventLog:
         self._hashes: dict[int, PageHash] = {}
         self._keys: dict[radixkv.Namespace, ExtraKeys] = {}
         self._names_limit = NAMES
+        #: Of the request that stored what is read.
+        self._session_id: str | None = None
 
     def journal_bytes(self, page_count: int) -> int:
         """Room for the whole pool's pages and tokens twice over, and their records."""
@@ -62,20 +64,27 @@ class EventLog:
             self._keys[space] = keys
 
     def take(self) -> list[KVCacheEvent]:
+        self.read()
+        self._drop_names()
+        events: list[KVCacheEvent] = self._recorder.take()
+        return events
+
+    def read(self, session_id: str | None = None) -> None:
+        """Reads the journal. What was stored since the last time is of this session."""
+        self._session_id = session_id
         for event in self._journal.events():
             if self._journal.lost_count:
                 break
             self._add(event)
         if self._journal.lost_count:
-            # Events were overwritten before they were read: say all anew.
+            # Events were overwritten before they were read: say all anew. Whose they were nobody
+            # knows any more.
+            self._session_id = None
             self._journal = radixkv.Journal(self._cache)
             self._forget()
             # They come by the numbers of pages; the hash of a page is made of that of its parent.
             for event in sorted(self._journal.contents(), key=lambda event: event.first_position):
                 self._add(event)
-        self._drop_names()
-        events: list[KVCacheEvent] = self._recorder.take()
-        return events
 
     def _forget(self) -> None:
         self._hashes.clear()
@@ -127,6 +136,7 @@ class EventLog:
                     lora_id=None,
                     medium=StorageMedium.GPU,
                     cache_salt=keys.cache_salt,
+                    session_id=self._session_id,
                     lora_name=lora_name,
                 )
             )

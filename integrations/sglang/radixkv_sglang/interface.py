@@ -96,7 +96,8 @@ FIELDS = {
 
 #: What is asked of a request, of its KV record, of the row pool and of the allocator.
 USED = {
-    Req: "finished full_untruncated_fill_ids extra_key cache_salt kv lock last_node prefix_len",
+    Req: """finished full_untruncated_fill_ids extra_key cache_salt session_id kv lock last_node
+        prefix_len""",
     ReqKvInfo: """req_pool_idx cache_protected_len cache_inserted_len kv_allocated_len
         holds_mamba mamba_pool_idx
         mamba_cow_src_index mamba_needs_clear mamba_last_track_seqlen mamba_prev_track_seqlen

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from sglang.srt.mem_cache.registry import TreeCacheBuildContext
 
 
+#: What a cache counts at most, see rkv_cache_config.checkpoint_limit; without a limit, any number.
+STATES_OF_A_PATH = 512
+
+
 class NotCovered(ValueError):
     """The engine is set up with something that this cache does not do."""
 
@@ -90,3 +94,5 @@ def _of_states(context: "TreeCacheBuildContext") -> Iterator[str]:
         yield "its cached states are of 8 bits (--enable-int8-mamba-checkpoint)"
     if not (params.enable_mamba_extra_buffer or params.disable or params.page_size == 1):
         yield "its states lie anywhere, and pages have more than one token"
+    if get_exec().mamba.mamba_max_states_per_path > STATES_OF_A_PATH and not params.disable:
+        yield f"more than {STATES_OF_A_PATH} states of a path (--mamba-max-states-per-path)"

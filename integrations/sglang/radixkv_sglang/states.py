@@ -59,7 +59,7 @@ class StatesCache(RadixkvCache):
         )
 
     def _open_cache(self, journal_bytes: int) -> radixkv.Cache:
-        limit = get_exec().mamba.mamba_max_states_per_path
+        limit = 0 if self.disable else get_exec().mamba.mamba_max_states_per_path
         return radixkv.Cache(
             self._table,
             whole_pages=True,
@@ -89,6 +89,10 @@ class StatesCache(RadixkvCache):
                 # In one step with the copy's slot, for which something may have to be evicted.
                 self._copy(params.req, found.lock)
                 self._cache.unlock(found.lock)
+        elif copies and params.req.kv.holds_mamba:
+            # A request of a session that had to wait keeps the slot of a match from before, whose
+            # copy was called off: what it has is somebody else's.
+            params.req.kv.mamba_needs_clear = True
         return result._replace(
             mamba_branching_seqlen=branch if branch > result.device_prefix_len else None,
             full_kv_hit_length=found.known_position_count,

@@ -58,6 +58,17 @@ class WindowedCache(RadixkvCache):
 
     # What a request gives to the cache, and what it gives back.
 
+    def release_swa_prefix_lock(self, req: Any) -> None:
+        """What SGLang asks, with SGLANG_OPT_RELEASE_PREFILL_SWA, once a request's window has moved
+        past its prompt: nobody needs the prompt's window for it any more."""
+        lock, kv = req.lock, req.kv
+        if lock is None or not lock.receipt or lock.swa_released:
+            return
+        # The last position that there is room for may be under way.
+        position = kv.kv_allocated_len - 1
+        self._cache.slide_lock(lock.receipt, position)
+        lock.swa_released = position - self.sliding_window_size >= kv.cache_protected_len
+
     def insert(self, params: InsertParams) -> InsertResult:
         raise NotImplementedError("radixkv_sglang: windows are inserted from a request's row")
 

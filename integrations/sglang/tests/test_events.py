@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import conftest
 import pytest
 from conftest import Scheduler
 from sglang.srt.disaggregation.kv_events import AllBlocksCleared, BlockRemoved, BlockStored
@@ -160,3 +161,28 @@ def test_names_of_many_tenants_are_looked_through_seldom(page_size: int) -> None
         events.name(space, ExtraKeys(None, None))
     scheduler.cache.take_events()
     assert cache.calls == 2 and len(events._keys) == 100
+
+
+def test_blocks_name_the_session_of_the_request_that_stored_them(
+    page_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions: list[str | None] = []
+
+    class OfSession(conftest.Request):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self.session_id = sessions[-1]
+
+    monkeypatch.setattr(conftest, "Request", OfSession)
+    heard = []
+    for scheduler in both(page_size, 1024, False):
+        for session, start in (("one", 0), ("two", 20), (None, 60), ("one", 0), ("two", 90)):
+            sessions.append(session)
+            request = scheduler.start([*range(start), *range(100, 140)])
+            assert request is not None
+            scheduler.decode(request, [5, 6, 7])
+            scheduler.finish(request)
+        stored = [it for it in scheduler.cache.take_events() if isinstance(it, BlockStored)]
+        heard.append({name: it.session_id for it in stored for name in it.block_hashes})
+    assert heard[0] == heard[1]
+    assert set(heard[0].values()) == {"one", "two", None}

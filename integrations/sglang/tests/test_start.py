@@ -48,7 +48,9 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         ),
         "get_disagg": mock.Mock(disaggregation_mode="null"),
         "get_spec": mock.Mock(speculative_algorithm=None),
-        "get_exec": mock.Mock(dllm=mock.Mock(dllm_algorithm=None)),
+        "get_exec": mock.Mock(
+            dllm=mock.Mock(dllm_algorithm=None), mamba=mock.Mock(mamba_max_states_per_path=-1)
+        ),
         "get_serving": mock.Mock(enable_streaming_session=False),
     }
     for name, bag in bags.items():
@@ -151,3 +153,14 @@ def test_the_backend_is_registered_once() -> None:
     backend.register()
     backend.register()
     assert registry.get_radix_cache_factory("radixkv") is backend.make
+
+
+def test_more_states_of_a_path_than_a_cache_can_count(engine: dict[str, Any]) -> None:
+    pool: Any = row_pool(8, buffered=False)
+    states = {"is_hybrid_ssm": True, "req_to_token_pool": pool}
+    engine["get_exec"].mamba.mamba_max_states_per_path = 512
+    limits.check(context(**states))
+    engine["get_exec"].mamba.mamba_max_states_per_path = 513
+    with pytest.raises(NotCovered, match="--mamba-max-states-per-path"):
+        limits.check(context(**states))
+    limits.check(context(**states, disable=True))

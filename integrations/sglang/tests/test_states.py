@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 import beside
 import pytest
+from conftest import Request
 from sglang.srt.environ import envs
-from sglang.srt.mem_cache.base_prefix_cache import EvictParams
+from sglang.srt.mem_cache.base_prefix_cache import EvictParams, MatchPrefixParams
+from sglang.srt.mem_cache.radix_cache import RadixKey
 from sglang.srt.runtime_context import get_context
 from stateful import StateScheduler
 
@@ -148,3 +150,23 @@ def test_a_state_is_not_given_away_with_fewer_tokens() -> None:
     scheduler.check()
     # There is no state of A alone; a wrong one is noticed when it is read.
     assert scheduler.run([*A, 1]) == 0
+
+
+def test_a_slot_whose_match_is_gone_is_cleared() -> None:
+    """SGLang leaves its slot to a request of a session that has to wait, and calls the copy off;
+    when it waits no more, nothing may be left to copy."""
+    scheduler = StateScheduler("ours", 1, 512, 20, buffered=False)
+    assert scheduler.run(A) == 0
+    request = Request([*A, 1], None, None)
+    key = RadixKey(request.full_untruncated_fill_ids, limit=len(A))
+    params = MatchPrefixParams(key=key, cow_mamba=True, req=request)
+    cache, kv = scheduler.cache, request.kv
+    assert cache.match_prefix(params).device_prefix_len == len(A)
+    assert kv.holds_mamba and kv.mamba_cow_src_index is not None
+    kv.mamba_cow_src_index, kv.mamba_needs_clear = None, False
+    cache.evict(EvictParams(num_tokens=1000))
+    assert cache.match_prefix(params).device_prefix_len == 0
+    assert kv.holds_mamba and kv.mamba_cow_src_index is None
+    assert kv.mamba_needs_clear
+    scheduler.pool.mamba_allocator.free(kv.mamba_pool_idx.unsqueeze(-1))
+    scheduler.check()

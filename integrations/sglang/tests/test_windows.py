@@ -71,3 +71,25 @@ def serve(
     found = beside.hits(both, seed, running_limit=3, said_limit=40)
     assert len(found) > 100 and all(scheduler.read > 10_000 for scheduler in both)
     return found
+
+
+def test_a_request_past_its_prompt_gives_the_lock_of_the_window_back(page_size: int) -> None:
+    """The scheduler asks for it with SGLANG_OPT_RELEASE_PREFILL_SWA, of a cache that can do it."""
+    scheduler = WindowScheduler("ours", page_size, (512, 256), 10)
+    request = scheduler.start(A)
+    assert request is not None
+    cache = scheduler.cache
+    held = cache.swa_protected_size()
+    assert held >= 10
+    # The window is in the prompt yet.
+    cache.release_swa_prefix_lock(request)
+    assert cache.swa_protected_size() == held
+    assert scheduler.decode(request, range(7, 27))
+    cache.release_swa_prefix_lock(request)
+    assert (cache.swa_protected_size(), cache.protected_size()) == (0, 40)
+    done = cache.evict(EvictParams(swa_num_tokens=1000))
+    assert (done.num_tokens_evicted, done.swa_num_tokens_evicted) == (0, 40)
+    scheduler.check()
+    assert scheduler.decode(request, [1, 2])
+    scheduler.finish(request)
+    scheduler.check()

@@ -120,12 +120,14 @@ class Manager(radixkv.RequestRows):
             tokens = request.prompt_token_ids
             if tokens is None or len(tokens) != request.num_tokens:
                 tokens = request.all_token_ids[:]
-            row = self.make_row(tokens, namespace_of(request))
+            # Who may not read the cache may hold copies of all that it has: not both at once.
+            late = request.skip_reading_prefix_cache
+            row = self.make_row(tokens, namespace_of(request), late)
             self.rows[request.request_id] = row
         return row
 
-    def make_row(self, tokens: list[int], space: radixkv.Namespace | None) -> Any:
-        """A row without pages."""
+    def make_row(self, tokens: list[int], space: radixkv.Namespace | None, late: bool) -> Any:
+        """A row without pages, which gives them to the cache `late` or as they are computed."""
         raise NotImplementedError
 
     # All requests
@@ -195,5 +197,6 @@ def namespace_of(request: Request) -> radixkv.Namespace | None:
 
 
 def _journal_bytes(page_count: int, max_model_len: int) -> int:
-    """A ring that no single call fills: a prompt's tokens, and every page evicted one by one."""
-    return 1 << 20 | 64 * page_count + 64 * max_model_len
+    """A ring that no single call fills: a prompt's tokens, and every page evicted one by one, or
+    cleared with a namespace of its own."""
+    return (1 << 20) + 128 * page_count + 64 * max_model_len

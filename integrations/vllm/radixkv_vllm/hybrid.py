@@ -65,8 +65,10 @@ class HybridManager(Manager):
             self._events.reused(request, count)
         return FoundBlocks(lambda: row.look(count)), count * self.page_size, junction
 
-    def make_row(self, tokens: list[int], space: radixkv.Namespace | None) -> radixkv.GroupRow:
-        return self.cache.group_row(tokens, order=self._numbers, space=space)
+    def make_row(
+        self, tokens: list[int], space: radixkv.Namespace | None, late: bool
+    ) -> radixkv.GroupRow:
+        return self.cache.group_row(tokens, order=self._numbers, space=space, late=late)
 
     def published(self, request: Request, pages: list[list[int]], first: int, end: int) -> None:
         """A call gave the pages [first, end) of a request to the cache."""

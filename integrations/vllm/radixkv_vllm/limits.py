@@ -99,5 +99,12 @@ def _of_scheduler(scheduler: Scheduler) -> Iterator[str]:
             "it schedules by priority, which takes back steps at whose end recurrent layers have "
             "left a state"
         )
+    if config.diffusion_config is not None:
+        yield "its model writes by diffusion, for which vLLM has a scheduler of its own"
+    if config.aux_output_config.enabled:
+        yield (
+            "it returns what each token's experts were (enable_return_routed_experts), which its "
+            "workers keep by vLLM's hashes of blocks"
+        )
     if scheduler.kv_metrics_collector is not None:
         yield "it samples how long blocks are held (kv_cache_metrics)"

@@ -35,9 +35,9 @@ class KVCacheManager(Manager):
         return PageBlocks(found), len(found) * self.page_size, 0
 
     def make_row(
-        self, tokens: list[int], space: radixkv.Namespace | None
+        self, tokens: list[int], space: radixkv.Namespace | None, late: bool
     ) -> radixkv.GrowingRow:
-        return self.cache.growing_row(tokens, space=space)
+        return self.cache.growing_row(tokens, space=space, late=late)
 
     def published(self, request: Request, pages: list[int], first: int, end: int) -> None:
         """A call gave the pages [first, end) of a request to the cache."""

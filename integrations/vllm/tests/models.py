@@ -74,7 +74,8 @@ def lfm2() -> Any:
     return Lfm2ForCausalLM(config)
 
 
-#: What they answer on a CPU depends on how vLLM batches, whichever cache it has.
-UNSTEADY = {"lfm2"}
+#: With layers that have a state. What they answer on a CPU depends on how vLLM batches, whichever
+#: cache it has.
+RECURRENT = {"lfm2"}
 
 MODELS = {"llama": llama, "gemma3": gemma3, "lfm2": lfm2}

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 import twins
+from vllm.config.diffusion import DiffusionConfig
+from vllm.distributed.kv_events import AllBlocksCleared
 from vllm.lora.request import LoRARequest
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 from worker import STATE, Worker
 
-from radixkv_vllm import NotCovered
+from radixkv_vllm import NotCovered, limits
 
 
 def serve(scheduler: Any, worker: Worker, requests: list[Request], seed: int, depth: int) -> int:
@@ -193,3 +195,75 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder: Path = tmp_path_factory.mktemp("model")
     models.make(folder, "llama")
     return str(folder)
+
+
+def test_outputs_that_go_by_hashes_of_blocks_are_refused(model: str) -> None:
+    """Routed experts of a prefix that is found are stored by vLLM's hashes, which nobody makes."""
+    scheduler = twins.make("vLLM", model, 60)
+    limits.check(scheduler)
+    scheduler.vllm_config.aux_output_config.enable_return_routed_experts = True
+    with pytest.raises(NotCovered, match="enable_return_routed_experts"):
+        limits.check(scheduler)
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+@pytest.mark.parametrize("ahead", [False, True])
+def test_what_a_prompt_brings_into_the_cache_is_counted(
+    model: str, policy: str, ahead: bool
+) -> None:
+    counted = {}
+    for name in twins.CLASSES:
+        scheduler = twins.make(name, model, 60, ahead=ahead, policy=policy)
+        request = twins.request_of(twins.Prompt("a", [5] * 40, 2), twins.hasher_of(scheduler))
+        stats = request.prefill_stats
+        scheduler.add_request(request)
+        twins.step(scheduler)
+        counted[name] = stats.num_cache_creation_tokens
+    assert counted == {"vLLM": 32, "radixkv": 32}
+
+
+@pytest.mark.parametrize("name", twins.CLASSES)
+def test_a_prompt_that_may_not_be_found_fits_though_it_is_cached(model: str, name: str) -> None:
+    """As with prompt_logprobs. There is no room for its pages and those that the cache has."""
+    scheduler = twins.make(name, model, 12, sequences=4, batch=32, ahead=False)
+    hasher = twins.hasher_of(scheduler)
+    for number, skips in enumerate([False, True]):
+        prompt = twins.Prompt(f"request-{number}", list(range(130)), 1)
+        request = twins.request_of(prompt, hasher)
+        request.skip_reading_prefix_cache = skips
+        scheduler.add_request(request)
+        for _ in range(20):
+            if scheduler.has_unfinished_requests():
+                twins.step(scheduler)
+        assert not scheduler.has_unfinished_requests(), "it is preempted again and again"
+        assert not request.num_preemptions
+    # What it computed is found by others.
+    scheduler.add_request(twins.request_of(twins.Prompt("late", list(range(130)), 1), hasher))
+    assert twins.step(scheduler) == {"late": 128}
+
+
+def test_a_reset_with_a_namespace_for_each_page_is_told(model: str) -> None:
+    """The journal has a record for each of them, all by one call."""
+    count = 12_299
+    scheduler = twins.make(
+        "radixkv", model, count + 1, events=True, sequences=512, batch=8192, ahead=False
+    )
+    hasher = twins.start_hashing()
+    for number in range(count):
+        prompt = twins.Prompt(f"request-{number}", [5] * twins.BLOCK_SIZE, 1)
+        adapter = LoRARequest(f"adapter {number}", number + 1, "/path")
+        scheduler.add_request(twins.request_of(prompt, hasher, adapter=adapter))
+    while scheduler.has_unfinished_requests():
+        twins.step(scheduler)
+    manager = scheduler.kv_cache_manager
+    assert manager.cache.stats().cached_page_count == count
+    assert scheduler.reset_prefix_cache()
+    assert isinstance(manager.take_events()[-1], AllBlocksCleared)
+
+
+def test_diffusion_is_refused(model: str) -> None:
+    """vLLM has a scheduler of its own for it, which this one would take the place of."""
+    scheduler = twins.make("vLLM", model, 60)
+    scheduler.vllm_config.diffusion_config = DiffusionConfig(canvas_length=32)
+    with pytest.raises(NotCovered, match="diffusion"):
+        limits.check(scheduler)

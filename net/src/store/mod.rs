@@ -29,6 +29,18 @@ pub struct Config {
     pub connections: usize,
 }
 
+/// From here on a write to a server that went is an error on this thread, and no signal: std writes
+/// several pieces at once without MSG_NOSIGNAL, and an engine need not ignore SIGPIPE.
+fn keep_pipes_quiet() {
+    // SAFETY: the set is this function's own, and is made before it is used.
+    unsafe {
+        let mut pipe = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&mut pipe);
+        libc::sigaddset(&mut pipe, libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, std::ptr::null_mut());
+    }
+}
+
 /// What is known of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
@@ -95,6 +107,7 @@ impl Store {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("rkv-net-store")
+            .on_thread_start(keep_pipes_quiet)
             .enable_all()
             .build()
             .map_err(|error| Failure::network(format!("a thread: {error}")))?;
@@ -114,6 +127,8 @@ impl Store {
 
     /// Runs a call for so long at most.
     fn run(&self, time: Duration, call: impl Future<Output = Done>) -> Vec<Answer> {
+        // Some is written on this thread, which is one of the cache's.
+        keep_pipes_quiet();
         let runtime = self.runtime.as_ref().expect("it is there until the end");
         let done = runtime.block_on(async { tokio::time::timeout(time, call).await });
         let done =

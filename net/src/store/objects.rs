@@ -3,9 +3,9 @@ use super::{Answer, Config, Done, Last, Put};
 use crate::failure::Failure;
 use bytes::BytesMut;
 use futures_util::StreamExt;
-use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
-use object_store::{ClientOptions, Error, ObjectStore, RetryConfig};
+use object_store::{ClientConfigKey, Error, ObjectStore, RetryConfig};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,10 +54,12 @@ impl Objects {
         let folder = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         // One attempt: who asks has little time, and asks again.
         let retries = RetryConfig { max_retries: 0, ..RetryConfig::default() };
-        let options = ClientOptions::new().with_timeout(LONGEST).with_allow_http(true);
+        // Of what the environment says of connections no more than these two is replaced.
+        let timeout = AmazonS3ConfigKey::Client(ClientConfigKey::Timeout);
         let mut builder = AmazonS3Builder::from_env()
             .with_bucket_name(bucket)
-            .with_client_options(options)
+            .with_config(timeout, format!("{}s", LONGEST.as_secs()))
+            .with_allow_http(true)
             .with_retry(retries);
         if let Some(endpoint) = &config.endpoint {
             builder = builder.with_endpoint(endpoint);

@@ -1,8 +1,11 @@
 //! Redis, or Valkey, which speaks the same protocol.
 use super::{Answer, Config, Done, Put};
 use crate::failure::Failure;
+use crate::socket::{AGAIN, IDLE};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Pipeline, RedisError, TlsCertificates};
+use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, Pipeline, RedisError};
+use redis::{ConnectionInfo, TlsCertificates};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -86,6 +89,13 @@ pub struct Redis {
     ttl: u64,
 }
 
+/// Where a server is, and that what lies between is not to forget a connection that is idle.
+fn info(url: &str) -> Result<ConnectionInfo, RedisError> {
+    let asks = TcpKeepalive::new().with_time(IDLE).with_interval(AGAIN);
+    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(asks);
+    Ok(url.into_connection_info()?.set_tcp_settings(settings))
+}
+
 fn text(error: RedisError) -> String {
     error.to_string()
 }
@@ -108,9 +118,9 @@ impl Redis {
                     return Err(Failure::argument(text));
                 }
                 let roots = TlsCertificates { client_tls: None, root_cert: Some(root) };
-                Client::build_with_tls(config.url.as_str(), roots)
+                info(&config.url).and_then(|info| Client::build_with_tls(info, roots))
             }
-            None => Client::open(config.url.as_str()),
+            None => info(&config.url).and_then(Client::open),
         };
         let client = made.map_err(|error| Failure::argument(format!("config.url: {error}")))?;
         let [reading, writing] = [(); 2].map(|()| Connections::new(config.connections));
@@ -127,9 +137,13 @@ impl Redis {
             let taken = connections.take(&self.client, time).await;
             let (mut lent, mut connection) = taken.map_err(text)?;
             let done = commands.query_async(&mut connection).await;
-            // A server that answers with an error is one to talk to.
+            // A server that answers with an error is one to talk to; but for one that takes no
+            // writes any more: it became a replica, and another one may be at its address.
             let is_broken = |error: &RedisError| {
-                error.is_io_error() || error.is_connection_dropped() || error.is_timeout()
+                error.is_io_error()
+                    || error.is_connection_dropped()
+                    || error.is_timeout()
+                    || error.code() == Some("READONLY")
             };
             lent.is_good = !done.as_ref().is_err_and(is_broken);
             // One that was good once may be of a server that is gone, and has come back.

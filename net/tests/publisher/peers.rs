@@ -256,3 +256,58 @@ fn e05_a_publisher_that_ends_early_sends_what_it_has() {
         }
     });
 }
+
+/// A name of both kinds of addresses is bound where subscribers look that know IPv4 alone.
+#[test]
+fn e03_a_name_is_bound_as_subscribers_look_for_it() {
+    let config = rkv_net_publisher_config { replay_endpoint: null(), ..at(c"tcp://localhost:0") };
+    let publisher = Publisher::create(&config);
+    std::net::TcpStream::connect(("127.0.0.1", publisher.stats().port)).unwrap();
+}
+
+/// Who asks whether somebody is at a path does not wait for one that takes nobody in.
+#[test]
+fn e05_a_path_whose_owner_stands_still_is_taken() {
+    use socket2::{Domain, SockAddr, Socket, Type};
+    let path = format!("{}/still-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    let address = SockAddr::unix(&path).unwrap();
+    let made = || Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+    let owner = made();
+    owner.bind(&address).unwrap();
+    owner.listen(1).unwrap();
+    let mut waiting = Vec::new();
+    loop {
+        let peer = made();
+        peer.set_nonblocking(true).unwrap();
+        if peer.connect(&address).is_err() {
+            break;
+        }
+        waiting.push(peer);
+    }
+    let (tell, told) = std::sync::mpsc::channel();
+    let endpoint = CString::new(format!("ipc://{path}")).unwrap();
+    std::thread::spawn(move || {
+        let config = rkv_net_publisher_config { replay_endpoint: null(), ..at(&endpoint) };
+        let mut made = null_mut();
+        // SAFETY: everything is there during the call.
+        tell.send(unsafe { rkv_net_publisher_create(&config, &mut made) }).unwrap();
+    });
+    let status = told.recv_timeout(WAIT).expect("it waits for the owner");
+    assert_eq!(status, rkv_net_status::Network);
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// A publisher whose path is another one's by now leaves it there.
+#[test]
+fn e05_the_path_of_another_publisher_stays() {
+    let path = format!("{}/other-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    let endpoint = CString::new(format!("ipc://{path}")).unwrap();
+    let config = rkv_net_publisher_config { replay_endpoint: null(), ..at(&endpoint) };
+    let first = Publisher::create(&config);
+    std::fs::remove_file(&path).unwrap();
+    let second = Publisher::create(&config);
+    drop(first);
+    assert!(std::fs::exists(&path).unwrap(), "it is the second one's");
+    drop(second);
+    assert!(!std::fs::exists(&path).unwrap());
+}

@@ -1,5 +1,6 @@
 //! T13: caches share pages over real servers, which are killed, come back, stand still, and are
 //! full of garbage. Each request checks every byte that it did not compute.
+mod connections;
 mod engine;
 mod objects;
 mod servers;

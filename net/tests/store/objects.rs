@@ -58,3 +58,81 @@ fn t13_some_that_a_bucket_refuses_are_told_of() {
     assert_eq!(done, [RKV_REMOTE_FAILED, RKV_REMOTE_DONE]);
     assert!(!store.last_failure().is_empty());
 }
+
+/// Signals of a broken pipe that came.
+static PIPES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+extern "C" fn count_pipe(_: libc::c_int) {
+    PIPES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// T13: a server that refuses a long value before it has read it, and goes, is no signal that ends
+/// an engine which is no Rust program.
+#[test]
+fn t13_a_server_that_goes_early_raises_no_signal() {
+    use radixkv::capi::{RKV_REMOTE_FAILED, rkv_remote_item};
+    use std::io::Read;
+    use std::net::{Shutdown, TcpListener};
+    // Says to S3 who asks.
+    answers(|_, _| Ok(()));
+    // SAFETY: the function does nothing but count.
+    unsafe { libc::signal(libc::SIGPIPE, count_pipe as *const () as libc::sighandler_t) };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]).unwrap();
+        write!(stream, "HTTP/1.1 503 Slow Down\r\ncontent-length: 0\r\n").unwrap();
+        write!(stream, "connection: close\r\n\r\n").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        // As Go's servers do: what was not read resets the connection when it is closed.
+        std::thread::sleep(Duration::from_millis(500));
+    });
+    let store = Store::new("s3://bucket", Some(&endpoint), "kv:", None);
+    // More than the system keeps for both ends.
+    let (remote, mut bytes) = (store.remote(), vec![7u8; 64 << 20]);
+    let (start, byte_count) = (bytes.as_mut_ptr().cast(), bytes.len() as u64);
+    let mut item =
+        rkv_remote_item { key: [7; 32], bytes: start, byte_count, answer: 0, reserved: 0 };
+    // SAFETY: the item and its bytes are there during the call, and nobody else's.
+    unsafe {
+        (remote.put.unwrap())(remote.user_data, &mut item, size_of::<rkv_remote_item>(), 1, 10_000)
+    };
+    assert_eq!(item.answer, RKV_REMOTE_FAILED);
+    server.join().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(PIPES.load(std::sync::atomic::Ordering::Relaxed), 0, "the engine would be gone");
+}
+
+/// T13: what the environment says of connections to a bucket counts, too.
+#[test]
+fn t13_the_environment_says_how_a_bucket_is_asked() {
+    use radixkv::capi::{RKV_REMOTE_MISSING, rkv_remote_item};
+    use std::io::{BufRead, BufReader};
+    // Says to S3 who asks.
+    answers(|_, _| Ok(()));
+    // SAFETY: the environment is read through std alone in this process, which locks it.
+    unsafe { std::env::set_var("AWS_USER_AGENT", "an-engine/7") };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let head: Vec<String> = BufReader::new(&stream)
+            .lines()
+            .map_while(|line| line.ok().filter(|line| !line.is_empty()))
+            .collect();
+        write!(stream, "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n").unwrap();
+        write!(stream, "connection: close\r\n\r\n").unwrap();
+        head
+    });
+    let store = Store::new("s3://bucket", Some(&endpoint), "kv:", None);
+    let remote = store.remote();
+    let bytes = std::ptr::null_mut();
+    let mut item = rkv_remote_item { key: [7; 32], bytes, byte_count: 0, answer: 0, reserved: 0 };
+    let size = size_of::<rkv_remote_item>();
+    // SAFETY: the item is there during the call, and nobody else's.
+    unsafe { (remote.has.unwrap())(remote.user_data, &mut item, size, 1, 5000) };
+    assert_eq!(item.answer, RKV_REMOTE_MISSING);
+    let head = server.join().unwrap();
+    assert!(head.iter().any(|line| line.to_lowercase() == "user-agent: an-engine/7"), "{head:?}");
+}

@@ -115,7 +115,7 @@ unsafe fn scope_of(args: &rkv_cache_clear_args) -> Result<Scope, Fail> {
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// O(nodes + pages that are freed + retained sequences), and with a scope of several namespaces
-/// O(namespaces * log(namespaces)); lock, in slices; allocates nothing
+/// O(namespaces * log(namespaces)); lock, in slices; needs no memory
 /// @par Thread safety
 /// any thread; lets waiting threads in
 #[must_use]

@@ -98,7 +98,7 @@ unsafe impl AbiElement for rkv_group_stats {
 ///
 /// @param cache the cache
 /// @param groups receives the groups in their order; (NULL, 0) asks for the count
-/// @param element_size sizeof(rkv_group_stats); not read when groups is NULL
+/// @param element_size sizeof(rkv_group_stats); not read with capacity 0
 /// @param capacity room in groups; RKV_GROUP_LIMIT is always enough
 /// @param out_count receives the number of groups, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL; RKV_STATUS_INVALID_ARGUMENT;
@@ -119,9 +119,8 @@ pub unsafe extern "C" fn rkv_cache_read_group_stats(
     // SAFETY: the caller's contract on all pointers.
     unsafe {
         with(cache, |shared| {
-            let (room, names) =
-                (if groups.is_null() { 0 } else { capacity }, ["groups", "element_size"]);
-            let mut into = WantedElements::new(groups, element_size, room, names)?;
+            let names = ["groups", "element_size"];
+            let mut into = WantedElements::new(groups, element_size, capacity, names)?;
             let state = shared.read();
             let mut stats = [GroupStats::default(); GROUP_LIMIT];
             let stats = &mut stats[..state.group_count()];
@@ -225,7 +224,7 @@ unsafe impl AbiElement for rkv_locked_page {
 /// @param lock a lock
 /// @param group the group, 1 and up: those of group 0 come with the match
 /// @param pages receives the pages in the order of their places; (NULL, 0) asks for the count
-/// @param element_size sizeof(rkv_locked_page); not read when pages is NULL
+/// @param element_size sizeof(rkv_locked_page); not read with capacity 0
 /// @param capacity room in pages
 /// @param out_count receives the number of pages, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_LOCK; RKV_STATUS_BUFFER_TOO_SMALL;
@@ -248,9 +247,8 @@ pub unsafe extern "C" fn rkv_cache_read_locked_pages(
     // SAFETY: the caller's contract on all pointers.
     unsafe {
         with(cache, |shared| {
-            let room = if pages.is_null() { 0 } else { capacity };
-            let mut pages =
-                WantedElements::new(pages, element_size, room, ["pages", "element_size"])?;
+            let names = ["pages", "element_size"];
+            let mut pages = WantedElements::new(pages, element_size, capacity, names)?;
             let locked = shared.locked_pages(HandleId(lock), group as usize)?;
             let values = locked.iter();
             let values = values.map(|(page_index, page)| rkv_locked_page { page_index, page });

@@ -161,7 +161,8 @@ pub struct rkv_cache_read_journal_result {
     pub reserved: u32,
     /// Records read; with RKV_STATUS_BUFFER_TOO_SMALL, 1.
     pub record_count: u64,
-    /// Their pages; with RKV_STATUS_BUFFER_TOO_SMALL, those of the first record that is there.
+    /// What they have in the buffer of pages: their pages, and of groups beside the first those of
+    /// group 0 too. With RKV_STATUS_BUFFER_TOO_SMALL, that of the first record that is there.
     pub page_count: u64,
     /// Their tokens; likewise.
     pub token_count: u64,
@@ -194,7 +195,8 @@ pub struct rkv_cache_read_contents_result {
     pub next_page: u32,
     /// Records; with RKV_STATUS_BUFFER_TOO_SMALL, 1.
     pub record_count: u64,
-    /// Their pages; with RKV_STATUS_BUFFER_TOO_SMALL, those of the first record.
+    /// What they have in the buffer of pages: their pages, and of groups beside the first those of
+    /// group 0 too. With RKV_STATUS_BUFFER_TOO_SMALL, that of the first record.
     pub page_count: u64,
     /// Their tokens; likewise.
     pub token_count: u64,

@@ -140,8 +140,8 @@ pub struct rkv_plan_group_arrays {
     pub indices: *const i32,
     /// For each row, the positions in its last page: 1 to page_size; 1 in a STATE group.
     pub last_page_len: *const i32,
-    /// For each new position, where it lies: page * page_size + offset in the page. NULL in a STATE
-    /// group.
+    /// For each new position, where it lies: page * page_size + offset in the page; -1 for a query
+    /// of a row with RKV_MASK_CONTEXT. NULL in a STATE group.
     pub slot_mapping: *const i64,
     /// For each row, the position at which the first page begins that is none of the sinks'. NULL:
     /// 0 for all, as in a FULL or STATE group and without RKV_PLAN_COMPACT.

@@ -85,7 +85,8 @@ pub struct rkv_runner_config {
     /// Of K and V in memory: the same as dtype, or RKV_DTYPE_FP8_E4M3. Default RKV_DTYPE_F32: set
     /// it together with dtype.
     pub kv_dtype: u32,
-    /// Of memory of its own: RKV_KV_LAYOUT_NHD, the default, or _HND. Not read with kv_layers.
+    /// Of memory of its own: RKV_KV_LAYOUT_NHD, the default, or _HND. Of no meaning with
+    /// kv_layers.
     pub kv_layout: u32,
     /// Threads that compute, at most 1024: of its own, the calling one included, or with
     /// parallel_for the engine's. Default 0: as many as the process may use.

@@ -75,7 +75,7 @@ unsafe impl AbiElement for rkv_published_group {
 /// @param cache the cache
 /// @param sequence the sequence
 /// @param groups receives the groups in their order, 1 and up; (NULL, 0) asks for the count
-/// @param element_size sizeof(rkv_published_group); not read when groups is NULL
+/// @param element_size sizeof(rkv_published_group); not read with capacity 0
 /// @param capacity room in groups
 /// @param out_count receives the number of groups beside the first, also on
 /// RKV_STATUS_BUFFER_TOO_SMALL
@@ -98,9 +98,8 @@ pub unsafe extern "C" fn rkv_sequence_read_published(
     // SAFETY: the caller's contract on all pointers.
     unsafe {
         with(cache, |shared| {
-            let (room, names) =
-                (if groups.is_null() { 0 } else { capacity }, ["groups", "element_size"]);
-            let mut into = WantedElements::new(groups, element_size, room, names)?;
+            let names = ["groups", "element_size"];
+            let mut into = WantedElements::new(groups, element_size, capacity, names)?;
             let state = shared.read();
             let done = state.published_groups(SequenceId(sequence))?;
             let of = |group: usize| rkv_published_group {

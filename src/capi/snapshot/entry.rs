@@ -89,7 +89,7 @@ pub struct rkv_snapshot_cache_insert_args {
     /// With RKV_SNAPSHOT_INSERT_STORABLE: what the snapshot is made of; NULL and 0 for one part,
     /// size_bytes at data. Read until the destructor is called; the array itself is copied.
     pub parts: *const rkv_snapshot_part,
-    /// How many parts there are.
+    /// How many parts there are, at most 65536.
     pub part_count: u64,
     /// sizeof(rkv_snapshot_part); 0 without parts.
     pub part_size: u64,

@@ -85,7 +85,7 @@ pub struct rkv_snapshot_cache_stats {
     pub lookup_token_count: u64,
     /// Tokens that matches found.
     pub hit_token_count: u64,
-    /// Snapshots stored.
+    /// Snapshots stored, by inserts and by fetches.
     pub stored_count: u64,
     /// Of those, how many took the place of another.
     pub replaced_count: u64,

@@ -105,11 +105,12 @@ pub unsafe extern "C" fn rkv_snapshot_tier_config_init(
 /// Of a remote store nobody knows what it has: rkv_snapshot_cache_match() says nothing of it, and
 /// rkv_snapshot_cache_fetch() asks it for more tokens than memory and the directory have, so call
 /// that wherever a match is less than the prompt. What it brings is in memory then, and in the
-/// directory. Found are prefixes alone, also with RKV_SNAPSHOT_MATCH_TRIMMABLE. A server that is
-/// slow or dead, or has other bytes than were written, costs a hit: rkv_remote_totals says what
-/// happened. rkv_snapshot_cache_remove() takes a snapshot away there too, when a thread comes to
-/// it; after rkv_snapshot_cache_clear() the store is left alone, since others fill it: attach anew,
-/// with another fingerprint, or use another epoch.
+/// directory when write_after_matches says so. Found are prefixes alone, also with
+/// RKV_SNAPSHOT_MATCH_TRIMMABLE. A server that is slow or dead, or has other bytes than were
+/// written, costs a hit: rkv_remote_totals says what happened. rkv_snapshot_cache_remove() takes a
+/// snapshot away there too, when a thread comes to it; after rkv_snapshot_cache_clear() the store
+/// is left alone, since others fill it: attach anew, with another fingerprint, or use another
+/// epoch.
 ///
 /// Attach before the first insert: what memory has already is not compared with what the directory
 /// has for the same tokens. Nothing that happens to the disk later fails a call on the cache: a
@@ -150,8 +151,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_attach(
                 None => None,
                 Some(config) => {
                     let opened = DiskStore::open(config);
-                    let (store, records) =
-                        opened.map_err(|error| Error::Storage(text!("{error}")))?;
+                    let (store, records) = opened.map_err(Error::from)?;
                     let store: Box<dyn LowerStore> = try_box(store)?;
                     Some((store, records))
                 }

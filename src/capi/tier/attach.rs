@@ -322,7 +322,7 @@ unsafe fn disk_of(raw: &rkv_tier_config, pools: &[TierPool], wake: Wake) -> Resu
         ..DiskConfig::new(directory, raw.disk_bytes, raw.fingerprint)
     };
     let opened = DiskStore::open(config);
-    let (store, records) = opened.map_err(|error| Error::Storage(text!("{error}")))?;
+    let (store, records) = opened.map_err(Error::from)?;
     Ok(Some((try_box(store)?, records)))
 }
 

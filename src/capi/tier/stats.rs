@@ -48,7 +48,8 @@ impl rkv_tier_totals {
 pub struct rkv_remote_totals {
     /// Pages that it was asked for.
     pub asked_page_count: u64,
-    /// Of those, the ones that it had, up to the first that it didn't have.
+    /// Of those, the ones that it had; with one group of layers, up to the first that it didn't
+    /// have.
     pub found_page_count: u64,
     /// Pages that it brought to host memory.
     pub read_page_count: u64,

@@ -13,8 +13,8 @@ use crate::snapshot::spot::Spot;
 use crate::snapshot::{Freed, Namespace, count};
 use crate::tier::{Refused, Source};
 
-/// Shorter entries that are looked at while a longer one is being written.
-const SHORTER: usize = 4;
+/// Shorter entries that are looked at while a longer one is being written, or is too large.
+const SHORTER: usize = 16;
 /// Times that what was found may be gone before it is read.
 const TRIES: usize = 4;
 
@@ -43,7 +43,10 @@ impl Lower {
         view: impl Fn(&Place) -> R,
     ) -> Option<(usize, Spot, R)> {
         for _ in 0..SHORTER {
-            let look = |place: &Place| place.mark.is_committed().then(|| view(place));
+            // What memory can't hold is not brought: a shorter one may be.
+            let can_come =
+                |place: &Place| place.mark.is_committed() && place.bytes() <= self.memory_bytes;
+            let look = |place: &Place| can_come(place).then(|| view(place));
             let (common, end, seen) =
                 self.index.longest_beyond(namespace, (tokens, known), trims, spot, look)?;
             if let Some(seen) = seen {

@@ -26,6 +26,8 @@ pub(super) struct Lower {
     pub(super) link: Arc<Link>,
     pub(super) index: SnapshotCache<Place>,
     pub(super) policy: TierPolicy,
+    /// Bytes that memory can hold: no larger state can be brought there.
+    pub(super) memory_bytes: u64,
     /// Whether there is a directory.
     pub(super) has_disk: bool,
     /// What is below that.
@@ -70,13 +72,14 @@ impl Drop for Change<'_> {
 
 impl Lower {
     /// Finds again what a store has. `attachment` is the number of this index among those that the
-    /// cache had.
+    /// cache had; `memory_bytes` are what memory can hold.
     pub(super) fn new(
         store: Option<Box<dyn LowerStore>>,
         records: FoundRecords,
         policy: TierPolicy,
         lowest: Option<Lowest>,
         attachment: u32,
+        memory_bytes: u64,
     ) -> Result<Self, Error> {
         let has_disk = store.is_some();
         let store = match store {
@@ -88,7 +91,7 @@ impl Lower {
         let mut index = SnapshotCache::new(limits)?;
         index.begin_at(u64::from(attachment) << ATTACHMENT_BITS);
         let table = RwLock::new(Table::new()?);
-        let mut lower = Self { link, index, policy, has_disk, lowest, table };
+        let mut lower = Self { link, index, policy, memory_bytes, has_disk, lowest, table };
         let filled = lower.fill(records);
         lower.index.expect_no_more();
         filled.map(|()| lower)

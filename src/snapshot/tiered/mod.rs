@@ -381,7 +381,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             None => (None, FoundRecords::default()),
         };
         let attachment = self.attachments.fetch_add(1, Relaxed).wrapping_add(1);
-        let made = Lower::new(store, records, policy, lowest, attachment)?;
+        let made =
+            Lower::new(store, records, policy, lowest, attachment, self.memory.limits.bytes)?;
         // For the first inserts.
         grow_allocator();
         let mut lower = self.lower.write();

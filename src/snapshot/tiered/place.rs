@@ -172,6 +172,11 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// Bytes of the state.
+    pub(super) fn bytes(&self) -> u64 {
+        self.parts.iter().fold(0, |sum, &part| sum.saturating_add(part))
+    }
+
     /// What becomes an entry of a record, of which the note takes so many bytes in the store.
     pub(super) fn of_record(
         link: &Arc<Link>,

@@ -100,15 +100,18 @@ impl Lower {
         };
         // What it did not come to take the place of goes all the same.
         table.removed += u64::from(self.remove(state.note.list(state.spot())));
+        if refused == Refused::Fragmented {
+            self.make_way(&state.note);
+        }
         let counters = &mut table.counters;
         let counter = match refused {
-            Refused::Full => &mut counters.full,
+            Refused::Full | Refused::Fragmented => &mut counters.full,
             Refused::Busy => &mut counters.busy,
             Refused::Length => &mut counters.unfit,
             _ => &mut counters.failed_writes,
         };
         count(counter, 1);
-        let is_later = matches!(refused, Refused::Full | Refused::Busy);
+        let is_later = matches!(refused, Refused::Full | Refused::Fragmented | Refused::Busy);
         if is_later && !table.try_later(&state.note, turns) {
             // It is not tried again: whoever flushes is told.
             count(&mut table.counters.failed_writes, 1);
@@ -166,6 +169,20 @@ impl Lower {
             state.set_spot(self.index.spot_of(state.note.list(Spot::NONE), |_| ()).0);
         }
         None
+    }
+
+    /// Room that lies in too many pieces takes no state, however much it is: some more go for it,
+    /// until the rest of it lies together. With the table.
+    fn make_way(&self, note: &Note) {
+        let used = self.index.stats().entry_bytes;
+        if self.link.store.stats().bytes > used {
+            // There is more room with the next commit.
+            return;
+        }
+        let cost = self.link.store.cost(note.bytes(), note.encoded_len());
+        let limit = self.index.limits.bytes;
+        let room = limit.saturating_sub(used).saturating_add(cost).min(limit);
+        self.index.make_some_room(room, None, &mut Freed::new());
     }
 
     /// A state leaves memory: the store keeps it, if it is worth that.

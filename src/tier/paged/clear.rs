@@ -81,7 +81,7 @@ impl PageTiers {
     }
 
     /// Gives up what is least needed in host memory until the pages of all pools take so many bytes
-    /// at most; each pool what is its part of those.
+    /// at most: of pools that have more than their part of those.
     pub(super) fn shrink_host(&self, bytes: u64) {
         let all: u128 = self.pools.iter().map(|pool| u128::from(pool.host_bytes())).sum();
         for (at, pool) in self.pools.iter().enumerate() {
@@ -92,11 +92,20 @@ impl PageTiers {
                 if table.map.count_of(Level::Host, at) <= pages {
                     break;
                 }
+                if self.used_host_bytes(table) <= bytes {
+                    return;
+                }
                 let Some(record) = table.map.next_in_host(at).next() else { break };
                 table.lose_host(record);
                 table.counters.evicted[Level::Host as usize] += 1;
             }
         }
+    }
+
+    /// Bytes of host memory that pages take.
+    fn used_host_bytes(&self, table: &Table) -> u64 {
+        let pools = self.pools.iter().enumerate();
+        pools.map(|(at, pool)| (table.map.count_of(Level::Host, at) * pool.page_bytes) as u64).sum()
     }
 
     /// The same on the disk, for all pools.

@@ -185,7 +185,7 @@ impl PageTiers {
     pub(super) fn write(&self, table: &mut Table, name: Name) {
         let Err(refused) = self.try_write(table, name) else { return };
         match refused {
-            Refused::Full => table.counters.disk_full += 1,
+            Refused::Full | Refused::Fragmented => table.counters.disk_full += 1,
             Refused::Busy => table.counters.disk_busy += 1,
             _ => return table.counters.disk_failed += 1,
         }
@@ -197,6 +197,25 @@ impl PageTiers {
             // It is not tried again: whoever flushes is told.
             table.counters.disk_failed += 1;
         }
+    }
+
+    /// A page is used now, also for whoever finds it on the disk after a restart.
+    pub(super) fn touch(&self, table: &mut Table, at: u32) {
+        table.map.touch(at);
+        let number = table.map.get(at).and_then(|record| record.committed());
+        if let (Some(disk), Some(number)) = (&self.disk, number) {
+            disk.touch(key(number));
+        }
+    }
+
+    /// Takes the page off the disk that is the first to go, but for one. False when there is none.
+    fn evict_from_disk(&self, table: &mut Table, but: u32) -> bool {
+        let victim = table.map.next_on_disk().find(|&victim| victim != but);
+        let Some(victim) = victim else { return false };
+        let gone = table.map.get(victim).and_then(|record| record.disk());
+        self.remove_disk(table, victim, gone.expect("it is on the disk"));
+        table.counters.evicted[Level::Disk as usize] += 1;
+        true
     }
 
     fn try_write(&self, table: &mut Table, name: Name) -> Result<(), Refused> {
@@ -221,18 +240,20 @@ impl PageTiers {
             return Err(Refused::Length);
         }
         while self.disk_bytes(table) + cost > most {
-            let Some(victim) = table.map.next_on_disk().find(|&victim| victim != at) else {
+            if !self.evict_from_disk(table, at) {
                 return Err(Refused::Full);
-            };
-            let gone = table.map.get(victim).and_then(|record| record.disk());
-            self.remove_disk(table, victim, gone.expect("it is on the disk"));
-            table.counters.evicted[Level::Disk as usize] += 1;
+            }
         }
         let number = table.next_disk;
         table.map.set_disk(at, (number, checksum)).map_err(no_memory)?;
         table.next_disk += 1;
         if let Err(refused) = disk.put(key(number), note, source) {
             table.map.leave_disk(at);
+            // Some more go, until the rest of the room lies together; but what was removed and is
+            // not committed may be enough.
+            if refused == Refused::Fragmented && disk.stats().bytes <= self.disk_bytes(table) {
+                let _ = (0..RETRIED).all(|_| self.evict_from_disk(table, at));
+            }
             return Err(refused);
         }
         table.writes.insert(number, name);
@@ -255,7 +276,7 @@ impl PageTiers {
             let Some(name) = table.retries.pop_front() else { return };
             match self.try_write(table, name) {
                 Ok(()) => {}
-                Err(Refused::Full | Refused::Busy) => {
+                Err(Refused::Full | Refused::Fragmented | Refused::Busy) => {
                     table.retries.push_back(name);
                     return;
                 }

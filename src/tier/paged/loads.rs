@@ -442,7 +442,7 @@ impl PageTiers {
         let (name, slot, checksum) = (found.name(), page.slot.clone(), page.checksum);
         checks.try_reserve(1).ok()?;
         self.carry(table, number, name)?;
-        table.map.touch(record);
+        self.touch(table, record);
         checks.push(Check { load: number, name, slot, checksum });
         Some(Stage::Checking)
     }

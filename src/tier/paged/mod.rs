@@ -58,6 +58,7 @@ mod map;
 #[cfg(test)]
 mod map_tests;
 mod note;
+mod offered;
 mod pages;
 mod poll;
 mod prefetch;

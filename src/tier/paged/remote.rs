@@ -17,6 +17,7 @@ use super::group_plan::GroupPlan;
 use super::known::Beyond;
 use super::loads::{Landing, Load, Loads, Origin, Stage};
 use super::map::Name;
+use super::offered::Offered;
 use super::table::{Stored, Table};
 use super::work::{PageTiers, checksum};
 use crate::error::Error;
@@ -485,7 +486,9 @@ impl PageTiers {
         if !lowest.is_open_to(&self.shared.read(), namespace) {
             return false;
         }
-        let source = try_box(Written { slot: page.slot.clone(), checksum: page.checksum });
+        let page = Written { slot: page.slot.clone(), checksum: page.checksum };
+        let (shared, namespace) = (self.shared.clone(), *namespace);
+        let source = try_box(Offered { page, shared, namespace, since: lowest.since });
         source.is_ok_and(|source| {
             lowest.remote.put(lowest.key(self.pool_of(name.group), name), source).unwrap_or(false)
         })

@@ -320,7 +320,7 @@ impl PageTiers {
         table.forget_page(page);
         let name = what.name();
         match table.map.find(name) {
-            Some(at) if table.find(name).is_some() => table.map.touch(at),
+            Some(at) if table.find(name).is_some() => self.touch(table, at),
             _ => {
                 let is_coming = table.stores.open > 0
                     && table.jobs.iter().any(

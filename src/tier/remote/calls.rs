@@ -300,7 +300,9 @@ impl Inner {
         let is_slow = took > self.timeout;
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let mut queue = self.queue();
-        let began = queue.pause.note(failed < items.len() && !is_slow, Instant::now());
+        let (is_good, now) = (failed < items.len() && !is_slow, Instant::now());
+        queue.answered = if is_good { Some(now) } else { queue.answered };
+        let began = queue.pause.note(is_good, now);
         let stats = &mut queue.stats;
         stats.calls += 1;
         stats.failed += failed as u64;
@@ -323,11 +325,12 @@ impl Inner {
     }
 
     fn read_some(&self, scratch: &mut Vec<u8>) -> bool {
-        let taken = self.queue().take_reads(Instant::now(), self.workers);
+        let taken = self.queue().take_reads(Instant::now(), self.workers, self.timeout);
         match taken {
             Reads::None => return false,
             Reads::Answered => {}
-            Reads::Ask(ask) => self.ask(ask),
+            // How long it waited for a thread is not the store's fault.
+            Reads::Ask(ask) => self.ask(Ask { until: self.end(), ..ask }),
             Reads::Gets(gets) => self.get(gets, scratch),
             Reads::Pieces(pieces) => self.get_pieces(pieces, scratch),
         }
@@ -392,7 +395,6 @@ impl Inner {
     }
 
     fn get(&self, mut gets: Vec<Get>, scratch: &mut Vec<u8>) {
-        let until = gets.iter().map(|get| get.until).min().expect("there is one");
         let lengths = gets.iter().map(|get| get.bytes + HEAD_BYTES);
         let items = room(scratch, lengths).and_then(|places| {
             try_collect(gets.iter().zip(places).map(|(get, place)| Item::new(get.key, place)))
@@ -407,7 +409,7 @@ impl Inner {
             }
             return;
         };
-        self.call(|store, items, time| store.get(items, time), &mut items, self.time(until));
+        self.call(|store, items, time| store.get(items, time), &mut items, self.timeout);
         let mut counted = RemoteStats::default();
         ends.extend(items.iter().zip(&mut gets).map(|(item, get)| match item.answer {
             Answer::Failed => ReadEnd::Failed,

@@ -199,6 +199,8 @@ pub(super) struct Queue {
     look_at: Option<Instant>,
     pub events: Vec<RemoteEvent>,
     pub pause: Pause,
+    /// When a call ended last that the store answered in time.
+    pub answered: Option<Instant>,
     pub stats: RemoteStats,
     pub is_closed: bool,
 }
@@ -256,13 +258,15 @@ impl Queue {
         });
     }
 
-    /// What a thread, one of so many, reads next.
-    pub fn take_reads(&mut self, now: Instant, threads: usize) -> Reads {
+    /// What a thread, one of so many, reads next; calls may take so long.
+    pub fn take_reads(&mut self, now: Instant, threads: usize, timeout: Duration) -> Reads {
         if self.reads.is_empty() {
             return Reads::None;
         }
         let before = self.reads.len();
-        while self.reads.front().is_some_and(|read| read.last() <= now) {
+        // What waits behind others that the store answers is not kept waiting by that.
+        let answers = self.answered.is_some_and(|at| now.saturating_duration_since(at) < timeout);
+        while !answers && self.reads.front().is_some_and(|read| read.last() <= now) {
             let read = self.reads.pop_front().expect("it was seen");
             self.stats.late += 1;
             self.answer(read);

@@ -1,4 +1,5 @@
 //! Why a store is not opened.
+use crate::error::{Error, text};
 use crate::memory::OutOfMemory;
 use crate::tier::records::RecordsError;
 use std::io;
@@ -97,7 +98,19 @@ impl Cause {
 
 impl From<io::Error> for Cause {
     fn from(error: io::Error) -> Self {
-        Self::Io(error)
+        if error.kind() == io::ErrorKind::OutOfMemory { Self::OutOfMemory } else { Self::Io(error) }
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::OutOfMemory { directory } => {
+                Self::memory(text!("the store in {directory}; allow it fewer bytes or workers"))
+            }
+            // What the others say is about the directory.
+            other => Self::Storage(text!("{other}")),
+        }
     }
 }
 
@@ -111,7 +124,7 @@ impl From<RecordsError> for Cause {
     fn from(error: RecordsError) -> Self {
         match error {
             RecordsError::Damaged(what) => Self::Damaged(what),
-            RecordsError::Io(error) => Self::Io(error),
+            RecordsError::Io(error) => error.into(),
             RecordsError::OutOfMemory => Self::OutOfMemory,
         }
     }

@@ -203,12 +203,15 @@ impl LowerStore for DiskStore {
         };
         let extents = match extents {
             Ok(extents) => extents,
-            Err(NoSpace::Full) => {
+            Err(NoSpace::OutOfMemory) => return Err(Refused::OutOfMemory),
+            Err(reason) => {
                 state.is_urgent |= !state.removals.is_empty();
                 shared.tell(guard, |news| news.commit = true);
-                return Err(Refused::Full);
+                return Err(match reason {
+                    NoSpace::Fragmented => Refused::Fragmented,
+                    _ => Refused::Full,
+                });
             }
-            Err(NoSpace::OutOfMemory) => return Err(Refused::OutOfMemory),
         };
         let taken = extents.clone();
         let made = Place::new(bytes, extents).and_then(TryArc::new).and_then(|place| {

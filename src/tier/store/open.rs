@@ -156,7 +156,14 @@ fn start(
     })?;
     // Dropping it ends the threads that were started, whatever comes.
     let mut store = DiskStore { shared, workers: Vec::new(), committer: None };
-    let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    // One that the system refuses is memory.
+    fn thread(
+        name: &str,
+        run: impl FnOnce() + Send + 'static,
+    ) -> Result<std::thread::JoinHandle<()>, Cause> {
+        let builder = std::thread::Builder::new().name(name.to_owned());
+        builder.spawn(run).map_err(|_| Cause::OutOfMemory)
+    }
     let workers = config.workers.max(1);
     let [readers, writers] =
         [&reading, &writing].map(|ring| if ring.is_some() { 0 } else { workers });
@@ -168,7 +175,7 @@ fn start(
                 shared.read_pieces(buffer);
             }
         };
-        store.workers.push(thread("rkv-read").spawn(run)?);
+        store.workers.push(thread("rkv-read", run)?);
     }
     if let Some(ring) = writing {
         let (shared, buffer) = (store.shared.clone(), Buffer::new()?);
@@ -177,19 +184,19 @@ fn start(
                 shared.write_pieces(buffer);
             }
         };
-        store.workers.push(thread("rkv-write").spawn(run)?);
+        store.workers.push(thread("rkv-write", run)?);
     }
     for _ in 0..readers {
         let (shared, buffer) = (store.shared.clone(), Buffer::new()?);
-        store.workers.push(thread("rkv-read").spawn(move || shared.read_pieces(buffer))?);
+        store.workers.push(thread("rkv-read", move || shared.read_pieces(buffer))?);
     }
     for _ in 0..writers {
         let (shared, buffer) = (store.shared.clone(), Buffer::new()?);
-        store.workers.push(thread("rkv-write").spawn(move || shared.write_pieces(buffer))?);
+        store.workers.push(thread("rkv-write", move || shared.write_pieces(buffer))?);
     }
     let (shared, committer) =
         (store.shared.clone(), Committer { records: Some(records), failures: 0 });
     let run = move || shared.commit_batches(committer);
-    store.committer = Some(thread("rkv-commit").spawn(run)?);
+    store.committer = Some(thread("rkv-commit", run)?);
     Ok(store)
 }

@@ -71,8 +71,8 @@ fn moved(
 ) -> Result<Option<Kept>, Cause> {
     let extents = match space.take(old.bytes.div_ceil(UNIT)) {
         Ok(extents) => extents,
-        Err(NoSpace::Full) => return Ok(None),
         Err(NoSpace::OutOfMemory) => return Err(Cause::OutOfMemory),
+        Err(_) => return Ok(None),
     };
     let place = Place::new(old.bytes, extents)?;
     for piece in 0..place.pieces() {

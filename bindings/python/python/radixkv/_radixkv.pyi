@@ -615,10 +615,15 @@ class Cache:
     ) -> Sequence: ...
     def sequence(self, id: int, *, own: bool = False) -> Sequence: ...
     def growing_row(
-        self, tokens: _Ids, *, space: Namespace | None = None
+        self, tokens: _Ids, *, space: Namespace | None = None, late: bool = False
     ) -> GrowingRow: ...
     def group_row(
-        self, tokens: _Ids, *, order: _List[int] | None = None, space: Namespace | None = None
+        self,
+        tokens: _Ids,
+        *,
+        order: _List[int] | None = None,
+        space: Namespace | None = None,
+        late: bool = False,
     ) -> GroupRow: ...
     def continue_from(
         self,

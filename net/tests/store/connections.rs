@@ -1,0 +1,85 @@
+//! Connections to Redis: which are kept, and which are not.
+use super::Place;
+use super::engine::Store;
+use radixkv::capi::{RKV_REMOTE_DONE, RKV_REMOTE_MISSING, rkv_remote_item};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// T13: a server that became a replica is left: who is asked for anew may be the one that writes.
+#[test]
+fn t13_a_redis_that_became_a_replica_is_left() {
+    // As many connections as a store has for writing find a replica, later ones do not.
+    const REPLICAS: usize = 4;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let mut number_after = |mark: char| -> Option<usize> {
+                    let mut line = String::new();
+                    reader.read_line(&mut line).ok()?;
+                    let count = line.trim().strip_prefix(mark)?.parse().ok()?;
+                    if mark == '*' {
+                        return Some(count);
+                    }
+                    let mut word = vec![0; count + 2];
+                    reader.read_exact(&mut word).ok()?;
+                    Some(usize::from(word.starts_with(b"SET\r")))
+                };
+                while let Some(words) = number_after('*') {
+                    let sets: usize = (0..words).filter_map(|_| number_after('$')).sum();
+                    let answer = match sets > 0 && number < REPLICAS {
+                        true => "-READONLY You can't write against a read only replica.\r\n",
+                        false => "+OK\r\n",
+                    };
+                    if stream.write_all(answer.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let store = Store::new(&url, None, "kv:", None);
+    let (remote, mut bytes) = (store.remote(), [7u8; 100]);
+    let start: *mut std::ffi::c_void = bytes.as_mut_ptr().cast();
+    let size = size_of::<rkv_remote_item>();
+    let mut answers = Vec::new();
+    for _ in 0..2 * REPLICAS {
+        let mut item =
+            rkv_remote_item { key: [7; 32], bytes: start, byte_count: 100, answer: 0, reserved: 0 };
+        // SAFETY: the item and its bytes are there during the call, and nobody else's.
+        unsafe { (remote.put.unwrap())(remote.user_data, &mut item, size, 1, 5000) };
+        answers.push(item.answer);
+    }
+    assert_eq!(answers.last(), Some(&RKV_REMOTE_DONE), "{answers:?}: {}", store.last_failure());
+}
+
+/// T13: whether a Redis that says nothing is still there is asked now and then: what lies between
+/// would forget the connection, and a call would wait for it.
+#[cfg(target_os = "linux")]
+#[test]
+fn t13_idle_connections_to_redis_are_kept() {
+    let Some(place) = Place::redis() else { return };
+    let (store, bytes) = (place.store(), std::ptr::null_mut());
+    let mut item = rkv_remote_item { key: [7; 32], bytes, byte_count: 0, answer: 0, reserved: 0 };
+    let (remote, size) = (store.remote(), size_of::<rkv_remote_item>());
+    // SAFETY: the item is there during the call, and nobody else's.
+    unsafe { (remote.has.unwrap())(remote.user_data, &mut item, size, 1, 5000) };
+    assert_eq!(item.answer, RKV_REMOTE_MISSING, "{}", store.last_failure());
+    let theirs = format!("0100007F:{:04X}", place.server.port);
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        // Of connections to that port, the timer that runs: 02 is this one.
+        let all = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let mut lines = all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let is_ours = |line: &Vec<&str>| line[2] == theirs && line[3] == "01";
+        if lines.any(|line| is_ours(&line) && line[5].starts_with("02:")) {
+            break;
+        }
+        assert!(Instant::now() < end, "nobody asks");
+        thread::sleep(Duration::from_millis(10));
+    }
+}

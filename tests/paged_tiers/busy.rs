@@ -1,0 +1,93 @@
+//! A store that caches share and that answers, but has more to do than it brings in time.
+use radixkv::tier::Target;
+use radixkv::tier::remote::{
+    Answer, Item, ReadEnd, Remote, RemoteConfig, RemoteEvent, RemoteStore,
+};
+use std::any::Any;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A store that has nothing, and takes its time to say so, but not more than it is given, which it
+/// notes.
+struct Busy(Duration, Arc<Mutex<Vec<Duration>>>);
+
+impl Busy {
+    fn answer(&self, items: &mut [Item<'_>], time: Duration) {
+        self.1.lock().unwrap().push(time);
+        std::thread::sleep(self.0.min(time));
+        if time >= self.0 {
+            items.iter_mut().for_each(|item| item.answer = Answer::Missing);
+        }
+    }
+}
+
+impl RemoteStore for Busy {
+    fn has(&self, items: &mut [Item<'_>], time: Duration) {
+        self.answer(items, time);
+    }
+
+    fn get(&self, items: &mut [Item<'_>], time: Duration) {
+        self.answer(items, time);
+    }
+
+    fn put(&self, items: &mut [Item<'_>], time: Duration) {
+        self.answer(items, time);
+    }
+
+    fn remove(&self, items: &mut [Item<'_>], time: Duration) {
+        self.answer(items, time);
+    }
+}
+
+struct Place(Vec<u8>);
+
+impl Target for Place {
+    fn parts(&self) -> usize {
+        1
+    }
+
+    fn part(&mut self, _: usize) -> &mut [u8] {
+        &mut self.0
+    }
+
+    fn lend<'a>(&'a mut self, to: &mut dyn FnMut(&'a mut [u8])) {
+        to(&mut self.0);
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+}
+
+/// T11, T13: who waits behind others, for a store that answers all of them in time, is not late,
+/// and gets a call like theirs.
+#[test]
+fn t13_a_store_that_answers_is_not_left_alone_for_what_waits() {
+    let timeout = Duration::from_millis(300);
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let config = RemoteConfig {
+        store: Box::new(Busy(Duration::from_millis(110), times.clone())),
+        fingerprint: [1; 32],
+        timeout,
+        workers: 0,
+        waiting_bytes: 1 << 20,
+    };
+    let remote = Remote::start(config, Box::new(|| {})).unwrap();
+    // Each is a call of its own.
+    for key in 0..8 {
+        remote.get([key; 32], Box::new(Place(vec![0; 2 << 20]))).unwrap();
+    }
+    while remote.work() {}
+    let mut events = Vec::new();
+    remote.poll(&mut events);
+    let ends: Vec<ReadEnd> = events
+        .iter()
+        .filter_map(|event| match event {
+            RemoteEvent::Read { end, .. } => Some(*end),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ends, [ReadEnd::Gone; 8], "{:?}", remote.stats());
+    assert_eq!((remote.stats().late, remote.stats().pauses), (0, 0));
+    assert!(times.lock().unwrap().iter().all(|&time| time == timeout), "{times:?}");
+}
