@@ -37,7 +37,8 @@ class Request:
         self.prefix_len = 0
         self.swa_branching_seqlen: int | None = None
         self.mamba_branching_seqlen: int | None = None
-        self.priority = self.session = self.session_id = self.kv_rotation_base = None
+        self.priority = self.session = self.kv_rotation_base = None
+        self.session_id: str | None = None
         self.is_finished = False
 
     def get_fill_ids(self) -> "array[int]":
