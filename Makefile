@@ -81,8 +81,9 @@ install: ## install to PREFIX (/usr/local): headers, libraries, pkg-config, CMak
 install-net: ## the same for libradixkv_net: header, libraries, pkg-config
 	@bash scripts/install_net.sh
 
-uninstall: ## remove what install puts there
+uninstall: ## remove what install and install-net put there
 	@bash scripts/install.sh --uninstall
+	@bash scripts/install_net.sh --uninstall
 
 clean: ## remove everything that was built
 	$(CARGO) clean

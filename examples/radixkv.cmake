@@ -13,4 +13,9 @@ else()
   find_package(radixkv 0.2 CONFIG REQUIRED)
   add_library(radixkv INTERFACE)
   target_link_libraries(radixkv INTERFACE radixkv::cpp)
+  # The second library is loaded when it is wanted, and need not be installed: its header is this
+  # tree's, and no other, for radixkv.h has to be that of the installed library.
+  configure_file("${CMAKE_CURRENT_LIST_DIR}/../include/radixkv_net.h"
+    "${CMAKE_BINARY_DIR}/radixkv_net/radixkv_net.h" COPYONLY)
+  target_include_directories(radixkv INTERFACE "${CMAKE_BINARY_DIR}/radixkv_net")
 endif()

@@ -49,9 +49,10 @@
  *   Cost       Each function says what its time grows with, and what it waits for: no lock; the
  *              shared lock, beside other readers; or the lock, alone. "In slices" and "in portions"
  *              mean that it lets waiting threads in every 512 pages, or few microseconds; what they
- *              may find half done is said there. A function that does
- *              not name RKV_STATUS_OUT_OF_MEMORY asks the host for no memory, except that a thread
- *              which has to sleep for a lock may. One that names RKV_STATUS_OUT_OF_PAGES may evict.
+ *              may find half done is said there. A function that does not name
+ *              RKV_STATUS_OUT_OF_MEMORY needs no memory from the host: where it asks for some, it
+ *              does without; a thread which has to sleep for a lock may need some. One that names
+ *              RKV_STATUS_OUT_OF_PAGES may evict.
  *              What waits for a disk or a server says "blocks".
  *   Threads    Every call may be made from any thread; a page table and its cache share one lock.
  *              To destroy a handle, the caller must be its last user.
@@ -1578,7 +1579,7 @@ typedef struct rkv_cache_clear_result {
     uint64_t held_page_count;
     /**
      * With an external pool: cleared pages that nobody holds. They are still the cache's;
-     * rkv_cache_evict() gives them back, before all others. Else 0.
+     * evictions give them back, before all others. Else 0.
      */
     uint64_t waiting_page_count;
     /**
@@ -3676,8 +3677,8 @@ typedef struct rkv_snapshot_cache_stats {
      */
     uint64_t detached_bytes;
     /**
-     * Nodes of the tree now: fewer than two for each entry, unless memory was too short to join
-     * some, which later calls do.
+     * Nodes of the tree now: fewer than two for each entry, and one for each 8192 tokens of what
+     * is long; more where memory was too short to join some, which later calls do.
      */
     uint64_t node_count;
     /**
@@ -3686,7 +3687,8 @@ typedef struct rkv_snapshot_cache_stats {
     uint64_t namespace_count;
     /**
      * Bytes of host memory that the cache itself takes now, all that it allocated, without the
-     * snapshots.
+     * snapshots, and without what those that may be written have beside them: some 300 bytes, 4
+     * for each of their tokens, 16 for each part.
      */
     uint64_t index_bytes;
     /**
@@ -4278,8 +4280,9 @@ enum rkv_status rkv_read_index_memory_stats(struct rkv_index_memory_stats *out_s
 
 /**
  * Sets where the library logs to, for the whole process. When it returns, the earlier callback is
- * no longer running and will not be called again. Without a callback only panics, that is bugs,
- * are written to standard error; what a callback threw is written there in any case.
+ * no longer running and will not be called again. Without a callback, and with RKV_LOG_OFF, only
+ * panics, that is bugs, are written to standard error; what a callback threw is written there in
+ * any case.
  *
  * @param max_level RKV_LOG_OFF or RKV_LOG_ERROR; a message of a higher level is not sent
  * @param callback receives the messages; NULL for none, which is the default
@@ -4320,8 +4323,8 @@ enum rkv_status rkv_image_digest(const void *bytes,
  * @param ids receives tokens->count + tokens->item_count ids; zero at the items
  * @param items receives tokens->item_count items of tokens->item_size bytes, token_index in the
  * new list
- * @param id_capacity room in ids: (NULL, 0) is RKV_STATUS_BUFFER_TOO_SMALL; the items need no
- * capacity, their number is known
+ * @param id_capacity room in ids: (NULL, 0) is RKV_STATUS_BUFFER_TOO_SMALL, if the items have
+ * their place; they need no capacity, their number is known
  * @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
  * RKV_STATUS_OUT_OF_MEMORY
@@ -4900,7 +4903,7 @@ enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
  * @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
  * @param flags 0 or RKV_MATCH_LOCK
  * @param pages receives the whole pages in order; not reported when page_capacity is 0. Entries
- * after page_count may be overwritten with undefined values
+ * after page_count, and all when the call fails, may be overwritten with undefined values
  * @param page_capacity room in pages; positions / page_size is always enough
  * @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
  * only its page_count is written, and the cache is unchanged
@@ -5040,15 +5043,16 @@ enum rkv_status rkv_cache_probe_many(const struct rkv_cache *cache,
  * tokens that is published, and the caller's own from out_result->page_count on; may be NULL, but
  * not with an external pool
  * @param out_result receives what was done; set its struct_size first
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
- * twice, or a lock to move that is not on from_node; RKV_STATUS_STALE_NODE; RKV_STATUS_STALE_LOCK
- * for a lock to move that was undone; RKV_STATUS_INVALID_STATE when no more locks can be numbered,
- * or from_node was cleared, which a lock on it does not hinder; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_POISONED. A failed insert changes nothing. A long list is
- * checked as a whole and published in portions; when memory runs out after the first, or another
- * thread gives a page of the list away, the call succeeds and out_result->page_count says how far
- * it came. Pages of other groups come in portions after all of group 0, and none of them goes
- * before the call ends; those that did not come are not in the published_pages of their row.
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page to be claimed that is not
+ * private or given twice (with an external pool, for any such page), or a lock to move that is not
+ * on from_node; RKV_STATUS_STALE_NODE; RKV_STATUS_STALE_LOCK for a lock to move that was undone;
+ * RKV_STATUS_INVALID_STATE when no more locks can be numbered, or from_node was cleared, which a
+ * lock on it does not hinder; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert
+ * changes nothing. A long list is checked as a whole and published in portions; when memory runs
+ * out after the first, or another thread gives a page of the list away, the call succeeds and
+ * out_result->page_count says how far it came. Pages of other groups come in portions after all of
+ * group 0, and none of them goes before the call ends; those that did not come are not in the
+ * published_pages of their row.
  * @par Cost
  * O(tokens + nodes on the path); lock, in slices
  * @par Thread safety
@@ -5202,7 +5206,7 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_cache_unlock(struct rkv_cache *cache,
  * than 1024 other scopes: of so many the latest is remembered.
  *
  * With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) no page leaves by this call:
- * rkv_cache_evict() reports them.
+ * evictions report them.
  *
  * @param cache the cache
  * @param args what to clear

@@ -57,7 +57,7 @@ pub fn build(out: &Path) {
     let sources = sources();
     println!("cargo:rustc-env=RKV_KERNEL_SOURCES={sources}");
     let missing = wish == "1" && nvcc.is_none();
-    assert!(!missing, "RADIXKV_CUDA is 1, but there is no nvcc: set CUDA_HOME");
+    assert!(!missing, "RADIXKV_CUDA is 1, but there is no nvcc of 12.9 or later: set CUDA_HOME");
     // For the test that reads the machine code; empty without it.
     let home = nvcc.as_ref().and_then(|nvcc| nvcc.ancestors().nth(2));
     println!("cargo:rustc-env=RKV_CUDA_HOME={}", home.unwrap_or(Path::new("")).display());
@@ -109,7 +109,28 @@ fn find_nvcc(target: &Path) -> Option<PathBuf> {
     }
     let path = env::var_os("PATH").unwrap_or_default();
     places.extend(env::split_paths(&path).map(|folder| folder.join("nvcc")));
-    places.into_iter().find(|place| place.is_file()).map(|place| place.canonicalize().unwrap())
+    let taken = places.into_iter().find(|place| place.is_file() && is_new_enough(place));
+    taken.map(|place| place.canonicalize().unwrap())
+}
+
+/// Whether it knows FLAGS (12.8), and targets that end with an f (12.9). One that doesn't is no
+/// reason to fail: most users of such a machine want the rest of the library.
+fn is_new_enough(nvcc: &Path) -> bool {
+    let archs = env::var("RADIXKV_CUDA_ARCHS").unwrap_or_else(|_| ARCHS.to_owned());
+    let oldest = if archs.split_whitespace().any(|arch| arch.ends_with('f')) { 9 } else { 8 };
+    let said = Command::new(nvcc).arg("--version").output().map(|output| output.stdout);
+    let said = String::from_utf8_lossy(&said.unwrap_or_default()).into_owned();
+    let release = said.split("release ").nth(1).and_then(|rest| rest.split(',').next());
+    let number = |part: Option<&str>| part.and_then(|part| part.parse::<u32>().ok());
+    let mut parts = release.unwrap_or_default().split('.');
+    let is_new = (number(parts.next()), number(parts.next())) >= (Some(12), Some(oldest));
+    if !is_new {
+        println!(
+            "cargo:warning={} is not of CUDA 12.{oldest} or later, so no kernels are built with it",
+            nvcc.display()
+        );
+    }
+    is_new
 }
 
 /// Builds what was not built before; returns the images for every GPU, and those for Hopper.

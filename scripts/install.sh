@@ -13,6 +13,7 @@ export PATH="$HOME/.cargo/bin:$PATH"
 prefix=${PREFIX:-/usr/local} libdir=${LIBDIR:-lib} root=${DESTDIR-}
 case $prefix in /*) ;; *) echo "PREFIX must be an absolute path" >&2; exit 2 ;; esac
 case $libdir in /*) echo "LIBDIR is relative to PREFIX" >&2; exit 2 ;; esac
+prefix=${prefix%/} libdir=${libdir%/} # as shells complete folders
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Before 1.0 a minor release may change the ABI, so it is part of the SONAME. See docs/ABI.md.

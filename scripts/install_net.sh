@@ -8,6 +8,8 @@ export PATH="$HOME/.cargo/bin:$PATH"
 
 prefix=${PREFIX:-/usr/local} libdir=${LIBDIR:-lib} root=${DESTDIR-}
 case $prefix in /*) ;; *) echo "PREFIX must be an absolute path" >&2; exit 2 ;; esac
+case $libdir in /*) echo "LIBDIR is relative to PREFIX" >&2; exit 2 ;; esac
+prefix=${prefix%/} libdir=${libdir%/} # as shells complete folders
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' net/Cargo.toml | head -n 1)
 soname=libradixkv_net.so.${version%.*} # as for libradixkv.so, docs/ABI.md
 include=$root$prefix/include lib=$root$prefix/$libdir
@@ -29,8 +31,18 @@ esac
 # PROFILE is for the test of the package, which needs no quick library.
 profile=${PROFILE:-release}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}/net")
-cargo build --locked --profile "$profile" --manifest-path net/Cargo.toml --target-dir "$target"
 built=$target/${profile/#dev/debug}
+# As in install.sh: root has another cargo, or none, and should leave no files of its own here.
+is_built() { [ -f "$built/libradixkv_net.so" ] && [ -f "$built/libradixkv_net.a" ]; }
+if is_built && { [ -n "${SUDO_UID-}" ] || ! command -v cargo >/dev/null; }; then
+    echo "installing $built/libradixkv_net.so of $(date -r "$built/libradixkv_net.so" '+%F %T')" >&2
+elif [ -n "${SUDO_UID-}" ] && ! command -v cargo >/dev/null; then
+    echo 'error: nothing is built yet. First, as yourself: make net' >&2
+    exit 1
+else
+    bash scripts/tools.sh build >&2
+    cargo build --locked --profile "$profile" --manifest-path net/Cargo.toml --target-dir "$target"
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 native=$(bash scripts/link_with_soname.sh "$built" radixkv_net "$soname" "$work/libradixkv_net.so")
@@ -49,8 +61,8 @@ includedir=\${prefix}/include
 Name: radixkv_net
 Description: Publishes KV events of radixkv, and reaches stores on Redis, Valkey and S3
 Version: $version
-Libs: -L\${libdir} -lradixkv_net
-Cflags: -I\${includedir}
+Libs: -L"\${libdir}" -lradixkv_net
+Cflags: -I"\${includedir}"
 EOF
 chmod 644 "$lib/pkgconfig/radixkv_net.pc"
 
@@ -64,3 +76,14 @@ for part in radixkv_netConfig:radixkv_netConfig radixkvConfigVersion:radixkv_net
     chmod 644 "$cmake/${part#*:}.cmake"
 done
 printf 'installed %s\n' "${installed[@]}"
+
+# As in install.sh: programs start only when the loader knows the library.
+[ -z "$root" ] || exit 0
+export PATH="$PATH:/usr/sbin:/sbin"
+if ldconfig -vNX 2>/dev/null | grep "^$lib:" >/dev/null; then
+    if [ "$(id -u)" = 0 ]; then ldconfig; fi
+else
+    echo "The loader does not search $lib. Link programs with -Wl,-rpath,$lib,"
+    echo "or start them with LD_LIBRARY_PATH=$lib; Python needs"
+    echo "RADIXKV_NET_LIBRARY=$lib/libradixkv_net.so."
+fi

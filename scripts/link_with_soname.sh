@@ -22,8 +22,8 @@ native=${native% }
 }
 { echo '{ global:'; sed 's/$/;/' "$work/exports"; echo 'local: *; };'; } >"$work/version-script"
 sed 's/^/-Wl,-u,/' "$work/exports" >"$work/roots"
-# shellcheck disable=SC2086 # several libraries
-"${CC:-cc}" -shared -o "$output" -Wl,-soname,"$soname" \
+# shellcheck disable=SC2086 # several libraries, and a compiler with options
+${CC:-cc} -shared -o "$output" -Wl,-soname,"$soname" \
     -Wl,--version-script="$work/version-script" -Wl,--gc-sections -Wl,-O1 \
     -Wl,-z,relro,-z,now,-z,nodelete,-z,noexecstack,-z,defs -Wl,--as-needed -nodefaultlibs \
     @"$work/roots" "$folder/lib$name.a" $native

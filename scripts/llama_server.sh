@@ -107,10 +107,20 @@ if [ "$what" = build ]; then
     exit 0
 fi
 
-case " $* " in
-*" -m "* | *" --model "* | *" -hf "* | *" --hf-repo "* | *" -mu "* | *" --model-url "*) ;;
+# An option names a model, or a variable of llama.cpp's: one that is downloaded would be written to
+# where --model says.
+named=${LLAMA_ARG_MODEL:-}${LLAMA_ARG_MODEL_URL:-}${LLAMA_ARG_HF_REPO:-}${LLAMA_ARG_DOCKER_REPO:-}
+named+=${LLAMA_ARG_MODELS_DIR:-}${LLAMA_ARG_MODELS_PRESET:-}
+case " $* ${named:+--model }" in
+*" -m "* | *" --model "* | *" -hf "* | *" -hfr "* | *" --hf-repo "*) ;;
+*" -mu "* | *" --model-url "* | *" -dr "* | *" --docker-repo "*) ;;
+*" --gpt-oss-"* | *" --fim-qwen-"* | *" --embd-gemma-"* | *" --vision-gemma-"*) ;;
 *" --models-dir "* | *" --models-preset "* | *" --help "* | *" -h "* | *" --version "*) ;;
-*) set -- --model "$(bash scripts/model.sh gguf)" "$@" ;;
+*)
+    # Not among the arguments of `set`, which would go on without one.
+    model=$(bash scripts/model.sh gguf)
+    set -- --model "$model" "$@"
+    ;;
 esac
 # A store that servers share, named by an option or a variable, is talked with by a second library.
 case " $* ${LLAMA_ARG_CACHE_REMOTE:+--cache-remote }" in

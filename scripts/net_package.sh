@@ -35,13 +35,27 @@ needs() { readelf -d "$1" | grep -c "NEEDED.*libradixkv_net.so.${version%.*}\]" 
 [ "$(needs "$work/built/radixkv_net")" = 1 ] && [ "$(needs "$work/built/static")" = 0 ] ||
     { echo "net_package.sh: linked with the wrong library" >&2; exit 1; }
 if command -v pkg-config >/dev/null; then
-    # Its paths are for a shell that splits words: a link without a space stands for the prefix.
-    ln -s "$prefix" "$work/prefix"
     export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
-    flags=$(pkg-config --define-variable=prefix="$work/prefix" --cflags --libs radixkv_net)
-    # shellcheck disable=SC2086 # several flags
-    cc -o "$work/by-name" "$work/program/main.c" $flags
+    # With a space in them: quoted for a shell.
+    eval "cc -o '$work/by-name' '$work/program/main.c' $(pkg-config --cflags --libs radixkv_net)"
     LD_LIBRARY_PATH=$prefix/lib "$work/by-name"
+fi
+# Root, by sudo, has no cargo: what is built is installed, and without that the reason is given.
+mkdir "$work/tools"
+for folder in /usr/local/bin /usr/bin /bin /usr/sbin /sbin; do
+    ln -sf "$folder"/* "$work/tools"
+done
+rm -f "$work/tools/cargo"
+by_sudo() { # CARGO_TARGET_DIR
+    CARGO_TARGET_DIR=$1 PREFIX=$prefix PROFILE=dev HOME=$work PATH=$work/tools SUDO_UID=1000 \
+        bash scripts/install_net.sh 2>&1
+}
+said=$(by_sudo "${CARGO_TARGET_DIR:-target}")
+[[ $said == *"libradixkv_net.so of 2"* && $said == *"LD_LIBRARY_PATH=$prefix/lib"* ]] ||
+    { echo "net_package.sh: by sudo: $said" >&2; exit 1; }
+if said=$(by_sudo "$work/nothing") || [[ $said != *"as yourself: make net"* ]]; then
+    echo "net_package.sh: by sudo, with nothing built: $said" >&2
+    exit 1
 fi
 PREFIX=$prefix bash scripts/install_net.sh --uninstall
 [ -z "$(find "$prefix" ! -type d)" ] || { echo "net_package.sh: files are left" >&2; exit 1; }

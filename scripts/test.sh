@@ -24,7 +24,13 @@ have() { # command, what it shows
 }
 
 has_nvcc() { # where kernels/build.rs looks for it
-    PATH="${CUDA_HOME:+$CUDA_HOME/bin:}$target/cuda/home/bin:$PATH" command -v nvcc >/dev/null
+    local nvcc
+    # An older one than 12.9 is passed over.
+    while read -r nvcc; do
+        "$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p' | cat - <(echo 12.9) |
+            sort -VC -r && return
+    done < <(PATH="${CUDA_HOME:+$CUDA_HOME/bin:}$target/cuda/home/bin:$PATH" type -ap nvcc)
+    return 1
 }
 
 see_to_nvcc() { # for the stages $*: all of them build with kernels, or all without, in one folder

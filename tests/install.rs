@@ -340,3 +340,45 @@ fn cmake_refuses_another_series() {
         assert_eq!(said.contains("found=1"), found, "{wanted}: {said}");
     }
 }
+
+/// What examples/engine/CMakeLists.txt says: without a library of this tree the installed one.
+#[test]
+fn the_examples_take_the_installed_package() {
+    if !have("examples by the CMake package", &["cmake", "make"]) {
+        return;
+    }
+    let project = scratch("cmake example");
+    let text = format!(
+        "cmake_minimum_required(VERSION 3.16)\nproject(example CXX)\n\
+         include(\"{0}/examples/radixkv.cmake\")\nadd_library(example OBJECT example.cpp)\n\
+         target_include_directories(example PRIVATE \"{0}/examples/engine\")\n\
+         target_link_libraries(example PRIVATE radixkv)\n",
+        root().display()
+    );
+    fs::write(project.join("CMakeLists.txt"), text).unwrap();
+    let source = "#include <radixkv.hpp>\n\n#include \"serve/net_library.hpp\"\n";
+    fs::write(project.join("example.cpp"), source).unwrap();
+    let build = project.join("build");
+    run(Command::new("cmake")
+        .args(["-G", "Unix Makefiles", "-S"])
+        .arg(&project)
+        .arg("-B")
+        .arg(&build)
+        .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display())));
+    run(Command::new("cmake").arg("--build").arg(&build));
+}
+
+/// As shells complete folders; and a compiler with an option.
+#[test]
+fn slashes_at_the_end_change_nothing() {
+    let stage = scratch("slashes");
+    let mut install = script(Path::new("/opt/radixkv/"));
+    run(install.env("DESTDIR", &stage).env("LIBDIR", "lib64/").env("CC", "cc -pipe"));
+    let placed = stage.join("opt/radixkv/lib64");
+    let text = |file: &str| fs::read_to_string(placed.join(file)).unwrap();
+    let config = text("cmake/radixkv/radixkvConfig.cmake");
+    assert!(config.contains("${CMAKE_CURRENT_LIST_DIR}/../../..\""), "{config}");
+    assert!(config.contains("/lib64/libradixkv.a\""), "{config}");
+    let pc = text("pkgconfig/radixkv.pc");
+    assert!(pc.starts_with("prefix=/opt/radixkv\nlibdir=${prefix}/lib64\n"), "{pc}");
+}

@@ -248,3 +248,20 @@ fn s02_readers_of_many_entries_keep_them_through_a_clear() {
     assert_eq!(cache.stats().detached, 0);
     cache.check().unwrap();
 }
+
+/// S08: a long list is few nodes, if more than one.
+#[test]
+fn s08_a_long_list_is_a_node_for_each_8192_tokens_at_most() {
+    let cache = SnapshotCache::<()>::new(SnapshotLimits::default()).unwrap();
+    let (namespace, tokens) = (Namespace::default(), (0..100_000).collect::<Vec<u32>>());
+    let (mut freed, mut entries) = (Freed::new(), 0);
+    for length in [100_000, 16_384, 16_385, 50_000, 99_999] {
+        let (namespace, tokens) = (&namespace, &tokens[..length]);
+        let new =
+            NewSnapshot { namespace, tokens, bytes: 1, next_token: None, is_trimmable: false };
+        assert!(cache.insert(new, || (), &mut freed).unwrap().stored);
+        entries += 1;
+        assert!(cache.stats().nodes < 2 * entries + 100_000 / 8192);
+    }
+    assert!(cache.stats().nodes >= 7);
+}

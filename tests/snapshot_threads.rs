@@ -8,7 +8,7 @@ use radixkv::snapshot::{
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::thread;
 
 const WORKERS: usize = 4;
@@ -376,4 +376,36 @@ fn m06_a_long_lookup_begins_anew_where_the_tree_changed() {
     });
     cache.check().unwrap();
     assert!(hits.load(Ordering::Relaxed) > 0);
+}
+
+/// S09: who checks the cache while the pin ends that keeps it over its limits finds it whole.
+#[test]
+fn s09_a_check_beside_a_release_that_lets_entries_go() {
+    let limits = SnapshotLimits { entries: 1, bytes: u64::MAX };
+    let cache = SnapshotCache::<Arc<u32>>::new(limits).unwrap();
+    let namespace = Namespace::default();
+    let put = |tokens: &[u32]| {
+        let (namespace, is_trimmable) = (&namespace, false);
+        let new = NewSnapshot { namespace, tokens, bytes: 1, next_token: None, is_trimmable };
+        assert!(cache.put(new, Arc::new(tokens[0])).unwrap().stored);
+    };
+    let has_ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let checks = scope.spawn(|| {
+            while !has_ended.load(Ordering::Acquire) {
+                cache.check()?;
+            }
+            cache.check()
+        });
+        for _ in 0..ROUNDS * 4 {
+            put(&[1]);
+            let pin = cache.get(&namespace, &[1]).unwrap().expect("it is the only one");
+            // It stays beside the first one, which is read.
+            put(&[2]);
+            drop(pin);
+        }
+        has_ended.store(true, Ordering::Release);
+        assert_eq!(checks.join().unwrap(), Ok(()));
+    });
+    assert_eq!(cache.stats().entries, 1);
 }

@@ -174,3 +174,104 @@ fn the_filters_of_the_stages_name_tests() {
     assert_eq!(unknown, Vec::<String>::new());
     assert!(seen > 30, "the filters were not found: {seen}");
 }
+
+/// kernels/build.rs: the CPU part is not to fail for an nvcc that doesn't know what the kernels
+/// need.
+#[test]
+fn an_nvcc_that_is_too_old_is_passed_over() {
+    let machine = Machine::new("old nvcc");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = machine.folder.join("build-script");
+    let made = Command::new("rustc")
+        .args(["--edition", "2024", "-o"])
+        .arg(&program)
+        .arg(root.join("build.rs"))
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    // Where cargo starts it, but without a target folder that has another nvcc.
+    for name in ["include", "kernels"] {
+        symlink(root.join(name), machine.folder.join(name)).unwrap();
+    }
+    let out = machine.folder.join("target/debug/build/radixkv-0/out");
+    fs::create_dir_all(&out).unwrap();
+    let build = |release: &str, wish: &str| {
+        let version = format!("echo 'Cuda compilation tools, release {release}, V{release}.131'");
+        machine.program("nvcc", &format!("[ \"$1\" = --version ] || exit 1\n{version}"));
+        let mut command = Command::new(&program);
+        for name in ["CUDA_HOME", "RADIXKV_CUDA_ARCHS", "RADIXKV_KERNEL_CACHE"] {
+            command.env_remove(name);
+        }
+        command.current_dir(&machine.folder).env("PATH", &machine.folder).env("OUT_DIR", &out);
+        command.env("TARGET", "x86_64-unknown-linux-gnu").env("RADIXKV_CUDA", wish);
+        let output = command.output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(said).unwrap())
+    };
+    for release in ["11.8", "12.4", "12.8"] {
+        let (success, said) = build(release, "");
+        assert!(success && said.contains("cargo:warning="), "{release}: {said}");
+        assert!(said.contains("RKV_KERNEL_IMAGES=\n"), "{release}: {said}");
+        let (success, said) = build(release, "1");
+        assert!(!success && said.contains("12.9"), "{release}: {said}");
+    }
+    // This one is taken, and fails.
+    let (success, said) = build("12.9", "");
+    assert!(!success && said.contains("nvcc failed"), "{said}");
+}
+
+/// scripts/llama_server.sh, with everything built: the model that it adds to the options.
+#[test]
+fn a_llama_server_has_the_model_that_was_named() {
+    let machine = Machine::new("llama-server");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = env::var_os("PATH").unwrap();
+    for name in ["mkdir", "flock", "cmp", "tee", "nice", "nproc", "sha256sum"] {
+        let place = env::split_paths(&path).map(|folder| folder.join(name)).find(|it| it.exists());
+        symlink(place.unwrap_or_else(|| panic!("no {name}")), machine.folder.join(name)).unwrap();
+    }
+    machine.program("cargo", "echo cargo 9.0.0");
+    for name in ["cmake", "patch", "python3"] {
+        machine.program(name, "true");
+    }
+    let target = machine.folder.join("target");
+    let made = target.join("llama_server");
+    for folder in [made.join("build/bin"), target.join("release"), target.join("model")] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    fs::write(made.join("fetched"), "").unwrap();
+    let patch = root.join("integrations/llama_server/llama.cpp.patch");
+    fs::copy(patch, made.join("applied.patch")).unwrap();
+    let server = made.join("build/bin/llama-server");
+    fs::write(&server, "#!/bin/sh\necho starts with \"$@\"\n").unwrap();
+    fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+    let model = target.join("model/SmolLM2-135M-Instruct.Q4_1.gguf");
+    let run = |options: &[&str], variable: Option<&str>| {
+        let mut command = Command::new("bash");
+        command.arg(root.join("scripts/llama_server.sh")).arg("run").args(options).env_clear();
+        command.env("PATH", &machine.folder).env("HOME", &machine.folder);
+        command.env("CARGO_TARGET_DIR", &target);
+        if let Some(name) = variable {
+            command.env(name, "https://example.org/other.gguf");
+        }
+        let output = command.output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(said).unwrap())
+    };
+    let (success, said) = run(&[], None); // python3 of this machine fetches nothing
+    assert!(!success && said.contains("cannot be fetched"), "{said}");
+    assert!(!said.contains("starts with"), "{said}");
+    fs::write(&model, "").unwrap();
+    let (success, said) = run(&[], None);
+    let expected = format!("starts with --model {}\n", model.display());
+    assert!(success && said.contains(&expected), "{said}");
+    for variable in ["LLAMA_ARG_MODEL_URL", "LLAMA_ARG_HF_REPO", "LLAMA_ARG_MODELS_DIR"] {
+        let (success, said) = run(&[], Some(variable));
+        assert!(success && said.contains("starts with\n"), "{variable}: {said}");
+    }
+    for options in [["-hfr", "user/model"], ["--docker-repo", "model"]] {
+        let (success, said) = run(&options, None);
+        let expected = format!("starts with {}\n", options.join(" "));
+        assert!(success && said.contains(&expected), "{said}");
+    }
+}

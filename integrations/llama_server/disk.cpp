@@ -99,9 +99,15 @@ rkv::SnapshotPin PromptCache::take(const Query& query, std::uint32_t flags,
                                         &fetch));
     if (fetch.ticket == 0) return {};
     const bool is_asked = fetch.token_count == 0;
-    bool wants = is_asked || is_worth(fetch.common_token_count,
-                                      fetch.common_token_count - in_memory.common_token_count,
-                                      fetch.token_count);
+    bool wants = is_asked || (fetch.token_count <= context_tokens_ &&
+                              is_worth(fetch.common_token_count,
+                                       fetch.common_token_count - in_memory.common_token_count,
+                                       fetch.token_count));
+    // One that is too long for so little of it may hide a shorter one, which is whole.
+    if (!wants && flags != 0) {
+        rkv::check(rkv_snapshot_cache_cancel(cache_.get(), fetch.ticket));
+        return take(query, 0, deadline, should_stop);
+    }
     auto taken = rkv::sized<rkv_snapshot_cache_match_result>();
     while (wants) {
         const rkv_status status = rkv_snapshot_cache_take(cache_.get(), fetch.ticket, &taken);
@@ -131,12 +137,16 @@ rkv::SnapshotPin PromptCache::take(const Query& query, std::uint32_t flags,
     return cache_.adopt_pin(taken);
 }
 
+PromptCache::Clock::time_point PromptCache::deadline() {
+    return Clock::now() + std::chrono::milliseconds(options().disk_wait_ms);
+}
+
 std::shared_ptr<Fetched> PromptCache::fetch(const server_tokens& tokens, const task_params& params,
+                                            Clock::time_point deadline,
                                             const std::function<bool()>& should_stop) {
     if (!has_below_ || is_broken_ || !params.cache_prompt || options().disk_wait_ms == 0)
         return nullptr;
     try {
-        const auto deadline = Clock::now() + std::chrono::milliseconds(options().disk_wait_ms);
         const Query query = query_of(tokens, space(params));
         auto fetched = std::make_shared<Fetched>();
         fetched->add(take(query, trimmable, deadline, should_stop));

@@ -102,8 +102,9 @@ Parts Parts::read(const std::vector<rkv_snapshot_part>& parts, bool has_media) {
         made.checkpoints.push_back(
             {place.n_tokens, place.pos_min, place.pos_max, part[0], part[1], part[2]});
     }
-    llama_tokens packed(header.token_bytes / sizeof(llama_token));
+    // First whether they are there: nobody knows who wrote it.
     const std::uint8_t* tokens = reader.bytes(header.token_bytes);
+    llama_tokens packed(header.token_bytes / sizeof(llama_token));
     std::memcpy(packed.data(), tokens, packed.size() * sizeof(llama_token));
     made.tokens = server_tokens::deserialize(packed, has_media);
     return made;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <stdexcept>
@@ -134,11 +135,14 @@ void add_context(Gathered& gathered, const std::string& name, const common_param
     // Slots with memory of their own have a stream each; a state is read where there are as many.
     gathered.add("streams", params.kv_unified ? 1 : llama_n_seq_max(context));
     gathered.add("frequency scale", llama_model_rope_freq_scale_train(model));
-    // Such models have factors for short and for long contexts.
+    // Such models have factors for short and for long contexts; where they don't say which are
+    // long, those are that are longer than what they were trained for.
     llama_model_meta_val_str(model, "general.architecture", text.data(), text.size());
     const std::string key = std::string(text.data()) + ".rope.scaling.original_context_length";
     if (llama_model_meta_val_str(model, key.c_str(), text.data(), text.size()) >= 0)
         gathered.add("context", llama_n_ctx_seq(context));
+    else if (llama_n_ctx_seq(context) > static_cast<std::uint32_t>(llama_model_n_ctx_train(model)))
+        gathered.add("long context", 1.0);
 }
 
 }  // namespace
@@ -153,6 +157,9 @@ Fingerprint fingerprint_of(const common_params& params, const llama_context* tar
     add_model(gathered, "model", params.model.path);
     gathered.add("K", std::string(ggml_type_name(params.cache_type_k)));
     gathered.add("V", std::string(ggml_type_name(params.cache_type_v)));
+    // llama.cpp turns what it quantizes, unless this says otherwise; a state doesn't tell.
+    const char* is_off = std::getenv("LLAMA_ATTN_ROT_DISABLE");
+    if (is_off != nullptr && std::atoi(is_off) != 0) gathered.add("turned", 0.0);
     gathered.add("whole window", params.swa_full ? 1 : 0);
     // V lies otherwise without it.
     gathered.add("fused attention",
@@ -167,6 +174,13 @@ Fingerprint fingerprint_of(const common_params& params, const llama_context* tar
             gathered.add("speculation", static_cast<double>(type));
     }
     add_model(gathered, "projector", params.mmproj.path);
+    // Frames of a video go by their number; how large an image is may hide behind equal tokens.
+    if (!params.mmproj.path.empty()) {
+        gathered.add("frames", params.video_fps);
+        gathered.add("timestamps", static_cast<double>(params.video_timestamp_interval_ms));
+        gathered.add("least of an image", params.image_min_tokens);
+        gathered.add("most of an image", params.image_max_tokens);
+    }
     for (const common_adapter_lora_info& adapter : params.lora_adapters)
         add_model(gathered, "adapter", adapter.path);
     for (const common_control_vector_load_info& vector : params.control_vectors) {

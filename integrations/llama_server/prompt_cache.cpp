@@ -57,6 +57,7 @@ void PromptCache::reopen(const Setup& setup) {
                              architecture.size());
     is_chunked_ = std::string(architecture.data()) == "llama4";
     has_media_ = setup.has_media;
+    context_tokens_ = llama_n_ctx_seq(setup.target);
     is_cuttable_ = saved_window_ == 0 && !llama_model_is_recurrent(model) &&
                    !llama_model_is_hybrid(model);
     set_adapters(setup.params->lora_adapters);
@@ -163,15 +164,20 @@ void PromptCache::note_checkpoints(const server_prompt& prompt, llama_pos begin,
 std::optional<PromptCache::Found> PromptCache::best_for(const server_prompt& prompt,
                                                         const Query& query, llama_context* ctx_tgt,
                                                         std::int32_t id_slot) {
-    std::optional<Found> found = best(query);
-    if (!found || found->parts.tokens.size() > llama_n_ctx_seq(ctx_tgt)) return std::nullopt;
     const std::size_t common = prompt.tokens.get_common_prefix(query.tokens);
     const std::size_t has =
         usable(prompt.tokens, prompt.checkpoints,
                llama_memory_seq_pos_min(llama_get_memory(ctx_tgt), id_slot), window_, common,
                common == query.tokens.size());
-    const std::size_t gained = found->usable > has ? found->usable - has : 0;
-    if (!is_worth(found->common, gained, found->parts.tokens.size())) return std::nullopt;
+    const auto serves = [&](const Found& found) {
+        const std::size_t count = found.parts.tokens.size();
+        const std::size_t gained = found.usable > has ? found.usable - has : 0;
+        return count <= context_tokens_ && is_worth(found.common, gained, count);
+    };
+    std::optional<Found> found = best(query);
+    // One that is too long for so little of it may hide a shorter one, which is whole.
+    if (found && !serves(*found)) found = find(query, first(query.ids, query.ids.size()), 0);
+    if (!found || !serves(*found)) return std::nullopt;
     return found;
 }
 

@@ -37,6 +37,8 @@ private:
 /// so. Nothing throws: when the cache fails, the server goes on as if nothing were found.
 class PromptCache final : public server_prompt_cache {
 public:
+    using Clock = std::chrono::steady_clock;
+
     /// What `server_context` knows when a model is loaded.
     struct Setup {
         const common_params* params;
@@ -81,9 +83,12 @@ public:
     std::string space(const task_params& params) const;
     /// The adapters of requests that name none, and what they are from now on.
     void set_adapters(const std::vector<common_adapter_lora_info>& adapters);
+    /// When a request that comes now has waited as long as --cache-disk-wait says. Any thread.
+    [[nodiscard]] static Clock::time_point deadline();
     /// Brings what memory lacks into it, for a request that waits for it here: on its own thread,
-    /// at most as long as --cache-disk-wait says, and only while `should_stop` is false.
+    /// until the deadline at most, and only while `should_stop` is false.
     std::shared_ptr<Fetched> fetch(const server_tokens& tokens, const task_params& params,
+                                   Clock::time_point deadline,
                                    const std::function<bool()>& should_stop);
     /// Nothing to do: what waited for room on the disk is written when there is some.
     void tick();
@@ -106,8 +111,6 @@ private:
         std::vector<std::uint32_t> ids;
         rkv::Namespace space;
     };
-    using Clock = std::chrono::steady_clock;
-
     [[nodiscard]] static Query query_of(const server_tokens& tokens, const std::string& space);
     void attach(const Setup& setup);
     void insert(std::unique_ptr<Entry> entry);
@@ -156,6 +159,8 @@ private:
     std::optional<Fingerprint> fingerprint_;
     /// Whether there is a directory or a remote store.
     std::atomic<bool> has_below_ = false;
+    /// Positions that a slot has room for.
+    std::atomic<std::size_t> context_tokens_ = 0;
     std::atomic<bool> is_broken_ = false;
     mutable std::mutex adapters_lock_;
     Adapters adapters_;

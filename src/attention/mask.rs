@@ -46,7 +46,8 @@ impl View {
     }
 }
 
-/// What a query sees, as ranges that do not touch.
+/// What a query sees, as ranges that do not touch; those of a tree may be the same, see
+/// [`Mask::shown`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// Positions at the beginning of the row; empty where they go over into the others.
@@ -83,6 +84,10 @@ impl Mask<'_> {
         match sinks < keys.start {
             true => Seen { sinks: 0..sinks, keys },
             false if sinks == 0 => Seen { sinks: 0..0, keys },
+            // Some position of the tree may have them apart, as it would without a tree.
+            false if !self.tree.is_empty() && sinks < self.view.first(self.key_count - 1) => {
+                Seen { sinks: 0..keys.end, keys: 0..keys.end }
+            }
             false => Seen { sinks: 0..0, keys: 0..keys.end },
         }
     }
@@ -113,23 +118,28 @@ impl Mask<'_> {
     }
 
     /// Which of the 64 keys from `first` on a position of the tree sees, the lowest bit for the
-    /// first of them.
-    pub fn shown(&self, position: usize, first: usize) -> u64 {
+    /// first of them: `apart` its sinks, if it has those apart, otherwise all others. It has them
+    /// apart where the last position of a row with only its path would.
+    pub fn shown(&self, position: usize, first: usize, apart: bool) -> u64 {
         let context = self.context();
         let path = self.tree[position - context];
         let end = context + path.count_ones() as usize; // of its path, as if that were a row
         let begin = self.view.first(end - 1);
         let sinks = self.view.sinks as usize;
-        let of_context =
-            bits(begin.min(context)..context, first) | bits(0..sinks.min(context), first);
-        let in_view = last_ones(path, end - begin.max(context));
-        let of_sinks = path & !last_ones(path, end - sinks.clamp(context, end));
-        let of_tree = in_view | of_sinks;
-        of_context
-            | match first.checked_sub(context) {
-                Some(after) => of_tree.checked_shr(after as u32).unwrap_or(0),
-                None => of_tree.checked_shl((context - first).min(64) as u32).unwrap_or(0),
-            }
+        let of_tree = |ones: u64| match first.checked_sub(context) {
+            Some(after) => ones.checked_shr(after as u32).unwrap_or(0),
+            None => ones.checked_shl((context - first).min(64) as u32).unwrap_or(0),
+        };
+        let in_view = bits(begin.min(context)..context, first)
+            | of_tree(last_ones(path, end - begin.max(context)));
+        let of_sinks = bits(0..sinks.min(context), first)
+            | of_tree(path & !last_ones(path, end - sinks.clamp(context, end)));
+        match (apart, sinks < begin) {
+            (true, true) => of_sinks,
+            (true, false) => 0,
+            (false, true) => in_view,
+            (false, false) => in_view | of_sinks,
+        }
     }
 }
 

@@ -208,7 +208,7 @@ impl Work {
         }
         self.make_segments(batch, machine, &costs)?;
         self.make_drafts(batch, machine)?;
-        self.cut(machine)?;
+        self.cut(batch, machine)?;
         self.list_merges()
     }
 
@@ -277,7 +277,7 @@ impl Work {
     }
 
     /// Cuts the keys of tiles, so that the machine is busy and blocks take about the same time.
-    fn cut(&mut self, machine: &Machine<'_>) -> Result<(), OutOfMemory> {
+    fn cut(&mut self, batch: &Batch, machine: &Machine<'_>) -> Result<(), OutOfMemory> {
         self.of_tile.try_reserve(machine.tiles.len())?;
         let mut at = 0;
         for (number, tile) in machine.tiles.iter().enumerate() {
@@ -295,8 +295,8 @@ impl Work {
                 let draft = self.drafts[index].clone();
                 // The tiles of one query's heads write to the same partial results.
                 let again = draft.item.row_begin > 0;
-                last_partial =
-                    self.cut_tile(&draft, piece, machine, again.then_some(last_partial))?;
+                let again = again.then_some(last_partial);
+                last_partial = self.cut_tile(&draft, piece, (batch, machine), again)?;
             }
             self.items[first..].sort_unstable_by_key(|item| {
                 let Item { order_begin, row_begin, key_begin, key_end, .. } = *item;
@@ -313,10 +313,18 @@ impl Work {
         &mut self,
         draft: &Draft,
         piece: usize,
-        machine: &Machine<'_>,
+        (batch, machine): (&Batch, &Machine<'_>),
         again: Option<usize>,
     ) -> Result<usize, OutOfMemory> {
-        let Item { key_begin, key_end, order_begin, .. } = draft.item;
+        let Item { key_begin, key_end, order_begin, pages_of, .. } = draft.item;
+        // Where a row's result must not depend on how it is cut, its queries' pieces begin with
+        // those that they see themselves: results are summed in the order of their places.
+        let row = &batch.rows()[pages_of];
+        let mask = batch.mask_of(row, machine.view);
+        let passed = |query: u32, piece_end: usize| {
+            machine.batch_invariant
+                && piece_end <= mask.keys(row.position(query as usize - row.first_query)).start
+        };
         let piece = match machine.batch_invariant {
             true => piece.next_multiple_of(PIECE_UNIT),
             false => length_of(draft.item.spanned(), piece),
@@ -338,7 +346,9 @@ impl Work {
             if again.is_none() {
                 for query in 0..draft.queries {
                     let number = self.order[order_begin + query];
-                    self.found.try_push((number, (partial + query) as u32))?;
+                    if !passed(number, next) {
+                        self.found.try_push((number, (partial + query) as u32))?;
+                    }
                 }
             }
             partial += draft.queries;

@@ -49,23 +49,23 @@ impl Job<'_> {
             // SAFETY: the caller's contract; what is swapped is of the same rows.
             unsafe {
                 std::mem::swap(&mut scratch.seen, &mut scratch.sinks);
-                self.attend_spans::<S, E>(simd, start, state, scratch);
+                self.attend_spans::<S, E>(simd, (start, true), state, scratch);
                 std::mem::swap(&mut scratch.seen, &mut scratch.sinks);
                 scratch.forget_offsets();
             }
         }
         // SAFETY: the caller's contract.
-        unsafe { self.attend_spans::<S, E>(simd, start, state, scratch) };
+        unsafe { self.attend_spans::<S, E>(simd, (start, false), state, scratch) };
     }
 
-    /// Attends to the keys of a segment that are in `scratch.seen`.
+    /// Attends to the keys of a segment that are in `scratch.seen`: `apart` to sinks.
     ///
     /// # Safety
     /// As for [`Job::attend`].
     unsafe fn attend_spans<S: Simd, E: Element>(
         &self,
         simd: S,
-        start: usize,
+        (start, apart): (usize, bool),
         state: State,
         scratch: &mut Scratch,
     ) {
@@ -75,7 +75,7 @@ impl Job<'_> {
         let mut block = first - first % BLOCK;
         while block < last {
             // SAFETY: the caller's contract.
-            unsafe { self.attend_block::<S, E>(simd, block, state, scratch) };
+            unsafe { self.attend_block::<S, E>(simd, (block, apart), state, scratch) };
             block += BLOCK;
         }
     }
@@ -87,7 +87,7 @@ impl Job<'_> {
     unsafe fn attend_block<S: Simd, E: Element>(
         &self,
         simd: S,
-        block: usize,
+        (block, apart): (usize, bool),
         state: State,
         scratch: &mut Scratch,
     ) {
@@ -104,7 +104,7 @@ impl Job<'_> {
             start: seen.start.saturating_sub(block),
             end: (seen.end - block).min(BLOCK),
         }));
-        self.find_shown(block, rows.start, spans, shown);
+        self.find_shown((block, apart), rows.start, spans, shown);
         let keys = spans[0].start..spans[spans.len() - 1].end;
         let after = seen[seen.len() - 1].end.saturating_sub(block + BLOCK).min(BLOCK);
         let (call, all) = (self.call, self.tile.rows.len());
@@ -208,14 +208,20 @@ impl Job<'_> {
     }
 
     /// Finds out what of their spans the rows from `first` on see, where tree masks hide something.
-    fn find_shown(&self, block: usize, first: usize, spans: &[Span], shown: &mut Vec<u64>) {
+    fn find_shown(
+        &self,
+        (block, apart): (usize, bool),
+        first: usize,
+        spans: &[Span],
+        shown: &mut Vec<u64>,
+    ) {
         shown.clear();
         let mask = self.call.batch.mask_of(self.row(), self.call.params.view);
         if mask.tree.is_empty() {
             return;
         }
         let position = |at: usize| self.row().position(self.query(first + at));
-        shown.extend((0..spans.len()).map(|at| mask.shown(position(at), block)));
+        shown.extend((0..spans.len()).map(|at| mask.shown(position(at), block, apart)));
         let sees_all = |(span, shown): (&Span, &u64)| span.bits() & !shown == 0;
         if spans.iter().zip(&*shown).all(sees_all) {
             shown.clear();

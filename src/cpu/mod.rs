@@ -60,7 +60,7 @@ impl CpuBackend {
     /// A backend that computes on `threads` with the best instructions of the processor, or those
     /// that [`Isa::chosen`] says.
     pub fn new(threads: Threads) -> Result<Self, Error> {
-        Self::with_isa(threads, Isa::chosen())
+        Self::with_isa(threads, Isa::chosen()?)
     }
 
     /// The same with a set of instructions, which tests choose; portable ones where it is not

@@ -1,4 +1,5 @@
 //! The cache: takes the locks that it needs, in their order, and leaves everything whole.
+use super::evict::Evicting;
 use super::freed::{Freed, Snapshot, Stack};
 use super::ledger::Ledger;
 use super::nodes::NODE_LIMIT;
@@ -288,18 +289,24 @@ impl<V> SnapshotCache<V> {
 
     /// Ends a pin.
     pub fn release(&self, pin: PinId, freed: &mut Freed<V>) -> Result<(), Error> {
-        if self.unpin(pin, freed)? {
+        if let Some(_over) = self.unpin(pin, freed)? {
             self.shrink(freed);
         }
         Ok(())
     }
 
-    /// Ends a pin, and lets nothing go for the limits; whether something is to.
-    pub(super) fn unpin(&self, pin: PinId, freed: &mut Freed<V>) -> Result<bool, Error> {
+    /// Ends a pin, and lets nothing go for the limits. If something is to, the cache may be over
+    /// them, as who checks it sees, until what is returned was dropped.
+    pub(super) fn unpin(
+        &self,
+        pin: PinId,
+        freed: &mut Freed<V>,
+    ) -> Result<Option<Evicting<'_, V>>, Error> {
         let tree = self.store.read();
         let mut ledger = self.ledger.write();
         let is_last = ledger.unpin(&tree.nodes, pin, &mut freed.ended)?;
-        Ok(is_last && ledger.is_over() && ledger.order.oldest().is_some())
+        let is_over = is_last && ledger.is_over() && ledger.order.oldest().is_some();
+        Ok(is_over.then(|| self.evicting_with(&mut ledger)))
     }
 
     /// Removes the entry of exactly these tokens; false when there is none. Readers keep what they

@@ -54,7 +54,12 @@ impl<V> SnapshotCache<V> {
 
     /// Somebody is about to let entries go, one by one.
     pub(super) fn evicting(&self) -> Evicting<'_, V> {
-        self.ledger.write().evicting += 1;
+        self.evicting_with(&mut self.ledger.write())
+    }
+
+    /// The same of who has the ledger.
+    pub(super) fn evicting_with(&self, ledger: &mut Ledger<V>) -> Evicting<'_, V> {
+        ledger.evicting += 1;
         Evicting(self)
     }
 

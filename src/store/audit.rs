@@ -23,12 +23,6 @@ impl State {
                 for (page, _) in groups.hung.of_pool(0) {
                     cached.try_push(page.page)?;
                 }
-                for pool in 1..self.table.pool_count() {
-                    let pages = groups.hung.of_pool(pool).map(|(page, _)| page.page);
-                    let kept = private_in_groups(self.retained.rows(), &self.table, pool);
-                    let private = self.private_in_groups(pool).chain(kept);
-                    self.table.audit_pool(pool, pages, private.chain(self.early_of(pool)))?;
-                }
             }
         }
         if let Some(leaving) = &self.leaving {
@@ -45,6 +39,13 @@ impl State {
             }
             let retained = leaving.private_pages().chain(kept(0));
             return self.table.audit(cached(0), retained, self.early_of(0).chain(of_rows(0)));
+        }
+        for pool in 1..self.table.pool_count() {
+            // Without several groups none of their pages is cached.
+            let hung = self.hung().into_iter().flat_map(|hung| hung.of_pool(pool));
+            let kept = private_in_groups(self.retained.rows(), &self.table, pool);
+            let private = self.private_in_groups(pool).chain(kept).chain(self.early_of(pool));
+            self.table.audit_pool(pool, hung.map(|(page, _)| page.page), private)?;
         }
         let taken = self.early_of(0).chain(self.private_in_groups(0));
         let kept = private_in_groups(self.retained.rows(), &self.table, 0);

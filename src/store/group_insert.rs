@@ -129,6 +129,18 @@ impl PrefixCache {
         Ok(())
     }
 
+    /// The same of each row.
+    pub(super) fn check_each_row(
+        &self,
+        request: &InsertRequest<'_>,
+        pages: usize,
+    ) -> Result<(), Error> {
+        (0..request.groups.len()).try_for_each(|at| {
+            let name = |error: Error| error.within(&text!("args.groups[{at}]"));
+            self.check_row(request, at, pages).map_err(name)
+        })
+    }
+
     fn claim_each(
         &self,
         table: &mut PageTable,

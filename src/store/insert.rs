@@ -151,6 +151,8 @@ impl PrefixCache {
     ) -> Result<InsertResult, Error> {
         let pages = query.keys.len() / self.sharing.page_size;
         if pages <= request.from_page {
+            // None of their pages is claimed, but what the cache has is told in them.
+            self.check_each_row(request, pages)?;
             let node = from.filter(|_| pages > 0);
             let hung = HangResult::default();
             return Ok(InsertResult { node, pages, claimed: 0, duplicates: 0, lock: None, hung });

@@ -328,6 +328,8 @@ impl Shared {
                 }
             };
             let evicted = match cache.groups {
+                // One group draws from the first pool: the cache has nothing of another one.
+                None if at > 0 => break,
                 None => cache.evict_spine(table, most, Reason::Caller, &mut tell),
                 Some(_) => cache.evict_from_pool(table, (at, most), Reason::Caller, &mut tell),
             };

@@ -58,7 +58,8 @@ impl Query<'_> {
 
     /// The position at which a token begins; the end for the number of tokens.
     pub fn position_of(&self, token: usize) -> Option<usize> {
-        let mut position = token;
+        // There are no more tokens than positions, so that no sum is too large.
+        let mut position = Some(token).filter(|&token| token <= self.positions)?;
         for image in self.images {
             if image.start >= position {
                 break;

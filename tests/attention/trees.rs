@@ -81,12 +81,21 @@ pub fn a_small_tree() {
     world.step(&[Chunk::new(0, 4)]);
 }
 
-/// A tree without branches is a causal row, to the last bit.
+/// A tree without branches is a causal row, to the last bit; also where some of its positions have
+/// their sinks apart, and others don't.
 pub fn a_chain_is_causal() {
     for isa in Isa::available() {
-        for (context, count, window) in [(0, 64, None), (130, 40, None), (61, 20, Some(9))] {
+        for (context, count, window, sinks) in [
+            (0, 64, None, 0),
+            (130, 40, None, 0),
+            (61, 20, Some(9), 0),
+            (61, 20, Some(9), 4),
+            (3, 40, Some(9), 5),
+            (0, 64, Some(20), 30),
+            (40, 64, Some(33), 70),
+        ] {
             let mut setup = Setup { isa, ..Setup::default() };
-            setup.params.view.window = window;
+            (setup.params.view.window, setup.params.view.sinks) = (window, sinks);
             let mut world = World::new(setup, 1);
             if context > 0 {
                 world.fill(0, context);

@@ -332,11 +332,39 @@ static void m01_evict_and_read(void) {
     close_caches(&c);
 }
 
+/* A place to go on from that is beyond all tokens is none, also where an image lies before it. */
+static void m01_places_behind_images(void) {
+    fixture f = new_fixture(2, 24);
+    uint32_t ids[5], pages[6];
+    count_up(ids, 5, 1);
+    const rkv_token_item picture = image(4, 1, 8);
+    rkv_tokens tokens = with_items(ids, 5, &picture, 1);
+    allocate(&f, 6, pages);
+    rkv_cache_insert_args args = insert_args(&tokens, pages, 6);
+    rkv_cache_insert_result result;
+    args.from_node = insert(&f, text(ids, 4)).node;
+    args.from_page_index = 2;
+    mark(&result, sizeof result);
+    result.struct_size = sizeof result;
+    for (uint64_t wrong = UINT64_MAX - 2; wrong != 0; wrong++) {
+        args.from_token_index = wrong;
+        CHECK_STATUS(rkv_cache_insert(f.cache, &args, NULL, &result), RKV_STATUS_INVALID_ARGUMENT);
+        CHECK(message_names("from_token_index"));
+    }
+    UNTOUCHED_STRUCT(result);
+    args.from_token_index = 4;
+    CHECK_OK(rkv_cache_insert(f.cache, &args, NULL, &result));
+    CHECK_EQ(result.claimed_page_count, 4);
+    CHECK_OK(rkv_page_table_free_pages(f.table, pages, 2)); /* those before were not read */
+    end_fixture(&f);
+}
+
 int main(void) {
     RUN(m01_cache_create);
     RUN_BOTH(m01_swapped_handles);
     RUN_BOTH(m01_match_and_probe);
     RUN_BOTH(m01_insert);
+    RUN_BOTH(m01_places_behind_images);
     RUN_BOTH(m01_insert_of_a_sequences_pages);
     RUN_BOTH(m01_nodes);
     RUN_BOTH(m01_evict_and_read);

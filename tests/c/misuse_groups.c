@@ -226,10 +226,48 @@ static void m01_lookups_and_evictions(void) {
     end_hybrid(&f);
 }
 
+/* Rows are checked also where no page is new: what the cache has is told in all of them. */
+static void m01_rows_of_nothing_new(void) {
+    fixture f = new_hybrid(12, 12, 6);
+    uint32_t ids[12];
+    const uint64_t checkpoints[2] = {12, 0};
+    rows given = compute(&f, 3, 3, checkpoints), published;
+    rkv_group_row good[2], lists[2];
+    rkv_cache_insert_result result;
+    count_up(ids, 12, 1);
+    rkv_tokens tokens = text(ids, 12);
+    rkv_cache_insert_args fine = insert_args(&tokens, given.pages[SPINE], 3);
+    fine.from_node = insert_rows(&f, tokens, &given, &published, 0).node;
+    fine.from_token_index = 12;
+    fine.from_page_index = 3;
+    fine.groups = lists;
+    fine.group_count = 2;
+    fine.group_size = sizeof lists[0];
+    mark(&result, sizeof result);
+    mark(&published, sizeof published);
+    result.struct_size = sizeof result;
+    point_rows(good, &given, &published, 3);
+    WRONG_ROW(group, 0, "args.groups[1]: group 0");
+    WRONG_ROW(group, 3, "args.groups[1]: group 3");
+    WRONG_ROW(group, 1, "args.groups[1]: group 1");
+    WRONG_ROW(page_count, 2, "args.groups[1]: page_count 2");
+    WRONG_ROW(page_count, 0, "args.groups[1]: page_count 0");
+    UNTOUCHED(published);
+    UNTOUCHED_STRUCT(result);
+    memcpy(lists, good, sizeof lists);
+    CHECK_OK(rkv_cache_insert(f.cache, &fine, published.pages[SPINE], &result));
+    CHECK(result.node == fine.from_node && result.claimed_group_page_count == 0);
+    for (uint32_t group = 0; group < GROUP_COUNT; group++) {
+        CHECK(memcmp(published.pages[group], given.pages[group], 3 * sizeof(uint32_t)) == 0);
+    }
+    end_hybrid(&f);
+}
+
 int main(void) {
     RUN(m01_lists_of_groups);
     RUN(m01_pools);
     RUN(m01_rows);
+    RUN(m01_rows_of_nothing_new);
     RUN(m01_lookups_and_evictions);
     return check_result();
 }

@@ -3,7 +3,7 @@ use super::buffers::Buffers;
 use super::emulator::Conduct;
 use super::numbers::decode;
 use super::world::{Kind, Setup, World};
-use radixkv::attention::{Dtype, KvLayout, PageCopy, Region, e4m3_from_f32};
+use radixkv::attention::{Dtype, KvLayout, PageCopy, Region, View, e4m3_from_f32};
 use radixkv::gpu::StepOfPlan;
 
 /// Every order of threads and every landing of copies that the emulator knows.
@@ -233,6 +233,31 @@ fn batch_invariant_results_have_the_same_bits() {
     let alone = run(0, &[60]);
     assert_eq!(run(3, &[60]), alone);
     assert_eq!(run(1, &[1, 20, 39]), alone);
+}
+
+/// Also where a chunk's first position sees a piece of keys that those behind it don't.
+#[test]
+fn batch_invariant_results_of_a_window_have_the_same_bits() {
+    let view = View { window: Some(4096), ..View::default() };
+    let mut setup = Setup::new(64, 16).heads(8, 4);
+    setup.batch_invariant = true;
+    setup.pages = 400;
+    setup.params.view = view;
+    let run = |chunks: &[usize]| {
+        let mut world = World::new(setup.clone(), 1);
+        world.backend = world.backend.with_view(view);
+        world.fill(0, 6140);
+        let (mut out, mut lse) = (Vec::new(), Vec::new());
+        for &chunk in chunks {
+            let outcome = world.step(&[(0, chunk)]);
+            out.extend_from_slice(&outcome.out);
+            lse.extend_from_slice(&outcome.lse);
+        }
+        (out, lse)
+    };
+    let whole = run(&[60]);
+    assert!(run(&[10, 50]) == whole);
+    assert!(run(&[1, 20, 39]) == whole);
 }
 
 /// A row goes on with a copy of a page.

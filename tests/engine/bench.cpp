@@ -208,6 +208,13 @@ static void b12_runs_with_and_without_caching_and_over_http_agree() {
     CHECK_EQ(json[0]["runs"].size(), 2U);
     CHECK_EQ(json[0]["runs"][1]["ttft_each_s"].size(), 6U);
     CHECK(json[0]["unshared_part"] > 0.03 && json[0]["unshared_part"] < 0.12);
+    CHECK(json[0]["ttft_ratio"] > 0.0);
+    // Of one run, whose answers were compared with others.
+    engine::BenchReport one = report;
+    one.runs.pop_back();
+    one.summaries.pop_back();
+    const auto single = nlohmann::json::parse(engine::json_list(engine::report_json({one})));
+    CHECK(single[0]["outputs_identical"] == true && !single[0].contains("ttft_ratio"));
     CHECK(engine::report_table(report).find("outputs identical: yes") != std::string::npos);
     const std::string svg = engine::chart_svg(report);
     std::size_t marks = 0;

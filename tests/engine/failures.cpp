@@ -20,6 +20,8 @@ rkv_status unless_poisoned(const char* name, A... args) {
     return reinterpret_cast<rkv_status (*)(A...)>(dlsym(RTLD_NEXT, name))(args...);
 }
 
+/// So many looks at the tiers find no memory.
+int polls_without_memory = 0;
 }  // namespace
 
 extern "C" rkv_status rkv_sequence_release(rkv_cache* cache, rkv_sequence_id sequence) {
@@ -31,6 +33,18 @@ extern "C" rkv_status rkv_sequence_append_many(rkv_cache* cache,
                                                std::size_t count, std::size_t item_size,
                                                rkv_status* statuses) {
     return unless_poisoned("rkv_sequence_append_many", cache, items, count, item_size, statuses);
+}
+
+extern "C" rkv_status rkv_cache_poll(rkv_cache* cache, rkv_copy_job* jobs, std::size_t job_size,
+                                     std::size_t job_capacity, rkv_fetch_end* ends,
+                                     std::size_t end_size, std::size_t end_capacity,
+                                     rkv_cache_poll_result* result) {
+    if (polls_without_memory > 0) {
+        --polls_without_memory;
+        return RKV_STATUS_OUT_OF_MEMORY;
+    }
+    return unless_poisoned("rkv_cache_poll", cache, jobs, job_size, job_capacity, ends, end_size,
+                           end_capacity, result);
 }
 
 namespace {
@@ -262,6 +276,20 @@ static void b06_a_broken_library_ends_every_request() {
     }
 }
 
+static void b06_a_look_at_tiers_without_memory_ends_nobody() {
+    engine::EngineConfig config = tiny_config(model());
+    config.kv.tiers.host_bytes = std::uint64_t{1} << 20;
+    TestCore core(config);
+    const auto heard = core.add(request(3, 10));
+    core.step();
+    polls_without_memory = 3;
+    core.run();
+    CHECK_EQ(polls_without_memory, 0);
+    CHECK_EQ(heard->result->error, "");
+    CHECK_EQ(heard->tokens.size(), 10U);
+    core.audit_idle();
+}
+
 int main() {
     RUN(b06_a_broken_library_ends_every_request);
     RUN(b06_a_step_that_fails_restores_every_reference);
@@ -271,5 +299,6 @@ int main() {
     RUN(b06_cancelled_requests_give_everything_back);
     RUN(b06_requests_that_can_never_be_served_are_refused);
     RUN(b06_logits_that_are_no_numbers_end_the_request);
+    RUN(b06_a_look_at_tiers_without_memory_ends_nobody);
     return 0;
 }

@@ -442,6 +442,25 @@ static void g15_metrics_speak_of_each_pool() {
     }
 }
 
+/// What is retained keeps its window. A chunk that would never fit beside it gets its turn.
+static void g15_retained_windows_give_way_to_a_chunk() {
+    const engine::RequestSpec large = greedy(random_tokens(71, 200), 20);
+    const Tokens expected = windows().from_scratch(large.prompt, 20);
+    for (const std::uint32_t pages : {7U, 64U}) {
+        TestCore core(Short{windows(), LayerKind::window, pages}.config(true, 50));
+        engine::RequestSpec parent = greedy(random_tokens(60, 70), 30);
+        parent.retain = true;
+        parent.id = "a";
+        CHECK_EQ(core.complete(parent)->result->choices[0].retained_id, "a");
+        const auto heard = core.complete(large);
+        CHECK(heard->result.has_value());  // a step without rows is taken for the end
+        CHECK(heard->tokens == expected);
+        // Where there is room for both nothing is dropped.
+        CHECK_EQ(core.core().drop("a"), pages > 7);
+        core.audit_idle();
+    }
+}
+
 int main() {
     RUN(g15_outputs_depend_on_what_is_far_behind);
     RUN(g15_greedy_outputs_are_the_same_with_caching_and_any_chunk_size);
@@ -455,6 +474,7 @@ int main() {
     RUN(g15_beams_are_those_of_a_plain_search);
     RUN(g15_beams_with_each_pool_short);
     RUN(g15_a_continuation_is_what_the_whole_text_would_be);
+    RUN(g15_retained_windows_give_way_to_a_chunk);
     RUN(g15_steps_that_fail_lose_nothing);
     RUN(g15_what_such_models_cannot_do_is_said);
     RUN(g15_memory_is_divided_among_the_pools);

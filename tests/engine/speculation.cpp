@@ -226,6 +226,28 @@ static void b11_a_draft_that_is_refused_leaves_the_others() {
     core.audit_idle();
 }
 
+/// Each step of a request alone draws one token and those of its draft that held; but the last one
+/// may end with one of those.
+static void b11_what_a_stop_string_cuts_off_is_not_accepted() {
+    const Checkpoint checkpoint;
+    engine::RequestSpec spec = greedy(repetitive(1, 30), 120);
+    TestCore plain(config_with(checkpoint, 0));
+    const Tokens tokens = plain.complete(spec)->tokens;
+    std::uint64_t accepted = 0;
+    for (std::size_t at = 20; at + 2 < tokens.size(); ++at) {
+        const std::string word = std::string(engine::decode(tokens[at])) +
+                                 std::string(engine::decode(tokens[at + 1]));
+        if (word.size() < 2) continue;
+        spec.stop = {word};
+        TestCore core(config_with(checkpoint, 6));
+        CHECK(core.complete(spec)->result->finish == engine::Finish::stop);
+        const engine::Metrics& metrics = core.core().metrics();
+        CHECK(metrics.steps + metrics.accepted_tokens <= metrics.generated_tokens + 1);
+        accepted += metrics.accepted_tokens;
+    }
+    CHECK(accepted > 0U);
+}
+
 int main() {
     RUN(b11_what_is_drafted);
     RUN(b11_what_is_drafted_in_branches);
@@ -235,5 +257,6 @@ int main() {
     RUN(b11_branches_beside_the_longest_text);
     RUN(b11_a_draft_that_is_refused_leaves_the_others);
     RUN(b11_drafts_and_continuations);
+    RUN(b11_what_a_stop_string_cuts_off_is_not_accepted);
     return 0;
 }

@@ -21,4 +21,13 @@ fn b12_speed() {
     let output = speed("100000");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stderr).unwrap().contains("exceed the limit"));
+    // Sequences that don't decode together are no batch.
+    let output = program(folder, "engine_speed")
+        .args(["--prompt", "40", "--context", "20", "--batch", "3", "--steps", "4"])
+        .args(["--max-running", "2", "--model"])
+        .arg(model(folder))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("--max-running"));
 }

@@ -411,10 +411,45 @@ void t02_without_prefix_caching_nothing_is_found_after_a_restart() {
     }
 }
 
+/// A pool of windows that has room for a window and a chunk, not for a prompt: a fetch needs no
+/// more than the last window there.
+void t16_a_small_pool_of_windows_is_enough() {
+    const Checkpoint windows(
+        engine::gemma3_checkpoint(engine::llama_checkpoint(6, 64, 96, 2, 1, 64), 24));
+    const Folder disk;
+    engine::EngineConfig config = tiered(&disk);
+    config.model = windows.path();
+    config.kv.window_page_count = 12;
+    const Tokens prompt = random_tokens(1, prompt_tokens);
+    engine::EngineConfig plain = config;
+    plain.prefix_caching = false;
+    plain.kv.tiers = {};
+    TestCore scratch(plain);
+    const Tokens expected = scratch.complete(greedy(prompt, max_tokens))->tokens;
+    {
+        TestCore core(config);
+        CHECK(ask(core, prompt, "cold")->tokens == expected);
+        until_stored(core, whole(prompt_tokens) / 16, whole(prompt_tokens) / 16);
+        // The last windows, too.
+        for (int i = 0; i < 500; ++i) {
+            core.run();
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        core.audit_idle();
+    }
+    TestCore core(config);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const auto after = ask(core, prompt, "disk, with few windows");
+    CHECK(after->tokens == expected);
+    CHECK_EQ(after->result->cached_tokens, whole(prompt_tokens));
+    core.audit_idle();
+}
+
 }  // namespace
 
 int main() {
     RUN(t16_after_a_restart_all_groups_come_from_disk);
+    RUN(t16_a_small_pool_of_windows_is_enough);
     RUN(t02_tiers_change_nothing_but_time);
     RUN(t18_who_waits_is_prefetched);
     RUN(t07_another_model_is_refused);

@@ -89,6 +89,11 @@ static void b11_files_that_are_wrong() {
     tokenizer["decoder"] = nullptr;
     folder.write("tokenizer.json", tokenizer.dump());
     refused("tokenizer.json: its decoder is neither ByteLevel nor ByteFallback");
+    // Ids that no model has are refused before there is a place for each.
+    tokenizer = small_tokenizer();
+    tokenizer["model"]["vocab"]["far"] = 4294967295U;
+    folder.write("tokenizer.json", tokenizer.dump());
+    refused("tokenizer.json: it has the id 4294967295");
     folder.write("tokenizer.json", "{}");
     refused("tokenizer.json: ");
 }

@@ -236,3 +236,118 @@ fn t15_states_that_lie_otherwise_have_their_own_folder() {
     assert_eq!(server.complete(&prompt, 8, "").cached, 299, "{}", server.said());
     server.stop();
 }
+
+/// A server doesn't fall asleep over a request that waits for the disk (T15, T03).
+#[test]
+fn t15_no_server_sleeps_while_a_request_waits_for_the_disk() {
+    let (model, folder) = (random_model("llama", 1), scratch("sleeps"));
+    let disk = folder.join("disk");
+    let options = ["--parallel", "1", "--cache-disk", disk.to_str().unwrap()];
+    let prompt = tokens(135, 600);
+    let server = Server::start(&folder, &model, &options);
+    let right = server.complete(&prompt, 8, "").tokens;
+    server.stop();
+
+    let preload = [("LD_PRELOAD", slow_disk(&folder))];
+    let options = [&options[..], &["--sleep-idle-seconds", "1"]].concat();
+    let server = Server::start_with(&folder, &model, &options, &preload);
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| server.complete(&prompt, 8, ""));
+        std::thread::sleep(Duration::from_secs(20));
+        let is_answered = asked.is_finished();
+        // Whoever comes next wakes it.
+        server.complete(&tokens(136, 20), 1, "");
+        let reply = asked.join().unwrap();
+        assert!(is_answered, "it waited for another request\n{}", server.said());
+        assert_eq!((reply.cached, reply.tokens), (599, right), "{}", server.said());
+    });
+    server.stop();
+}
+
+/// Quantized keys are turned before they are rounded, unless a variable says otherwise: such
+/// servers find nothing of each other (T15).
+#[test]
+fn t15_keys_that_are_turned_have_their_own_folder() {
+    let (model, folder) = (random_model("llama", 1), scratch("turned"));
+    let disk = folder.join("disk");
+    let options =
+        ["--parallel", "1", "--cache-type-k", "q8_0", "--cache-disk", disk.to_str().unwrap()];
+    let prompt = tokens(82, 300);
+    for off in ["0", "1"] {
+        let variables = [("LLAMA_ATTN_ROT_DISABLE", off.to_owned())];
+        for cached in [0, 299] {
+            let server = Server::start_with(&folder, &model, &options, &variables);
+            assert_eq!(server.complete(&prompt, 8, "").cached, cached, "{off}\n{}", server.said());
+            server.stop();
+        }
+    }
+    assert_eq!(fs::read_dir(&disk).unwrap().count(), 2);
+}
+
+/// Beyond the length that it was trained for a model may have other factors for its positions
+/// (T15).
+#[test]
+fn t15_contexts_beyond_the_models_own_have_their_own_folder() {
+    let (model, folder) = (random_model("llama", 1), scratch("beyond"));
+    let disk = folder.join("disk");
+    let prompt = tokens(83, 300);
+    // How long a context is makes no difference before.
+    for (size, cached) in [("2048", 0), ("8192", 299), ("16384", 0), ("16384", 299)] {
+        let options =
+            ["--parallel", "1", "--ctx-size", size, "--cache-disk", disk.to_str().unwrap()];
+        let server = Server::start(&folder, &model, &options);
+        assert_eq!(server.complete(&prompt, 8, "").cached, cached, "{size}\n{}", server.said());
+        server.stop();
+    }
+    assert_eq!(fs::read_dir(&disk).unwrap().count(), 2);
+}
+
+/// A request waits for the disk as long as it was told, however many prompts it has (T15, T11).
+#[test]
+fn t15_a_request_of_several_prompts_waits_once() {
+    let (model, folder) = (random_model("llama", 1), scratch("several"));
+    let disk = folder.join("disk");
+    let options = ["--parallel", "1", "--cache-disk", disk.to_str().unwrap()];
+    let prompts = [137, 138, 139].map(|seed| tokens(seed, 600));
+    let server = Server::start(&folder, &model, &options);
+    for prompt in &prompts {
+        server.complete(prompt, 1, "");
+    }
+    server.stop();
+    let preload = [("LD_PRELOAD", slow_disk(&folder))];
+    let server = Server::start_with(&folder, &model, &options, &preload);
+    let start = Instant::now();
+    let body = format!(r#"{{"prompt": {prompts:?}, "n_predict": 1}}"#);
+    let (status, said) = server.post("/completion", &body);
+    assert_eq!(status, 200, "{said}");
+    // Four seconds for one of them, five for all.
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}\n{}", start.elapsed(), server.said());
+    server.stop();
+}
+
+/// A slot that is at work when the server ends is kept with what it has (T15).
+#[test]
+fn t15_a_slot_at_work_is_kept_at_the_end() {
+    let (model, folder) = (random_model("llama", 1), scratch("at_work"));
+    let disk = folder.join("disk");
+    let options = ["--parallel", "1", "--cache-disk", disk.to_str().unwrap()];
+    let prompt = tokens(220, 1500);
+    let body = format!(r#"{{"prompt": {prompt:?}, "n_predict": 2500, "ignore_eos": true}}"#);
+    // llama.cpp's handler of signals takes a lock. Where the thread that it interrupts has it, the
+    // server stands still.
+    let said = (0..10).find_map(|_| {
+        let server = Server::start(&folder, &model, &options);
+        let asked = server.begin("/completion", &body);
+        assert!(server.says("processing task"), "{}", server.said());
+        std::thread::sleep(Duration::from_millis(500));
+        server.interrupt();
+        std::thread::sleep(Duration::from_millis(500));
+        drop(asked);
+        server.ended_within(Duration::from_secs(10))
+    });
+    let said = said.expect("it stood still each time");
+    assert!(!said.contains("stop processing"), "it was ready too early: {said}");
+    let server = Server::start(&folder, &model, &options);
+    assert!(server.complete(&prompt, 1, "").cached > 0, "{}", server.said());
+    server.stop();
+}

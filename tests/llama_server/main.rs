@@ -7,6 +7,7 @@ use server::{Server, program, random_model, real_model, scratch};
 use std::fs;
 use std::process::Command;
 
+mod beginnings;
 mod directory;
 #[path = "../native/mod.rs"]
 mod native;
@@ -417,5 +418,42 @@ fn t15_a_slot_is_kept_before_who_reuses_nothing() {
     server.complete(&prompt, 1, "");
     server.complete(&tokens(181, 50), 1, r#", "cache_prompt": false"#);
     assert_eq!(server.complete(&prompt, 1, "").cached, 199, "{}", server.said());
+    server.stop();
+}
+
+/// Who says whose states may answer is heard at each endpoint (T15, T07).
+#[test]
+fn t15_users_share_nothing_at_any_endpoint() {
+    let (model, folder) = (real_model(), scratch("endpoints"));
+    let server = Server::start(&folder, &model, &["--parallel", "1"]);
+    let text = "You answer in one word, and you never say why. ".repeat(12);
+    // How many tokens of it were found, by the name that this endpoint has for that.
+    let found = |path: &str, messages: &str, name: &str, user: &str| -> usize {
+        let body = format!(
+            r#"{{{messages}: [{{"role": "user", "content": "{text}"}}], "max_tokens": 4,
+                "temperature": 0, "cache_salt": "{user}"}}"#
+        );
+        let (status, said) = server.post(path, &body);
+        assert_eq!(status, 200, "{said}");
+        let name = format!("\"{name}\":");
+        let at = said.find(&name).unwrap_or_else(|| panic!("{name} in {said}")) + name.len();
+        let digits = said[at..].chars().take_while(char::is_ascii_digit);
+        digits.collect::<String>().parse().unwrap()
+    };
+    for (path, messages, name) in [
+        ("/v1/chat/completions", r#""messages""#, "cache_n"),
+        ("/v1/messages", r#""messages""#, "cache_read_input_tokens"),
+        ("/v1/responses", r#""input""#, "cached_tokens"),
+    ] {
+        let [anna, bert] = ["anna", "bert"].map(|user| format!("{user} {path}"));
+        assert_eq!(found(path, messages, name, &anna), 0, "{path}\n{}", server.said());
+        assert_eq!(found(path, messages, name, &bert), 0, "{path}\n{}", server.said());
+        assert!(found(path, messages, name, &anna) > 50, "{path}\n{}", server.said());
+    }
+    let (status, said) = server.post(
+        "/v1/messages",
+        r#"{"messages": [{"role": "user", "content": "a"}], "cache_salt": 7}"#,
+    );
+    assert_eq!(status, 400, "{said}");
     server.stop();
 }

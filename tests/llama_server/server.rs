@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -71,6 +71,13 @@ pub struct Server {
     child: Child,
     port: u16,
     log: PathBuf,
+}
+
+/// A request with JSON.
+fn posted(path: &str, body: &str) -> String {
+    let head = format!("Host: test\r\nConnection: close\r\nContent-Length: {}", body.len());
+    let type_ = "Content-Type: application/json";
+    format!("POST {path} HTTP/1.1\r\n{head}\r\n{type_}\r\n\r\n{body}")
 }
 
 impl Server {
@@ -162,9 +169,30 @@ impl Server {
 
     /// As its user would; it must end well.
     pub fn stop(mut self) -> String {
+        self.interrupt();
+        let status = self.child.wait().unwrap();
+        self.ended_well(status)
+    }
+
+    /// Asks it to end, and doesn't wait.
+    pub fn interrupt(&self) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        let status = self.child.wait().unwrap();
+    }
+
+    /// What it said, if it ends in time, well.
+    pub fn ended_within(mut self, time: Duration) -> Option<String> {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return Some(self.ended_well(status));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        None
+    }
+
+    fn ended_well(&self, status: ExitStatus) -> String {
         let said = self.said();
         assert!(status.success(), "{status}\n{said}");
         said
@@ -187,10 +215,15 @@ impl Server {
 
     /// Posts JSON; the status and the body of the answer.
     pub fn post(&self, path: &str, body: &str) -> (u16, String) {
-        let head = format!("Host: test\r\nConnection: close\r\nContent-Length: {}", body.len());
-        let type_ = "Content-Type: application/json";
-        let request = format!("POST {path} HTTP/1.1\r\n{head}\r\n{type_}\r\n\r\n{body}");
-        self.exchange(&request).unwrap_or_else(|| panic!("no answer\n{}", self.said()))
+        let answer = self.exchange(&posted(path, body));
+        answer.unwrap_or_else(|| panic!("no answer\n{}", self.said()))
+    }
+
+    /// Posts JSON for an answer that nobody waits for: who drops the stream has left.
+    pub fn begin(&self, path: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.write_all(posted(path, body).as_bytes()).unwrap();
+        stream
     }
 
     /// Goes on after some tokens, greedily. `more` is further JSON, with a comma before.

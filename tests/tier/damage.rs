@@ -191,3 +191,33 @@ fn t06_opening_a_directory_with_several_pages_of_garbage_never_panics() {
         }
     }
 }
+
+/// T06: where others may write, a link is not followed: what it leads to stays as it is.
+#[test]
+fn t06_a_link_in_the_place_of_a_file_is_not_followed() {
+    for name in ["format.new", "data", "records.redb", "lock"] {
+        let folder = if name == "format.new" { Folder::new() } else { made() };
+        let (path, other) = (folder.path().join(name), Folder::new());
+        fs::create_dir_all(folder.path()).unwrap();
+        fs::create_dir_all(other.path()).unwrap();
+        let file = other.path().join("other");
+        fs::write(&file, content(99, 10_000)).unwrap();
+        let _ = fs::remove_file(&path);
+        std::os::unix::fs::symlink(&file, &path).unwrap();
+        let opened = DiskStore::open(folder.config(4 * MIB)).map(|_| ());
+        assert!(fs::read(&file).unwrap() == content(99, 10_000), "{name} was followed");
+        assert!(matches!(opened, Err(OpenError::Io { .. })), "{name}: {opened:?}");
+    }
+}
+
+/// T06: prompts can be read from what is there, so it is its owner's alone.
+#[test]
+fn t06_nobody_else_reads_what_is_there() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = made();
+    let files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    for path in files.chain([folder.path().to_owned()]) {
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
+    }
+}

@@ -35,6 +35,8 @@ fn link(folder: &Path) {
             println!("cargo:rustc-cdylib-link-arg=-undefined");
             println!("cargo:rustc-cdylib-link-arg=dynamic_lookup");
         }
-        _ => println!("cargo:rustc-cdylib-link-arg=-Wl,-rpath,$ORIGIN/lib"),
+        // As DT_RPATH: before LD_LIBRARY_PATH, where an installation for C programs has a library
+        // of this name, of whatever version.
+        _ => println!("cargo:rustc-cdylib-link-arg=-Wl,--disable-new-dtags,-rpath,$ORIGIN/lib"),
     }
 }

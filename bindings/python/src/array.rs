@@ -117,7 +117,9 @@ impl Array {
         // SAFETY: the exporter filled the view; it is asked for nothing but its form.
         let is_dense = unsafe { ffi::PyBuffer_IsContiguous(&*view, b'C' as _) } == 1;
         let item_size = view.itemsize as usize;
-        Ok(Array {
+        // Its strides are those of pointers then.
+        let is_indirect = !view.suboffsets.is_null();
+        let array = Array {
             data: view.buf.cast(),
             item_size,
             kind: kind_of(view.format),
@@ -126,7 +128,12 @@ impl Array {
             device: 0,
             dimensions: view.ndim as usize,
             owner: Owner::Buffer(view),
-        })
+        };
+        if is_indirect {
+            let message = format!("{name}: its rows lie behind pointers");
+            return Err(PyValueError::new_err(message));
+        }
+        Ok(array)
     }
 
     /// The array's shape.

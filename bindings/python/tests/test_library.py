@@ -381,3 +381,18 @@ def test_p01_tokens_of_all_kinds(cache: radixkv.Cache, kind: str) -> None:
         "int64": whole.astype(np.int64),
     }[kind]
     assert cache.match(given).token_count == 64
+
+
+def test_p01_no_other_library_takes_the_place_of_the_package_s(tmp_path: Path) -> None:
+    """One that was installed for C programs, and that the loader was told of."""
+    shutil.copy(radixkv.get_library(), tmp_path / "libradixkv.so")
+    code = (
+        "import radixkv, re\n"
+        "maps = open('/proc/self/maps').read()\n"
+        "print(*set(re.findall(r'\\S*libradixkv\\.so', maps)))\n"
+    )
+    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
+    assert done.stdout.split() == [str(Path(radixkv.get_library()).resolve())]

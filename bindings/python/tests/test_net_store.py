@@ -140,3 +140,13 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         net.Store("redis://127.0.0.1:1", ca_file=tmp_path / "none")
     with radixkv.SnapshotCache() as cache, pytest.raises(radixkv.InvalidArgument):
         cache.attach()
+
+
+def test_t13_an_address_is_good_as_long_as_the_store_is_open() -> None:
+    """As README.md writes it: nobody keeps the Store, which is not closed by itself."""
+    with radixkv.SnapshotCache() as cache:
+        cache.attach(remote=net.Store("redis://127.0.0.1:1").address, remote_timeout_ms=100)
+        cache.detach()
+    with radixkv.PageTable(64) as table, radixkv.Cache(table, journal_bytes=1 << 16) as pages:
+        pages.attach_tiers(48, 8 * 48, remote=net.Store("redis://127.0.0.1:1").address)
+        pages.detach_tiers()

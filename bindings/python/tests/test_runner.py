@@ -190,6 +190,26 @@ def test_fields_of_packed_records_are_refused(cache: radixkv.Cache) -> None:
         )
 
 
+def test_tables_of_pointers_are_refused(cache: radixkv.Cache) -> None:
+    """A buffer whose rows lie anywhere has strides, too: those of the pointers to them."""
+    buffers = pytest.importorskip("_testbuffer")
+    rng = np.random.default_rng(3)
+    q, k = random(rng, 20, HEADS), random(rng, 20, KV_HEADS)
+    flags = buffers.ND_PIL | buffers.ND_WRITABLE
+    rows = buffers.ndarray(q.ravel().tolist(), shape=list(q.shape), format="f", flags=flags)
+    assert memoryview(rows).suboffsets == (0, -1, -1)
+    runner = radixkv.Runner(
+        cache.table, layers=1, query_heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM
+    )
+    plan = radixkv.Plan(cache.table)
+    with cache.begin(ids(20)) as sequence:
+        plan.set(np.array([sequence.id]), np.zeros(1, np.int64), np.array([20]))
+        with pytest.raises(ValueError, match="q: .*pointers"):
+            runner.append_prefill(plan, 0, rows, k, k, np.zeros_like(q))
+        with pytest.raises(ValueError, match="out: .*pointers"):
+            runner.append_prefill(plan, 0, q, k, k, rows)
+
+
 def test_bf16_by_its_bits(cache: radixkv.Cache) -> None:
     rng = np.random.default_rng(3)
     runner = radixkv.Runner(

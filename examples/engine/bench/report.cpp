@@ -176,10 +176,8 @@ std::vector<std::string> report_json(const std::vector<BenchReport>& reports) {
                       {"request_count", report.workload.requests.size()},
                       {"unshared_part", report.unshared_part()},
                       {"runs", runs}};
-        if (report.identical) {
-            entry["outputs_identical"] = *report.identical;
-            entry["ttft_ratio"] = report.first_token_ratio();
-        }
+        if (report.identical) entry["outputs_identical"] = *report.identical;
+        if (report.runs.size() == 2) entry["ttft_ratio"] = report.first_token_ratio();
         if (!report.tiers.empty()) entry["tiers"] = tiers_json(report.tiers);
         objects.push_back(entry.dump(2));
     }

@@ -287,22 +287,23 @@ void Core::settle_drafts(const std::vector<StepRow>& rows, const float* logits) 
         branches.begin(), branches.end(), [](const rkv_kept_branch& branch) {
             return branch.positions[branch.position_count - 1] >= branch.position_count;
         });
-    for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::size_t i = 0; i < rows.size(); ++i)
         if (!rows[i].draft.empty()) scheduler_.settle_draft(rows[i], accepted_[i]);
-        metrics_.accepted_tokens += accepted_[i].size();
-    }
 }
 
 /// A token is drawn after a row, and one after each token of its draft that was drawn.
 void Core::take_row(const StepRow& row, std::uint64_t number,
                     const std::vector<std::size_t>& accepted, const float* logits,
                     Clock::time_point now) {
+    // The last one to be drawn is no token of the draft.
+    metrics_.accepted_tokens += accepted.empty() ? 0 : 1;
     take(number, *row.branch, logits, now);
-    for (const std::size_t at : accepted) {
+    for (std::size_t i = 0; i < accepted.size(); ++i) {
         if (scheduler_.find(number) == nullptr || row.branch->finished) return;
         row.branch->knows_all();
         ++row.branch->computed;
-        take(number, *row.branch, logits + model_config().vocab_size * (at + 1), now);
+        metrics_.accepted_tokens += i + 1 < accepted.size() ? 1 : 0;
+        take(number, *row.branch, logits + model_config().vocab_size * (accepted[i] + 1), now);
     }
 }
 

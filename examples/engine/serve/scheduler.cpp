@@ -143,7 +143,9 @@ void Scheduler::admit(std::size_t& budget) {
             if (request->computes_prompt()) break;
             if (!admit_branch(*request, *branch)) return;
             if (branch->fetches) continue;
-            if (!allocate(*branch, budget)) return;
+            // The library begins a sequence that has room for a window and a token of its chunk.
+            while (!allocate(*branch, budget))
+                if (!preempt_idle(*request)) return;
             take_row(*request, *branch, budget);
         }
     }
@@ -205,14 +207,24 @@ bool Scheduler::allocate_all(Branch& branch) {
 /// prompt began.
 bool Scheduler::allocate(Branch& branch, std::size_t budget) {
     const std::size_t end = branch.computed + step_count(branch, budget);
-    if (end <= branch.allocated) return true;
-    try {
-        branch.sequence.allocate(end);
-    } catch (const rkv::OutOfPages&) {
-        return false;
+    while (end > branch.allocated) {
+        try {
+            branch.sequence.allocate(end);
+            branch.allocated = end;
+        } catch (const rkv::OutOfPages& error) {
+            // Others that run give way by themselves, or end. Windows of a chunk may lack even
+            // where it is alone: what is retained keeps some.
+            if (holding() > 1 || !make_room(error.shortage())) return false;
+        }
     }
-    branch.allocated = end;
     return true;
+}
+
+/// Drops retained sequences for what lacks. False if there was none.
+bool Scheduler::make_room(const rkv_shortage& lack) {
+    const auto lacking =
+        lack.needed_page_count - lack.free_page_count - lack.reclaimable_page_count;
+    return retained_.make_room(lack.pool, lacking);
 }
 
 /// Tells one sequence the token that was generated, if it doesn't know it yet. False when there is
@@ -303,10 +315,7 @@ bool Scheduler::begin(Request& request, Branch& branch) {
             if (holding() > 0) return false;
             // With nothing running, the pool without retained sequences holds any request that was
             // accepted. They are kept as long as nobody has to wait for ever because of them.
-            const rkv_shortage& lack = error.shortage();
-            const auto lacking =
-                lack.needed_page_count - lack.free_page_count - lack.reclaimable_page_count;
-            if (!retained_.make_room(lack.pool, lacking)) throw;
+            if (!make_room(error.shortage())) throw;
         }
     }
     branch.sequence_tokens = branch.tokens.size();
@@ -315,9 +324,11 @@ bool Scheduler::begin(Request& request, Branch& branch) {
     branch.computed = static_cast<std::size_t>(state.cached_token_count);
     branch.published_pages = branch.computed / kv_.cache().page_size();
     if (!request.began) count_begin(request, state);
-    // The pages of the whole prompt are there from now on: what comes goes into them.
+    // What comes goes into pages that are there: of one group those of the whole prompt. With
+    // several groups the fetch takes what it needs, of windows the last pages alone.
     if (Tiers* tiers = kv_.tiers(); tiers != nullptr && request.publishes &&
-                                    tiers->looks_good(branch.sequence) && allocate_all(branch))
+                                    tiers->looks_good(branch.sequence) &&
+                                    (!kv_.groups().is_single() || allocate_all(branch)))
         branch.fetches = tiers->fetch(branch.sequence);
     if (!branch.fetches) kv_.carry_out_copies(branch.sequence);
     return true;

@@ -113,6 +113,7 @@ private:
     void take_row(Request& request, Branch& branch, std::size_t& budget);
     [[nodiscard]] bool allocate(Branch& branch, std::size_t budget);
     [[nodiscard]] bool allocate_all(Branch& branch);
+    [[nodiscard]] bool make_room(const rkv_shortage& lack);
     [[nodiscard]] bool extend(Branch& branch);
     [[nodiscard]] bool begin(Request& request, Branch& branch);
     [[nodiscard]] rkv::Sequence open(const Request& request, const Branch& branch,

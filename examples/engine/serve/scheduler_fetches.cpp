@@ -35,6 +35,8 @@ bool Scheduler::take_fetched() {
                     continue;
                 }
                 branch->computed = positions;
+                // Rows that were shorter have pages up to there now.
+                branch->allocated = std::max(branch->allocated, positions);
                 branch->published_pages = positions / kv_.cache().page_size();
                 // Who lost its pages had computed them itself, and samples share their prompt.
                 if (request->preemptions == 0 && !request->branched)

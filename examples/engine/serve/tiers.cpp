@@ -158,7 +158,14 @@ void Tiers::copy(std::size_t job_count) {
 
 bool Tiers::step() {
     ended_.clear();
-    const rkv_cache_poll_result got = cache_.poll(jobs_, ends_);
+    rkv_cache_poll_result got{};
+    try {
+        got = cache_.poll(jobs_, ends_);
+    } catch (const rkv::Error& error) {
+        // Nothing was given out: the next step looks again, and nobody's request is at fault.
+        if (error.status() != RKV_STATUS_OUT_OF_MEMORY) throw;
+        return false;
+    }
     const auto job_count = static_cast<std::size_t>(got.job_count);
     const auto end_count = static_cast<std::size_t>(got.end_count);
     ended_.assign(ends_.begin(), ends_.begin() + static_cast<std::ptrdiff_t>(end_count));

@@ -55,7 +55,7 @@ pub struct rkv_cache_clear_result {
     /// included. Each goes back when the last of them lets it go.
     pub held_page_count: u64,
     /// With an external pool: cleared pages that nobody holds. They are still the cache's;
-    /// rkv_cache_evict() gives them back, before all others. Else 0.
+    /// evictions give them back, before all others. Else 0.
     pub waiting_page_count: u64,
     /// Retained sequences that it dropped.
     pub dropped_sequence_count: u64,
@@ -107,7 +107,7 @@ unsafe fn scope_of(args: &rkv_cache_clear_args) -> Result<Scope, Fail> {
 /// than 1024 other scopes: of so many the latest is remembered.
 ///
 /// With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) no page leaves by this call:
-/// rkv_cache_evict() reports them.
+/// evictions report them.
 ///
 /// @param cache the cache
 /// @param args what to clear

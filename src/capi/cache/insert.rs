@@ -281,15 +281,16 @@ impl Given<'_> {
 /// tokens that is published, and the caller's own from out_result->page_count on; may be NULL, but
 /// not with an external pool
 /// @param out_result receives what was done; set its struct_size first
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page that is not private or given
-/// twice, or a lock to move that is not on from_node; RKV_STATUS_STALE_NODE; RKV_STATUS_STALE_LOCK
-/// for a lock to move that was undone; RKV_STATUS_INVALID_STATE when no more locks can be numbered,
-/// or from_node was cleared, which a lock on it does not hinder; RKV_STATUS_OUT_OF_MEMORY;
-/// RKV_STATUS_POISONED. A failed insert changes nothing. A long list is
-/// checked as a whole and published in portions; when memory runs out after the first, or another
-/// thread gives a page of the list away, the call succeeds and out_result->page_count says how far
-/// it came. Pages of other groups come in portions after all of group 0, and none of them goes
-/// before the call ends; those that did not come are not in the published_pages of their row.
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, e.g. for a page to be claimed that is not
+/// private or given twice (with an external pool, for any such page), or a lock to move that is not
+/// on from_node; RKV_STATUS_STALE_NODE; RKV_STATUS_STALE_LOCK for a lock to move that was undone;
+/// RKV_STATUS_INVALID_STATE when no more locks can be numbered, or from_node was cleared, which a
+/// lock on it does not hinder; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. A failed insert
+/// changes nothing. A long list is checked as a whole and published in portions; when memory runs
+/// out after the first, or another thread gives a page of the list away, the call succeeds and
+/// out_result->page_count says how far it came. Pages of other groups come in portions after all of
+/// group 0, and none of them goes before the call ends; those that did not come are not in the
+/// published_pages of their row.
 /// @par Cost
 /// O(tokens + nodes on the path); lock, in slices
 /// @par Thread safety

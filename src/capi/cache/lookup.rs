@@ -219,7 +219,7 @@ unsafe fn take_found(
 /// @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
 /// @param flags 0 or RKV_MATCH_LOCK
 /// @param pages receives the whole pages in order; not reported when page_capacity is 0. Entries
-/// after page_count may be overwritten with undefined values
+/// after page_count, and all when the call fails, may be overwritten with undefined values
 /// @param page_capacity room in pages; positions / page_size is always enough
 /// @param out_match receives the match; set its struct_size first. On RKV_STATUS_BUFFER_TOO_SMALL
 /// only its page_count is written, and the cache is unchanged

@@ -86,8 +86,9 @@ pub(crate) fn install_panic_hook() {
 type PanicHook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;
 
 /// Sets where the library logs to, for the whole process. When it returns, the earlier callback is
-/// no longer running and will not be called again. Without a callback only panics, that is bugs,
-/// are written to standard error; what a callback threw is written there in any case.
+/// no longer running and will not be called again. Without a callback, and with RKV_LOG_OFF, only
+/// panics, that is bugs, are written to standard error; what a callback threw is written there in
+/// any case.
 ///
 /// @param max_level RKV_LOG_OFF or RKV_LOG_ERROR; a message of a higher level is not sent
 /// @param callback receives the messages; NULL for none, which is the default

@@ -67,13 +67,14 @@ pub struct rkv_snapshot_cache_stats {
     pub detached_count: u64,
     /// Their bytes.
     pub detached_bytes: u64,
-    /// Nodes of the tree now: fewer than two for each entry, unless memory was too short to join
-    /// some, which later calls do.
+    /// Nodes of the tree now: fewer than two for each entry, and one for each 8192 tokens of what
+    /// is long; more where memory was too short to join some, which later calls do.
     pub node_count: u64,
     /// Namespaces now.
     pub namespace_count: u64,
     /// Bytes of host memory that the cache itself takes now, all that it allocated, without the
-    /// snapshots.
+    /// snapshots, and without what those that may be written have beside them: some 300 bytes, 4
+    /// for each of their tokens, 16 for each part.
     pub index_bytes: u64,
     /// Matches asked for; probes are not counted.
     pub lookup_count: u64,

@@ -235,8 +235,8 @@ pub unsafe extern "C" fn rkv_image_digest(
 /// @param ids receives tokens->count + tokens->item_count ids; zero at the items
 /// @param items receives tokens->item_count items of tokens->item_size bytes, token_index in the
 /// new list
-/// @param id_capacity room in ids: (NULL, 0) is RKV_STATUS_BUFFER_TOO_SMALL; the items need no
-/// capacity, their number is known
+/// @param id_capacity room in ids: (NULL, 0) is RKV_STATUS_BUFFER_TOO_SMALL, if the items have
+/// their place; they need no capacity, their number is known
 /// @param out_token_count receives the number of ids, also on RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_BUFFER_TOO_SMALL;
 /// RKV_STATUS_OUT_OF_MEMORY

@@ -15,6 +15,7 @@ mod math;
 mod neon;
 mod portable;
 
+use crate::error::{Error, text};
 #[cfg(target_arch = "x86_64")]
 pub(super) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
@@ -187,20 +188,27 @@ impl Isa {
     }
 
     /// The best ones that are there, and none better than those that are asked for, if any are.
-    fn best(asked: Option<&str>) -> Self {
+    fn best(asked: Option<&str>) -> Result<Self, Error> {
         let most = match asked {
             Some("portable") => Self::Portable,
             Some("neon") => Self::Neon,
             Some("avx2") => Self::Avx2,
             Some("avx512") => Self::Avx512,
-            _ => Self::Avx512Bf16,
+            None | Some("" | "avx512bf16") => Self::Avx512Bf16,
+            // Not the best ones: whoever asks wants the same bits as elsewhere.
+            Some(other) => {
+                return Err(Error::argument(text!(
+                    "RADIXKV_CPU {other:?} in the environment is not portable, neon, avx2, avx512 \
+                     or avx512bf16"
+                )));
+            }
         };
-        Self::available().filter(|&isa| isa <= most).last().unwrap_or(Self::Portable)
+        Ok(Self::available().filter(|&isa| isa <= most).last().unwrap_or(Self::Portable))
     }
 
     /// Those that a backend computes with: `RADIXKV_CPU` in the environment says which ones at
     /// most, for results depend on them.
-    pub fn chosen() -> Self {
+    pub fn chosen() -> Result<Self, Error> {
         Self::best(std::env::var("RADIXKV_CPU").ok().as_deref())
     }
 
@@ -265,12 +273,21 @@ mod tests {
     #[test]
     fn none_better_than_asked_for() {
         let best = Isa::available().last();
-        assert_eq!(Some(Isa::best(None)), best);
-        assert_eq!(Some(Isa::best(Some("avx512bf16"))), best);
-        assert_eq!(Isa::best(Some("portable")), Isa::Portable);
+        assert_eq!(Some(Isa::best(None).unwrap()), best);
+        assert_eq!(Some(Isa::best(Some("avx512bf16")).unwrap()), best);
+        assert_eq!(Isa::best(Some("portable")).unwrap(), Isa::Portable);
         for (name, most) in [("avx2", Isa::Avx2), ("avx512", Isa::Avx512)] {
-            let found = Isa::best(Some(name));
+            let found = Isa::best(Some(name)).unwrap();
             assert!(found <= most && Isa::available().all(|isa| isa <= found || isa > most));
         }
+    }
+
+    #[test]
+    fn what_names_no_instructions_is_refused() {
+        for name in ["AVX2", "avx-2", "sse", "scalar", "avx512 "] {
+            let error = Isa::best(Some(name)).unwrap_err().to_string();
+            assert!(error.contains("RADIXKV_CPU") && error.contains(name), "{error}");
+        }
+        assert_eq!(Isa::best(Some("")).unwrap(), Isa::best(None).unwrap());
     }
 }

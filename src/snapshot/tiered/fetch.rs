@@ -325,8 +325,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         pin: PinId,
         freed: &mut FreedStates<P>,
     ) -> Result<(), Error> {
-        let _over = self.memory.evicting();
-        if self.memory.unpin(pin, freed)? {
+        if let Some(_over) = self.memory.unpin(pin, freed)? {
             self.let_go(lower, false, freed);
         }
         Ok(())

@@ -34,7 +34,7 @@ impl Noted {
         let Record { key: key_of, bytes, note: encoded } = record;
         let number = number(&key_of);
         // What this cache has given: the numbers after it are needed.
-        let is_ours = (1..NUMBERS).contains(&number) && key_of == key(number);
+        let is_ours = (1..NUMBERS / 2).contains(&number) && key_of == key(number);
         let is_right = |note: &Note| is_ours && note.bytes() == bytes;
         let mut found = None;
         if let Some(note) = Note::decode(&encoded, spare)?.filter(is_right) {
@@ -87,7 +87,7 @@ impl Lower {
             self.fetch_ahead(batch.as_mut_slice());
             let number = number(&key);
             let table = self.table.get_mut();
-            if number < NUMBERS {
+            if number < NUMBERS / 2 {
                 table.next = table.next.max(number + 1);
             }
             let is_found = match found {

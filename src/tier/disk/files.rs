@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,19 +20,32 @@ const INTERRUPTED: usize = 8;
 
 pub(crate) struct Files(pub PathBuf);
 
+/// To read and write a file that nobody else reads: prompts are in it. A link is not followed: who
+/// can write to the directory would choose what is overwritten.
+fn options(create: bool, flags: i32) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(create).truncate(false);
+    options.mode(0o600).custom_flags(libc::O_NOFOLLOW | flags);
+    options
+}
+
 impl Disk for Files {
     fn name(&self) -> String {
         self.0.display().to_string()
     }
 
     fn prepare(&self) -> io::Result<()> {
-        fs::create_dir_all(&self.0)
+        self.0.parent().map_or(Ok(()), fs::create_dir_all)?;
+        // Its owner's alone, as are the files; what is there already stays as it was made.
+        match fs::DirBuilder::new().mode(0o700).create(&self.0) {
+            Err(_) if self.0.is_dir() => Ok(()),
+            made => made,
+        }
     }
 
     fn lock(&self, name: &str) -> io::Result<Option<Box<dyn Lock>>> {
         let path = self.0.join(name);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
+        let options = options(true, 0);
         // A child that another thread has just forked holds what its parent had locked, until it
         // executes its program.
         for _ in 0..FORK_LOOKS {
@@ -59,9 +72,7 @@ impl Disk for Files {
         {
             return Ok(Box::new(file));
         }
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(how.create).truncate(false);
-        Ok(Box::new(options.open(path)?))
+        Ok(Box::new(options(how.create, 0).open(path)?))
     }
 
     fn exists(&self, name: &str) -> io::Result<bool> {
@@ -87,9 +98,7 @@ impl Disk for Files {
 /// `None` where the file system has no such thing.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn open_direct(path: &Path, how: Open) -> io::Result<Option<File>> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(how.create).truncate(false);
-    match options.custom_flags(libc::O_DIRECT).open(path) {
+    match options(how.create, libc::O_DIRECT).open(path) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
         Err(error) => Err(error),

@@ -127,7 +127,7 @@ impl PageTiers {
         for record in records {
             let found = number(&record.key);
             // The numbers after those that are given are needed.
-            let is_ours = (1..NUMBERS).contains(&found) && record.key == key(found);
+            let is_ours = (1..NUMBERS / 2).contains(&found) && record.key == key(found);
             if is_ours {
                 table.next_disk = table.next_disk.max(found + 1);
             }

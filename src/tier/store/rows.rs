@@ -8,6 +8,9 @@ use crate::tier::records::Row;
 use crate::tier::space::{Extent, not_there};
 use crate::tier::{FoundRecords, Key, Record};
 
+/// No store has counted so many uses.
+const USES: u64 = 1 << 62;
+
 /// Rows, in the order of their keys.
 #[derive(Default)]
 pub(super) struct Rows {
@@ -39,6 +42,8 @@ impl Part {
     /// Adds a row that was read.
     pub fn add(&mut self, row: Row<'_>) -> Result<(), OutOfMemory> {
         let Row { key, place, note, used } = row;
+        // It has no checksum: counting goes on from the largest of them.
+        let used = if used < USES { used } else { 0 };
         let record = Record { key, bytes: place.bytes, note: SharedBytes::default() };
         let cost = DiskStore::cost_of(place.bytes, note.len());
         self.push(Entry::found(Arc::new(place)?, cost, used), record)?;
@@ -303,5 +308,17 @@ mod tests {
         let (records, last) = rows.records_by_use().unwrap();
         let records = records.into_iter().map(|record| record.key[0]);
         assert_eq!((records.collect::<Vec<_>>(), last), (vec![7, 4, 1], 50));
+    }
+
+    /// T06: numbers of uses have no checksum: what cannot have been counted is none, and counting
+    /// goes on.
+    #[test]
+    fn t06_a_number_of_uses_that_nobody_counted_is_none() {
+        for wrong in [u64::MAX, u64::MAX - 1, 1 << 63] {
+            let mut rows = rows(&[&[(1, 0, 5), (2, 1, wrong), (3, 2, 6)]]);
+            let (records, last) = rows.records_by_use().unwrap();
+            let keys = records.into_iter().map(|record| record.key[0]);
+            assert_eq!((keys.collect::<Vec<_>>(), last), (vec![2, 1, 3], 6), "{wrong}");
+        }
     }
 }

@@ -301,6 +301,10 @@ class EventPublisher:
         _call(self._library, function, *arguments)
 
 
+_described: dict[int, _RemoteStore] = {}
+"""What the addresses of stores that are open lead to."""
+
+
 class Store:
     """A store that caches share, on a server of Redis or Valkey, or in a bucket of S3. `address` is
     what a cache takes as `remote`.
@@ -357,6 +361,9 @@ class Store:
         self._functions = _RemoteStore(ctypes.sizeof(_RemoteStore))
         describe = self._library.rkv_net_store_describe
         _call(self._library, describe, self._handle, ctypes.byref(self._functions))
+        # A store that nobody closes lives on when its object goes: so does what its address leads
+        # to.
+        _described[ctypes.addressof(self._functions)] = self._functions
 
     @property
     def address(self) -> int:
@@ -377,6 +384,7 @@ class Store:
             handle, self._handle = self._handle, None
             if handle is not None:
                 self._library.rkv_net_store_destroy(handle)
+                del _described[ctypes.addressof(self._functions)]
 
     def __enter__(self) -> Self:
         return self

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 
 use tokenizers::Tokenizer;
 
+/// Ids, far more than any model has: there is a place for each.
+const MOST: usize = 1 << 24;
+
 pub struct Pieces {
     bytes: Vec<u8>,
     /// Where the piece of each id ends; the one before ends where it begins.
@@ -63,6 +66,9 @@ impl Pieces {
         let added = tokenizer.get_added_tokens_decoder();
         let vocabulary = tokenizer.get_vocab(true);
         let count = vocabulary.values().max().map_or(0, |last| *last as usize + 1);
+        if count > MOST {
+            return Err(format!("it has the id {}, and no model has more than {MOST}", count - 1));
+        }
         let mut tokens = vec![""; count];
         for (token, id) in &vocabulary {
             tokens[*id as usize] = token;
