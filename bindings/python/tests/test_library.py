@@ -4,6 +4,7 @@ import ctypes
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
