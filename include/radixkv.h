@@ -3441,7 +3441,8 @@ typedef struct rkv_remote_totals {
      */
     uint64_t late_page_count;
     /**
-     * Questions and pages that were given up because nothing was asked at the time.
+     * Questions and pages that were given up because nothing was asked at the time, or because
+     * their namespace was cleared.
      */
     uint64_t skipped_page_count;
     /**

@@ -108,3 +108,14 @@ fn every_function_says_its_cost_and_its_threads() {
     assert_eq!(count, header.matches("\nRKV_API").count(), "a function has no comment");
     assert!(count > 90, "only {count} functions are found");
 }
+
+/// Whoever comes from 0.1 finds every name that is gone in `docs/migration.md`.
+#[test]
+fn names_that_are_gone_are_told() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let (old, page) = (read("abi/names-0.1.txt"), read("docs/migration.md"));
+    let header = read("include/radixkv.h") + &read("include/radixkv_spatial.h");
+    let is_told = |name: &str| header.contains(name) || page.contains(name);
+    let missing: Vec<_> = old.lines().filter(|name| !is_told(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

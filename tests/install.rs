@@ -106,6 +106,18 @@ fn the_files_are_where_they_belong() {
     assert!(!dynamic.contains("RUNPATH") && !dynamic.contains("RPATH"), "{dynamic}");
 }
 
+/// With all kernels it is to stay below 25 MB: what only debuggers read stays in the target folder.
+#[test]
+fn the_shared_library_is_small() {
+    let library = prefix().join("lib").join(format!("libradixkv.so.{VERSION}"));
+    let bytes = fs::metadata(&library).unwrap().len();
+    assert!(bytes < 25_000_000, "{} has {bytes} bytes", library.display());
+    let sections = run(Command::new("readelf").args(["-S", "-W"]).arg(&library));
+    assert!(!sections.contains(".debug_info"), "{sections}");
+    // Names of functions are for backtraces.
+    assert!(sections.contains(".symtab"), "{sections}");
+}
+
 /// `make build` and `make install` share what they build.
 #[test]
 fn nothing_is_built_twice() {
@@ -377,8 +389,36 @@ fn slashes_at_the_end_change_nothing() {
     let placed = stage.join("opt/radixkv/lib64");
     let text = |file: &str| fs::read_to_string(placed.join(file)).unwrap();
     let config = text("cmake/radixkv/radixkvConfig.cmake");
-    assert!(config.contains("${CMAKE_CURRENT_LIST_DIR}/../../..\""), "{config}");
+    assert!(config.contains("${_radixkv_prefix}/../../..\" ABSOLUTE"), "{config}");
     assert!(config.contains("/lib64/libradixkv.a\""), "{config}");
     let pc = text("pkgconfig/radixkv.pc");
     assert!(pc.starts_with("prefix=/opt/radixkv\nlibdir=${prefix}/lib64\n"), "{pc}");
+}
+
+/// Where /lib is a link to usr/lib, CMake may find the package by the link.
+#[test]
+fn cmake_finds_the_package_behind_a_link() {
+    if !have("the CMake package behind a link", &["cmake", "make"]) {
+        return;
+    }
+    let stage = fs::canonicalize(scratch("merged")).unwrap();
+    run(&mut script(&stage.join("usr")));
+    symlink("usr/lib", stage.join("lib")).unwrap();
+    let project = scratch("merged project");
+    let text = "cmake_minimum_required(VERSION 3.16)\nproject(merged NONE)\n\
+                find_package(radixkv CONFIG REQUIRED)\n\
+                get_target_property(library radixkv::radixkv IMPORTED_LOCATION)\n\
+                get_target_property(headers radixkv::radixkv INTERFACE_INCLUDE_DIRECTORIES)\n\
+                message(STATUS \"library=${library} headers=${headers}\")\n";
+    fs::write(project.join("CMakeLists.txt"), text).unwrap();
+    let said = run(Command::new("cmake")
+        .args(["-G", "Unix Makefiles", "-S"])
+        .arg(&project)
+        .arg("-B")
+        .arg(project.join("build"))
+        .arg(format!("-Dradixkv_DIR={}", stage.join("lib/cmake/radixkv").display())));
+    let usr = stage.join("usr");
+    let expected =
+        format!("library={0}/lib/libradixkv.so.{VERSION} headers={0}/include\n", usr.display());
+    assert!(said.contains(&expected), "{said}");
 }

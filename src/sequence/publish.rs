@@ -258,8 +258,14 @@ impl Turn<'_> {
     /// What is published stays: when a later portion lacks memory, or the sequence was cut short
     /// meanwhile, the result says how far it came.
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
+        let page_size = self.table.page_size();
+        if computed < (self.sequence(id)?.shared + 1) * page_size {
+            // No page became whole, as in most steps of a decode.
+            return self.state().publish(id, computed);
+        }
         self.make_wanted_table();
-        let known = self.sequence(id)?.shared * self.table.page_size();
+        // Others may have been let in.
+        let known = self.sequence(id)?.shared * page_size;
         self.ready_heap(computed.saturating_sub(known));
         self.check_computed(id, computed)?;
         self.begin_publishing(id, computed);

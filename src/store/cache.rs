@@ -325,10 +325,10 @@ impl State {
         reason: Reason,
         report: &mut dyn FnMut(usize, &[u32]),
     ) -> usize {
-        match &mut self.cache {
-            Some(cache) => cache.evict(&mut self.table, most, reason, report),
-            None => 0,
-        }
+        let cache = self.cache.as_mut();
+        let evicted = cache.map_or(0, |cache| cache.evict(&mut self.table, most, reason, report));
+        self.housekeeping.evicted(evicted);
+        evicted
     }
 }
 

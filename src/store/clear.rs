@@ -133,7 +133,9 @@ impl State {
     /// an eviction, which reports them.
     pub(super) fn drop_cleared(&mut self, most: Portion) {
         let cache = self.cache.as_mut().filter(|_| !self.table.pool.is_external());
-        self.has_let_go = cache.is_some_and(|cache| cache.drop_cleared(&mut self.table, most) > 0);
+        let dropped = cache.map_or(0, |cache| cache.drop_cleared(&mut self.table, most));
+        self.has_let_go = dropped > 0;
+        self.housekeeping.evicted(dropped);
     }
 
     /// Clears some namespaces of a scope after one; returns how many, and the last one that it

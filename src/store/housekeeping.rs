@@ -4,7 +4,7 @@
 //! them, some 60 us for 512 KiB. And after many pages were inserted, or sequences got new rows, the
 //! allocator makes memory ready for the next ones: else the lock would be had while the system
 //! gives it, page by page.
-use crate::memory::{READY, grow_allocator};
+use crate::memory::{READY, grow_allocator, settle_allocator};
 
 /// Lists that wait at most: those of one call. More go at once.
 const LISTS: usize = 4;
@@ -13,6 +13,8 @@ const LONG: usize = 8192;
 
 /// What an insert uses beside the keys: a node or two, or that of a namespace.
 const NODES: usize = 512;
+/// Pages that were evicted, after which the allocator joins what that freed: a few microseconds.
+const EVICTED: usize = 256;
 
 #[derive(Debug, Default)]
 pub(crate) struct Housekeeping {
@@ -20,6 +22,8 @@ pub(crate) struct Housekeeping {
     count: usize,
     /// Bytes that were used since memory was made ready, roughly.
     used: usize,
+    /// Pages that were evicted since the allocator joined small blocks.
+    evicted: usize,
 }
 
 impl Housekeeping {
@@ -45,25 +49,37 @@ impl Housekeeping {
         self.used = self.used.saturating_add(bytes);
     }
 
+    /// So many pages were evicted. Their blocks are small, and lie apart until they are joined: all
+    /// at the next large request, which may come with the lock.
+    #[inline]
+    pub fn evicted(&mut self, pages: usize) {
+        self.evicted = self.evicted.saturating_add(pages);
+    }
+
     /// Whether there is something to be done.
     #[inline]
     pub fn is_due(&self) -> bool {
-        self.count > 0 || self.used >= READY
+        self.count > 0 || self.used >= READY || self.evicted >= EVICTED
     }
 
     /// What is to be done, without the lock.
     pub fn take(&mut self) -> Self {
         let used = if self.used >= READY { std::mem::take(&mut self.used) } else { 0 };
+        // Memory that is made ready is a large request too.
+        let is_settled = used > 0 || self.evicted >= EVICTED;
+        let evicted = if is_settled { std::mem::take(&mut self.evicted) } else { 0 };
         let (lists, count) = (std::mem::take(&mut self.lists), std::mem::take(&mut self.count));
-        Self { lists, count, used }
+        Self { lists, count, used, evicted }
     }
 
     /// Does it.
     pub fn carry_out(self) {
-        let used = self.used;
+        let Self { used, evicted, .. } = self;
         drop(self);
         if used > 0 {
             grow_allocator();
+        } else if evicted > 0 {
+            settle_allocator();
         }
     }
 }

@@ -225,6 +225,7 @@ impl State {
             let evicted = cache.evict_from_pool(table, most, Reason::Capacity, &mut |_, _| {});
             // What a tier is copying comes later.
             assert!(evicted > 0, "what is reclaimable can be evicted");
+            self.housekeeping.evicted(evicted);
         }
     }
 }
@@ -244,6 +245,7 @@ impl Turn<'_> {
                 let (cache, table) = self.state().parts()?;
                 let evicted = cache.evict_from_pool(table, most, Reason::Capacity, &mut |_, _| {});
                 assert!(evicted > 0, "what is reclaimable can be evicted");
+                self.state().housekeeping.evicted(evicted);
                 if evicted < missing && self.let_waiting_in() {
                     return Ok(true);
                 }
@@ -289,6 +291,7 @@ impl Shared {
             let most = (at, self.portion(missing));
             let (cache, table) = turn.state().parts()?;
             let evicted = cache.evict_from_pool(table, most, Reason::Capacity, &mut |_, _| {});
+            turn.state().housekeeping.evicted(evicted);
             // Who was let in may have taken what there was.
             if evicted == 0 || (evicted < missing && turn.let_waiting_in()) {
                 turn.check_pool_room(at, count, 0)?;
@@ -336,6 +339,7 @@ impl Shared {
             if evicted == 0 && !clears {
                 break;
             }
+            turn.state().housekeeping.evicted(evicted);
             done += evicted;
             turn.let_others_in();
         }

@@ -35,6 +35,11 @@ pub trait Source: Send + Sync {
     fn are_intact(&self, _bytes: &[u8]) -> bool {
         true
     }
+
+    /// Whether it is still to be given to others. Asked before it is.
+    fn is_wanted(&self) -> bool {
+        true
+    }
 }
 
 /// Where a record is read to. All parts together have the length of the record.
@@ -151,6 +156,11 @@ pub trait LowerStore: Send + Sync {
     fn flush(&self, timeout: Duration) -> bool;
     /// Counts since the store was opened.
     fn stats(&self) -> StoreStats;
+
+    /// What it was opened for: directories of different models have different ones.
+    fn fingerprint(&self) -> [u8; 32] {
+        [0; 32]
+    }
 }
 
 /// Counts of a store, since it was opened.

@@ -10,7 +10,7 @@ use super::{NONE, Tree};
 impl<H: Held> Tree<H> {
     /// Takes a lock on a node.
     pub fn lock_path(&mut self, node: u32) {
-        let mut at = node;
+        let (lowest, mut at) = (node, node);
         while at != NONE {
             let node = &mut self.nodes[at];
             let above = node.parent;
@@ -19,7 +19,10 @@ impl<H: Held> Tree<H> {
                 return;
             }
             self.reclaimable_pages -= node.page_count();
-            self.retire(at);
+            // No other one can be a leaf, and so in the order.
+            if at == lowest {
+                self.retire(at);
+            }
             at = above;
         }
     }
@@ -36,10 +39,11 @@ impl<H: Held> Tree<H> {
         let above = node.parent;
         self.reclaimable_pages += node.page_count();
         let is_leaf = node.is_evictable();
+        let is_done = is_leaf || !(node.waiting || node.is_childless());
         if is_leaf {
             self.enlist(at);
         }
-        Some(Unlocked { above: Some(above).filter(|&above| above != NONE), is_leaf })
+        Some(Unlocked { above: Some(above).filter(|&above| above != NONE), is_done })
     }
 
     /// Moves a lock from a node to one below it. Nothing above the upper one changes.
@@ -56,7 +60,9 @@ impl<H: Held> Tree<H> {
                 return;
             }
             self.reclaimable_pages -= node.page_count();
-            self.retire(at);
+            if at == to {
+                self.retire(at);
+            }
             at = above;
         }
     }
@@ -118,6 +124,7 @@ impl<H: Held> Tree<H> {
 pub struct Unlocked {
     /// Its parent, which counted it as a locked child.
     pub above: Option<u32>,
-    /// It can be evicted. Otherwise the index may have more to do with it.
-    pub is_leaf: bool,
+    /// It can be evicted, or others are below it and nothing waits for its last lock. Otherwise the
+    /// index has more to do with it.
+    pub is_done: bool,
 }

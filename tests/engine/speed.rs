@@ -30,4 +30,13 @@ fn b12_speed() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stderr).unwrap().contains("--max-running"));
+    // A step is a token of each sequence: what drafts gain is not measured.
+    let output = program(folder, "engine_speed")
+        .args(["--prompt", "40", "--context", "20", "--batch", "3", "--steps", "4"])
+        .args(["--speculate", "4", "--model"])
+        .arg(model(folder))
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8(output.stderr).unwrap().contains("--speculate"));
 }

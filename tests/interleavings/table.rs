@@ -8,6 +8,7 @@ use radixkv::token::TokenList;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Nodes, twice as many as the first table has room for.
 const NODES: u32 = 1640;
@@ -121,4 +122,33 @@ fn m06_others_change_all_while_a_table_is_made() {
         }
     }
     SHARED.set(None);
+}
+
+/// Who evicts little by little leaves the allocator no more to join than who evicts much at once:
+/// it gets its turn without the lock.
+#[test]
+fn b09_small_evictions_let_the_allocator_have_its_turn() {
+    for index in [IndexKind::Radix, IndexKind::BlockHash] {
+        let turns = Arc::new(AtomicUsize::new(0));
+        let counted = turns.clone();
+        let at_yield = move || {
+            counted.fetch_add(1, Relaxed);
+        };
+        let pages = PageTableConfig {
+            page_size: 1,
+            page_count: 4 * NODES,
+            slot_count: 2,
+            ..PageTableConfig::default()
+        };
+        let shared = Shared::with_slices(pages, 256, Some(Box::new(at_yield))).unwrap();
+        shared.attach_cache(config(index)).unwrap();
+        for token in 0..NODES {
+            begin_and_publish(&shared, token).unwrap();
+        }
+        let before = turns.load(Relaxed);
+        for _ in 0..NODES {
+            assert_eq!(shared.evict(1, |_, _| {}), Ok(1));
+        }
+        assert!(turns.load(Relaxed) > before, "{index:?}");
+    }
 }

@@ -1,11 +1,11 @@
 //! A store that caches share and that answers, but has more to do than it brings in time.
 use radixkv::tier::Target;
 use radixkv::tier::remote::{
-    Answer, Item, ReadEnd, Remote, RemoteConfig, RemoteEvent, RemoteStore,
+    Answer, Item, LargeHead, Question, ReadEnd, Remote, RemoteConfig, RemoteEvent, RemoteStore,
 };
 use std::any::Any;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A store that has nothing, and takes its time to say so, but not more than it is given, which it
 /// notes.
@@ -90,4 +90,39 @@ fn t13_a_store_that_answers_is_not_left_alone_for_what_waits() {
     assert_eq!(ends, [ReadEnd::Gone; 8], "{:?}", remote.stats());
     assert_eq!((remote.stats().late, remote.stats().pauses), (0, 0));
     assert!(times.lock().unwrap().iter().all(|&time| time == timeout), "{times:?}");
+}
+
+/// T11, T13: who asked, or waits for a large state, goes on without the store when its time is
+/// over: nothing is asked for it then, however well the store answers others.
+#[test]
+fn t13_nothing_is_asked_for_who_has_gone_on_without() {
+    let timeout = Duration::from_millis(300);
+    for large in [false, true] {
+        let times = Arc::new(Mutex::new(Vec::new()));
+        let config = RemoteConfig {
+            store: Box::new(Busy(Duration::from_millis(110), times.clone())),
+            fingerprint: [1; 32],
+            timeout,
+            workers: 0,
+            waiting_bytes: 1 << 20,
+        };
+        let remote = Remote::start(config, Box::new(|| {})).unwrap();
+        let last = Instant::now() + timeout;
+        for number in 0..8 {
+            let key = [number; 32];
+            match large {
+                true => {
+                    let head = LargeHead { key, id: [0; 16] };
+                    remote.get_pieces(head, Box::new(Place(vec![0; 1 << 20])), last).unwrap();
+                }
+                false => remote.ask(Question::First, number.into(), vec![key]).unwrap(),
+            }
+        }
+        while remote.work() {}
+        let mut events = Vec::new();
+        remote.poll(&mut events);
+        assert_eq!(events.len(), 8, "all are answered");
+        let stats = remote.stats();
+        assert!(stats.late > 0, "{large}: {stats:?}");
+    }
 }

@@ -458,5 +458,21 @@ fn t17_what_waits_for_the_store_is_not_written_after_a_clear() {
     world.work();
     while world.tiers.work_remote() {}
     assert_eq!(remote.inside().values.len(), 0);
+    let stats = world.tiers.stats().remote;
+    assert_eq!((stats.failed, stats.skipped > 0), (0, true), "{stats:?}");
+    world.end();
+}
+
+/// T13: until the tiers are attached again: then it takes another epoch or fingerprint.
+#[test]
+fn t13_a_cleared_namespace_is_asked_for_by_the_next_tiers() {
+    let tokens = prompt(1, 41);
+    let remote = filled(&tokens);
+    let mut world = world(&remote);
+    world.shared.clear(Scope::exactly(PLAIN)).unwrap();
+    world.shared.detach_lower();
+    world.tiers = world.try_attach().unwrap();
+    world.work();
+    assert_eq!(world.run(&PLAIN, &tokens), (0, 40));
     world.end();
 }

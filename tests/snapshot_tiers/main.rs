@@ -1,5 +1,6 @@
 //! The snapshot cache over a store: what is found where, and what is not.
 mod busy;
+mod cleared;
 mod destructors;
 #[path = "../failing/mod.rs"]
 mod failing;

@@ -153,7 +153,7 @@ impl Cache {
     fn drop(&self, py: Python<'_>, sequence: u64) -> PyResult<()> {
         let cache = self.handle.get(py)?;
         // SAFETY: a live handle.
-        check(py, unsafe { rkv_sequence_drop(cache.raw(), sequence) })
+        check(py, long(py, true, || unsafe { rkv_sequence_drop(cache.raw(), sequence) }))
     }
 
     /// Drops retained sequences, the first to finish first, until so many more pages of a pool are

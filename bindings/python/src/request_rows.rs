@@ -438,7 +438,7 @@ impl RequestRows {
         let Some(row) = inner.row(&request.getattr(intern!(py, "request_id"))?)? else {
             return Ok(0);
         };
-        if with!(&row, row => is_late(py, row.get())?) {
+        if inner.publishes && with!(&row, row => is_late(py, row.get())?) {
             // They will, when it ends.
             let computed = number(request, intern!(py, "num_computed_tokens"))?;
             return Ok(computed / inner.page_size * inner.page_size);

@@ -231,8 +231,10 @@ impl Sequence {
     fn retain(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let (cache, id) = self.live(py)?;
         let mut retained = false;
-        // SAFETY: a live handle.
-        check(py, unsafe { rkv_sequence_retain(cache.raw(), id, &mut retained) })?;
+        let call = Raw(&raw mut retained);
+        // Others may give way to it, which takes a while. SAFETY: a live handle.
+        let status = long(py, true, || unsafe { rkv_sequence_retain(cache.raw(), id, call.get()) });
+        check(py, status)?;
         self.id.store(0, Ordering::Release);
         Ok(retained.then_some(id))
     }
@@ -242,8 +244,11 @@ impl Sequence {
     /// Unsupported without a state group.
     fn checkpoint(&self, py: Python<'_>) -> PyResult<usize> {
         let ((cache, id), mut count) = (self.live(py)?, 0);
-        // SAFETY: a live handle.
-        check(py, unsafe { rkv_sequence_checkpoint(cache.raw(), id, &mut count) })?;
+        let call = Raw(&raw mut count);
+        // It may evict. SAFETY: a live handle.
+        let status =
+            long(py, true, || unsafe { rkv_sequence_checkpoint(cache.raw(), id, call.get()) });
+        check(py, status)?;
         Ok(count)
     }
 

@@ -143,7 +143,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
 
 
 def test_t13_an_address_is_good_as_long_as_the_store_is_open() -> None:
-    """As README.md writes it: nobody keeps the Store, which is not closed by itself."""
+    """Also where nobody keeps the Store, which is not closed by itself."""
     with radixkv.SnapshotCache() as cache:
         cache.attach(remote=net.Store("redis://127.0.0.1:1").address, remote_timeout_ms=100)
         cache.detach()

@@ -169,3 +169,22 @@ def test_what_a_step_has_computed_counts_when_it_is_asked_for(cache: radixkv.Cac
     assert cache.probe(np.array(request.all_token_ids, np.uint32)) == 2 * PAGE_SIZE
     engine.free(request)
     assert cache.table.stats().private_page_count == 0
+
+
+@pytest.mark.parametrize("publishes", [False, True])
+def test_late_rows_count_as_far_as_they_will_be_found(
+    cache: radixkv.Cache, publishes: bool
+) -> None:
+    engine = Engine(cache, publishes=publishes)
+    request = asked("a", 2 * PAGE_SIZE + 3)
+    engine.rows["a"] = cache.growing_row(request.all_token_ids, late=True)
+    engine.allocate_slots(request, 2 * PAGE_SIZE + 3)
+    request.num_computed_tokens = 2 * PAGE_SIZE + 3
+    engine.cache_blocks(request, 2 * PAGE_SIZE + 3)
+    tokens = np.array(request.all_token_ids, np.uint32)
+    assert cache.probe(tokens) == 0
+    found = 2 * PAGE_SIZE if publishes else 0
+    assert engine.estimate_cached_tokens(request) == found
+    engine.free(request)
+    assert cache.probe(tokens) == found
+    assert cache.table.stats().private_page_count == 0

@@ -139,6 +139,42 @@ def test_p02_a_long_call_lets_others_run() -> None:
         assert during[0] > 0
 
 
+def test_p02_what_gives_many_pages_back_lets_others_run() -> None:
+    """While one thread retains, and drops, what has many pages, another counts."""
+    count_of_tokens = 200_000
+    with radixkv.PageTable(1 << 18, page_size=1) as table, radixkv.Cache(table) as cache:
+        prompt = np.arange(1, count_of_tokens + 1, dtype=np.uint32)
+        counted, during = [0], [0]
+        over = threading.Event()
+
+        def give_up() -> None:
+            try:
+                for _ in range(50):
+                    sequence = cache.begin(prompt)  # nothing of it is computed
+                    before = counted[0]
+                    retained = sequence.retain()
+                    during[0] += counted[0] - before
+                    if retained is not None:
+                        cache.drop(retained)
+            finally:
+                over.set()
+
+        def count() -> None:
+            while not over.is_set():
+                counted[0] += 1
+                time.sleep(0)  # gives the interpreter's lock to whoever waits
+
+        # Nobody is made to give it up: another thread runs while a call let go of it, or never.
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1000)
+        try:
+            run([count, give_up])
+        finally:
+            sys.setswitchinterval(interval)
+        assert during[0] > 0
+        table.check()
+
+
 def test_snapshots_go_on_any_thread() -> None:
     gone: list[int] = []
 

@@ -89,6 +89,7 @@ int speed(int count, char** arguments) {
         return 0;
     }
     EngineConfig config = engine.config();
+    if (engine.speculate > 0) throw UsageError("--speculate: a step is one token here");
     config.prefix_caching = false;
     EngineGenerator generator(config, options.longest());
     print_speed(generator, generator.vocab_size(), options);

@@ -72,7 +72,8 @@ pub struct rkv_remote_totals {
     pub failed_page_count: u64,
     /// Questions and pages whose time was over before a thread came to them.
     pub late_page_count: u64,
-    /// Questions and pages that were given up because nothing was asked at the time.
+    /// Questions and pages that were given up because nothing was asked at the time, or because
+    /// their namespace was cleared.
     pub skipped_page_count: u64,
     /// Pages that were not written because too many waited, or because they left host memory first.
     pub dropped_page_count: u64,

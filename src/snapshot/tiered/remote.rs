@@ -39,16 +39,18 @@ pub(super) const NUMBERS: u64 = 1 << 63;
 pub(super) struct Lowest {
     pub(super) remote: Remote,
     pub(super) keys: KeySpace,
-    /// Everything was removed: what others keep can't be told from that.
-    is_left: AtomicBool,
+    /// Everything was removed: what others keep can't be told from that. What waits to be written
+    /// looks at it too.
+    is_left: Arc<AtomicBool>,
 }
 
 impl Lowest {
     pub(super) fn new(config: RemoteConfig, wake: Wake) -> Result<Self, Error> {
         // No page has no bytes: these keys are none of a paged cache.
         let keys = KeySpace::new(&config.fingerprint, BLOCK, 0);
+        let is_left = Arc::new(AtomicBool::new(false))?;
         let remote = Remote::start(config, wake)?;
-        Ok(Self { remote, keys, is_left: AtomicBool::new(false) })
+        Ok(Self { remote, keys, is_left })
     }
 
     /// What was removed can't be taken out of a store that others fill.
@@ -142,8 +144,11 @@ impl Lower {
             count(&mut table.counters.not_offered, 1);
             return;
         }
-        let (keys, about) = (lowest.keys.clone(), note.clone());
+        let (keys, about, is_left) = (lowest.keys.clone(), note.clone(), lowest.is_left.clone());
         let plan = move || {
+            if is_left.load(Relaxed) {
+                return None;
+            }
             let Note { namespace, tokens, .. } = &*about;
             let digest = last_digest(namespace, tokens)?;
             let whole = tokens.len() / BLOCK * BLOCK;

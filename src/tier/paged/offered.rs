@@ -25,6 +25,9 @@ impl Source for Offered {
 
     fn are_intact(&self, bytes: &[u8]) -> bool {
         self.page.are_intact(bytes)
-            && !self.shared.read().cleared_since(self.since)(&self.namespace)
+    }
+
+    fn is_wanted(&self) -> bool {
+        !self.shared.read().cleared_since(self.since)(&self.namespace)
     }
 }

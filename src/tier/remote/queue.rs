@@ -264,9 +264,13 @@ impl Queue {
             return Reads::None;
         }
         let before = self.reads.len();
-        // What waits behind others that the store answers is not kept waiting by that.
+        // A page that waits behind others that the store answers is not kept waiting by that: its
+        // fetch waits anew with each of those. Who asked, or reads a large state, has gone on
+        // without the store by then.
         let answers = self.answered.is_some_and(|at| now.saturating_duration_since(at) < timeout);
-        while !answers && self.reads.front().is_some_and(|read| read.last() <= now) {
+        let is_late =
+            |read: &Read| read.last() <= now && !(answers && matches!(read, Read::Get(_)));
+        while self.reads.front().is_some_and(is_late) {
             let read = self.reads.pop_front().expect("it was seen");
             self.stats.late += 1;
             self.answer(read);

@@ -135,8 +135,15 @@ impl Inner {
         if !is_answered || known == items.len() {
             return self.let_go(puts);
         }
-        let mut damaged = 0;
+        let (mut damaged, mut unwanted) = (0, 0);
         for (item, put) in items.iter_mut().zip(&puts) {
+            if item.answer != Answer::Done && !put.source.is_wanted() {
+                item.answer = Answer::Done;
+                unwanted += 1;
+            }
+            if item.answer == Answer::Done {
+                continue;
+            }
             let mut body = &mut item.bytes[HEAD_BYTES..];
             for part in (0..put.source.parts()).map(|at| put.source.part(at)) {
                 let (into, rest) = body.split_at_mut(part.len());
@@ -146,13 +153,17 @@ impl Inner {
             // With a seal of ours others would take it for good.
             if put.source.are_intact(&item.bytes[HEAD_BYTES..]) {
                 seal(&item.key, item.bytes);
-            } else if item.answer != Answer::Done {
+            } else {
                 item.answer = Answer::Done;
                 damaged += 1;
             }
         }
         self.let_go(puts);
-        self.queue().stats.failed += damaged;
+        {
+            let stats = &mut self.queue().stats;
+            stats.failed += damaged;
+            stats.skipped += unwanted;
+        }
         items.retain_mut(|item| item.answer != Answer::Done);
         if items.is_empty() {
             return;

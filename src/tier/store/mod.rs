@@ -167,6 +167,7 @@ pub struct DiskStore {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     committer: Option<JoinHandle<()>>,
+    fingerprint: [u8; 32],
 }
 
 impl DiskStore {
@@ -176,6 +177,10 @@ impl DiskStore {
 }
 
 impl LowerStore for DiskStore {
+    fn fingerprint(&self) -> [u8; 32] {
+        self.fingerprint
+    }
+
     fn put(&self, key: Key, note: Box<[u8]>, source: Box<dyn Source>) -> Result<(), Refused> {
         let shared = &*self.shared;
         let lengths = (0..source.parts()).map(|index| source.part(index).len());

@@ -155,7 +155,8 @@ fn start(
         wake: config.wake,
     })?;
     // Dropping it ends the threads that were started, whatever comes.
-    let mut store = DiskStore { shared, workers: Vec::new(), committer: None };
+    let mut store =
+        DiskStore { shared, workers: Vec::new(), committer: None, fingerprint: config.fingerprint };
     // One that the system refuses is memory.
     fn thread(
         name: &str,
