@@ -4893,7 +4893,8 @@ enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
                                         bool *out_contains);
 
 /**
- * Finds the longest cached prefix, at token granularity, and refreshes the recency of its path.
+ * Finds the longest cached prefix, at token granularity, and refreshes the recency of its path;
+ * that of partial_page too with RKV_MATCH_LOCK.
  *
  * A match that ends inside a node splits the node at the page boundary there. It reports, and
  * never creates, namespaces and images. The pages stay good while the match is locked; without
@@ -7186,7 +7187,8 @@ RKV_API void rkv_snapshot_cache_destroy(struct rkv_snapshot_cache *cache);
  * Removes every entry, in memory and below. Snapshots that are pinned stay until their pins are
  * released, the others are destroyed before the call returns. In a directory they are gone, so
  * that no crash brings them back, when rkv_snapshot_cache_flush() has returned RKV_STATUS_OK after
- * that.
+ * that. A directory that is not attached keeps what it has, for when it is attached again: where
+ * weights change with the same fingerprint and epoch, clear before rkv_snapshot_cache_detach().
  *
  * @param cache the cache
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED

@@ -15,14 +15,17 @@ const LONG: usize = 8192;
 const NODES: usize = 512;
 /// Pages that were evicted, after which the allocator joins what that freed: a few microseconds.
 const EVICTED: usize = 256;
+/// A bit that no number of bytes has.
+const SETTLE: usize = 1 << (usize::BITS - 1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Housekeeping {
     lists: [Vec<u32>; LISTS],
     count: usize,
-    /// Bytes that were used since memory was made ready, roughly.
+    /// Bytes that were used since memory was made ready, roughly; and `SETTLE`, when small blocks
+    /// are to be joined.
     used: usize,
-    /// Pages that were evicted since the allocator joined small blocks.
+    /// Pages that were evicted since that was said.
     evicted: usize,
 }
 
@@ -53,32 +56,36 @@ impl Housekeeping {
     /// at the next large request, which may come with the lock.
     #[inline]
     pub fn evicted(&mut self, pages: usize) {
-        self.evicted = self.evicted.saturating_add(pages);
+        self.evicted += pages;
+        if self.evicted >= EVICTED {
+            self.evicted = 0;
+            self.used |= SETTLE;
+        }
     }
 
     /// Whether there is something to be done.
     #[inline]
     pub fn is_due(&self) -> bool {
-        self.count > 0 || self.used >= READY || self.evicted >= EVICTED
+        self.count > 0 || self.used >= READY
     }
 
     /// What is to be done, without the lock.
     pub fn take(&mut self) -> Self {
-        let used = if self.used >= READY { std::mem::take(&mut self.used) } else { 0 };
-        // Memory that is made ready is a large request too.
-        let is_settled = used > 0 || self.evicted >= EVICTED;
-        let evicted = if is_settled { std::mem::take(&mut self.evicted) } else { 0 };
+        let used = self.used;
+        // What is not much yet is counted on.
+        self.used = if used & !SETTLE < READY { used & !SETTLE } else { 0 };
         let (lists, count) = (std::mem::take(&mut self.lists), std::mem::take(&mut self.count));
-        Self { lists, count, used, evicted }
+        Self { lists, count, used, evicted: 0 }
     }
 
     /// Does it.
     pub fn carry_out(self) {
-        let Self { used, evicted, .. } = self;
+        let used = self.used;
         drop(self);
-        if used > 0 {
+        if used & !SETTLE >= READY {
+            // A large request, too.
             grow_allocator();
-        } else if evicted > 0 {
+        } else if used & SETTLE != 0 {
             settle_allocator();
         }
     }

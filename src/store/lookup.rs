@@ -311,8 +311,11 @@ impl PrefixCache {
             }
             _ => Some(index.end_node_at(walk.node, pages)?),
         };
-        if let Some(node) = node.filter(|_| known.is_none()) {
-            index.touch(node, found.held);
+        // A page that is locked to be copied from is a node of its own, and used with those before
+        // it. Of one that is only named, what lies behind it is not.
+        let used = partial.filter(|_| with == WithPartial::Locked).or(node);
+        if let Some(used) = used.filter(|_| known.is_none()) {
+            index.touch(used, found.held);
         }
         let partial = partial.map(|node| Partial {
             node,

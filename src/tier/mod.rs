@@ -156,11 +156,6 @@ pub trait LowerStore: Send + Sync {
     fn flush(&self, timeout: Duration) -> bool;
     /// Counts since the store was opened.
     fn stats(&self) -> StoreStats;
-
-    /// What it was opened for: directories of different models have different ones.
-    fn fingerprint(&self) -> [u8; 32] {
-        [0; 32]
-    }
 }
 
 /// Counts of a store, since it was opened.

@@ -39,11 +39,10 @@ impl<H: Held> Tree<H> {
         let above = node.parent;
         self.reclaimable_pages += node.page_count();
         let is_leaf = node.is_evictable();
-        let is_done = is_leaf || !(node.waiting || node.is_childless());
         if is_leaf {
             self.enlist(at);
         }
-        Some(Unlocked { above: Some(above).filter(|&above| above != NONE), is_done })
+        Some(Unlocked { above: Some(above).filter(|&above| above != NONE), is_leaf })
     }
 
     /// Moves a lock from a node to one below it. Nothing above the upper one changes.
@@ -124,7 +123,6 @@ impl<H: Held> Tree<H> {
 pub struct Unlocked {
     /// Its parent, which counted it as a locked child.
     pub above: Option<u32>,
-    /// It can be evicted, or others are below it and nothing waits for its last lock. Otherwise the
-    /// index has more to do with it.
-    pub is_done: bool,
+    /// It can be evicted. Otherwise the index may have more to do with it.
+    pub is_leaf: bool,
 }

@@ -381,6 +381,35 @@ static void k15_no_cut_inside_an_image(void) {
     }
 }
 
+/* What is copied from was used with the pages before it: others go first that nobody used since.
+ * No question fills its page, so nothing else holds what they have in common. */
+static void b08_the_source_was_used(void) {
+    for (uint32_t whole = 0; whole < 2; whole++) {
+        for (int how = 0; how < 2; how++) {
+            fixture f = new_fixture(4, 16);
+            uint32_t ids[8], fork_ids[8], other[4] = {50, 51, 52, 53};
+            const uint32_t common = 4 * whole + 2;
+            count_up(ids, 8, 1);
+            memcpy(fork_ids, ids, sizeof ids);
+            fork_ids[common] = 90;
+            serve(&f, text(ids, 4 * whole + 4));
+            serve(&f, text(other, 4));
+            if (how == 0) {
+                CHECK_EQ(serve(&f, text(fork_ids, common + 1)), common);
+            } else {
+                rkv_cache_match_result match =
+                    match_in(&f, NULL, text(fork_ids, common + 1), RKV_MATCH_LOCK);
+                CHECK_EQ(match.partial_position_count, 2);
+                CHECK_OK(rkv_cache_unlock(f.cache, match.lock));
+            }
+            CHECK_EQ(evict(&f, 1), 1);
+            CHECK_EQ(probe(&f, text(other, 4)), 0);
+            CHECK_EQ(probe(&f, text(fork_ids, common + 1)), common);
+            end_fixture(&f);
+        }
+    }
+}
+
 int main(void) {
     RUN(b08_match_ends_inside_a_page);
     RUN(b08_longest_common_start);
@@ -388,6 +417,7 @@ int main(void) {
     RUN(b08_copy_must_be_confirmed);
     RUN(b08_source_is_protected);
     RUN(b08_first_page);
+    RUN(b08_the_source_was_used);
     RUN(j05_a_cut_protects_one_page);
     RUN(j05_what_is_behind_the_source_makes_room);
     RUN(j05_several_cuts_in_one_node);

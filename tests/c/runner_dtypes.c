@@ -277,6 +277,7 @@ static void k26_d12_logit_consistency(void) {
         runner_fixture r = new_runner(16, 32, 0), alone = new_runner(16, 32, RKV_CACHE_WHOLE_PAGES);
         uint32_t first[48], second[48];
         double baseline[VOCABULARY], cached[VOCABULARY], appended[VOCABULARY];
+        double first_alone[VOCABULARY];
         count_up(first, 48, 1);
         memcpy(second, first, sizeof first);
         count_up(second + shared, 48 - shared, 400);
@@ -284,10 +285,15 @@ static void k26_d12_logit_consistency(void) {
         CHECK_EQ(state.cached_position_count, 0);
         forward(&alone, state.sequence, second, 0, 48, baseline);
         release(&alone.f, state.sequence);
+        state = begin(&alone.f, text(first, 48));
+        CHECK_EQ(state.cached_position_count, 0);
+        forward(&alone, state.sequence, first, 0, 48, first_alone);
+        release(&alone.f, state.sequence);
         state = begin(&r.f, text(first, 48));
         forward(&r, state.sequence, first, 0, 48, cached);
         publish(&r.f, state.sequence, 48);
         release(&r.f, state.sequence);
+        CHECK(largest_difference(first_alone, cached) < 1e-4);
         state = begin(&r.f, text(second, 48));
         CHECK_EQ(state.cached_position_count, shared);
         forward(&r, state.sequence, second, shared, 48 - shared, appended);

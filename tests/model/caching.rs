@@ -96,6 +96,10 @@ impl Naive {
             if self.cache.pages[page].mark.is_none() {
                 self.mark("a lock splits a node after the page to copy from");
             }
+            // It was used with the pages before it.
+            let used = self.cache.latest();
+            let copied = &mut self.cache.pages[page];
+            (copied.used, copied.hits) = (used, copied.hits + 1);
             return Ok(self.cache.split_after(page));
         }
         Ok(self.cache.label(self.cache.node_end(page)))

@@ -90,6 +90,11 @@ impl PublishedPages {
         self.clock
     }
 
+    /// The time of the last lookup or insert.
+    pub fn latest(&self) -> u64 {
+        self.clock
+    }
+
     fn new_mark(&mut self) -> Mark {
         self.next_label += 1;
         Mark { label: self.next_label, ..Mark::default() }

@@ -61,7 +61,8 @@ impl World {
             pages.push(partial);
         }
         self.books.holds(&pages, tokens, found)?;
-        self.books.touch(&path);
+        // What is only named was not used.
+        self.books.touch(if lock { &pages } else { &path });
         self.counters.lookups += 1;
         self.counters.lookup_positions += tokens.positions();
         self.counters.hit_positions += found;

@@ -131,9 +131,11 @@ impl World {
             }
             path.truncate(kept);
         }
-        self.books.touch(&path);
         let copied = reused % page_size;
         let source = (copied > 0).then_some(self.copy_of(state.sequence)?.source_page);
+        // What is copied from was used with the pages before it.
+        let used: Vec<u32> = path.iter().copied().chain(source).collect();
+        self.books.touch(&used);
         if let Some(source) = source {
             let index = reused / page_size;
             let known = path.get(index).is_none_or(|&page| page == source);

@@ -301,38 +301,3 @@ fn t17_a_detach_does_not_forget_what_is_removed_meanwhile_and_say_it_is_gone() {
     assert!(!cache.detach(Duration::ZERO, freed), "the store has it");
     assert!(!meddles.load(SeqCst) && !remote.inside().values.is_empty());
 }
-
-/// T17: a clear while a directory is not there is none of another model's, which is attached next;
-/// and for the first it is not forgotten then.
-#[test]
-fn t17_a_clear_is_for_the_directories_that_were_there() {
-    let folders = [Folder::new(), Folder::new()];
-    let attach = |cache: &TieredSnapshots<Part>, at: usize| {
-        let config = DiskConfig::new(folders[at].path(), 1 << 20, [at as u8; 32]);
-        let (store, records) = DiskStore::open(config).unwrap();
-        cache.attach(Box::new(store), records, TierPolicy::Through).unwrap();
-    };
-    let detach = |cache: &TieredSnapshots<Part>| {
-        assert!(cache.detach(LONG, &mut FreedSnapshots::new()));
-    };
-    let tokens = prompt(1, 100);
-    let fetchable = |cache: &TieredSnapshots<Part>| {
-        let freed = &mut FreedSnapshots::new();
-        cache.find(&PLAIN, &tokens, false, seen, freed).unwrap().fetchable
-    };
-    let other = new_cache();
-    attach(&other, 1);
-    insert(&other, &tokens, 7);
-    detach(&other);
-    let cache = new_cache();
-    attach(&cache, 0);
-    insert(&cache, &tokens, 8);
-    detach(&cache);
-    cache.clear(&mut FreedSnapshots::new());
-    attach(&cache, 1);
-    assert_eq!(fetchable(&cache), 100, "another model's");
-    detach(&cache);
-    attach(&cache, 0);
-    assert_eq!(fetchable(&cache), 0, "it was cleared");
-    detach(&cache);
-}

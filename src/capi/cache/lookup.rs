@@ -208,7 +208,8 @@ unsafe fn take_found(
     })
 }
 
-/// Finds the longest cached prefix, at token granularity, and refreshes the recency of its path.
+/// Finds the longest cached prefix, at token granularity, and refreshes the recency of its path;
+/// that of partial_page too with RKV_MATCH_LOCK.
 ///
 /// A match that ends inside a node splits the node at the page boundary there. It reports, and
 /// never creates, namespaces and images. The pages stay good while the match is locked; without

@@ -186,7 +186,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_destroy(cache: *mut rkv_snapshot_cac
 /// Removes every entry, in memory and below. Snapshots that are pinned stay until their pins are
 /// released, the others are destroyed before the call returns. In a directory they are gone, so
 /// that no crash brings them back, when rkv_snapshot_cache_flush() has returned RKV_STATUS_OK after
-/// that.
+/// that. A directory that is not attached keeps what it has, for when it is attached again: where
+/// weights change with the same fingerprint and epoch, clear before rkv_snapshot_cache_detach().
 ///
 /// @param cache the cache
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED

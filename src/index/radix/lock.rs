@@ -8,7 +8,7 @@ impl RadixIndex {
         let (mut at, mut left) = (node, nodes);
         while left > 0 {
             let unlocked = self.tree.count_unlock(at)?;
-            if !unlocked.is_done {
+            if !unlocked.is_leaf {
                 self.unprotect(at);
             }
             (at, left) = (unlocked.above?, left - 1);

@@ -97,11 +97,6 @@ impl Lower {
         filled.map(|()| lower)
     }
 
-    /// What the directory was opened for, if there is one.
-    pub(super) fn fingerprint(&self) -> Option<[u8; 32]> {
-        self.has_disk.then(|| self.link.store.fingerprint())
-    }
-
     /// The table, to change something.
     pub(super) fn change(&self) -> Change<'_> {
         // What was freed apart may be much, and would be joined with the table in hand.
@@ -153,11 +148,6 @@ impl Lower {
     /// dropped, for which the table is not needed.
     pub(super) fn clear(&self, table: &mut Table) -> (Freed<Place>, bool) {
         self.leave(table);
-        self.clear_disk(table)
-    }
-
-    /// The same of the directory alone.
-    pub(super) fn clear_disk(&self, table: &mut Table) -> (Freed<Place>, bool) {
         let had_some = self.index.stats().entries > 0;
         table.removed += u64::from(had_some);
         self.link.clear(table.next);

@@ -52,13 +52,12 @@ use super::{
 use crate::error::Error;
 use crate::ids::{HandleId, PinId};
 use crate::lock::RwLock;
-use crate::memory::{OutOfMemory, ReadyMemory, TryGrow, grow_allocator, map_code};
+use crate::memory::{ReadyMemory, grow_allocator, map_code};
 use crate::tier::remote::RemoteConfig;
 use crate::tier::{FoundRecords, LowerStore, Source, Wake};
 use fetch::{FreedStates, Memory};
 use lower::Lower;
 use note::Note;
-use parking_lot::Mutex;
 use place::Mark;
 use remote::Lowest;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -130,22 +129,12 @@ pub enum Taken<R> {
     Missed,
 }
 
-/// Directories of one model, of which one was below memory.
-#[derive(Debug)]
-struct Known {
-    fingerprint: [u8; 32],
-    /// All was cleared while it was not there: it has that still, and may come back.
-    is_cleared: bool,
-}
-
 /// The cache, for any number of threads.
 pub struct TieredSnapshots<P> {
     memory: Memory<P>,
     lower: RwLock<Option<Lower>>,
     /// How often something was put below.
     attachments: AtomicU32,
-    /// Directories that were below memory.
-    known: Mutex<Vec<Known>>,
     /// For what is done with the table.
     ready: ReadyMemory,
 }
@@ -158,7 +147,7 @@ impl<P> TieredSnapshots<P> {
         // For the first inserts.
         grow_allocator();
         let (attachments, ready) = (AtomicU32::new(0), ReadyMemory::default());
-        Ok(Self { memory, lower, attachments, known: Mutex::new(Vec::new()), ready })
+        Ok(Self { memory, lower, attachments, ready })
     }
 
     /// The length of the longest prefix in memory. Changes nothing.
@@ -359,10 +348,6 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     /// Removes every entry, in memory and below. Readers keep what they have.
     pub fn clear(&self, freed: &mut FreedSnapshots<P>) {
         let lower = self.lower.read();
-        let here = lower.as_ref().and_then(Lower::fingerprint);
-        for known in self.known.lock().iter_mut() {
-            known.is_cleared |= here != Some(known.fingerprint);
-        }
         let Some(lower) = &*lower else { return self.memory.clear(&mut freed.0) };
         let mut table = lower.change();
         self.memory.clear(&mut freed.0);
@@ -370,22 +355,6 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         drop(table);
         drop(places);
         lower.cleared(had_some);
-    }
-
-    /// Whether all was cleared while a directory was not there.
-    fn has_missed_clear(&self, fingerprint: Option<[u8; 32]>) -> bool {
-        let known = self.known.lock();
-        known.iter().any(|known| known.is_cleared && Some(known.fingerprint) == fingerprint)
-    }
-
-    /// A directory comes, and has missed nothing now.
-    fn note_directory(&self, fingerprint: [u8; 32]) -> Result<(), OutOfMemory> {
-        let mut known = self.known.lock();
-        match known.iter().position(|known| known.fingerprint == fingerprint) {
-            Some(at) => known[at].is_cleared = false,
-            None => known.try_push(Known { fingerprint, is_cleared: false })?,
-        }
-        Ok(())
     }
 
     /// Puts a store below memory, with the records that it has. Refused when there is one.
@@ -414,31 +383,12 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let attachment = self.attachments.fetch_add(1, Relaxed).wrapping_add(1);
         let made =
             Lower::new(store, records, policy, lowest, attachment, self.memory.limits.bytes)?;
-        // What was cleared while a directory was not there is not to come back with it.
-        let fingerprint = made.fingerprint();
-        let forget = || {
-            let mut table = made.change();
-            let (places, had_some) = made.clear_disk(&mut table);
-            drop(table);
-            drop(places);
-            made.cleared(had_some);
-        };
-        if self.has_missed_clear(fingerprint) {
-            forget();
-        }
         // For the first inserts.
         grow_allocator();
         let mut lower = self.lower.write();
         if lower.is_some() {
             drop(lower);
             return Err(Error::state("the cache has a directory: detach that first"));
-        }
-        // Others may have cleared since; of what is gone already this takes no time.
-        if self.has_missed_clear(fingerprint) {
-            forget();
-        }
-        if let Some(fingerprint) = fingerprint {
-            self.note_directory(fingerprint)?;
         }
         *lower = Some(made);
         Ok(())

@@ -167,7 +167,6 @@ pub struct DiskStore {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     committer: Option<JoinHandle<()>>,
-    fingerprint: [u8; 32],
 }
 
 impl DiskStore {
@@ -177,10 +176,6 @@ impl DiskStore {
 }
 
 impl LowerStore for DiskStore {
-    fn fingerprint(&self) -> [u8; 32] {
-        self.fingerprint
-    }
-
     fn put(&self, key: Key, note: Box<[u8]>, source: Box<dyn Source>) -> Result<(), Refused> {
         let shared = &*self.shared;
         let lengths = (0..source.parts()).map(|index| source.part(index).len());

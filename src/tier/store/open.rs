@@ -155,8 +155,7 @@ fn start(
         wake: config.wake,
     })?;
     // Dropping it ends the threads that were started, whatever comes.
-    let mut store =
-        DiskStore { shared, workers: Vec::new(), committer: None, fingerprint: config.fingerprint };
+    let mut store = DiskStore { shared, workers: Vec::new(), committer: None };
     // One that the system refuses is memory.
     fn thread(
         name: &str,
