@@ -1,5 +1,9 @@
 //! A store that caches share and that answers, but has more to do than it brings in time.
+use super::remote::{filled, world};
+use super::remote_store::MemoryRemote;
+use super::{PLAIN, prompt};
 use radixkv::tier::Target;
+use radixkv::tier::paged::Deadline;
 use radixkv::tier::remote::{
     Answer, Item, LargeHead, Question, ReadEnd, Remote, RemoteConfig, RemoteEvent, RemoteStore,
 };
@@ -125,4 +129,36 @@ fn t13_nothing_is_asked_for_who_has_gone_on_without() {
         let stats = remote.stats();
         assert!(stats.late > 0, "{large}: {stats:?}");
     }
+}
+
+/// T12, T13: who waits for pages that another fetch brings has not gone on without the store: what
+/// it asked is asked, however late, as long as the store answers others.
+#[test]
+fn t13_who_waits_for_another_fetch_still_wants_an_answer() {
+    let tokens = prompt(1, 41);
+    let remote = MemoryRemote { timeout: Duration::from_secs(3), ..filled(&tokens) };
+    let mut world = world(&remote);
+    let first = world.begin(&PLAIN, &tokens).unwrap().id;
+    world.work();
+    assert!(world.fetch(first, Deadline::Never).is_begun);
+    world.work();
+    assert!(world.tiers.work_remote(), "its question");
+    // Its pages are to be read.
+    world.work();
+    let second = world.begin(&PLAIN, &tokens).unwrap().id;
+    world.work();
+    assert!(world.fetch(second, Deadline::Never).is_begun);
+    // Its question comes behind them.
+    world.work();
+    std::thread::sleep(Duration::from_millis(1800));
+    assert!(world.tiers.work_remote(), "the pages");
+    world.work();
+    // The time of the question is over; the store has answered others not long ago.
+    std::thread::sleep(Duration::from_millis(1500));
+    world.settle();
+    assert_eq!(world.requests[&first].computed, 40);
+    assert_eq!(world.requests[&second].computed, 40);
+    let stats = world.tiers.stats();
+    assert_eq!((stats.remote.late, stats.remote.read), (0, 10), "{stats:?}");
+    world.end();
 }

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 /// Bytes of a page in the store.
 const VALUE_BYTES: usize = PAGE_BYTES + 64;
 
-fn world(remote: &MemoryRemote) -> World {
+pub fn world(remote: &MemoryRemote) -> World {
     World::new(Setup { remote: Some(remote.clone()), ..Setup::new(30, 32, None) })
 }
 
 /// A store that has 10 pages of a prompt, by a world that is gone.
-fn filled(tokens: &[u32]) -> MemoryRemote {
+pub fn filled(tokens: &[u32]) -> MemoryRemote {
     let remote = MemoryRemote::new();
     let mut world = world(&remote);
     assert_eq!(world.run(&PLAIN, tokens), (0, 0));

@@ -103,6 +103,17 @@ impl Read {
         }
     }
 
+    /// Whether somebody may wait for it when its time is over. A fetch of pages waits anew with
+    /// each that comes, also by another fetch, and asks long before it needs the answer. Who looks
+    /// for a state, or reads a large one, has gone on without the store.
+    fn may_be_waited_for(&self) -> bool {
+        match self {
+            Self::Get(_) => true,
+            Self::Ask(Ask { question, .. }) => *question != Question::First,
+            Self::Pieces(_) => false,
+        }
+    }
+
     fn until(&self) -> Instant {
         match self {
             Self::Ask(Ask { until, .. })
@@ -264,12 +275,9 @@ impl Queue {
             return Reads::None;
         }
         let before = self.reads.len();
-        // A page that waits behind others that the store answers is not kept waiting by that: its
-        // fetch waits anew with each of those. Who asked, or reads a large state, has gone on
-        // without the store by then.
+        // What waits behind others that the store answers is not kept waiting by that.
         let answers = self.answered.is_some_and(|at| now.saturating_duration_since(at) < timeout);
-        let is_late =
-            |read: &Read| read.last() <= now && !(answers && matches!(read, Read::Get(_)));
+        let is_late = |read: &Read| read.last() <= now && !(answers && read.may_be_waited_for());
         while self.reads.front().is_some_and(is_late) {
             let read = self.reads.pop_front().expect("it was seen");
             self.stats.late += 1;
