@@ -3,7 +3,7 @@
 //! is checked, and nothing is left. ThreadSanitizer and Miri run this file too.
 use radixkv::capi::*;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 const PAGE_SIZE: usize = 4;
@@ -44,6 +44,8 @@ struct Shared {
     cache: *mut rkv_cache,
     /// Workers that are not done.
     working: AtomicUsize,
+    /// Somebody evicts beside the workers.
+    looks_on: AtomicBool,
     /// A round of which a prompt was served last.
     served: AtomicUsize,
     saved: AtomicUsize,
@@ -103,12 +105,18 @@ impl Shared {
         }
         let working = AtomicUsize::new(WORKERS);
         let [served, saved, reused, evicted, locked] = [0; 5].map(AtomicUsize::new);
-        Self { table, cache, working, served, saved, reused, evicted, locked }
+        let looks_on = AtomicBool::new(false);
+        Self { table, cache, working, looks_on, served, saved, reused, evicted, locked }
     }
 
     fn work(&self, worker: usize) {
         let _working = Working(&self.working);
         for round in 0..ROUNDS {
+            // Whoever looks on gets a turn.
+            while !self.looks_on.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+            thread::yield_now();
             let ids = prompt(worker, round);
             let tokens = list(&ids);
             let args = rkv_sequence_begin_args {
@@ -128,9 +136,19 @@ impl Shared {
                         self.served.store(round, Ordering::Relaxed);
                     }
                 }
-                rkv_status::OutOfPages => {}
+                rkv_status::OutOfPages => self.make_room(),
                 other => panic!("begin: {other:?}"),
             }
+        }
+    }
+
+    /// Retained sequences keep windows and states, of which there are few.
+    fn make_room(&self) {
+        for (pool, pages) in (0..).zip(POOLS) {
+            let mut dropped = 0;
+            let few = pages as usize / 4;
+            // SAFETY: see above.
+            must(unsafe { rkv_cache_drop_retained_pool(self.cache, pool, few, &mut dropped) });
         }
     }
 
@@ -155,7 +173,10 @@ impl Shared {
                 let end = prompt.min((computed / 8 + 1) * 8);
                 match rkv_sequence_allocate(cache, id, end) {
                     rkv_status::Ok => {}
-                    rkv_status::OutOfPages => break,
+                    rkv_status::OutOfPages => {
+                        self.make_room();
+                        break;
+                    }
                     other => panic!("allocate: {other:?}"),
                 }
                 must(rkv_sequence_publish(cache, id, end, &mut result));
@@ -256,6 +277,7 @@ impl Shared {
     /// Matches with a lock, evicts a little in each pool, and finds what it locked still there.
     fn evict(&self) {
         let mut round = 0;
+        self.looks_on.store(true, Ordering::Relaxed);
         while self.working.load(Ordering::Relaxed) > 0 {
             let ids = prompt(1, self.served.load(Ordering::Relaxed));
             let mut found = sized::<rkv_cache_match_result>();

@@ -186,7 +186,7 @@ fn another_libdir_and_destdir_and_back() {
     let pc = text("lib/x86_64-linux-gnu/pkgconfig/radixkv.pc");
     assert!(pc.starts_with("prefix=/opt/some where\nlibdir=${prefix}/lib/x86_64-linux-gnu\n"));
     let config = text("lib/x86_64-linux-gnu/cmake/radixkv/radixkvConfig.cmake");
-    assert!(config.contains("${CMAKE_CURRENT_LIST_DIR}/../../../..\""), "{config}");
+    assert!(config.contains("${_radixkv_prefix}/../../../..\" ABSOLUTE"), "{config}");
     assert!(!pc.contains('@') && !config.contains('@'), "{pc}{config}");
 
     run(install.arg("--uninstall"));
