@@ -106,72 +106,60 @@ def test_s05_one_of_many_releases() -> None:
             assert len(won) == 1
 
 
+def others_run_during(call: Callable[[], object], prepare: Callable[[], object]) -> bool:
+    """Whether another thread runs while one makes a call, each time after what prepares it."""
+    counted, during = [0], [0]
+    over = threading.Event()
+
+    def calls() -> None:
+        try:
+            for _ in range(50):
+                prepare()
+                before = counted[0]
+                call()
+                during[0] += counted[0] - before
+        finally:
+            over.set()
+
+    def count() -> None:
+        while not over.is_set():
+            counted[0] += 1
+            time.sleep(0)  # gives the interpreter's lock to whoever waits
+
+    # Nobody is made to give it up: another thread runs while a call let go of it, or never.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    try:
+        run([count, calls])
+    finally:
+        sys.setswitchinterval(interval)
+    return during[0] > 0
+
+
 def test_p02_a_long_call_lets_others_run() -> None:
-    """While one thread walks a large index, another counts."""
+    """One that walks a large index."""
     with radixkv.PageTable(1 << 18, page_size=1) as table, radixkv.Cache(table) as cache:
         rng = np.random.default_rng(1)
         for _ in range(200):
             prompt = rng.integers(1, 1 << 30, 1000, dtype=np.uint32)
             with cache.begin(prompt) as sequence:
                 sequence.publish(1000)
-        counted, during = [0], [0]
-        over = threading.Event()
-
-        def walk() -> None:
-            for _ in range(50):
-                before = counted[0]
-                cache.check()
-                during[0] += counted[0] - before
-            over.set()
-
-        def count() -> None:
-            while not over.is_set():
-                counted[0] += 1
-                time.sleep(0)  # gives the interpreter's lock to whoever waits
-
-        # Nobody is made to give it up: another thread runs while a call let go of it, or never.
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1000)
-        try:
-            run([count, walk])
-        finally:
-            sys.setswitchinterval(interval)
-        assert during[0] > 0
+        assert others_run_during(cache.check, lambda: None)
 
 
 def test_p02_what_gives_many_pages_back_lets_others_run() -> None:
-    """While one thread retains, and drops, what has many pages, another counts."""
+    """One that retains what has many pages, of which nothing is computed."""
     count_of_tokens = 200_000
     with radixkv.PageTable(1 << 18, page_size=1) as table, radixkv.Cache(table) as cache:
         prompt = np.arange(1, count_of_tokens + 1, dtype=np.uint32)
-        counted, during = [0], [0]
-        over = threading.Event()
+        begun: list[radixkv.Sequence] = []
 
-        def give_up() -> None:
-            try:
-                for _ in range(50):
-                    sequence = cache.begin(prompt)  # nothing of it is computed
-                    before = counted[0]
-                    retained = sequence.retain()
-                    during[0] += counted[0] - before
-                    if retained is not None:
-                        cache.drop(retained)
-            finally:
-                over.set()
+        def retain() -> None:
+            retained = begun.pop().retain()
+            if retained is not None:
+                cache.drop(retained)
 
-        def count() -> None:
-            while not over.is_set():
-                counted[0] += 1
-                time.sleep(0)  # gives the interpreter's lock to whoever waits
-
-        # Nobody is made to give it up: another thread runs while a call let go of it, or never.
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1000)
-        try:
-            run([count, give_up])
-        finally:
-            sys.setswitchinterval(interval)
-        assert during[0] > 0
+        assert others_run_during(retain, lambda: begun.append(cache.begin(prompt)))
         table.check()
 
 
