@@ -257,7 +257,7 @@ struct host {
     double copying; /* seconds in memcpy, which an engine's copies are */
 };
 
-/* Carries copies out for as long as there are some; whether a fetch has ended. */
+/* Carries copies out for as long as there are some; whether a fetch has ended, with all pages. */
 static bool step_host(struct host *host)
 {
     rkv_copy_job jobs[64];
@@ -275,6 +275,7 @@ static bool step_host(struct host *host)
     if (got.job_count == 0) {
         usleep(20);
     }
+    REQUIRE(got.end_count == 0 || ends[0].brought_page_count == PAGES);
     return got.end_count > 0;
 }
 
@@ -340,7 +341,7 @@ static void measure_host(void)
         } else {
             rkv_sequence_fetch_result fetch = {.struct_size = sizeof fetch};
             CHECK(rkv_sequence_fetch(host.cache, state.sequence, UINT64_MAX, 0, &fetch));
-            REQUIRE(fetch.is_open && fetch.host_position_count == PAGES * PAGE_TOKENS);
+            REQUIRE(fetch.is_open);
             while (!step_host(&host)) {
             }
         }
