@@ -257,10 +257,12 @@ impl ChildTable {
         let _ = self.step();
     }
 
-    /// A larger table that is needed soon and is not all there: whoever takes it makes a part.
+    /// A larger table that is needed soon and is not all there: whoever takes it makes a part. It
+    /// has a part for each 1024 slots of this one, and few callers put more than 16 entries.
     #[inline]
     pub(crate) fn wanted_spare(&mut self) -> Option<SpareTable> {
-        let is_near = self.current.taken * 4 >= self.current.len() * 3;
+        let slots = self.current.len();
+        let is_near = (self.current.taken + 32 + slots / 64) * 5 >= slots * 4;
         if is_near { self.take_spare() } else { None }
     }
 
