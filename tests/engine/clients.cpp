@@ -231,6 +231,38 @@ static void b11_shutdown_finishes_what_runs() {
     running.audit_idle();
 }
 
+/// One that is being read when the server is told to end is refused, finished or cancelled, not cut.
+static void b11_shutdown_cuts_no_request_that_was_being_read() {
+    for (int wait = 0; wait < 20; ++wait) {
+        Running running(
+            [](engine::EngineConfig& config) {
+                config.before_forward = [](std::size_t) { std::this_thread::sleep_for(20ms); };
+            },
+            64,
+            [](engine::ServerConfig& config) {
+                config.drain = 500ms;
+                config.connections.body_bytes = 8U << 20;
+            });
+        Json body = with(request("go on", 100), "stream", true);
+        body["ignore_eos"] = true;
+        body["user"] = std::string(7U << 20, 'x');  // takes a while to parse
+        const Socket socket(running.port());
+        std::string text;
+        std::thread client([&] {
+            if (socket.send(http_text("POST", "/v1/completions", body.dump())))
+                text = socket.read_all();
+        });
+        std::this_thread::sleep_for(wait * 2ms);
+        running.shutdown();
+        client.join();
+        // Nothing at all: it was not read yet, and its connection was closed.
+        const bool is_told = text.find("data: [DONE]") != std::string::npos ||
+                             text.find("\"error\"") != std::string::npos;
+        CHECK(text.empty() || is_told);
+        running.audit_idle();
+    }
+}
+
 /// Rates are differences of sums, and those grow for weeks.
 static void b11_sums_keep_their_digits() {
     engine::Histogram times;
@@ -252,6 +284,7 @@ int main() {
     RUN(b11_metrics_can_be_parsed_and_add_up);
     RUN(b11_a_port_in_use_is_refused);
     RUN(b11_shutdown_finishes_what_runs);
+    RUN(b11_shutdown_cuts_no_request_that_was_being_read);
     RUN(b11_sums_keep_their_digits);
     return 0;
 }

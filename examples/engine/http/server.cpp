@@ -195,9 +195,10 @@ private:
 
     void completions(const std::string& body, Parse parse, httplib::Response& response) {
         try {
-            if (draining_) throw ApiError(503, "the server is shutting down");
             auto active = std::make_shared<Active>(active_, config_.max_answers,
                                                    "requests are being answered");
+            // After it is counted: who drains sees one of both.
+            if (draining_) throw ApiError(503, "the server is shutting down");
             begin((this->*parse)(body), response, std::move(active));
         } catch (const ApiError& error) {
             answer(response, error);
@@ -284,12 +285,18 @@ bool Server::run() {
 
 void Server::shutdown() {
     routes_->drain();
+    const auto end = std::chrono::steady_clock::now() + config_.drain;
     engine_.wait_idle(config_.drain);
+    // A request that was being read is none of the engine's yet.
+    while (!routes_->idle() && std::chrono::steady_clock::now() < end)
+        std::this_thread::sleep_for(10ms);
     engine_.cancel_all();
     // What was cancelled still has to be told to its client; stop() would cut it off.
     const auto patience = std::chrono::steady_clock::now() + config_.drain;
-    while (!routes_->idle() && std::chrono::steady_clock::now() < patience)
+    while (!routes_->idle() && std::chrono::steady_clock::now() < patience) {
         std::this_thread::sleep_for(10ms);
+        engine_.cancel_all();  // one that was read until now
+    }
     // stop() has no effect on a server that is about to listen.
     while (!routes_->http().is_running() && !ended_) std::this_thread::sleep_for(1ms);
     routes_->http().stop();
