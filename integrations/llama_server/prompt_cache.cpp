@@ -284,6 +284,8 @@ server_prompt_cache_state* PromptCache::alloc(const server_prompt& prompt,
     update();
     // After a context shift the state is not that of its tokens, so it answers nobody else.
     if (is_broken_ || prompt.n_exact < prompt.tokens.size()) return nullptr;
+    // A batch that was given up halfway leaves tokens that never came into the memory.
+    if (pos_max + 1 < prompt.tokens.pos_next()) return nullptr;
     try {
         if (has(prompt, query_of(prompt.tokens, prompt.space))) return nullptr;
         std::uint64_t size = state_size_main + state_size_drft;
