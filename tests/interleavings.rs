@@ -14,6 +14,7 @@ mod interleavings {
     mod deep;
     pub mod destroy;
     mod digests;
+    mod displaced;
     pub mod follow;
     pub mod fork;
     mod grow;

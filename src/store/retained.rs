@@ -43,6 +43,8 @@ pub(crate) struct Registry {
     pub(crate) page_limit: usize,
     /// Calls that let go what is more than the limits.
     pub(super) calls_above: usize,
+    /// Pages that those have still to let go of, at most: they look at the limits again then.
+    leaving: usize,
 }
 
 impl Registry {
@@ -157,9 +159,17 @@ impl Registry {
         self.entries.insert(id, Retained { sequence, partial, finished: self.finished });
     }
 
-    /// Whether there is more than the limits allow.
+    /// Whether there is more than the limits allow, without what others let go of already.
     fn is_above_limits(&self, cache: Option<&PrefixCache>) -> bool {
-        self.len() > self.sequence_limit || self.pages(cache) > self.page_limit
+        let pages = self.pages(cache).saturating_sub(self.leaving);
+        self.len() > self.sequence_limit || pages > self.page_limit
+    }
+
+    /// Pages of group 0 that the one that finished first shares: no more go with it in portions.
+    fn shared_by_first(&self, cache: Option<&PrefixCache>) -> usize {
+        let first = self.ids().next().and_then(|id| self.get(id));
+        let base = first.and_then(|entry| entry.sequence.base);
+        base.zip(cache).map_or(0, |(base, cache)| cache.index.end_page(base))
     }
 
     /// Takes an entry out. Its base is kept still, and so is what it keeps of groups where that is
@@ -273,9 +283,17 @@ impl Turn<'_> {
     pub(crate) fn displace_surplus(&mut self) {
         let gone = self.caches_gone;
         self.state().retained.calls_above += 1;
-        while self.retained.is_above_limits(self.cache.as_ref()) && self.displace() {
+        while self.retained.is_above_limits(self.cache.as_ref()) {
+            // Who retains meanwhile need not make room for these.
+            let leaving = self.retained.shared_by_first(self.cache.as_ref());
+            self.state().retained.leaving += leaving;
+            let is_one = self.displace();
             if gone != self.caches_gone {
                 return;
+            }
+            self.state().retained.leaving -= leaving;
+            if !is_one {
+                break;
             }
         }
         self.state().retained.calls_above -= 1;

@@ -117,3 +117,25 @@ fn t08_stores_that_wait_for_the_disk_wake_nobody_again() {
     assert!(more <= 1, "it was woken {more} times for nothing");
     world.end();
 }
+
+/// M06, T03: what waits to be stored when tiers are detached wakes nobody: none of it is given out.
+#[test]
+fn m06_stores_that_are_not_given_out_any_more_wake_nobody() {
+    let mut world = World::new(Setup::new(20, 64, None));
+    let wakes = waking(&mut world, 64, false);
+    let tokens = prompt(1, 41);
+    let id = world.begin(&PLAIN, &tokens).unwrap().id;
+    world.compute(id, tokens.len());
+    world.release(id);
+    world.work();
+    assert!(world.tiers.stats().waiting > 0);
+    assert!(world.tiers.begin_closing());
+    let before = wakes.load(Ordering::Relaxed);
+    for _ in 0..20 {
+        assert_eq!(world.poll(64), 0);
+        world.work();
+    }
+    let more = wakes.load(Ordering::Relaxed) - before;
+    assert!(more <= 1, "it was woken {more} times for nothing");
+    world.shared.detach_lower();
+}

@@ -1,9 +1,28 @@
-//! States that memory is too small for by now.
-use super::world::{Part, World};
-use radixkv::snapshot::tiered::FreedSnapshots;
-use radixkv::snapshot::tiered::TierPolicy;
+//! States that memory is too small for.
+use super::remote_world::{self, PLAIN, filled, prompt};
+use super::world::{Part, World, seen};
+use radixkv::snapshot::tiered::{FreedSnapshots, Taken, TierPolicy};
 use radixkv::snapshot::{Namespace, NewSnapshot, SnapshotLimits};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// A state of 200 bytes.
+fn insert_large(world: &remote_world::World, length: u32) {
+    let new = NewSnapshot {
+        namespace: &PLAIN,
+        tokens: &prompt(1, length),
+        bytes: 200,
+        next_token: Some(8),
+        is_trimmable: false,
+    };
+    let state = || Part {
+        parts: [vec![8, 0, 0, 0], vec![8; 196]],
+        alive: Arc::new(AtomicUsize::new(1)),
+    };
+    world.cache.insert(new, Some(&[4, 196]), state, &mut FreedSnapshots::new()).unwrap();
+    world.settle();
+}
 
 /// T01, T12: a state of the directory that memory is too small for by now hides no shorter one.
 #[test]
@@ -26,4 +45,41 @@ fn t01_what_memory_cannot_hold_hides_nothing() {
     let again = world.restarted(SnapshotLimits { entries: 8, bytes: 100 });
     assert_eq!(again.find(&[1, 2, 3, 4, 5]), (None, 2));
     assert_eq!(again.bring(&[1, 2, 3, 4, 5]), Some((2, 7)));
+}
+
+/// T13, T12: a state of the store that memory is too small for hides no shorter one, in its block or
+/// before that.
+#[test]
+fn t13_what_memory_cannot_hold_hides_nothing() {
+    let remote = filled(&[70]);
+    for length in [100, 300] {
+        insert_large(&remote_world::World::new(&remote), length);
+    }
+    let small = remote_world::World::limited(&remote, None, TierPolicy::Through, 100);
+    assert_eq!(small.bring(&prompt(1, 400)), Some((70, 70)));
+    assert_eq!(small.stats().counters.no_memory, 2);
+}
+
+/// T17, T13: what is removed while the head of a longer one is read is not asked for instead.
+#[test]
+fn t17_what_was_removed_does_not_come_for_one_that_is_too_large() {
+    let remote = filled(&[70]);
+    insert_large(&remote_world::World::new(&remote), 100);
+    let small = remote_world::World::limited(&remote, None, TierPolicy::Through, 100);
+    let freed = &mut FreedSnapshots::new();
+    let fetch = small.cache.fetch(&PLAIN, &prompt(1, 150), false, freed).unwrap().unwrap();
+    // Marks and lengths: the head is read next.
+    for _ in 0..2 {
+        assert!(small.cache.work_remote());
+        let taken = small.cache.take(fetch.ticket, seen, freed).unwrap();
+        assert!(matches!(taken, Taken::Pending), "{taken:?}");
+    }
+    assert!(!small.cache.remove(&PLAIN, &prompt(1, 70), freed), "it was not here");
+    let taken = loop {
+        match small.cache.take(fetch.ticket, seen, freed).unwrap() {
+            Taken::Pending => small.work(),
+            taken => break taken,
+        }
+    };
+    assert!(matches!(taken, Taken::Missed), "{taken:?}");
 }

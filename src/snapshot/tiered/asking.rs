@@ -12,7 +12,7 @@ use std::time::Instant;
 
 /// Tokens of a block.
 pub(super) const BLOCK: usize = 64;
-/// Marks that lead to no state, after which nothing more is asked.
+/// Marks that lead to no state, and states that are too large, after which nothing more is asked.
 const ROUNDS: usize = 4;
 /// How far a question has come.
 pub(super) struct Asking {
@@ -32,6 +32,8 @@ pub(super) struct Asking {
     pub(super) removals: u64,
     /// What it may bring was removed.
     pub(super) is_removed: bool,
+    /// While a head is read, a shorter state was removed: none is asked for after that.
+    pub(super) is_shorter_removed: bool,
     /// Nobody waits for it any more; what is read is there until that has ended.
     pub(super) is_given_up: bool,
 }
@@ -186,5 +188,20 @@ impl Asking {
             }
             Step::Head { .. } | Step::Body => None,
         }
+    }
+
+    /// The step after a state that memory has no room for: a shorter one may have some. Only so
+    /// often, as each takes as long as any other question.
+    pub(super) fn shorter(&mut self, length: usize) -> Option<Step> {
+        self.rounds += 1;
+        if self.rounds >= ROUNDS || self.is_shorter_removed {
+            return None;
+        }
+        let block = length / BLOCK;
+        if length > self.shortest(block) {
+            return Some(Step::Lengths { block, longest: length - 1 });
+        }
+        let last = block.checked_sub(1)?;
+        (last >= self.first_block()).then_some(Step::Marks { last })
     }
 }

@@ -88,10 +88,13 @@ impl Loads {
             };
             if let Some(asking) = asking
                 && asking.namespace == *list.namespace
-                && asking.may_bring(list.tokens.len(), read)
                 && asking.tokens.starts_with(list.tokens)
             {
-                asking.is_removed = true;
+                match asking.may_bring(list.tokens.len(), read) {
+                    true => asking.is_removed = true,
+                    // Of a longer one it may turn out that there is no room for it.
+                    false => asking.is_shorter_removed = true,
+                }
             }
         }
     }

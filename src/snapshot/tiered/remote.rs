@@ -191,6 +191,7 @@ impl Lower {
             until: Instant::now(),
             removals: 0,
             is_removed: false,
+            is_shorter_removed: false,
             is_given_up: false,
         }))
     }
@@ -306,7 +307,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         })
     }
 
-    /// Starts to read what a head names. False when that can't be had.
+    /// Starts to read what a head names, or asks for a shorter state. False when neither leads to
+    /// anything.
     fn begin_body(&self, lower: &Lower, head: &Head, end: ReadEnd) -> Result<bool, Error> {
         let Head { number, key, bytes } = head;
         let mut table = lower.change();
@@ -325,8 +327,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let Some(note) = note.filter(|note| note.bytes() > 0) else { return Ok(false) };
         let bytes = note.bytes();
         if !self.has_room_to_load(&lower.table.read(), bytes) {
-            count(&mut lower.change().counters.no_memory, 1);
-            return Ok(false);
+            return ask_shorter(lower, *number, length);
         }
         let target = try_box(Body { number: *number, state: Loaded::new(&note.parts)? })?;
         let until = lower.end_of_step(1 + Remote::pieces(bytes));
@@ -338,8 +339,8 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         }
         // Others may have taken the room meanwhile.
         if !self.has_room_to_load(&table, bytes) {
-            count(&mut table.counters.no_memory, 1);
-            return Ok(false);
+            drop(table);
+            return ask_shorter(lower, *number, length);
         }
         let Some(asking) = table.loads.asking(*number) else { return Ok(true) };
         let head = LargeHead { key: *key, id: id.try_into().expect("so many bytes") };
@@ -430,6 +431,22 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let asking = table.loads.asking(number);
         asking.is_some_and(|asking| asking.until <= Instant::now())
     }
+}
+
+/// Memory has no room for the state of a head: a shorter one may have some. False when there is
+/// none to ask for.
+fn ask_shorter(lower: &Lower, number: u64, length: usize) -> Result<bool, Error> {
+    let mut table = lower.change();
+    count(&mut table.counters.no_memory, 1);
+    let (Some(lowest), Some(asking)) = (&lower.lowest, table.loads.asking(number)) else {
+        return Ok(true);
+    };
+    if !matches!(asking.step, Step::Head { .. }) {
+        return Ok(true);
+    }
+    let Some(next) = asking.shorter(length) else { return Ok(false) };
+    (asking.step, asking.until) = (next, lower.end_of_step(1));
+    asking.ask(lowest, number)
 }
 
 /// A state was read, or could not be.

@@ -192,7 +192,8 @@ impl PageTiers {
         // All that host memory has may wait.
         let most: usize = self.pools.iter().map(|pool| pool.slots.count()).sum();
         if table.retries.len() < most && table.retries.try_reserve(1).is_ok() {
-            table.retries.push_back(name);
+            table.retries.push_back((table.next_retry, name));
+            table.next_retry += 1;
         } else {
             // It is not tried again: whoever flushes is told.
             table.counters.disk_failed += 1;
@@ -273,11 +274,12 @@ impl PageTiers {
             if at % RETRIED == RETRIED - 1 {
                 TableGuard::bump(table);
             }
-            let Some(name) = table.retries.pop_front() else { return };
+            let Some((number, name)) = table.retries.pop_front() else { return };
             match self.try_write(table, name) {
                 Ok(()) => {}
                 Err(Refused::Full | Refused::Fragmented | Refused::Busy) => {
-                    table.retries.push_back(name);
+                    // In their order: whoever flushes waits for the first ones.
+                    table.retries.push_front((number, name));
                     return;
                 }
                 Err(_) => table.counters.disk_failed += 1,

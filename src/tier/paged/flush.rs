@@ -14,7 +14,9 @@ struct Before {
     /// Copies to host memory, since the tiers were attached.
     arrivals: u64,
     clear: u64,
-    /// Once those are taken in: what the disk writes has smaller numbers than this, and so many
+    /// Once those are taken in: what the disk had no room for has smaller numbers than this.
+    retries: Option<u64>,
+    /// Once the disk has those: what the disk writes has smaller numbers than this, and so many
     /// pages were offered to the remote store.
     ends: Option<(u64, u64)>,
     /// Once the remote store has been given those: how many values it was given.
@@ -25,7 +27,12 @@ impl Before {
     /// Whether all of it is with the disk, or was refused.
     fn is_written(&mut self, table: &Table) -> bool {
         let is_taken = table.stores.taken >= self.arrivals && table.clear >= self.clear;
-        if !is_taken || !table.retries.is_empty() {
+        if !is_taken {
+            return false;
+        }
+        // Where the disk is full, what comes meanwhile has always some that waits.
+        let end = *self.retries.get_or_insert(table.next_retry);
+        if table.retries.front().is_some_and(|&(number, _)| number < end) {
             return false;
         }
         let (end, _) = *self.ends.get_or_insert((table.next_disk, table.offered));
@@ -50,7 +57,7 @@ impl PageTiers {
         let end = Instant::now() + timeout.min(Duration::from_secs(1 << 20));
         let clear = self.shared.read().latest_clear();
         let arrivals = self.table().stores.arrivals;
-        let mut before = Before { arrivals, clear, ends: None, values: None };
+        let mut before = Before { arrivals, clear, retries: None, ends: None, values: None };
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let is_done = {
@@ -115,14 +122,18 @@ mod tests {
     fn all_that_came_before_is_waited_for_and_nothing_later() {
         let mut table = Table::new(&[4], 4, (&[4], [0; GROUP_LIMIT])).unwrap();
         table.stores.arrivals = 1;
-        let mut before = Before { arrivals: 1, clear: 0, ends: None, values: None };
+        let mut before = Before { arrivals: 1, clear: 0, retries: None, ends: None, values: None };
         assert!(!before.is_written(&table), "it is in the thread's hands");
         let name = Name { digest: PageDigest([1; 32]), group: 0 };
         table.writes.try_reserve(3).unwrap();
         table.stores.taken = 1;
-        table.retries.push_back(name);
+        table.retries.push_back((0, name));
+        table.next_retry = 1;
         assert!(!before.is_written(&table), "there was no room for it");
-        table.retries.clear();
+        // Another one came later, and finds no room either.
+        table.retries.push_back((1, name));
+        table.next_retry = 2;
+        table.retries.pop_front();
         table.writes.insert(1, name);
         table.next_disk = 2;
         assert!(!before.is_written(&table), "the disk writes it");
@@ -131,6 +142,6 @@ mod tests {
         table.stores.arrivals = 9;
         assert!(!before.is_written(&table));
         table.writes.remove(&1);
-        assert!(before.is_written(&table), "another one came later");
+        assert!(before.is_written(&table), "others came later");
     }
 }

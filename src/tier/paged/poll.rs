@@ -402,7 +402,9 @@ impl PageTiers {
         let has_loads = table.loads.open.iter().any(|(_, load)| is_ready(load));
         let stores = &table.stores;
         let is_stuck = stores.stuck.is_some_and(|since| now.duration_since(since) < STUCK);
-        let has_stores = !stores.queue.is_empty() && stores.open == 0 && !is_stuck;
+        // While they are detached none is given out.
+        let gives = !table.is_closing && !is_stuck;
+        let has_stores = !stores.queue.is_empty() && stores.open == 0 && gives;
         let has_any = has_loads || has_stores || !table.stores.finished.is_empty();
         let is_news = has_any && !std::mem::replace(&mut table.is_announced, has_any);
         drop(table);

@@ -66,8 +66,9 @@ pub(super) struct Table {
     /// Pages that are being written, by the numbers of their records.
     pub writes: OrderedMap<u64, Name>,
     pub next_disk: u64,
-    /// Pages that the disk had no room for.
-    pub retries: VecDeque<Name>,
+    /// Pages that the disk had no room for, with their numbers, which go up.
+    pub retries: VecDeque<(u64, Name)>,
+    pub next_retry: u64,
     /// Commits of the disk when they were last tried.
     pub tried_at: u64,
     /// Pages that the remote store is to be given.
@@ -128,6 +129,7 @@ impl Table {
             next_disk: 1,
             is_closing: false,
             retries: VecDeque::new(),
+            next_retry: 0,
             tried_at: 0,
             offers: VecDeque::new(),
             offered: 0,

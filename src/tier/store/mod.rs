@@ -374,8 +374,7 @@ impl LowerStore for DiskStore {
 
     fn stats(&self) -> StoreStats {
         let state = self.shared.state.lock();
-        let is_ring = self.shared.wakers[1].is_some();
-        StoreStats { bytes: state.cost, capacity: self.shared.capacity, is_ring, ..state.stats }
+        StoreStats { bytes: state.cost, capacity: self.shared.capacity, ..state.stats }
     }
 }
 

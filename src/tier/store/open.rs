@@ -132,9 +132,10 @@ fn start(
     config: DiskConfig,
     records: Records,
     data: Data,
-    state: State,
+    mut state: State,
 ) -> Result<DiskStore, Cause> {
     let [reading, writing] = rings(&config, &data);
+    state.stats.is_ring = writing.is_some();
     let wakers = [&reading, &writing].map(|ring| ring.as_ref().map(Ring::waker));
     let shared = try_std_arc(Shared {
         wakers,
@@ -181,6 +182,7 @@ fn start(
         let (shared, buffer) = (store.shared.clone(), Buffer::new()?);
         let run = move || {
             if !shared.carry::<Writing>(ring, workers) {
+                shared.state.lock().stats.is_ring = false;
                 shared.write_pieces(buffer);
             }
         };

@@ -1,0 +1,55 @@
+//! Retained sequences that give way while others do.
+use crate::{NEXT, SHARED, at_yield};
+use radixkv::ids::SequenceId;
+use radixkv::index::Namespace;
+use radixkv::paging::PageTableConfig;
+use radixkv::store::{CacheConfig, Shared};
+use radixkv::token::TokenList;
+use std::sync::Arc;
+
+/// Publishes all but the last token.
+fn published(shared: &Shared, ids: &[u32]) -> SequenceId {
+    let id = shared.begin(&Namespace::default(), TokenList::text(ids), 0).unwrap().id;
+    shared.turn().publish(id, ids.len() - 1).unwrap();
+    id
+}
+
+/// C05, M06: what one call is letting go of is no reason for another one to drop more.
+#[test]
+fn m06_what_gives_way_already_counts_no_more() {
+    for at in 0.. {
+        NEXT.set(None);
+        let config = PageTableConfig {
+            page_size: 2,
+            page_count: 40,
+            slot_count: 6,
+            ..PageTableConfig::default()
+        };
+        let shared = Arc::new(Shared::with_slices(config, 1, Some(Box::new(at_yield))).unwrap());
+        shared.attach_cache(CacheConfig { retained_pages: 9, ..CacheConfig::default() }).unwrap();
+        SHARED.set(Some(shared.clone()));
+        let fork: Vec<u32> = (0..4).collect();
+        let other = published(&shared, &[&fork[..], &[900, 901, 902, 903, 904]].concat());
+        shared.turn().release(other).unwrap();
+        // Two nodes of two pages; the others have one node.
+        let oldest = published(&shared, &[&fork[..], &[100, 101, 102, 103, 104]].concat());
+        assert!(shared.turn().retain(oldest).unwrap());
+        let fits = published(&shared, &(200..209).collect::<Vec<u32>>());
+        assert!(shared.turn().retain(fits).unwrap());
+        let last = published(&shared, &(300..309).collect::<Vec<u32>>());
+        let small = published(&shared, &[400, 401, 402]);
+        NEXT.set(Some((
+            at,
+            Box::new(move |shared: &Shared| assert!(shared.turn().retain(small).unwrap())),
+        )));
+        assert!(shared.turn().retain(last).unwrap());
+        if NEXT.take().is_some() {
+            assert!(at > 0, "nobody got in");
+            break;
+        }
+        // 4 + 4 + 1 pages are not more than 9.
+        let kept = shared.read().retained_ids().unwrap();
+        assert!([fits, last, small].iter().all(|id| kept.contains(id)), "at {at}: {kept:?}");
+        shared.read().audit().unwrap();
+    }
+}
