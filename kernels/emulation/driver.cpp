@@ -147,7 +147,11 @@ int cuCtxPopCurrent_v2(void **context) {
     return 0;
 }
 int cuCtxSynchronize() {
-    ENTER_UNLESS_CAPTURING;
+    ENTER;
+    // In any mode: it would wait for what is captured.
+    if (const int failed = refuse_in_capture()) {
+        return failed;
+    }
     device().drain_all();
     return device().error;
 }

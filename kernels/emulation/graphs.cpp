@@ -5,6 +5,12 @@ using namespace rkv::emulation;
 
 extern "C" {
 
+int cuThreadExchangeStreamCaptureMode(int *mode) {
+    ENTER;
+    std::swap(*mode, capture_mode);
+    return 0;
+}
+
 // In the strictest mode whatever mode is asked for.
 int cuStreamBeginCapture_v2(void *handle, int) {
     ENTER;

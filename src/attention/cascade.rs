@@ -28,6 +28,23 @@ pub(super) struct Groups {
     pub chosen: Vec<Group>,
     /// Pages that a row of `order` shares with the one before it.
     common: Vec<usize>,
+    /// Those that have begun and not ended yet, each within the one before it.
+    open: Vec<Open>,
+}
+
+/// Neighbouring rows with a common start, as far as they were looked at.
+#[derive(Debug, Clone)]
+struct Open {
+    /// The first one, in [`Groups::order`].
+    start: usize,
+    /// Pages that all of them share.
+    pages: usize,
+    queries: usize,
+    /// What they cost for 64 keys, each by itself.
+    flat: f64,
+    /// What the groups within it save, and where these begin in [`Groups::chosen`].
+    below: f64,
+    first: usize,
 }
 
 /// Pages of a row that this call does not write, so that all of its queries see them.
@@ -42,6 +59,7 @@ impl Groups {
     pub(super) fn clear(&mut self) {
         self.order.clear();
         self.chosen.clear();
+        self.open.clear();
     }
 
     /// Finds the groups for which `costs` says that they pay.
@@ -59,13 +77,9 @@ impl Groups {
             let (left, right) = (settled(batch, pair[0]), settled(batch, pair[1]));
             left.iter().zip(right).take_while(|(left, right)| left == right).count()
         }))?;
-        // Rows that don't even share their first page part the batch.
-        let (mut start, mut saved) = (0, 0.0);
-        for end in 1..=self.order.len() {
-            if self.common.get(end).is_none_or(|&common| common == 0) {
-                saved += self.choose(batch, costs, start..end)?;
-                start = end;
-            }
+        let mut saved = 0.0;
+        for at in 0..self.order.len() {
+            saved += self.add(batch, costs, at)?;
         }
         if saved < costs.worthwhile {
             self.chosen.clear();
@@ -73,50 +87,48 @@ impl Groups {
         Ok(())
     }
 
-    /// Chooses among the groups of neighbouring rows; returns what that saves.
-    fn choose(
-        &mut self,
-        batch: &Batch,
-        costs: &Costs<'_>,
-        rows: Range<usize>,
-    ) -> Result<f64, OutOfMemory> {
-        if rows.len() < 2 {
-            return Ok(0.0);
-        }
-        let inside = rows.start + 1..rows.end;
-        let pages = inside.clone().map(|at| self.common[at]).min().unwrap_or(0);
-        let keys = pages * batch.page_size();
-        let counts = self.order[rows.clone()].iter().map(|&row| batch.rows()[row].count);
-        let saved = costs.saved_by_sharing(counts, keys);
-        let before = self.chosen.len();
-        let mut below = 0.0;
-        let mut start = rows.start;
-        for end in inside.chain([rows.end]) {
-            if end == rows.end || self.common[end] == pages {
-                below += self.choose(batch, costs, start..end)?;
-                start = end;
+    /// Adds the next row, and chooses among the groups that end with it. Returns what is saved where
+    /// the row behind it does not even share the first page. No call for each group: there may be as
+    /// many, one within another, as rows.
+    fn add(&mut self, batch: &Batch, costs: &Costs<'_>, at: usize) -> Result<f64, OutOfMemory> {
+        let pages = self.common.get(at + 1).copied().unwrap_or(0);
+        let queries = batch.rows()[self.order[at]].count;
+        let (flat, first) = (costs.of(queries, 64), self.chosen.len());
+        let mut last = Open { start: at, pages, queries, flat, below: 0.0, first };
+        while self.open.last().is_some_and(|open| open.pages >= pages)
+            && let Some(mut open) = self.open.pop()
+        {
+            open.queries += last.queries;
+            open.flat += last.flat;
+            open.below += last.below;
+            last = open;
+            if last.pages == pages {
+                break; // the row behind it is in this one too
+            }
+            let keys = last.pages * batch.page_size();
+            let saved = costs.saved_by_sharing(last.flat, last.queries, keys);
+            if saved > last.below {
+                self.chosen.truncate(last.first);
+                self.chosen.try_push(Group { rows: last.start..at + 1, keys })?;
+                last.below = saved;
             }
         }
-        if saved <= below {
-            return Ok(below);
+        if pages == 0 {
+            return Ok(last.below);
         }
-        self.chosen.truncate(before);
-        self.chosen.try_push(Group { rows, keys })?;
-        Ok(saved)
+        last.pages = pages;
+        self.open.try_push(last)?;
+        Ok(0.0)
     }
 }
 
 impl Costs<'_> {
-    /// What it saves when rows with these numbers of queries attend to `keys` keys together instead
-    /// of each by itself; negative when it costs.
-    fn saved_by_sharing(&self, counts: impl Iterator<Item = usize>, keys: usize) -> f64 {
-        let (mut flat, mut queries) = (0.0, 0);
-        for count in counts {
-            flat += self.of(count, keys);
-            queries += count;
-        }
+    /// What it saves when rows that cost `flat` for 64 keys, each by itself, attend to `keys` keys
+    /// together; negative when it costs.
+    fn saved_by_sharing(&self, flat: f64, queries: usize, keys: usize) -> f64 {
         // An item of its own takes as long to begin and to end as two tiles of keys.
-        flat - self.of(queries, keys + 128) - self.of_merging(2 * queries)
+        let together = self.of(queries, keys + 128) + self.of_merging(2 * queries);
+        flat * (keys as f64 / 64.0) - together
     }
 
     /// The shape for a group of so many queries. Each shape is a launch, so where rows of the batch

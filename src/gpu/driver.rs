@@ -45,6 +45,7 @@ const FUNCTIONS: &[&CStr] = &[
     c"cuStreamSynchronize",
     c"cuStreamWaitEvent",
     c"cuStreamIsCapturing",
+    c"cuThreadExchangeStreamCaptureMode",
 ];
 
 /// What a call of the driver says. `what` is its name.
@@ -142,11 +143,19 @@ impl Context {
         Ok(value as usize)
     }
 
-    /// Makes it the thread's current context until the guard goes.
+    /// Makes it the thread's current context until the guard goes. Until then this thread may also
+    /// allocate, free and ask for events while streams are captured: otherwise the driver would
+    /// refuse that, to every thread, and what cannot be freed would be lost.
     pub(super) fn enter(&self) -> Result<Entered, Error> {
         // SAFETY: retained, so alive.
         check(unsafe { sys::cuCtxPushCurrent_v2(self.context) }, "cuCtxPushCurrent")?;
-        Ok(Entered { _thread: std::marker::PhantomData })
+        let mut entered = Entered { mode: None, _thread: std::marker::PhantomData };
+        let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: reads a mode, and writes the one that was there.
+        let exchanged = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
+        check(exchanged, "cuThreadExchangeStreamCaptureMode")?;
+        entered.mode = Some(mode);
+        Ok(entered)
     }
 }
 
@@ -161,12 +170,18 @@ impl Drop for Context {
 /// While it lives, a context is the thread's current one.
 #[derive(Debug)]
 pub(super) struct Entered {
+    /// What the thread's mode of capturing was.
+    mode: Option<sys::CUstreamCaptureMode>,
     // Not Send: the context was pushed on this thread.
     _thread: std::marker::PhantomData<*const ()>,
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
+        if let Some(mut mode) = self.mode {
+            // SAFETY: puts back what `enter` found on this thread.
+            let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
+        }
         let mut popped = ptr::null_mut();
         // SAFETY: pushed by `enter` on this thread.
         let _ = unsafe { sys::cuCtxPopCurrent_v2(&mut popped) };

@@ -68,21 +68,32 @@ impl GrowingBuffer {
     pub(super) fn reserve(&mut self, context: &Arc<Context>, bytes: usize) -> Result<(), Error> {
         match self.bytes() >= bytes.max(1) {
             true => Ok(()),
-            false => self.reserve_exactly(context, bytes.next_power_of_two().max(512)),
+            false => {
+                let made = self.prepare(context, bytes.next_power_of_two())?;
+                self.take(made);
+                Ok(())
+            }
         }
     }
 
-    /// The same, for what is not going to grow.
-    pub(super) fn reserve_exactly(
-        &mut self,
+    /// What is to be taken so that there is room for `bytes`, for what is not going to grow; None:
+    /// there is. Until then nothing changes.
+    pub(super) fn prepare(
+        &self,
         context: &Arc<Context>,
         bytes: usize,
-    ) -> Result<(), Error> {
-        if self.bytes() < bytes.max(1) {
-            let made = DeviceBuffer::new(context, bytes.max(512))?;
+    ) -> Result<Option<DeviceBuffer>, Error> {
+        match self.bytes() >= bytes.max(1) {
+            true => Ok(None),
+            false => DeviceBuffer::new(context, bytes.max(512)).map(Some),
+        }
+    }
+
+    /// Takes what was prepared.
+    pub(super) fn take(&mut self, made: Option<DeviceBuffer>) {
+        if let Some(made) = made {
             self.outgrown.extend(self.current.replace(made));
         }
-        Ok(())
     }
 
     pub(super) fn address(&self) -> Address {

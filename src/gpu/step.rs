@@ -135,12 +135,17 @@ impl PlanOnDevice {
         let (Some(partial_bytes), true) = (partial_bytes, largest <= i32::MAX as usize) else {
             return Err(Error::unsupported("capacity: its arrays have 2^31 entries"));
         };
-        self.forget();
         let context = &self.context;
-        self.rows.reserve(context, entries * size_of::<u32>())?;
-        self.arrays.reserve(context, places.end() + update)?;
-        self.partial_lse.reserve_exactly(context, partial_bytes / v_head_dim)?;
-        self.partial_out.reserve_exactly(context, partial_bytes)?;
+        // All or nothing: what cannot be used is not kept either.
+        let rows = self.rows.prepare(context, entries * size_of::<u32>())?;
+        let arrays = self.arrays.prepare(context, places.end() + update)?;
+        let partial_lse = self.partial_lse.prepare(context, partial_bytes / v_head_dim)?;
+        let partial_out = self.partial_out.prepare(context, partial_bytes)?;
+        self.forget();
+        self.rows.take(rows);
+        self.arrays.take(arrays);
+        self.partial_lse.take(partial_lse);
+        self.partial_out.take(partial_out);
         self.reserved = Some(Reserved { capacity: *capacity, room, is_captured: false });
         Ok(())
     }

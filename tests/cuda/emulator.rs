@@ -70,7 +70,8 @@ impl Driver {
     pub fn config(&self) -> CudaConfig {
         // The emulated driver knows its kernels and looks at no image.
         let images = match self.emulated {
-            Some(_) => Images::of(&[b"emulated"]),
+            // SAFETY: the emulated driver looks at no image.
+            Some(_) => unsafe { Images::of(&[b"emulated"]) },
             None => Images::available().expect("RADIXKV_KERNELS names a folder of kernels"),
         };
         CudaConfig { device: 0, images, sm90: Some(false), staging_bytes: None }
@@ -155,6 +156,13 @@ impl Driver {
         let name = CString::new(name).unwrap();
         // SAFETY: a NUL-terminated string.
         self.call::<Calls>("rkv_emulator_calls").map_or(0, |calls| unsafe { calls(name.as_ptr()) })
+    }
+
+    /// Pieces of memory, of the device and pinned, that nobody gave back; 0 on a real device.
+    pub fn memory(&self) -> usize {
+        type Memory = unsafe extern "C" fn() -> usize;
+        // SAFETY: takes nothing.
+        self.call::<Memory>("rkv_emulator_memory").map_or(0, |memory| unsafe { memory() })
     }
 
     /// What the device did wrong since it was asked last.

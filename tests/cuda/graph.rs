@@ -358,3 +358,50 @@ fn a_replayed_step_asks_the_driver_for_little() {
     assert_eq!(new[..4], [0, 0, 0, 1]);
     assert!(new[4] <= 1, "{} launches besides the graph", new[4]);
 }
+
+/// M04: a plan that goes while a stream is captured gives back what it has, and the capture is none
+/// the worse for it.
+#[test]
+fn m04_a_plan_may_go_while_a_stream_is_captured() {
+    if is_real() {
+        return;
+    }
+    let mut world = World::new(Setup::new(64, 16), 2);
+    world.fill(0, 100);
+    let chunks: Chunks<'_> = &[(0, 1)];
+    world.backend.reserve(&capacity(1, 1, 20), &mut world.plan).unwrap();
+    let number = upload(&mut world, chunks).unwrap();
+    let (batch, slots) = world.rows(chunks);
+    let buffers = Buffers::new(&world, 1);
+    let before = world.driver.memory();
+    let mut other = world.backend.new_plan().unwrap();
+    world.backend.reserve(&capacity(2, 1, 40), &mut other).unwrap();
+    assert!(world.driver.memory() > before);
+    let mut call = buffers.call(&world, StepOfPlan { number, batch: &batch, slots: &slots });
+    call.is_captured = true;
+    let stream = world.stream();
+    let graph = Graph::capture(&world.stream, || {
+        drop(other);
+        // SAFETY: the buffers have room for all that was reserved, and live as long as the graph.
+        unsafe { world.backend.append_prefill(&call, &mut world.plan, stream) }
+    })
+    .unwrap();
+    assert_eq!(world.driver.memory(), before);
+    check_replays(&mut world, &Captured { graph, buffers }, &[chunks, chunks]);
+}
+
+/// M04: what was allocated for a reservation that failed is given back.
+#[test]
+fn m04_a_reservation_that_fails_leaves_no_memory() {
+    if is_real() {
+        return;
+    }
+    for after in 0..4 {
+        let mut world = World::new(Setup::new(64, 16), 2);
+        world.step(&[(0, 5), (1, 30)]);
+        let before = world.driver.memory();
+        world.driver.fail("cuMemAlloc_v2", after, 2);
+        world.backend.reserve(&capacity(2, 40, 100), &mut world.plan).unwrap_err();
+        assert_eq!(world.driver.memory(), before, "{after}");
+    }
+}

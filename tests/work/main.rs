@@ -490,3 +490,24 @@ fn the_groups_that_save_most_are_chosen() {
     let ends: BTreeSet<usize> = shared.map(|item| item.key_end).collect();
     assert_eq!(ends.last(), Some(&(404 * 16)));
 }
+
+/// Rows of which each begins with the whole of the one before it: as many groups within groups as
+/// rows, on a thread with little stack.
+#[test]
+fn beginnings_of_beginnings_take_no_stack() {
+    const ROWS: usize = 4000;
+    let stem = own(99, ROWS);
+    let mut batch = Batch::new(16).unwrap();
+    for row in 1..=ROWS {
+        let pages = [&stem[..row], &own(row, 1)].concat();
+        batch.push_row(row * 16, 1, &pages, &[]).unwrap();
+    }
+    let divide = move || {
+        let mut work = Work::default();
+        work.divide(&batch, &machine(8, 4)).unwrap();
+        work.order.len()
+    };
+    let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(divide).unwrap();
+    // Some are in a group.
+    assert!(thread.join().unwrap() > ROWS);
+}
