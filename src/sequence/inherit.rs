@@ -314,7 +314,7 @@ impl Turn<'_> {
         let tail = self.tail_of_child(how.parent, suffix.keys().keys)?;
         let made = self.make_room_for_child(share)?;
         let (let_in, rows) = self.use_parent_rows(how.parent, share.positions)?;
-        let begun = self.with_parent_rows(rows, |turn| {
+        self.with_parent_rows(rows, |turn| {
             if tail.is_some() || made || let_in || !HeldKeys::lie_there(how.suffix) {
                 // Others were let in.
                 let Some(now) = turn.share_for_continuation(how)? else { return Ok(None) };
@@ -322,12 +322,11 @@ impl Turn<'_> {
             }
             let images = turn.images_of(suffix)?;
             let child = (suffix.keys(), &images[..]);
-            turn.start_child(how.parent, share, child, (is_known, tail, rows)).map(Some)
-        })?;
-        if begun.is_some() {
-            self.take_images(suffix);
-        }
-        Ok(begun)
+            let begun = turn.start_child(how.parent, share, child, (is_known, tail, rows))?;
+            // In the same step: they are the child's now, and others may be let in.
+            turn.take_images(suffix);
+            Ok(Some(begun))
+        })
     }
 
     /// Starts a child, for which rows of its parent are in use; ends that unless the child takes it

@@ -150,11 +150,16 @@ impl State {
         let before = std::mem::replace(&mut sequence.groups.saved, place as u32 + 1);
         let cache = self.cache.as_mut().expect("a sequence has a cache");
         let groups = cache.groups.as_deref_mut().expect("there are several groups");
-        let GroupCache { hung, saved, .. } = groups;
+        let GroupCache { groups, hung, saved, .. } = groups;
         let Some(base) = sequence.base.filter(|_| saved.limit() > 0) else { return };
         let row = self.table.row(slot).expect("the slot is in use");
         let mut saved_at = SavedAt::default();
-        for group in (0..GROUP_LIMIT).filter(|&group| came[group]) {
+        for (group, _) in groups.hung().filter(|(_, config)| config.kind == GroupKind::State) {
+            // One that is there knows what lies before it. Of one that could not be saved the link
+            // is that of another path, which had the page before: who comes by here follows it.
+            if !came[group] && hung.page(group, row[place]) != 0 {
+                continue;
+            }
             let before = match (before as usize).checked_sub(1) {
                 // It was here before, and what was saved then has gone.
                 Some(last) if last == place => {
@@ -164,7 +169,7 @@ impl State {
                 last => last.filter(|&last| last < place),
             };
             saved.follow(group, row[place], before);
-            saved_at[group] = Some(place);
+            saved_at[group] = Some(place).filter(|_| came[group]);
         }
         cache.drop_surplus(&mut self.table, base, (saved_at, &ComingPages::default()));
     }

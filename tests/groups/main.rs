@@ -16,6 +16,7 @@ mod far_states;
 mod follower;
 mod foreign;
 mod growth;
+mod image_of_child;
 mod library;
 mod limit;
 mod model;

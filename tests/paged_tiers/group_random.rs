@@ -41,6 +41,7 @@ fn setup(groups: Vec<GroupConfig>, pages: u32, host: usize) -> Setup {
         policy: PagePolicy::Through,
         agrees: false,
         first: 0,
+        checkpoint_limit: 0,
         slices: None,
     }
 }

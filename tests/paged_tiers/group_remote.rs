@@ -1,5 +1,6 @@
 //! T16, T13, T09: several groups of layers through a store that others share, rows that are too
 //! short for what is fetched, prompts too long for the caller to hash, and ranks that agree.
+use super::failing::{Failure, failing};
 use super::group_world::{GroupWorld, Setup};
 use super::groups::{FULL, hybrid, prompt, window};
 use super::memory_store::MemoryStore;
@@ -11,7 +12,7 @@ use radixkv::group::GroupKind;
 use radixkv::index::Namespace;
 use radixkv::store::Scope;
 use radixkv::tier::paged::Deadline;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub fn on(remote: &MemoryRemote) -> GroupWorld {
     GroupWorld::new(Setup { remote: Some(remote.clone()), ..hybrid(None) })
@@ -455,4 +456,33 @@ fn t16_t09_ranks_agree_with_several_groups() {
     let least = [4000, 60, 10].map(runs);
     assert!(agreed_all > least[0] as usize, "{agreed_all} {shorter} {again}");
     assert!(shorter > least[1] as usize && again > least[2], "{agreed_all} {shorter} {again}");
+}
+
+/// A question without memory is given up: it is not asked again and again.
+#[test]
+fn a_question_of_groups_without_memory_is_given_up() {
+    let tokens = prompt(1, 41);
+    let mut remote = filled(&tokens, &[4, 10]);
+    remote.timeout = Duration::from_millis(10);
+    for (first, later) in (0..16).flat_map(|first| (0..10).map(move |later| (first, later))) {
+        let mut world = on(&remote);
+        let id = world.begin(&Namespace::default(), &tokens).unwrap().id;
+        while world.tiers.work() {}
+        assert!(world.fetch(id, Deadline::Never).is_begun);
+        while world.tiers.work() {}
+        // The first one, for the pages of group 0, is answered.
+        while world.tiers.work_remote() {}
+        let (begun, mut is_first) = (Instant::now(), true);
+        while world.requests[&id].is_open {
+            assert!(begun.elapsed() < Duration::from_secs(2), "after {first} and {later}");
+            let after = if std::mem::take(&mut is_first) { first } else { later };
+            failing(Failure::From(after), || world.tiers.work());
+            world.poll(64);
+            while !world.copies.is_empty() {
+                world.end_copy(0, true);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        world.end();
+    }
 }

@@ -23,6 +23,7 @@ fn t13_a_store_that_was_given_up_keeps_no_fetch_of_groups() {
         remote: Some(remote),
         policy: PagePolicy::Through,
         agrees: false,
+        checkpoint_limit: 0,
         first: 0,
         slices: None,
     });

@@ -15,6 +15,7 @@ fn t08_stores_copy_an_eighth_of_each_pool_at_once() {
         remote: None,
         policy: PagePolicy::Through,
         agrees: false,
+        checkpoint_limit: 0,
         first: 0,
         slices: None,
     });
@@ -45,6 +46,7 @@ fn t10_a_pool_may_have_more_than_its_part_while_others_have_less() {
         remote: None,
         policy: PagePolicy::Through,
         agrees: false,
+        checkpoint_limit: 0,
         first: 0,
         slices: None,
     });

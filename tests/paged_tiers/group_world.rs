@@ -33,6 +33,8 @@ pub struct Setup {
     pub agrees: bool,
     /// Positions that get pages at once; 0 for all.
     pub first: usize,
+    /// States that a path keeps; 0 for any number.
+    pub checkpoint_limit: u32,
     /// Pages of a slice, and what others do behind each.
     pub slices: Option<(usize, fn())>,
 }
@@ -93,7 +95,9 @@ fn shared(setup: &Setup) -> Arc<Shared> {
         }
     };
     let shared = shared.unwrap();
-    shared.attach_cache(CacheConfig { journal_bytes: 1 << 16, ..CacheConfig::default() }).unwrap();
+    let checkpoint_limit = setup.checkpoint_limit;
+    let config = CacheConfig { journal_bytes: 1 << 16, checkpoint_limit, ..CacheConfig::default() };
+    shared.attach_cache(config).unwrap();
     shared
 }
 

@@ -75,6 +75,7 @@ fn setup(groups: Vec<GroupConfig>, first: usize, agrees: bool) -> Setup {
         policy: PagePolicy::Through,
         agrees,
         first,
+        checkpoint_limit: 0,
         slices: Some((1, at_yield)),
     }
 }

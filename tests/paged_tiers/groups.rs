@@ -23,6 +23,7 @@ pub fn hybrid(store: Option<MemoryStore>) -> Setup {
         policy: PagePolicy::Through,
         agrees: false,
         first: 0,
+        checkpoint_limit: 0,
         slices: None,
     }
 }

@@ -75,6 +75,7 @@ fn t08_group_0_is_stored_before_it_goes_from_a_pool_that_others_share() {
         remote: None,
         policy: PagePolicy::OnEviction,
         agrees: false,
+        checkpoint_limit: 0,
         first: 0,
         slices: None,
     });
