@@ -1,11 +1,16 @@
 //! What a Rust engine sees: what it holds ends by itself, and nothing is left behind.
 use radixkv::api::{Cache, PageTable};
+use radixkv::attention::{Dtype, KvLayout, KvStrides, RowMask};
+use radixkv::cpu::Threads;
 use radixkv::error::Error;
 use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::index::{IndexKind, Namespace};
 use radixkv::paging::{MorePools, PageTableConfig};
-use radixkv::sequence::{Continuation, Room};
+use radixkv::plan::{Plan, PlanRow};
+use radixkv::runner::{KvPointers, Runner, RunnerConfig};
+use radixkv::sequence::{ComputedRow, Continuation, Room};
 use radixkv::store::{CacheConfig, GroupRow};
+use radixkv::tier::paged::{Deadline, HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
 use radixkv::token::TokenList;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -323,4 +328,77 @@ fn j07_no_page_of_an_external_pool_goes_untold() {
     let gone = cache.evict_from_pool(0, 2).unwrap();
     assert_eq!((gone.freed, gone.pages.len()), (2, 4));
     check(&table, &cache);
+}
+
+/// A runner over an engine's memory has as many layers of it as it computes: copies of pages go by
+/// both.
+#[test]
+fn a_runner_is_over_as_many_layers_as_it_has() {
+    let table = table();
+    let config = RunnerConfig {
+        group: 0,
+        layers: 2,
+        query_heads: 1,
+        kv_heads: 1,
+        head_dim: 64,
+        v_head_dim: 64,
+        dtype: Dtype::F32,
+        kv_dtype: Dtype::F32,
+        kv_layout: KvLayout::Nhd,
+        batch_invariant: false,
+        latent: false,
+    };
+    let strides = KvStrides::dense(config.kv_layout, &config.geometry(4), 64).unwrap();
+    let part = (PAGES as usize + 1) * strides.page;
+    let mut memory = vec![0_f32; 2 * part];
+    let k = memory.as_mut_ptr().cast::<u8>();
+    let v = k.wrapping_add(part * size_of::<f32>());
+    let layer = KvPointers { k, v, strides, v_strides: strides };
+    for count in [0, 1, 3] {
+        let layers = vec![layer; count];
+        // SAFETY: memory of every page, which nobody uses.
+        let made = unsafe { Runner::over(table.shared(), config, Threads::Own(1), &layers) };
+        assert!(matches!(made, Err(Error::Argument(_))), "{count} layers in the place of 2");
+    }
+    // SAFETY: as above.
+    unsafe { Runner::over(table.shared(), config, Threads::Own(1), &[layer; 2]) }.unwrap();
+}
+
+/// M02: plans and tiers of a page table refuse after a panic too: who was woken by it is told.
+#[test]
+fn m02_what_stands_beside_a_poisoned_cache_refuses_too() {
+    let table = table();
+    let config = CacheConfig { journal_bytes: 1 << 16, ..CacheConfig::default() };
+    let cache = table.cache(config).unwrap();
+    let sequence = cache.begin(&SPACE(), TokenList::text(&[1, 2, 3]), 0).unwrap();
+    let id = sequence.id();
+    let row = PlanRow {
+        row: ComputedRow::Sequence(id),
+        start: 0,
+        count: 3,
+        mask: RowMask::Causal,
+        regions: &[],
+        tree_masks: &[],
+    };
+    let plan = Plan::new(table.shared()).unwrap();
+    plan.set(&[row]).unwrap();
+    let config = TierConfig {
+        pools: vec![TierPool { page_bytes: 64, host: HostMemory::Own(640) }],
+        disk: None,
+        remote: None,
+        policy: PagePolicy::Through,
+        agrees: false,
+        wake: None,
+    };
+    let wake = PageTiers::disk_wake().0;
+    let tiers = PageTiers::attach_without_thread(&table.shared(), config, wake).unwrap();
+    // As a panic does.
+    table.shared().poison();
+    assert_eq!(plan.set(&[row]), Err(Error::Poisoned));
+    assert!(matches!(plan.to_compute(), Err(Error::Poisoned)));
+    assert_eq!(tiers.poll((8, 8), &mut |_| {}, &mut |_| {}), Err(Error::Poisoned));
+    assert_eq!(tiers.fetch(id, Deadline::Never, false), Err(Error::Poisoned));
+    assert_eq!(tiers.agree(id, 3), Err(Error::Poisoned));
+    assert_eq!(tiers.complete(&[], true), Err(Error::Poisoned));
+    drop((sequence, cache));
 }

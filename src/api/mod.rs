@@ -37,9 +37,7 @@ impl Drop for Watch<'_> {
 
 /// Makes a call, unless an earlier one panicked.
 fn call<R>(shared: &Shared, body: impl FnOnce(&Shared) -> Result<R, Error>) -> Result<R, Error> {
-    if shared.is_poisoned() {
-        return Err(Error::Poisoned);
-    }
+    shared.check_whole()?;
     let watch = Watch(shared);
     let made = body(shared);
     std::mem::forget(watch);

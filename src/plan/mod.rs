@@ -151,6 +151,7 @@ impl Plan {
 
     /// The same, provided that there is a step and its pages are still those of its rows.
     pub fn to_compute(&self) -> Result<Current<'_>, Error> {
+        self.shared.check_whole()?;
         let current = self.current();
         current.step().check(&self.shared)?;
         Ok(current)
@@ -166,6 +167,7 @@ impl Plan {
         &self,
         rows: impl Iterator<Item = Result<PlanRow<'a>, Error>>,
     ) -> Result<(), Error> {
+        self.shared.check_whole()?;
         let mut steps = self.write();
         steps.fill_spare(&self.shared, rows)?;
         let Steps { current, spare, .. } = &mut *steps;

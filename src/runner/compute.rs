@@ -253,6 +253,7 @@ impl Runner {
     /// # Safety
     /// Nobody writes the sources, or uses the targets, meanwhile.
     pub unsafe fn copy_pages(&self, copies: &[PageCopy]) -> Result<(), Error> {
+        self.shared.check_whole()?;
         let state = self.shared.read();
         for (at, copy) in copies.iter().enumerate() {
             let check = state.check_page_copy(copy, self.group.pool);

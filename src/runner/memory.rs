@@ -111,6 +111,11 @@ impl KvMemory {
         backend: &Backend,
         given: &[KvPointers],
     ) -> Result<Self, Error> {
+        if given.len() != config.layers {
+            // Layers are counted by the config, and copied by the list.
+            let (count, layers) = (given.len(), config.layers);
+            return Err(Error::argument(text!("kv_layers: {count} for layer_count {layers}")));
+        }
         let size = config.kv_dtype.bytes();
         let mut layers = Vec::new();
         for (at, layer) in given.iter().enumerate() {

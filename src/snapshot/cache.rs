@@ -125,7 +125,7 @@ impl<V> SnapshotCache<V> {
     }
 
     /// Stores a snapshot, in the place of the one for the same tokens if there is one. `make` gives
-    /// it, when nothing can fail any more.
+    /// it, when nothing can fail any more. It is called under a lock: it must not call the cache.
     pub fn insert(
         &self,
         new: NewSnapshot<'_>,
@@ -139,7 +139,10 @@ impl<V> SnapshotCache<V> {
             true => self.ahead(new.list())?,
             false => Ahead::NONE,
         };
-        Ok(self.insert_ahead(new, ahead, true, || Snapshot::boxed(&new, make), freed)?.0)
+        // What there is no memory for goes with this, when no lock is held any more.
+        let mut make = Some(make);
+        let boxed = || Snapshot::boxed(&new, || make.take().expect("a snapshot is made once")());
+        Ok(self.insert_ahead(new, ahead, true, boxed, freed)?.0)
     }
 
     /// Whether an insert is not in vain; an error when it never can be right.

@@ -192,6 +192,11 @@ impl Shared {
         self.poisoned.load(Ordering::Relaxed)
     }
 
+    /// Refuses to go on with what a panic may have left half done.
+    pub fn check_whole(&self) -> Result<(), Error> {
+        if self.is_poisoned() { Err(Error::Poisoned) } else { Ok(()) }
+    }
+
     /// Refuses further calls.
     pub fn poison(&self) {
         self.poisoned.store(true, Ordering::Relaxed);

@@ -19,6 +19,7 @@ pub use found::{FoundRecords, Record};
 pub use store::{Contents, DiskConfig, DiskStore, Io, OpenError, Wake};
 
 use std::any::Any;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// What a record is found by. The caller never gives the same key to two records.
@@ -50,6 +51,10 @@ pub trait Target: Send + Sync {
     fn part(&mut self, index: usize) -> &mut [u8];
     /// All of them at once, in their order.
     fn lend<'a>(&'a mut self, to: &mut dyn FnMut(&'a mut [u8]));
+    /// Whether somebody may wait for it when the time of a call is over.
+    fn may_be_waited_for(&self) -> bool {
+        true
+    }
     /// For the caller, who knows what it is.
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
 }
@@ -217,5 +222,14 @@ impl StoreStats {
     fn count_commit(&mut self, nanoseconds: u64) {
         self.commits += 1;
         self.commit_nanoseconds_max = self.commit_nanoseconds_max.max(nanoseconds);
+    }
+}
+
+/// Waits for a thread to end, unless it is the calling one: whoever it woke, or asked, lets go of
+/// what it works for. That one ends by itself when it comes back.
+pub(crate) fn join(thread: JoinHandle<()>) {
+    if thread.thread().id() != std::thread::current().id() {
+        // What it panicked of was told by it.
+        let _ = thread.join();
     }
 }

@@ -1,10 +1,11 @@
 //! Tiers that come and go: without memory, and while other threads are in a call.
 use super::failing::{Failure, failing};
 use super::memory_store::MemoryStore;
-use super::world::{PAGE_BYTES, Setup, World};
+use super::world::{PAGE_BYTES, Setup, World, shared};
 use super::{PLAIN, prompt, stored};
 use radixkv::error::Error;
 use radixkv::index::Namespace;
+use radixkv::memory::Slots;
 use radixkv::store::Scope;
 use radixkv::tier::OpenError;
 use radixkv::tier::paged::{Deadline, HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
@@ -169,4 +170,28 @@ fn m04_a_store_without_memory_says_so() {
     assert!(matches!(&refused, Error::OutOfMemory(what) if what.to_string().contains("here")));
     let refused = Error::from(OpenError::InUse { directory: directory() });
     assert!(matches!(&refused, Error::Storage(what) if what.to_string().contains("here")));
+}
+
+/// Slots that have not the bytes of a page are refused: copies would go beyond them.
+#[test]
+fn slots_of_other_bytes_than_a_page_are_refused() {
+    let shared = shared(&Setup::new(20, 4, None));
+    for (bytes, is_good) in [(PAGE_BYTES / 2, false), (2 * PAGE_BYTES, false), (PAGE_BYTES, true)] {
+        let host = HostMemory::Given(Slots::new(4, bytes).unwrap());
+        let config = TierConfig {
+            pools: vec![TierPool { page_bytes: PAGE_BYTES, host }],
+            disk: None,
+            remote: None,
+            policy: PagePolicy::Through,
+            agrees: false,
+            wake: None,
+        };
+        let wake = PageTiers::disk_wake().0;
+        let attached = PageTiers::attach_without_thread(&shared, config, wake);
+        match is_good {
+            true => assert!(attached.is_ok()),
+            false => assert!(matches!(attached, Err(Error::Argument(_))), "{bytes} bytes"),
+        }
+        shared.detach_lower();
+    }
 }

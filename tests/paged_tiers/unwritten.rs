@@ -1,9 +1,11 @@
 //! Pages that a disk has no room for at the time: all of them are written later.
+use crate::failing::{Failure, failing};
 use crate::memory_store::MemoryStore;
 use crate::over_disk::{LONG, copy_some};
 use crate::world::{Setup, World};
 use crate::{PLAIN, prompt};
 use radixkv::tier::paged::Deadline;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// T05, T08: more pages than ever found the disk's queue full: a flush that says so has them all.
 #[test]
@@ -114,4 +116,58 @@ fn t05_a_flush_does_not_vouch_for_what_host_memory_gave_up() {
     assert!(!is_flushed || found == copied, "a flush vouches for {found} of {copied} pages");
     assert!(world.tiers.flush_all(LONG), "it is told once");
     world.end();
+}
+
+/// T05: a page that was copied to host memory, and that there was no memory to find by, is on no
+/// disk: a flush does not vouch for it.
+#[test]
+fn t05_a_flush_does_not_vouch_for_what_there_was_no_memory_for() {
+    for is_complete in [false, true] {
+        let store = MemoryStore::new(1 << 20, 8);
+        let mut world = World::new(Setup::new(60, 8, Some(store)));
+        world.run(&PLAIN, &prompt(1, 17));
+        world.work();
+        // Four copies, of which the first ends without memory to note it, or to make its record.
+        assert_eq!(world.poll(64), 4);
+        world.step_copy(0, true);
+        let refused =
+            if is_complete { failing(Failure::Once(0), || world.step_copy(0, true)).1 } else { 0 };
+        while !world.copies.is_empty() {
+            world.step_copy(0, true);
+        }
+        let refused = match is_complete {
+            true => refused,
+            false => failing(Failure::Once(0), || world.tiers.work()).1,
+        };
+        assert_eq!(refused, 1);
+        for _ in 0..4 {
+            world.settle();
+        }
+        let is_flushed = world.tiers.flush_all(LONG);
+        let found = world.tiers.stats().disk.pages;
+        assert_eq!(found, 3, "one of four was refused");
+        assert!(!is_flushed, "a flush vouches for {found} of 4 pages");
+        assert!(world.tiers.flush_all(LONG), "it is told once");
+        world.end();
+    }
+}
+
+/// T11: an engine that panics over a copy loses no page: the tiers know of it.
+#[test]
+fn t11_a_panic_of_the_engine_leaves_no_page_lent() {
+    let tokens = prompt(1, 41);
+    let mut world = World::new(Setup::new(30, 64, None));
+    let id = world.begin(&PLAIN, &tokens).unwrap().id;
+    world.compute(id, tokens.len());
+    world.work();
+    let interrupted = catch_unwind(AssertUnwindSafe(|| {
+        world.tiers.poll((1, 8), &mut |_| panic!("the engine's own fault"), &mut |_| {})
+    }));
+    assert!(interrupted.is_err());
+    assert_eq!(world.tiers.stats().open_copies, 1);
+    world.release(id);
+    world.shared.detach_lower();
+    assert_eq!(world.shared.read().copied_pages(), 0, "a page is lent for ever");
+    world.shared.evict(100, |_, _| {}).unwrap();
+    assert_eq!(world.shared.read().page_table_stats().free, 30);
 }

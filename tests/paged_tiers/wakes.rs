@@ -2,9 +2,14 @@
 use crate::memory_store::MemoryStore;
 use crate::world::{PAGE_BYTES, Setup, World};
 use crate::{PLAIN, prompt, stored};
+use radixkv::api::{Cache, PageTable};
+use radixkv::paging::PageTableConfig;
+use radixkv::store::CacheConfig;
 use radixkv::tier::paged::{Deadline, HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
+use radixkv::token::TokenList;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 
 /// Puts tiers below a world's cache that count how often they wake its engine.
 fn waking(world: &mut World, host_pages: usize, agrees: bool) -> std::sync::Arc<AtomicUsize> {
@@ -138,4 +143,45 @@ fn m06_stores_that_are_not_given_out_any_more_wake_nobody() {
     let more = wakes.load(Ordering::Relaxed) - before;
     assert!(more <= 1, "it was woken {more} times for nothing");
     world.shared.detach_lower();
+}
+
+/// M03: who is woken may let go of the cache: the thread that called him ends by itself.
+#[test]
+fn m03_who_is_woken_may_drop_the_cache() {
+    let config = PageTableConfig { page_size: 4, page_count: 21, ..PageTableConfig::default() };
+    let table = PageTable::new(config).unwrap();
+    let config = CacheConfig { journal_bytes: 1 << 16, ..CacheConfig::default() };
+    let cache = table.cache(config).unwrap();
+    let (give, given) = mpsc::channel::<Cache>();
+    let given = Mutex::new(given);
+    let below = TierConfig {
+        pools: vec![TierPool {
+            page_bytes: PAGE_BYTES,
+            host: HostMemory::Own(8 * PAGE_BYTES as u64),
+        }],
+        disk: None,
+        remote: None,
+        policy: PagePolicy::Through,
+        agrees: false,
+        wake: Some(Box::new(move || {
+            let last = given.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            drop(last);
+        })),
+    };
+    let tiers = PageTiers::attach(&table.shared(), below, PageTiers::disk_wake().0).unwrap();
+    let ended = tiers.ended();
+    drop(tiers);
+    let mut sequence = cache.begin(&PLAIN, TokenList::text(&prompt(1, 9)), 0).unwrap();
+    sequence.publish(9).unwrap();
+    drop(sequence);
+    // Its pages are to be stored: the tiers' thread wakes, and gets the last share of the cache.
+    give.send(cache).unwrap();
+    drop(give);
+    let begun = Instant::now();
+    while !ended.load(Ordering::Acquire) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the tiers are there still");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(table.stats().unwrap().free, 20);
+    table.cache(config).unwrap();
 }

@@ -1,5 +1,6 @@
 //! A state is the caller's, and so is what runs when it goes: that happens while the library holds
 //! no lock, whoever lets go of it last.
+use crate::failing::{Failure, failing};
 use crate::memory_store::MemoryStore;
 use crate::remote_store::{MemoryRemote, Mood};
 use radixkv::snapshot::tiered::{FreedSnapshots, TierPolicy, TieredSnapshots};
@@ -200,4 +201,35 @@ fn s07_a_state_that_another_thread_let_go_of_during_its_insert() {
     assert_eq!(watch.seen(), (0, 0), "the call has not ended");
     drop(freed);
     assert_eq!(watch.seen(), (1, 0));
+}
+
+/// S07, M05: a state whose insert finds no memory goes when the call has let go of its locks.
+#[test]
+fn s07_a_state_that_there_is_no_memory_for() {
+    let mut refused = 0;
+    for request in 0.. {
+        let store = MemoryStore::new(8 * BYTES, usize::MAX);
+        let (cache, watch) = world(4, &store, TierPolicy::OnEviction);
+        let (state, freed) = (Watched::new(&watch), &mut FreedSnapshots::new());
+        let new = NewSnapshot {
+            namespace: &Namespace::default(),
+            tokens: A,
+            bytes: BYTES,
+            next_token: None,
+            is_trimmable: false,
+        };
+        let insert = || cache.insert(new, Some(&[BYTES]), move || state, freed);
+        let (inserted, failed) = failing(Failure::Once(request), insert);
+        match inserted {
+            Err(_) => {
+                assert_eq!(watch.seen(), (1, 0), "request {request}");
+                refused += 1;
+            }
+            Ok(_) if failed == 0 => {
+                assert!(refused > 2, "{refused}");
+                return;
+            }
+            Ok(_) => {}
+        }
+    }
 }

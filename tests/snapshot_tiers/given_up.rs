@@ -1,5 +1,5 @@
 //! Reads from a store that caches share, which nobody waits for any more.
-use super::remote_store::MemoryRemote;
+use super::remote_store::{MemoryRemote, Mood};
 use super::remote_world::{PLAIN, World, filled, prompt};
 use super::world::{BYTES, seen};
 use radixkv::snapshot::tiered::{FreedSnapshots, Taken};
@@ -50,4 +50,30 @@ fn t13_t12_a_read_that_two_threads_give_up_is_counted_until_it_has_ended() {
         assert_eq!((world.stats().loading_bytes, world.stats().tickets), (0, 0), "{round}");
     }
     assert!(raced > 0, "the state was never asked for in time");
+}
+
+/// T11, T13: what stands before a state is not read for who has gone on without the store, however
+/// well that answers others.
+#[test]
+fn t13_no_head_is_read_for_who_has_gone_on_without() {
+    let remote = MemoryRemote { timeout: Duration::from_millis(300), ..filled(&[100]) };
+    let (world, freed) = (World::new(&remote), &mut FreedSnapshots::new());
+    let first = world.cache.fetch(&PLAIN, &prompt(1, 100), false, freed).unwrap().unwrap().ticket;
+    world.work();
+    // The store has something; now of what length is asked.
+    assert!(matches!(world.cache.take(first, seen, freed).unwrap(), Taken::Pending));
+    let second = world.cache.fetch(&PLAIN, &prompt(2, 100), false, freed).unwrap().unwrap().ticket;
+    world.work();
+    // Its head is to be read, behind the question of the second.
+    assert!(matches!(world.cache.take(first, seen, freed).unwrap(), Taken::Pending));
+    std::thread::sleep(Duration::from_millis(200));
+    remote.set(Mood::Slow(Duration::from_millis(150)));
+    world.work();
+    remote.set(Mood::Good);
+    let read = remote.inside().counts[1];
+    world.work();
+    assert_eq!(remote.inside().counts[1], read, "the head");
+    assert!(world.stats().remote.late > 0);
+    assert!(matches!(world.cache.take(first, seen, freed).unwrap(), Taken::Missed));
+    world.cache.cancel(second, freed).unwrap();
 }

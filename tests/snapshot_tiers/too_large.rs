@@ -16,10 +16,8 @@ fn insert_large(world: &remote_world::World, length: u32) {
         next_token: Some(8),
         is_trimmable: false,
     };
-    let state = || Part {
-        parts: [vec![8, 0, 0, 0], vec![8; 196]],
-        alive: Arc::new(AtomicUsize::new(1)),
-    };
+    let state =
+        || Part { parts: [vec![8, 0, 0, 0], vec![8; 196]], alive: Arc::new(AtomicUsize::new(1)) };
     world.cache.insert(new, Some(&[4, 196]), state, &mut FreedSnapshots::new()).unwrap();
     world.settle();
 }

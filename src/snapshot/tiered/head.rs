@@ -41,6 +41,11 @@ impl Target for Head {
         to(&mut self.bytes);
     }
 
+    /// Who looks for a state goes on without it then.
+    fn may_be_waited_for(&self) -> bool {
+        false
+    }
+
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
         self
     }

@@ -179,7 +179,7 @@ impl<P> TieredSnapshots<P> {
 impl<P: Source + 'static> TieredSnapshots<P> {
     /// Stores a state, in the place of the one for the same tokens if there is one, in memory and
     /// below. With `parts`, the bytes of each of its parts, it may be written. `make` gives it,
-    /// when nothing can fail any more.
+    /// when nothing can fail any more. It is called under a lock: it must not call the cache.
     pub fn insert(
         &self,
         new: NewSnapshot<'_>,
@@ -190,11 +190,16 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let freed = &mut freed.0;
         let state = parts.map(|parts| Storable::new(Note::new(&new, parts)?));
         let state = state.transpose()?;
-        let make = || match &state {
-            None => Value::Plain(make()),
-            Some(state) => {
-                state.give(make());
-                Value::Storable(state.clone())
+        // What there is no memory for goes with this, when no lock is held any more.
+        let mut given = Some(make);
+        let mut make = || {
+            let make = given.take().expect("a state is made once");
+            match &state {
+                None => Value::Plain(make()),
+                Some(state) => {
+                    state.give(make());
+                    Value::Storable(state.clone())
+                }
             }
         };
         let lower = self.lower.read();

@@ -44,6 +44,26 @@ pub(super) struct Lowest {
     is_left: Arc<AtomicBool>,
 }
 
+/// A state that waits to be given to the store, or is, unless all is removed meanwhile.
+struct Offered<P> {
+    state: Writing<P>,
+    is_left: Arc<AtomicBool>,
+}
+
+impl<P: Source> Source for Offered<P> {
+    fn parts(&self) -> usize {
+        self.state.parts()
+    }
+
+    fn part(&self, index: usize) -> &[u8] {
+        self.state.part(index)
+    }
+
+    fn is_wanted(&self) -> bool {
+        !self.is_left.load(Relaxed)
+    }
+}
+
 impl Lowest {
     pub(super) fn new(config: RemoteConfig, wake: Wake) -> Result<Self, Error> {
         // No page has no bytes: these keys are none of a paged cache.
@@ -144,19 +164,16 @@ impl Lower {
             count(&mut table.counters.not_offered, 1);
             return;
         }
-        let (keys, about, is_left) = (lowest.keys.clone(), note.clone(), lowest.is_left.clone());
+        let (keys, about) = (lowest.keys.clone(), note.clone());
+        let source = Offered { state: Writing(state.clone()), is_left: lowest.is_left.clone() };
         let plan = move || {
-            if is_left.load(Relaxed) {
-                return None;
-            }
             let Note { namespace, tokens, .. } = &*about;
             let digest = last_digest(namespace, tokens)?;
             let whole = tokens.len() / BLOCK * BLOCK;
             let key = keys.key_after(&digest, &tokens[whole..]);
             Some(LargePlan { key, note: encode(&about)?, mark: keys.key(0, &digest) })
         };
-        let given = try_box(plan)
-            .and_then(|plan| lowest.remote.put_large(plan, try_box(Writing(state.clone()))?));
+        let given = try_box(plan).and_then(|plan| lowest.remote.put_large(plan, try_box(source)?));
         match given {
             Ok(true) => state.offered_to.store(attachment, Relaxed),
             Ok(false) => {}

@@ -55,6 +55,7 @@ impl PageTiers {
         deadline: Deadline,
         looks_only: bool,
     ) -> Result<Fetchable, Error> {
+        self.shared.check_whole()?;
         if self.groups.are_several() {
             return self.fetch_groups(id, deadline, looks_only);
         }
@@ -121,6 +122,7 @@ impl PageTiers {
 
     /// Makes a sequence reuse what all ranks have: so many positions at most. Returns how many.
     pub fn agree(&self, id: SequenceId, positions: usize) -> Result<Fetched, Error> {
+        self.shared.check_whole()?;
         let table = &mut *self.table();
         let number = table.loads.numbers.get(&id.0).copied();
         let ready =

@@ -72,13 +72,15 @@ pub struct Polled {
 
 impl PageTiers {
     /// Gives copies to carry out, loads first, and the fetches that have ended, as many as there is
-    /// room for.
+    /// room for. Both closures are called under locks: they must not call the library. A copy is
+    /// carried out, and completed, when this has returned.
     pub fn poll(
         &self,
         (job_room, fetched_room): (usize, usize),
         job: &mut dyn FnMut(CopyJob),
         fetched: &mut dyn FnMut(Fetched),
     ) -> Result<Polled, Error> {
+        self.shared.check_whole()?;
         let mut polled = Polled::default();
         let table = &mut *self.table();
         table.is_announced = false;
@@ -141,7 +143,7 @@ impl PageTiers {
                 let stage = std::mem::replace(&mut page.stage, Stage::Copying);
                 let Stage::Ready(slot) = stage else { unreachable!("it was ready") };
                 let id = self.shared.number_copy();
-                give(CopyJob {
+                let job = CopyJob {
                     id,
                     direction: Direction::Load,
                     group: usize::from(page.name.group),
@@ -149,11 +151,13 @@ impl PageTiers {
                     host: slot.address(),
                     bytes: self.pools[to.pool].page_bytes,
                     sequence: Some(sequence),
-                });
+                };
                 let place = load.landed + at;
                 jobs.insert(id, Job::Load { sequence, place, page: to, slot });
                 load.running += 1;
                 given += 1;
+                // Last: should the engine panic, it is known what was lent.
+                give(job);
             }
         }
         Ok(given)
@@ -162,6 +166,7 @@ impl PageTiers {
     /// Says that copies are done, or failed: then nobody finds what was stored, and what was to be
     /// loaded is computed.
     pub fn complete(&self, ids: &[u64], is_good: bool) -> Result<(), Error> {
+        self.shared.check_whole()?;
         let table = &mut *self.table();
         for (at, id) in ids.iter().enumerate() {
             if table.jobs.get(id).is_none() || ids[..at].contains(id) {

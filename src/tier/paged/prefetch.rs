@@ -90,6 +90,7 @@ impl PageTiers {
         deadline: Deadline,
         looks_only: bool,
     ) -> Result<Prefetched, Error> {
+        self.shared.check_whole()?;
         // Some token is always computed.
         let pages = position_count(tokens)?.saturating_sub(1) / self.page_size;
         let device = self.shared.on_device(namespace, tokens)?;

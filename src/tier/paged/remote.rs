@@ -259,7 +259,11 @@ impl PageTiers {
         if !keys.is_ok_and(|keys| lowest.remote.ask(question, number, keys).is_ok()) {
             let table = &mut *self.table();
             table.counters.no_memory += 1;
-            self.answered(table, number, 0);
+            match question {
+                // Answered like the other one it would be asked again, for as long as that lasts.
+                Question::Each => self.answered_each(table, number, &[]),
+                _ => self.answered(table, number, 0),
+            }
         }
     }
 

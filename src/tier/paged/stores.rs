@@ -232,7 +232,7 @@ impl PageTiers {
                 continue;
             }
             let id = self.shared.number_copy();
-            give(CopyJob {
+            let job = CopyJob {
                 id,
                 direction: Direction::Store,
                 group,
@@ -240,13 +240,15 @@ impl PageTiers {
                 host: slot.address(),
                 bytes: self.pools[pool].page_bytes,
                 sequence: None,
-            });
+            };
             let namespace = *table.map.spaces.name(what.space);
             let what = Stored { name, parent, namespace, clear };
             table.jobs.insert(id, Job::Store { page: at, slot, what });
             table.stores.open += 1;
             table.stores.open_of[pool] += 1;
             given += 1;
+            // Last: should the engine panic, it is known what was lent.
+            give(job);
         }
         Ok(given)
     }
@@ -285,6 +287,8 @@ impl PageTiers {
             table.stores.arrivals += 1;
         } else {
             table.counters.failed_stores += 1;
+            // The engine has copied it: whoever flushes is told that it is not there.
+            table.counters.disk_failed += u64::from(is_good && self.disk.is_some());
         }
     }
 
@@ -310,6 +314,10 @@ impl PageTiers {
                 table.counters.stored += 1;
                 self.write(table, what.name);
                 self.offer(table, &what);
+            } else if table.find(what.name).is_none() {
+                // Without memory to find it by it is lost: whoever flushes is told.
+                table.counters.failed_stores += 1;
+                table.counters.disk_failed += u64::from(self.disk.is_some());
             }
         }
     }

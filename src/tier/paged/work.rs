@@ -1,6 +1,6 @@
 //! The tiers of a cache, and the thread that does for them what takes time.
 use super::super::remote::RemoteEvent;
-use super::super::{Event, FoundRecords, LowerStore, StoreStats, Wake};
+use super::super::{Event, FoundRecords, LowerStore, StoreStats, Wake, join};
 use super::config::{HostMemory, PagePolicy, TierConfig, TierPool};
 use super::remote::Lowest;
 use super::stats::{PageTierStats, TierTotals};
@@ -75,6 +75,13 @@ impl Pool {
             return Err(Error::argument(text!("config: page_bytes of pool {at} is 0")));
         }
         let slots = match host {
+            // The engine copies a page to where a slot begins.
+            HostMemory::Given(slots) if slots.slot_bytes() != page_bytes => {
+                let bytes = slots.slot_bytes();
+                return Err(Error::argument(text!(
+                    "config: the slots of pool {at} have {bytes} bytes, a page {page_bytes}"
+                )));
+            }
             HostMemory::Given(slots) => slots,
             HostMemory::Own(bytes) => {
                 let count = bytes / page_bytes as u64;
@@ -446,7 +453,7 @@ impl Lower for PageTiers {
         self.signal.notify();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            let _ = thread.join();
+            join(thread);
         }
         if self.shared.is_poisoned() {
             // What a panic left half done is not touched; the rest goes with whoever had it last.

@@ -1,5 +1,5 @@
 //! The threads that call a store, and what they are given to do.
-use super::super::{Key, Source, Target, Wake};
+use super::super::{Key, Source, Target, Wake, join};
 use super::queue::{Ask, Get, Put, Question, Queue, Read, ReadEnd, Reads, RemoteEvent, Write};
 use super::sealed::{HEAD_BYTES, open};
 use super::stats::RemoteStats;
@@ -229,7 +229,7 @@ impl Remote {
         self.inner.to_write.notify_all();
         self.inner.to_time.notify_all();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.drain(..).for_each(|thread| drop(thread.join()));
+        threads.drain(..).for_each(join);
     }
 }
 

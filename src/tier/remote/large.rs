@@ -160,7 +160,7 @@ impl Inner {
 
     pub(super) fn put_large(&self, large: PutLarge, scratch: &mut Vec<u8>) {
         let PutLarge { plan, source, bytes, .. } = large;
-        let plan = plan();
+        let plan = if self.is_wanted(&*source) { plan() } else { None };
         let written = plan.as_ref().and_then(|plan| self.put_pieces(plan, &*source, scratch));
         // What it came from may be used again.
         drop(source);
@@ -170,6 +170,15 @@ impl Inner {
         {
             self.put_value(&plan.mark, &[], scratch);
         }
+    }
+
+    /// Whether a source is still to be given to others; counts it if not.
+    fn is_wanted(&self, source: &dyn Source) -> bool {
+        let is_wanted = source.is_wanted();
+        if !is_wanted {
+            self.queue().stats.skipped += 1;
+        }
+        is_wanted
     }
 
     /// Writes the pieces, and says what they are; none if the head is there, or a call failed.
@@ -199,6 +208,10 @@ impl Inner {
         let id = hash.digest128().to_le_bytes();
         let (mut left, mut cursor) = (bytes_of_source(source), Cursor::default());
         for index in 0.. {
+            // Each takes a while. Pieces without a head are found by nobody.
+            if !self.is_wanted(source) {
+                return None;
+            }
             if left == 0 {
                 break;
             }

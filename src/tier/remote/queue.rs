@@ -108,7 +108,7 @@ impl Read {
     /// for a state, or reads a large one, has gone on without the store.
     fn may_be_waited_for(&self) -> bool {
         match self {
-            Self::Get(_) => true,
+            Self::Get(Get { target, .. }) => target.may_be_waited_for(),
             Self::Ask(Ask { question, .. }) => *question != Question::First,
             Self::Pieces(_) => false,
         }

@@ -33,7 +33,7 @@ pub use error::OpenError;
 use super::disk::{Disk, Lock};
 use super::records::Place;
 use super::space::{NoSpace, UNIT};
-use super::{Event, Key, LowerStore, Refused, Source, StoreStats, Target};
+use super::{Event, Key, LowerStore, Refused, Source, StoreStats, Target, join};
 use crate::memory::{Arc as TryArc, Carved};
 use crate::ring::Waker;
 use data::Data;
@@ -390,12 +390,12 @@ impl Drop for DiskStore {
         shared.has_writes.notify_all();
         shared.wakers.iter().flatten().for_each(Waker::wake);
         for worker in self.workers.drain(..) {
-            let _ = worker.join();
+            join(worker);
         }
         shared.state.lock().is_last = true;
         shared.wants_commit.notify_all();
         if let Some(committer) = self.committer.take() {
-            let _ = committer.join();
+            join(committer);
         }
     }
 }
