@@ -4,8 +4,20 @@ package radixkv
 #include "call.h"
 
 static inline rkvgo_failure *rkvgo_runner_append_prefill(
-	rkv_runner *runner, const rkv_plan *plan, rkv_runner_append_prefill_args args
+	rkv_runner *runner, const rkv_plan *plan, rkv_runner_append_prefill_args args,
+	const uint8_t *q, const uint8_t *k, const uint8_t *v, uint8_t *out, float *lse,
+	const float *sinks, const float *k_scales, const float *v_scales
 ) {
+	// Apart from the struct: of a pointer in one cgo looks through all that lies around it in Go's
+	// memory, and ends the program where that has pointers.
+	args.q = q;
+	args.k = k;
+	args.v = v;
+	args.out = out;
+	args.lse = lse;
+	args.sinks = sinks;
+	args.k_scales = k_scales;
+	args.v_scales = v_scales;
 	args.struct_size = sizeof args;
 	return rkvgo_end(rkv_runner_append_prefill(runner, plan, &args));
 }
@@ -28,8 +40,10 @@ static inline rkvgo_failure *rkvgo_runner_prepare_plan(
 }
 
 static inline rkvgo_failure *rkvgo_runner_merge_states(
-	rkv_runner *runner, rkv_runner_merge_states_args args
+	rkv_runner *runner, rkv_runner_merge_states_args args, uint8_t *out, float *lse
 ) {
+	args.out = out;
+	args.lse = lse;
 	args.struct_size = sizeof args;
 	return rkvgo_end(rkv_runner_merge_states(runner, &args));
 }
@@ -66,6 +80,10 @@ func F32(values []float32) Tensor {
 func Half(values []uint16) Tensor {
 	return Tensor{data: unsafe.Pointer(unsafe.SliceData(values)), count: len(values), elementBytes: 2}
 }
+
+// bytes is where it lies, of a type about which cgo asks nothing: what lies around it may be
+// anything.
+func (t *Tensor) bytes() *C.uint8_t { return (*C.uint8_t)(t.data) }
 
 // check refuses a tensor that is too short for what the library would read or write.
 func (t *Tensor) check(name string, positions, heads, dim int, s *shape) error {
@@ -245,11 +263,6 @@ func (r *Runner) AppendPrefill(plan *Plan, args AppendPrefillArgs) error {
 	}
 	return asError(C.rkvgo_runner_append_prefill(raw, rawPlan, C.rkv_runner_append_prefill_args{
 		layer:               C.uint32_t(args.Layer),
-		q:                   args.Q.data,
-		k:                   args.K.data,
-		v:                   args.V.data,
-		out:                 args.Out.data,
-		lse:                 f32Pointer(args.LSE),
 		q_position_stride:   C.uint64_t(args.Q.PositionStride),
 		q_head_stride:       C.uint64_t(args.Q.HeadStride),
 		k_position_stride:   C.uint64_t(args.K.PositionStride),
@@ -258,16 +271,14 @@ func (r *Runner) AppendPrefill(plan *Plan, args AppendPrefillArgs) error {
 		v_head_stride:       C.uint64_t(args.V.HeadStride),
 		out_position_stride: C.uint64_t(args.Out.PositionStride),
 		out_head_stride:     C.uint64_t(args.Out.HeadStride),
-		sinks:               f32Pointer(args.Sinks),
 		scale:               C.float(args.Scale),
 		soft_cap:            C.float(args.SoftCap),
 		window:              C.uint32_t(args.Window),
 		k_scale:             C.float(args.KScale),
 		v_scale:             C.float(args.VScale),
 		stream:              args.Stream,
-		k_scales:            f32Pointer(args.KScales),
-		v_scales:            f32Pointer(args.VScales),
-	}))
+	}, args.Q.bytes(), args.K.bytes(), args.V.bytes(), args.Out.bytes(), f32Pointer(args.LSE),
+		f32Pointer(args.Sinks), f32Pointer(args.KScales), f32Pointer(args.VScales)))
 }
 
 func (a *AppendPrefillArgs) check(positions int, s *shape) error {
@@ -346,10 +357,8 @@ func (r *Runner) MergeStates(args MergeStatesArgs) error {
 		position_count: C.uint64_t(args.PositionCount),
 		outs:           unsafe.SliceData(outs),
 		lses:           unsafe.SliceData(lses),
-		out:            args.Out.data,
-		lse:            f32Pointer(args.LSE),
 		stream:         args.Stream,
-	}))
+	}, args.Out.bytes(), f32Pointer(args.LSE)))
 }
 
 func (a *MergeStatesArgs) check(s *shape) error {

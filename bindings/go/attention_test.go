@@ -214,3 +214,33 @@ func TestSpatialDecode(t *testing.T) {
 	_, _, err = radixkv.SpatialDecode(radixkv.TokenCoord, logits)
 	names(t, err, radixkv.InvalidArgument, "logits[9]")
 }
+
+// Tensors may lie beside pointers, in a struct of the engine's.
+func TestTensorsBesidePointers(t *testing.T) {
+	b := newRunnerBench(t, 4, 9)
+	ids := run(1, 5)
+	sequence, _ := b.begin(ids)
+	c := chunk{sequence, ids, 0, 5}
+	must(t, b.plan.Set(planRows(c)))
+	type buffers struct {
+		name *string
+		out  [5 * queryWidth]float32
+		lse  [5 * queryHeads]float32
+	}
+	mine := &buffers{name: new(string)}
+	apart := newTensors(0, c)
+	args := apart.args(0)
+	args.Out, args.LSE = radixkv.F32(mine.out[:]), mine.lse[:]
+	must(t, b.runner.AppendPrefill(b.plan, args))
+	copy(apart.out, mine.out[:])
+	copy(apart.lse, mine.lse[:])
+	apart.sameAsNaive(t, 0, c)
+
+	mine.out, mine.lse = [5 * queryWidth]float32{}, [5 * queryHeads]float32{}
+	must(t, b.runner.MergeStates(radixkv.MergeStatesArgs{
+		PositionCount: 5, Outs: []radixkv.Tensor{radixkv.F32(apart.out)}, LSEs: [][]float32{apart.lse},
+		Out: radixkv.F32(mine.out[:]), LSE: mine.lse[:],
+	}))
+	equalSlices(t, "of one state", mine.out[:], apart.out)
+	must(t, sequence.Release())
+}

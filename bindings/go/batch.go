@@ -74,6 +74,10 @@ func (t *PageTable) Batch(rows []BatchRow, arrays BatchArrays) (int, error) {
 	if arrays.Indices != nil && len(arrays.LastPageLen) < len(rows) {
 		return 0, invalid("arrays.LastPageLen is shorter than rows")
 	}
+	if len(arrays.IndPtr) < len(rows)+1 || len(arrays.LastPageLen) < len(rows) {
+		// Of rows without pages the library writes these also when it is asked for the count.
+		arrays.IndPtr, arrays.LastPageLen = make([]int32, len(rows)+1), make([]int32, len(rows))
+	}
 	raw, err := t.enter()
 	if err != nil {
 		return 0, err

@@ -116,6 +116,9 @@ type ContinueArgs struct {
 // the parent has computed, as far as Publish was told, is taken over by reference: no lookup, no
 // copy of whole pages. At least one token is left to compute.
 func (c *Cache) Continue(args ContinueArgs) (Sequence, SequenceInfo, error) {
+	if args.AllocatePositionCount < 0 { // in C: all
+		return Sequence{}, SequenceInfo{}, invalid("args.AllocatePositionCount is negative")
+	}
 	raw, err := c.enter()
 	if err != nil {
 		return Sequence{}, SequenceInfo{}, err

@@ -356,28 +356,28 @@ func (t *PageTable) FreePoolPages(pool int, pages []uint32) error {
 }
 
 // GroupRow returns the row of the sequence in a group: a page for each page size of positions, 0
-// where the window has passed. Of a STATE group: the one page with the state that the next step
-// changes.
+// where the window has passed. Of a STATE group: the page with the state that the next step
+// changes, then those for draft states, GroupConfig.DraftStateCount of them.
 func (s Sequence) GroupRow(group uint32) ([]uint32, error) {
 	raw, err := s.cache.enter()
 	if err != nil {
 		return nil, err
 	}
 	defer s.cache.mu.RUnlock()
-	asked := C.rkvgo_sequence_group_row(raw, C.rkv_sequence_id(s.id), C.uint32_t(group), nil, 0)
-	if err := asError(asked.failure); err != nil {
-		return nil, err
+	// It may grow between the question for the count and the answer, hence a loop.
+	var pages []uint32
+	for {
+		made := C.rkvgo_sequence_group_row(raw, C.rkv_sequence_id(s.id), C.uint32_t(group),
+			u32Pointer(pages), C.size_t(len(pages)))
+		err := asError(made.failure)
+		if err == nil && int(made.count) <= len(pages) {
+			return pages[:made.count], nil
+		}
+		if err != nil && !errors.Is(err, BufferTooSmall) {
+			return nil, err
+		}
+		pages = make([]uint32, made.count)
 	}
-	pages := make([]uint32, asked.count)
-	if len(pages) == 0 {
-		return pages, nil
-	}
-	made := C.rkvgo_sequence_group_row(raw, C.rkv_sequence_id(s.id), C.uint32_t(group),
-		u32Pointer(pages), C.size_t(len(pages)))
-	if err := asError(made.failure); err != nil {
-		return nil, err
-	}
-	return pages[:made.count], nil
 }
 
 // Checkpoint begins to save the states of the sequence where it is, and returns how many copies

@@ -278,3 +278,39 @@ func TestStatesOfSequences(t *testing.T) {
 	_, err = radixkv.NewCache(table, radixkv.CacheConfig{CheckpointLimit: 513})
 	names(t, err, radixkv.InvalidArgument, "config.checkpoint_limit")
 }
+
+// A row that grows while it is read is read again.
+func TestGroupRowWhileItGrows(t *testing.T) {
+	const most = 30000
+	table, err := radixkv.NewPageTable(radixkv.PageTableConfig{
+		PageSize: 1, PageCount: most + 1, SlotCount: 1,
+	})
+	must(t, err)
+	defer table.Close()
+	cache, err := radixkv.NewCache(table, radixkv.CacheConfig{})
+	must(t, err)
+	defer cache.Close()
+	sequence, _, err := cache.Begin(radixkv.BeginArgs{Tokens: radixkv.Text(run(0, 1))})
+	must(t, err)
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 1; i < most && err == nil; i++ {
+			err = sequence.Append(radixkv.Text([]uint32{7}))
+		}
+		done <- err
+	}()
+	for {
+		select {
+		case err := <-done:
+			must(t, err)
+			row, err := sequence.GroupRow(0)
+			must(t, err)
+			equal(t, "pages", len(row), most)
+			return
+		default:
+			_, err := sequence.GroupRow(0)
+			must(t, err)
+		}
+	}
+}

@@ -300,16 +300,17 @@ func (b *JournalBuffers) take(
 	for i := range b.raw[:records] {
 		raw := &b.raw[i]
 		made := JournalRecord{
-			Number:        uint64(raw.number),
-			Kind:          JournalKind(raw.kind),
-			Reason:        RemovalReason(raw.reason),
-			Group:         uint32(raw.group),
-			Pages:         b.pages[raw.page_index:][:raw.page_count],
-			Group0Pages:   b.pages[raw.group_0_page_index:][:raw.page_count],
+			Number: uint64(raw.number),
+			Kind:   JournalKind(raw.kind),
+			Reason: RemovalReason(raw.reason),
+			Group:  uint32(raw.group),
+			// Without room behind: what is appended is not to land in the next record.
+			Pages:         b.pages[raw.page_index:][:raw.page_count:raw.page_count],
+			Group0Pages:   b.pages[raw.group_0_page_index:][:raw.page_count:raw.page_count],
 			ParentPage:    uint32(raw.parent_page),
 			FirstPosition: uint64(raw.first_position),
-			Tokens:        b.tokens[raw.token_index:][:raw.token_count],
-			Items:         b.items[raw.item_index:][:raw.item_count],
+			Tokens:        b.tokens[raw.token_index:][:raw.token_count:raw.token_count],
+			Items:         b.items[raw.item_index:][:raw.item_count:raw.item_count],
 		}
 		made.Namespace = Namespace{
 			Flags:       NamespaceFlags(raw.namespace_flags),

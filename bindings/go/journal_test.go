@@ -93,6 +93,12 @@ func TestJournalRecords(t *testing.T) {
 	equal(t, "read", read, radixkv.JournalRead{LastNumber: 2, NewestNumber: 2, OldestNumber: 1})
 	equal(t, "records", len(buffers.Records), 2)
 	stored, removed := buffers.Records[0], buffers.Records[1]
+	for _, record := range buffers.Records {
+		equal(t, "room behind the pages", cap(record.Pages), len(record.Pages))
+		equal(t, "room behind those of group 0", cap(record.Group0Pages), len(record.Group0Pages))
+		equal(t, "room behind the tokens", cap(record.Tokens), len(record.Tokens))
+		equal(t, "room behind the items", cap(record.Items), len(record.Items))
+	}
 	equal(t, "kind", stored.Kind, radixkv.JournalStored)
 	equal(t, "namespace", stored.Namespace, space)
 	equal(t, "pages", len(stored.Pages), 3)

@@ -73,6 +73,8 @@ static inline rkvgo_failure *rkvgo_probe_many(
 import "C"
 
 import (
+	"errors"
+	"fmt"
 	"runtime"
 	"unsafe"
 )
@@ -164,17 +166,33 @@ func walk[I, R any](
 	}
 	defer c.mu.RUnlock()
 	items, results, statuses := make([]I, count), make([]R, count), make([]Status, count)
+	const untold Status = -1
 	for i := range items {
-		items[i] = item(i)
+		items[i], statuses[i] = item(i), untold
 	}
-	return results, statuses, asError(call(raw, unsafe.SliceData(items), C.size_t(count),
+	err = asError(call(raw, unsafe.SliceData(items), C.size_t(count),
 		unsafe.SliceData(results), (*C.rkv_status)(unsafe.Pointer(unsafe.SliceData(statuses)))))
+	// What was refused as a whole, or ended in the middle, says nothing of the items that are left.
+	var whole *Error
+	if errors.As(err, &whole) {
+		for i := range statuses {
+			if statuses[i] == untold {
+				statuses[i] = whole.Status
+			}
+		}
+	}
+	return results, statuses, err
 }
 
 // BeginMany begins many sequences: as many calls of Begin, in order, in one crossing and with one
 // lock as long as nobody waits for it. Each item has a status; the error is that of the last item
 // that failed, and names it. The sequence of an item that failed is the zero one.
 func (c *Cache) BeginMany(items []BeginArgs) ([]Sequence, []SequenceInfo, []Status, error) {
+	for i := range items {
+		if items[i].AllocatePositionCount < 0 { // in C: all; nothing is begun
+			return nil, nil, nil, invalid(fmt.Sprintf("items[%d].AllocatePositionCount is negative", i))
+		}
+	}
 	l := listsOf(len(items), func(i int) (Namespace, Tokens) {
 		return items[i].Namespace, items[i].Tokens
 	})

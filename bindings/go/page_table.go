@@ -338,6 +338,9 @@ func (t *PageTable) Reserve(slot uint32, positionCount int) error {
 // CanReserve says whether a row could be made long enough now, by eviction if need be; NoSlot asks
 // for a new row. Nothing is evicted. The answer holds until somebody else allocates.
 func (t *PageTable) CanReserve(slot uint32, positionCount int) (bool, error) {
+	if positionCount < 0 { // in C it would be more than there is
+		return false, invalid("positionCount is negative")
+	}
 	raw, err := t.enter()
 	if err != nil {
 		return false, err

@@ -211,3 +211,29 @@ func TestBatch(t *testing.T) {
 		must(t, b.table.FreeSlot(slot))
 	}
 }
+
+// K12: to ask for the count writes nothing, also where there is nothing to count.
+func TestBatchCountsEmptyRows(t *testing.T) {
+	b := newBench(t, 4, 17, 0)
+	var rows []radixkv.BatchRow
+	for i := 0; i < 3; i++ {
+		slot, err := b.table.AllocateSlot()
+		must(t, err)
+		rows = append(rows, radixkv.BatchRow{Slot: slot})
+	}
+	room := []int32{7, 7, 7, 7, 7, 7, 7, 7}
+	for _, arrays := range []radixkv.BatchArrays{
+		{}, {IndPtr: room[:1]}, {IndPtr: room[:1:1], LastPageLen: room[4:5:5]},
+	} {
+		count, err := b.table.Batch(rows, arrays)
+		must(t, err)
+		equal(t, "indices", count, 0)
+		equalSlices(t, "behind the slices", room, []int32{7, 7, 7, 7, 7, 7, 7, 7})
+	}
+	count, err := b.table.Batch(nil, radixkv.BatchArrays{})
+	must(t, err)
+	equal(t, "indices of no rows", count, 0)
+	for _, row := range rows {
+		must(t, b.table.FreeSlot(row.Slot))
+	}
+}

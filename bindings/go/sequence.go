@@ -179,6 +179,9 @@ type Sequence struct {
 // not at all, and is refused where the whole prompt and the reserve would not fit. At least
 // one token is left to compute.
 func (c *Cache) Begin(args BeginArgs) (Sequence, SequenceInfo, error) {
+	if args.AllocatePositionCount < 0 { // in C: all
+		return Sequence{}, SequenceInfo{}, invalid("args.AllocatePositionCount is negative")
+	}
 	raw, err := c.enter()
 	if err != nil {
 		return Sequence{}, SequenceInfo{}, err

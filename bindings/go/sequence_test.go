@@ -99,6 +99,20 @@ func TestAllocateByChunk(t *testing.T) {
 	must(t, sequence.Release())
 	wants(t, sequence.Allocate(1), radixkv.StaleSequence)
 	equal(t, "private", b.sound().PrivatePageCount, 0)
+	_, _, err = b.cache.Begin(radixkv.BeginArgs{
+		Tokens: radixkv.Text(run(0, 8)), AllocatePositionCount: -1,
+	})
+	names(t, err, radixkv.InvalidArgument, "AllocatePositionCount")
+	_, _, err = b.cache.Continue(radixkv.ContinueArgs{
+		Parent: sequence.ID(), AllTokens: radixkv.Text(run(0, 8)), AllocatePositionCount: -1,
+	})
+	names(t, err, radixkv.InvalidArgument, "AllocatePositionCount")
+	_, _, _, err = b.cache.BeginMany([]radixkv.BeginArgs{
+		{Tokens: radixkv.Text(run(0, 8)), AllocatePositionCount: -1},
+	})
+	names(t, err, radixkv.InvalidArgument, "AllocatePositionCount")
+	_, err = b.table.CanReserve(radixkv.NoSlot, -1)
+	names(t, err, radixkv.InvalidArgument, "positionCount")
 }
 
 // K15: at least one token is computed, and the cut is never inside an image.

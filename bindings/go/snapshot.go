@@ -11,6 +11,7 @@ typedef struct rkvgo_snapshot_cache_made {
 
 typedef struct rkvgo_snapshot_stats_made {
 	rkvgo_failure *failure;
+	rkvgo_snapshot *freed;
 	rkv_snapshot_cache_stats stats;
 } rkvgo_snapshot_stats_made;
 
@@ -60,11 +61,12 @@ static inline rkvgo_snapshot_call rkvgo_snapshot_cache_clear(
 }
 
 static inline rkvgo_snapshot_stats_made rkvgo_snapshot_cache_stats(
-	const rkv_snapshot_cache *cache
+	const rkv_snapshot_cache *cache, rkvgo_shelf *shelf
 ) {
 	rkvgo_snapshot_stats_made made = {0};
 	made.stats.struct_size = sizeof made.stats;
 	made.failure = rkvgo_end(rkv_snapshot_cache_read_stats(cache, &made.stats));
+	made.freed = rkvgo_snapshots_take(shelf);
 	return made;
 }
 
@@ -111,7 +113,8 @@ type snapshotShelf struct{ c *C.rkvgo_shelf }
 // free, which may be nil, is called exactly once for each value that the cache took over, when it
 // and all readers are done with it: by the goroutine whose call let it go, when that call has done
 // everything else. It may call the cache. A value of SnapshotInsertStorable may be let go while no
-// call runs: the next call of the cache or of one of its pins frees it.
+// call runs: the next call of the cache but Probe and Check, or Release of one of its pins, frees
+// it.
 func NewSnapshotCache[V any](
 	config SnapshotCacheConfig, free func(V),
 ) (*SnapshotCache[V], error) {
@@ -253,8 +256,9 @@ func (c *SnapshotCache[V]) Stats() (SnapshotCacheStats, error) {
 	if err != nil {
 		return SnapshotCacheStats{}, err
 	}
-	defer c.mu.RUnlock()
-	made := C.rkvgo_snapshot_cache_stats(raw)
+	made := C.rkvgo_snapshot_cache_stats(raw, c.shelf.c)
+	c.mu.RUnlock()
+	freeSnapshots(made.freed, c.free)
 	return SnapshotCacheStats{
 		EntryCount:       uint64(made.stats.entry_count),
 		EntryBytes:       uint64(made.stats.entry_bytes),

@@ -299,3 +299,21 @@ func TestSnapshotTierPartsOfACopy(t *testing.T) {
 	must(t, pin.Release())
 	d.end()
 }
+
+// What writers let go after a call is freed by whoever looks next.
+func TestSnapshotTierStatsFree(t *testing.T) {
+	d := newOnDisk(t, t.TempDir())
+	for i := 0; i < 200; i++ {
+		d.put(run(i, 4), byte(i), 0)
+	}
+	must(t, d.Clear())
+	for end := time.Now().Add(10 * time.Second); d.freed.Load() < d.made.Load(); {
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d values freed", d.freed.Load(), d.made.Load())
+		}
+		_, err := d.Stats()
+		must(t, err)
+		time.Sleep(time.Millisecond)
+	}
+	d.end()
+}
