@@ -14,9 +14,10 @@
  *            reset() ends it now and throws when that fails, where a destructor must stay silent.
  *            A moved-from object is empty: it may be destroyed, assigned, asked with get(); any
  *            other call throws RKV_STATUS_INVALID_ARGUMENT.
- * Order      Objects may be destroyed in any order. A Sequence and a Lock keep the C cache alive:
- *            when the Cache object goes first, rkv_cache_destroy() waits for the last of them. A
- *            Runner and a Plan keep the C page table alive.
+ * Order      Objects may be destroyed in any order, but a SnapshotFetch before its SnapshotCache. A
+ *            Sequence and a Lock keep the C cache alive: when the Cache object goes first,
+ *            rkv_cache_destroy() waits for the last of them. A Runner and a Plan keep the C page
+ *            table alive.
  * Children   Sequence::retain() ends a sequence and empties its object; what is retained belongs to
  *            the cache and goes by its id, with no object.
  * Vectors    What returns a vector allocates it. Each has an overload that writes in the caller's

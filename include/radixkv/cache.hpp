@@ -309,8 +309,10 @@ public:
     }
     /// rkv_cache_evict() that returns the pages.
     [[nodiscard]] std::vector<std::uint32_t> evict_reported(std::size_t page_count) {
-        // Those of other groups that the last page may take along have room too.
-        const std::uint64_t most = stats().cached_page_count;
+        // Other groups may have pages of the pool, too, and those that the last page takes along
+        // have room.
+        std::uint64_t most = 0;
+        for (const rkv_group_stats& group : group_stats()) most += group.cached_page_count;
         std::vector<std::uint32_t> pages(
             static_cast<std::size_t>(std::min<std::uint64_t>(page_count, most)) +
             RKV_GROUP_LIMIT - 1);

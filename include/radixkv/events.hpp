@@ -60,8 +60,11 @@ public:
         for (std::uint64_t lost = 0;; lost += batch.info.lost_record_count) {
             if (payload_.size() < limit) payload_.resize(limit);
             batch.info = sized<rkv_event_batch>();
+            // Without a buffer it would be the question how much the next event needs.
+            std::uint8_t unused = 0;
+            std::uint8_t* room = detail::present(span<std::uint8_t>(payload_), unused);
             const rkv_status status =
-                rkv_event_encoder_encode(get(), timestamp, payload_.data(), limit, &batch.info);
+                rkv_event_encoder_encode(get(), timestamp, room, limit, &batch.info);
             if (status == RKV_STATUS_BUFFER_TOO_SMALL) {
                 limit = static_cast<std::size_t>(batch.info.byte_count);
                 continue;

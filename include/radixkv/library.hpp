@@ -40,9 +40,10 @@ template <class F> void set_log_callback(std::uint32_t max_level, F& f) noexcept
         max_level,
         [](std::uint32_t level, const char* message, void* user_data) noexcept {
             detail::must_not_throw("the log callback",
-                                   [&] { (*static_cast<F*>(user_data))(level, message); });
+                                   [&] { (*reinterpret_cast<F*>(user_data))(level, message); });
         },
-        static_cast<void*>(std::addressof(f)));
+        // It may be a function, or const.
+        const_cast<void*>(reinterpret_cast<const volatile void*>(std::addressof(f))));
 }
 template <class F> void set_log_callback(std::uint32_t, const F&&) = delete;
 

@@ -44,6 +44,8 @@ struct AttentionParams {
     span<const float> v_scales;
     /// Empty, or one for each query head.
     span<const float> sinks;
+    /// On CUDA the CUstream to work on.
+    void* stream = nullptr;
 };
 
 /// Owns an rkv_runner.
@@ -163,7 +165,8 @@ public:
     }
     /// rkv_runner_merge_states() of as many states as there are outs, which is as many as lses.
     void merge_states(span<const void* const> outs, span<const float* const> lses,
-                      std::uint64_t position_count, void* out, float* lse = nullptr) {
+                      std::uint64_t position_count, void* out, float* lse = nullptr,
+                      void* stream = nullptr) {
         require(outs.size() == lses.size(), "lses: not as many as outs");
         require(outs.size() <= std::numeric_limits<std::uint32_t>::max(), "outs: too many");
         auto args = sized<rkv_runner_merge_states_args>();
@@ -173,6 +176,7 @@ public:
         args.lses = lses.data();
         args.out = out;
         args.lse = lse;
+        args.stream = stream;
         merge_states(args);
     }
 
@@ -229,6 +233,7 @@ private:
         args.v_scale = params.v_scale;
         args.k_scales = params.k_scales.size() != 0 ? params.k_scales.data() : nullptr;
         args.v_scales = params.v_scales.size() != 0 ? params.v_scales.data() : nullptr;
+        args.stream = params.stream;
         append_prefill(plan, args);
     }
     static void require(bool condition, const char* otherwise) {

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -64,6 +65,8 @@ public:
     void append(TokenView tokens) {
         check(rkv_sequence_append(owned_.cache(), get(), tokens.get()));
     }
+    /// The same of a list in braces, which may be empty.
+    void append(std::initializer_list<std::uint32_t> ids) { append(TokenView(ids)); }
     /// rkv_sequence_append() of one text token, e.g. the one just decoded.
     void append(std::uint32_t id) { append(TokenView(span<const std::uint32_t>(&id, 1))); }
     /// rkv_sequence_truncate().

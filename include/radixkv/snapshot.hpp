@@ -82,9 +82,11 @@ public:
     [[nodiscard]] bool is_copy() const noexcept { return found_.is_copy != 0; }
     /// rkv_snapshot_cache_read_parts(): good until the pin ends.
     [[nodiscard]] std::vector<rkv_snapshot_part> parts() const {
+        // An empty one keeps no cache alive: there may be none any more.
+        const rkv_snapshot_cache* cache = get() != 0 ? cache_ : nullptr;
         return detail::read<rkv_snapshot_part>(
             [&](rkv_snapshot_part* into, std::size_t capacity, std::size_t* count) {
-                return rkv_snapshot_cache_read_parts(cache_, get(), into,
+                return rkv_snapshot_cache_read_parts(cache, get(), into,
                                                      sizeof(rkv_snapshot_part), capacity, count);
             });
     }
@@ -149,10 +151,12 @@ public:
 
     /// rkv_snapshot_cache_take(): nothing while the fetch goes on; else it has ended, this is
     /// empty, and the pin is so too if the snapshot could not be had. An empty one throws
-    /// RKV_STATUS_INVALID_ARGUMENT or RKV_STATUS_STALE_TICKET.
+    /// RKV_STATUS_INVALID_ARGUMENT.
     [[nodiscard]] std::optional<SnapshotPin> take() {
         auto found = sized<rkv_snapshot_cache_match_result>();
-        const rkv_status status = rkv_snapshot_cache_take(cache_, get(), &found);
+        // An empty one asks no cache, which may be gone.
+        rkv_snapshot_cache* cache = get() != 0 ? cache_ : nullptr;
+        const rkv_status status = rkv_snapshot_cache_take(cache, get(), &found);
         if (status == RKV_STATUS_PENDING) return std::nullopt;
         check(status);
         (void)release();

@@ -87,6 +87,10 @@ public:
         ids_.insert(ids_.end(), ids.begin(), ids.end());
         return *this;
     }
+    /// The same of a list in braces, which may be empty.
+    Tokens& text(std::initializer_list<std::uint32_t> ids) {
+        return text(span<const std::uint32_t>(ids));
+    }
     /// A coordinate in [0, 1]: rkv_coord_bin().
     Tokens& coord(double value) { return coord_at_bin(coord_bin(value)); }
     Tokens& coord_at_bin(std::uint32_t bin) { return add(RKV_TOKEN_COORD, bin, 0); }

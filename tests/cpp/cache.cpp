@@ -3,6 +3,12 @@
 
 #include <array>
 #include <type_traits>
+#include <utility>
+
+// What a temporary namespace is made of does not end before a reference to it.
+static_assert(!std::is_reference_v<decltype(std::declval<rkv::Namespace>().lora(1))>);
+static_assert(!std::is_reference_v<decltype(std::declval<rkv::Namespace>().epoch(1).lora(2))>);
+static_assert(std::is_reference_v<decltype(std::declval<rkv::Namespace&>().lora(1))>);
 
 static_assert(!std::is_copy_constructible_v<rkv::Cache>);
 static_assert(!std::is_copy_constructible_v<rkv::Lock>);

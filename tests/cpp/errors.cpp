@@ -147,6 +147,27 @@ void logs() {
     CHECK_EQ(messages.size(), heard);
 }
 
+
+int heard = 0;
+void hears(std::uint32_t, const char*) { ++heard; }
+
+// M02: a function, and what is const, hear the log as well.
+void logs_to_anything() {
+    static const auto constant = [](std::uint32_t, const char*) { ++heard; };
+    for (const bool to_function : {true, false}) {
+        if (to_function) rkv::set_log_callback(RKV_LOG_ERROR, hears);
+        else rkv::set_log_callback(RKV_LOG_ERROR, constant);
+#if defined(RKV_FAULT_INJECTION)
+        rkv::PageTable table = test::table(33, 4);
+        rkv::Cache cache(table);
+        const int before = heard;
+        CHECK_THROWS(RKV_STATUS_INTERNAL, rkv::fault_panic(cache));
+        CHECK(heard > before);
+#endif
+        rkv::clear_log_callback();
+    }
+}
+
 }  // namespace
 
 int main() {
@@ -156,4 +177,5 @@ int main() {
     checks_statuses();
     knows_its_version();
     logs();
+    logs_to_anything();
 }

@@ -67,9 +67,25 @@ void namespaces_have_names() {
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, encoder.name_namespace({}, "sql", nullptr));
 }
 
+
+// E01: no room at all is an event at a time, and not the question how much it needs.
+void a_limit_of_zero_is_an_event_at_a_time() {
+    rkv::PageTable table = test::table(33, 4);
+    rkv::Cache cache = cache_with_journal(table);
+    serve(cache, ids(1, 12));
+    rkv::EventEncoder encoder(cache);
+    rkv::EventBatch batch = encoder.encode(1.0, 0);
+    CHECK(batch.payload.data() != nullptr);
+    CHECK(batch.info.event_count == 1);
+    CHECK(says(batch, "AllBlocksCleared") && batch.has_more());
+    batch = encoder.encode(1.0, 0);
+    CHECK(says(batch, "BlockStored"));
+}
+
 }  // namespace
 
 int main() {
     batches_come_until_nothing_is_new();
     namespaces_have_names();
+    a_limit_of_zero_is_an_event_at_a_time();
 }

@@ -217,6 +217,23 @@ void states_of_a_sequence() {
     test::audit(table, cache);
 }
 
+
+// K09, G08: what other groups have of the pool can be had and is told, too.
+void all_of_a_pool_is_reported() {
+    rkv_page_table_config config = rkv::PageTable::config();
+    config.page_size = 4;
+    config.page_count = 41;
+    rkv::PageTable table(config, {rkv::full_group(), rkv::chunk_group(0, 8)});
+    rkv::Cache cache(table);
+    const std::vector<std::uint32_t> spine = table.allocate_pages(20);
+    const std::vector<std::uint32_t> chunk = table.allocate_pages(20);
+    (void)cache.insert_groups(test::ids(1, 80), spine, {{1, chunk, {}}});
+    CHECK_EQ(table.pool_stats(0).cached_page_count, 40u);
+    CHECK_EQ(cache.evict_reported(40).size(), 40u);
+    CHECK_EQ(table.pool_stats(0).free_page_count, 40u);
+    test::audit(table, cache);
+}
+
 }  // namespace
 
 int main() {
@@ -227,4 +244,5 @@ int main() {
     pages_come_from_a_pool();
     wrong_rows_are_refused();
     groups_share_a_pool();
+    all_of_a_pool_is_reported();
 }

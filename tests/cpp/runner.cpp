@@ -401,6 +401,13 @@ void refuses_bad_arguments() {
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, runner.append_prefill(plan, layers, q, kv, kv, out));
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
                  runner.merge_states({out.data()}, {}, 1, out.data()));
+    int stream = 0;  // there are none on the CPU, which says so
+    rkv::AttentionParams on_stream;
+    on_stream.stream = &stream;
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
+                 runner.append_prefill(plan, 0, q, kv, kv, out, {}, on_stream));
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
+                 runner.merge_states({out.data()}, {lse.data()}, 3, out.data(), nullptr, &stream));
     rkv::PageTable elsewhere = test::table(9, 4);
     rkv::Runner stranger(elsewhere, small());
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, stranger.append_prefill(plan, 0, q, kv, kv, out));

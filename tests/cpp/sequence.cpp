@@ -291,6 +291,24 @@ void many_at_once() {
     CHECK_EQ(cache.stats().sequence_count, 0u);
 }
 
+
+// No tokens are none, and not the token 0.
+void appends_nothing() {
+    rkv::PageTable table = test::table(33, 4);
+    rkv::Cache cache(table);
+    rkv::Sequence sequence = cache.begin(ids(1, 5));
+    try {
+        sequence.append({});
+    } catch (const rkv::Error&) {  // whether that is refused is the library's business
+    }
+    CHECK_EQ(sequence.info().position_count, 5u);
+    rkv::Tokens tokens;
+    tokens.text({});
+    CHECK_EQ(tokens.count(), 0u);
+    tokens.text({7, 8});
+    CHECK_EQ(tokens.count(), 2u);
+}
+
 }  // namespace
 
 int main() {
@@ -303,4 +321,5 @@ int main() {
     ends_when_something_throws();
     moves();
     destroys_in_any_order();
+    appends_nothing();
 }

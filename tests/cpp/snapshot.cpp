@@ -185,6 +185,25 @@ void survives_a_panic() {
 }
 #endif
 
+
+// M01, M03: a pin that owns nothing asks no cache, which may be gone.
+void empty_pins_ask_nobody() {
+    rkv::SnapshotPin miss, pin;
+    {
+        rkv::SnapshotCache cache;
+        cache.insert({1}, state(1), 1);
+        miss = cache.match({9});
+        pin = cache.match({1});
+        CHECK(!miss && pin);
+        CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)miss.parts());
+    }
+    rkv::SnapshotPin taken = std::move(pin);
+    taken.reset();  // the cache behind the handle goes with its last pin
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)miss.parts());
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)pin.parts());  // NOLINT: moved from
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)taken.parts());
+}
+
 }  // namespace
 
 int main() {
@@ -193,6 +212,7 @@ int main() {
     pins_release_themselves();
     tells_of_a_second_release();
     pins_outlive_the_cache();
+    empty_pins_ask_nobody();
     deletes_what_is_not_stored();
 #if defined(RKV_FAULT_INJECTION)
     survives_a_panic();
