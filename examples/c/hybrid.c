@@ -66,8 +66,10 @@ int main(void) {
     must(rkv_page_table_config_init(&config, sizeof config));
     config.groups = groups;
     config.group_count = GROUPS;
+    config.group_size = sizeof groups[0];
     config.pools = (const rkv_pool_config[GROUPS]){{65, 0}, {33, 0}, {8, 0}};
     config.pool_count = GROUPS;
+    config.pool_size = sizeof(rkv_pool_config);
     must(rkv_page_table_create(&config, &table));
     must(rkv_cache_create(table, NULL, &cache));
     serve("A", 1000, 130);

@@ -82,11 +82,12 @@ static void serve(const char *name, const uint32_t *ids, size_t count) {
     args.group_count = 2;
     args.group_size = sizeof groups[0];
     must(rkv_cache_insert(cache, &args, published[FULL], &done));
-    /* Whose page was not taken keeps it: for another one is published, or it is not full. */
+    /* Whose page was not taken keeps it: another one is published for it, it is not full, or memory
+     * ran out before the end of a long list. */
     for (uint32_t group = 0; group < GROUPS; group++) {
         for (size_t i = 0; i < pages; i++) {
             if (rows[group][i] == 0) continue;
-            if (published[group][i] == rows[group][i] && i < count / PAGE) continue;
+            if (published[group][i] == rows[group][i] && i < done.page_count) continue;
             must(rkv_page_table_free_pool_pages(table, group, &rows[group][i], 1));
         }
     }
@@ -129,8 +130,10 @@ int main(void) {
     config.page_size = PAGE;
     config.groups = groups;
     config.group_count = GROUPS;
+    config.group_size = sizeof groups[0];
     config.pools = pools;
     config.pool_count = GROUPS;
+    config.pool_size = sizeof(rkv_pool_config);
     must(rkv_page_table_create(&config, &table));
     must(rkv_cache_create(table, NULL, &cache));
 

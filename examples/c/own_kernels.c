@@ -193,6 +193,8 @@ static void step(request **batch, size_t rows, size_t limit) {
 
     copy_pages(&arrays);
     for (i = 0; i < arrays.copy_count; i++) {
+        /* All of a sequence at once; they are neighbours. */
+        if (i > 0 && arrays.copy_sequence[i] == arrays.copy_sequence[i - 1]) continue;
         must(rkv_sequence_confirm_copies(cache, arrays.copy_sequence[i]));
     }
     must(rkv_plan_check(plan)); /* are the pages still those of the rows? */
