@@ -108,3 +108,9 @@ def test_every_block_runs(tmp_path: Path) -> None:
     while not (done := eval("step()", names)):
         pass
     assert [position for _, position in done] == [32] and (kv == 7).sum() == 2 * 64
+
+
+def test_net_is_imported_where_it_is_named() -> None:
+    """`import radixkv` doesn't bring it: it needs a library that is not in the wheel."""
+    text = README.read_text()
+    assert "radixkv.net.Store(" not in text or "import radixkv.net" in text
