@@ -87,9 +87,9 @@ impl Groups {
         Ok(())
     }
 
-    /// Adds the next row, and chooses among the groups that end with it. Returns what is saved where
-    /// the row behind it does not even share the first page. No call for each group: there may be as
-    /// many, one within another, as rows.
+    /// Adds the next row, and chooses among the groups that end with it. Returns what is saved
+    /// where the row behind it does not even share the first page. No call for each group: there
+    /// may be as many, one within another, as rows.
     fn add(&mut self, batch: &Batch, costs: &Costs<'_>, at: usize) -> Result<f64, OutOfMemory> {
         let pages = self.common.get(at + 1).copied().unwrap_or(0);
         let queries = batch.rows()[self.order[at]].count;

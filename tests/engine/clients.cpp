@@ -231,7 +231,8 @@ static void b11_shutdown_finishes_what_runs() {
     running.audit_idle();
 }
 
-/// One that is being read when the server is told to end is refused, finished or cancelled, not cut.
+/// One that is being read when the server is told to end is refused, finished or cancelled, never
+// cut.
 static void b11_shutdown_cuts_no_request_that_was_being_read() {
     for (int wait = 0; wait < 20; ++wait) {
         Running running(

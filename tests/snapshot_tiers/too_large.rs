@@ -45,8 +45,8 @@ fn t01_what_memory_cannot_hold_hides_nothing() {
     assert_eq!(again.bring(&[1, 2, 3, 4, 5]), Some((2, 7)));
 }
 
-/// T13, T12: a state of the store that memory is too small for hides no shorter one, in its block or
-/// before that.
+/// T13, T12: a state of the store that memory is too small for hides no shorter one, in its block
+/// or before that.
 #[test]
 fn t13_what_memory_cannot_hold_hides_nothing() {
     let remote = filled(&[70]);
