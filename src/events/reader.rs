@@ -108,9 +108,23 @@ impl Reader {
         self.phase = Phase::Contents { next_page: 0 };
     }
 
-    /// Has all that the cache holds told once more, on top of what is known.
-    pub fn again(&mut self) {
-        self.phase = Phase::Contents { next_page: 0 };
+    /// Whether all that the cache holds was told: from here on records are read.
+    pub fn has_all_contents(&self) -> bool {
+        matches!(self.phase, Phase::CatchUp { .. } | Phase::Follow)
+    }
+
+    /// Reads a page of the contents again, as it is by now. No record waits.
+    pub fn read_page(&mut self, shared: &Shared, page: u32) -> Result<(), Error> {
+        let intake = &mut self.intake;
+        match shared.read_page(page, &mut |record| intake.take(record)) {
+            Ok(newest) => {
+                if let Phase::CatchUp { until } = &mut self.phase {
+                    *until = newest;
+                }
+            }
+            Err(error) => drop(self.contents_failed(shared, page, error)?),
+        }
+        Ok(())
     }
 
     fn read_contents(&mut self, shared: &Shared, page: u32) -> Result<Read, Error> {

@@ -152,4 +152,22 @@ impl Shared {
             self.without_lock();
         }
     }
+
+    /// Gives `take` the page of a place, and those behind it that a record tells with it, if it is
+    /// held. Returns the newest record: when all up to it are applied, what was told is right.
+    pub fn read_page(
+        &self,
+        page: u32,
+        take: &mut dyn FnMut(&Record<'_>) -> bool,
+    ) -> Result<u64, Error> {
+        let state = self.read();
+        let cache = state.cache()?;
+        let journal = journal_of(cache)?;
+        let newest = journal.ring().newest();
+        let mut scratch = Scratch::new(state.table.page_size())?;
+        let what = (&cache.images, cache.groups.as_ref().map(|groups| &groups.hung));
+        // A word is less than any record, and than the next place.
+        journal.tell_contents(what, (page as usize, newest), 1, &mut scratch, take);
+        Ok(newest)
+    }
 }

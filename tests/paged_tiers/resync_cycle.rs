@@ -75,3 +75,78 @@ fn t08_uses_are_counted_while_the_contents_are_told() {
     let ended = is_done.recv_timeout(Duration::from_secs(60));
     assert!(ended.is_ok(), "the tiers' thread goes in a circle");
 }
+
+/// T08: a page that is told before the one that it stands behind is told again, when that one may
+/// hold something else.
+#[test]
+fn t08_what_changed_before_a_page_is_told_again_is_applied() {
+    // More records than are applied in a round.
+    const FILLERS: u32 = 100;
+    let mut world = World::new(Setup::new(200, 256, None));
+    let before = world.begin(&PLAIN, &prompt(9, 3)).unwrap().id;
+    let first = world.begin(&PLAIN, &prompt(2, 5)).unwrap().id;
+    let y = row(&world, first)[0];
+    world.compute(first, 5);
+    world.release(first);
+    world.release(before);
+    // The page after `y` has a lower number: it is told first, and not known in the first pass.
+    let second = world.begin(&PLAIN, &prompt(2, 9)).unwrap().id;
+    let x = row(&world, second)[1];
+    assert_eq!((row(&world, second)[0], x + 1), (y, y));
+    world.compute(second, 9);
+    world.release(second);
+    for family in 100..100 + FILLERS {
+        let id = world.begin(&PLAIN, &prompt(family, 5)).unwrap().id;
+        world.compute(id, 5);
+        world.release(id);
+    }
+    // The contents are copied, and some of them applied.
+    world.tiers.work();
+    assert_eq!(world.tiers.stats().applied, 0);
+    // Both pages hold something else from here on.
+    assert_eq!(world.shared.evict(2, |_, _| {}).unwrap(), 2);
+    let third = world.begin(&PLAIN, &prompt(4, 9)).unwrap().id;
+    assert_eq!(row(&world, third)[..2], [y, x]);
+    world.compute(third, 9);
+    world.release(third);
+    world.settle();
+    assert!(world.tiers.stats().applied > 0);
+    // The first page of the one prompt, and the second of the other: nobody computed that.
+    assert_eq!(world.run(&PLAIN, &prompt(2, 5)), (0, 0));
+    world.settle();
+    let mut mixed = prompt(2, 4);
+    mixed.extend_from_slice(&prompt(4, 9)[4..]);
+    assert_eq!(world.run(&PLAIN, &mixed), (4, 0), "KV of another prefix was brought");
+    world.settle();
+    // What was computed is found by its own name.
+    world.shared.evict(200, |_, _| {}).unwrap();
+    assert_eq!(world.run(&PLAIN, &prompt(4, 9)), (0, 8));
+    world.end();
+}
+
+/// Free pages come in the opposite order then: the last of those that were taken first.
+fn turn_round(world: &mut World, count: u32) {
+    let ids: Vec<_> =
+        (0..count).map(|at| world.begin(&PLAIN, &prompt(50 + at, 3)).unwrap().id).collect();
+    ids.into_iter().for_each(|id| world.release(id));
+}
+
+/// T08: a prefix is known to its end, however often a page has a lower number than the one before.
+#[test]
+fn t08_contents_in_any_order_are_known_whole() {
+    let mut world = World::new(Setup::new(40, 64, None));
+    turn_round(&mut world, 16);
+    let first = world.begin(&PLAIN, &prompt(2, 4 * 16 + 1)).unwrap().id;
+    world.compute(first, 4 * 16 + 1);
+    world.release(first);
+    turn_round(&mut world, 15);
+    let second = world.begin(&PLAIN, &prompt(2, 4 * 31 + 1)).unwrap().id;
+    let pages = row(&world, second);
+    let descents = pages[..31].windows(2).filter(|pair| pair[1] < pair[0]).count();
+    assert_eq!(descents, 29, "{pages:?}");
+    world.compute(second, 4 * 31 + 1);
+    world.release(second);
+    world.settle();
+    assert_eq!(world.tiers.stats().host.pages, 31);
+    world.end();
+}

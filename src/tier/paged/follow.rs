@@ -7,15 +7,13 @@ use crate::error::Error;
 use crate::events::{Read, Reader};
 use crate::index::Namespace;
 use crate::journal::{Reason, Record, What};
+use crate::memory::OutOfMemory;
 use crate::token::{DigestChain, PageDigest, PageHasher, PartPieces, parts_within};
 
 /// Records that are followed before anything else is looked at.
 const RECORDS: usize = 64;
 /// Pages that are forgotten before others are let in.
 const PAGES: u32 = 512;
-
-/// Times that all contents are gone through, for pages in an unlucky order.
-const PASSES: u32 = 16;
 
 /// Pages of a record at most.
 const RECORD_PAGES: usize = 64;
@@ -26,14 +24,16 @@ impl PageTiers {
         for _ in 0..RECORDS {
             let is_exact = reader.is_exact();
             let Some(waiting) = reader.take_waiting() else {
+                if self.tell_again(reader)? {
+                    continue;
+                }
                 match reader.read(&self.shared)? {
                     Read::Void => {
-                        self.forget_all();
+                        self.forget_all()?;
                         self.table().counters.lost_records += reader.take_lost();
                         reader.voided();
                     }
                     Read::More => {}
-                    Read::Exact if self.goes_through_again() => reader.again(),
                     Read::Exact => self.table().applied = Some(reader.number()),
                     Read::Nothing | Read::NoCache => return Ok(false),
                 }
@@ -52,27 +52,17 @@ impl PageTiers {
         Ok(true)
     }
 
-    /// The contents come by the numbers of pages: one that is told before the page that it goes on
-    /// from is known when they are told again.
-    fn goes_through_again(&self) -> bool {
-        let mut table = self.table();
-        let unknown = std::mem::take(&mut table.unknown);
-        table.passes = if unknown > 0 { table.passes + 1 } else { PASSES };
-        let is_again = table.passes < PASSES;
-        if !is_again {
-            table.passes = 0;
-        }
-        is_again
-    }
-
-    /// Nothing is known of any page.
-    fn forget_all(&self) {
+    /// Nothing is known of any page, and all are told.
+    fn forget_all(&self) -> Result<(), OutOfMemory> {
         let end = {
             let mut table = self.table();
             table.applied = None;
-            table.pages.end()
+            let end = table.pages.end();
+            table.unknown.begin(end)?;
+            end
         };
         self.forget_where(end, |_| true);
+        Ok(())
     }
 
     fn forget_where(&self, end: u32, is_gone: impl Fn(&Page) -> bool) {
@@ -152,7 +142,9 @@ impl PageTiers {
             if before.is_none() {
                 // What stands before it is not known, so neither is what it is.
                 table.forget_page(page);
-                table.unknown += 1;
+                if page == record.pages[0] {
+                    table.unknown.wait(page, parent); // the others are told with it
+                }
                 continue;
             }
             self.set_page(table, page, Page::new((digest, 0), last, space));
@@ -180,7 +172,7 @@ impl PageTiers {
                 }
                 _ => {
                     table.forget_page(page);
-                    table.unknown += 1;
+                    table.unknown.wait(page, spine);
                 }
             }
         }

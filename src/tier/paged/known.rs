@@ -66,7 +66,9 @@ impl PageTiers {
     pub(super) fn parent(&self, table: &Table, beyond: &Beyond) -> Option<PageDigest> {
         match beyond.last {
             Some((page, since)) if table.knows(since) => {
-                table.pages.get(page).map(|page| page.digest)
+                // Of a prompt that nobody has begun with it may hold something else by now.
+                let digest = table.pages.get(page).map(|page| page.digest);
+                digest.filter(|_| self.shared.read().held_since(page) == Some(since))
             }
             None if beyond.first == 0 => Some(beyond.namespace.digest()),
             _ => None,

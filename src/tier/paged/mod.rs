@@ -41,6 +41,7 @@
 //!   while its removal is under way. What a page holds stands in the note.
 mod clear;
 mod config;
+mod contents;
 mod disk;
 mod fetch;
 mod flush;

@@ -1,4 +1,5 @@
 //! All that is known of the tiers, behind one lock.
+use super::contents::Unknown;
 use super::host::Need;
 use super::loads::Loads;
 use super::map::{Level, Map, Name, NoRecord, Record};
@@ -51,9 +52,7 @@ pub(super) struct Table {
     pub pages: Pages,
     /// The record up to which the journal was followed; none when what is known is not exact.
     pub applied: Option<u64>,
-    /// Pages whose parents were not known, since the contents were told, and how often they were.
-    pub unknown: usize,
-    pub passes: u32,
+    pub unknown: Unknown,
     /// What this and all clears before it concern is gone.
     pub clear: u64,
     /// Of what was cleared something was on the disk, and is not gone for sure.
@@ -117,8 +116,7 @@ impl Table {
             host,
             pages: Pages::new(device_pages)?,
             applied: None,
-            unknown: 0,
-            passes: 0,
+            unknown: Unknown::default(),
             clear: 0,
             must_remove: false,
             failures_told: 0,
@@ -149,7 +147,7 @@ impl Table {
         let host = host * size_of::<Option<HostPage>>();
         let queue = self.stores.queue.capacity() * size_of::<u32>();
         let jobs = self.jobs.bytes() + self.writes.bytes() + queue;
-        self.map.bytes() + host + self.pages.bytes() + jobs
+        self.map.bytes() + host + self.pages.bytes() + self.unknown.bytes() + jobs
     }
 
     /// Where a page is: its slot of host memory, or else what the disk has of it.
@@ -237,6 +235,7 @@ impl Table {
         self.map.spaces.hold(what.space);
         self.forget_page(page);
         self.pages.set(page, what);
+        self.unknown.came(page);
     }
 
     /// Nothing is known of a page of the device.
