@@ -6859,7 +6859,8 @@ enum rkv_status rkv_cache_attach_tiers(struct rkv_cache *cache,
  * RKV_STATUS_POISONED. Unless it is refused, no copy is given out and no fetch begins from the
  * start of the call on
  * @par Cost
- * blocks for the time given, and until a write and calls to a remote store that go on have ended
+ * blocks for the time given, for a second at most until what was cleared is removed from the
+ * directory, and until a write and calls to a remote store that go on have ended
  * @par Thread safety
  * any thread
  */

@@ -1,5 +1,5 @@
 //! What the engine's calls wait for: nothing.
-use crate::over_disk::{LONG, attach_simulated, copy_some, go_on};
+use crate::over_disk::{LONG, attach_host, attach_simulated, copy_some, go_on};
 use crate::sim::{Fault, SimDisk, Stop, When};
 use crate::world::{PAGE_BYTES, PAGE_SIZE, Setup, World};
 use crate::{PLAIN, prompt};
@@ -242,4 +242,30 @@ fn t03_a_prompt_of_thousands_of_pages_is_fetched_whole() {
         world.shared.read().audit().unwrap();
         world.shared.turn().release(begun.id).unwrap();
     }
+}
+
+/// T17: what the last commit of a directory did not remove, since the disk refused it, is not found
+/// when the directory is attached again.
+#[test]
+fn t17_what_the_last_commit_could_not_clear_is_gone() {
+    let disk = SimDisk::new();
+    let mut world = on_with(&disk, 100 * LONG);
+    keep(&mut world, 1);
+    assert!(world.tiers.flush(LONG));
+    assert_eq!(world.tiers.stats().disk.pages, PAGES);
+    // Neither the thread's commit nor the last one gets through, and two don't make a store give up.
+    disk.fail(Some((When::From(0), Fault::Io)));
+    world.shared.clear(Scope::exactly(PLAIN)).unwrap();
+    attach_host(&mut world, HOST_PAGES);
+    disk.fail(None);
+    let config = DiskConfig::new("", 1 << 20, [7; 32]);
+    attach_simulated(&mut world, HOST_PAGES, &disk, config).unwrap();
+    // The first round has dropped it.
+    assert_eq!(world.tiers.stats().disk.pages, 0, "it was cleared");
+    let (id, found) = {
+        let info = world.begin(&PLAIN, &prompt(1, 4 * PAGES as u32 + 1)).unwrap();
+        (info.id, world.fetch(info.id, Deadline::Never))
+    };
+    assert_eq!(found.positions, 0);
+    world.release(id);
 }

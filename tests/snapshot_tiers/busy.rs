@@ -17,6 +17,8 @@ struct Busy {
     inner: MemoryStore,
     cache: Arc<OnceLock<Weak<Cache>>>,
     next: AtomicU32,
+    /// And that is not committed before the time of a flush is over.
+    is_late: bool,
 }
 
 fn insert(cache: &Cache, version: u32) {
@@ -67,7 +69,7 @@ impl LowerStore for Busy {
         if let Some(cache) = self.cache.get().and_then(Weak::upgrade) {
             insert(&cache, self.next.fetch_add(1, Relaxed));
         }
-        is_flushed
+        is_flushed && !self.is_late
     }
 
     fn stats(&self) -> StoreStats {
@@ -82,7 +84,12 @@ fn t05_a_flush_ends_while_others_insert() {
     let cache = Arc::new(Cache::new(limits).unwrap());
     let inner = MemoryStore::new(1 << 40, usize::MAX);
     let known = Arc::new(OnceLock::new());
-    let store = Busy { inner: inner.clone(), cache: known.clone(), next: AtomicU32::new(100) };
+    let store = Busy {
+        inner: inner.clone(),
+        cache: known.clone(),
+        next: AtomicU32::new(100),
+        is_late: false,
+    };
     cache.attach(Box::new(store), Vec::new().into(), TierPolicy::Through).unwrap();
     insert(&cache, 1);
     assert!(known.set(Arc::downgrade(&cache)).is_ok());
@@ -91,6 +98,24 @@ fn t05_a_flush_ends_while_others_insert() {
     let found = cache.find(&Namespace::default(), &[1], false, |_| (), freed).unwrap();
     cache.release(found.hit.unwrap().pin, freed).unwrap();
     assert!(inner.records().into_iter().any(|record| record.key[7] == 1));
+}
+
+/// T05: nor is it when something was replaced before, and the disk takes longer for a commit than
+/// others for the next state.
+#[test]
+fn t05_a_flush_of_what_was_replaced_ends_while_others_insert() {
+    let limits = SnapshotLimits { entries: 1 << 20, bytes: u64::MAX };
+    let cache = Arc::new(Cache::new(limits).unwrap());
+    let inner = MemoryStore::new(1 << 40, usize::MAX);
+    let known = Arc::new(OnceLock::new());
+    let next = AtomicU32::new(100);
+    let store = Busy { inner: inner.clone(), cache: known.clone(), next, is_late: true };
+    cache.attach(Box::new(store), Vec::new().into(), TierPolicy::Through).unwrap();
+    insert(&cache, 1);
+    insert(&cache, 1);
+    assert!(known.set(Arc::downgrade(&cache)).is_ok());
+    let freed = &mut FreedSnapshots::new();
+    assert!(cache.flush(Duration::from_secs(1), freed), "each round has made a commit");
 }
 
 /// Bytes of a mark, the last value of a state that is written: a seal of nothing.

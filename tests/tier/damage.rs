@@ -221,3 +221,46 @@ fn t06_nobody_else_reads_what_is_there() {
         assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
     }
 }
+
+/// T06, T17: where a damaged file does not lead from a key to its row any more, removing it does
+/// nothing: nobody is told that it is gone.
+#[test]
+fn t06_what_a_damaged_file_does_not_remove_is_not_said_to_be_gone() {
+    let folder = Folder::new();
+    let store = folder.open(4 * MIB);
+    (0..200).for_each(|number| put(&store, number, 100).unwrap());
+    assert!(store.flush(LONG));
+    drop(store);
+    let path = folder.path().join("records.redb");
+    let mut bytes = fs::read(&path).unwrap();
+    // Pages that lead to others begin with 2. Each key in them is the last one of the page before
+    // it: with the number before that it leads elsewhere.
+    let mut lost = Vec::new();
+    for page in bytes.chunks_mut(4096).filter(|page| page[0] == 2) {
+        for at in 0..page.len().saturating_sub(31) {
+            let number = u64::from(page[at]);
+            if number > 0 && page[at..at + 32] == key(number) {
+                page[at] -= 1;
+                lost.push(number);
+            }
+        }
+    }
+    assert!(!lost.is_empty(), "all rows lie in one page");
+    fs::write(&path, bytes).unwrap();
+    let store = match DiskStore::open(folder.config(4 * MIB)) {
+        Ok((store, _)) => store,
+        Err(OpenError::Damaged { .. }) => return,
+        Err(error) => panic!("{error}"),
+    };
+    lost.iter().for_each(|&number| store.remove(key(number)));
+    let is_gone = store.flush(LONG) && !store.stats().is_read_only;
+    drop(store);
+    if !is_gone {
+        return;
+    }
+    let found = DiskStore::open(folder.config(4 * MIB)).unwrap().1;
+    for record in &found {
+        let is_back = lost.iter().any(|&number| record.key == key(number));
+        assert!(!is_back, "{:?} was said to be gone", &record.key[..8]);
+    }
+}

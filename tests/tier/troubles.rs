@@ -181,3 +181,22 @@ fn t06_a_process_that_goes_elsewhere_keeps_its_directory() {
     let text = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success(), "{text}{}", String::from_utf8_lossy(&done.stderr));
 }
+
+/// T06: a disk that is full for a moment is not given up, though somebody waits for a commit.
+#[test]
+fn t06_a_disk_that_is_full_for_a_moment_is_not_given_up() {
+    let disk = SimDisk::new();
+    let (store, _) = open(&disk).unwrap();
+    keep(&store, 1, 5000);
+    disk.fail(Some((When::From(0), Fault::NoSpace)));
+    store.remove(key(1));
+    std::thread::scope(|scope| {
+        let flushed = scope.spawn(|| store.flush(LONG));
+        std::thread::sleep(Duration::from_millis(30));
+        disk.fail(None);
+        assert!(flushed.join().unwrap());
+    });
+    let stats = store.stats();
+    assert!(stats.failed_commits > 0 && !stats.is_read_only, "{stats:?}");
+    keep(&store, 2, 5000);
+}

@@ -42,6 +42,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     fn flush_until(&self, timeout: Duration, freed: &mut FreedSnapshots<P>, all: bool) -> bool {
         let start = Instant::now();
         let (mut turns, mut before, mut is_trying) = (None, None, false);
+        let mut commits = None;
         loop {
             let lower = self.lower.read();
             // Whoever took it away has given up what was not written.
@@ -59,6 +60,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 return false;
             }
             *values = if all { given } else { *values };
+            let commits = *commits.get_or_insert(lower.link.store.stats().commits);
             let is_still = lower.link.store.flush(left.min(FLUSH_STEP));
             let is_given = lower.is_given(*values);
             // What is never removed nobody waits for: a store that has that says so at once.
@@ -80,6 +82,11 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             }
             if is_still && !stats.is_read_only {
                 table.gone = table.gone.max(removed);
+            }
+            // One commit may have been under way: the next one has all that was removed before it.
+            // Where others go on to insert, the store is never still.
+            if stats.commits >= commits + 2 && !stats.is_read_only && !is_never {
+                table.gone = table.gone.max(*wanted);
             }
             // What waits is tried again when there may be room, once for each time.
             let is_tried = !table.has_retries() || turns == Some(now) && stats.waiting_bytes == 0;

@@ -96,7 +96,7 @@ impl PageTiers {
     }
 
     /// Waits until what the disk is to remove is gone, so that no crash brings it back.
-    fn is_removed(&self, timeout: Duration) -> bool {
+    pub(super) fn is_removed(&self, timeout: Duration) -> bool {
         let Some(disk) = &self.disk else { return true };
         let clear = self.table().clear;
         let is_flushed = disk.flush(timeout);

@@ -40,6 +40,7 @@
 //! - *The disk's keys are numbers*: a store never sees the same key twice, and a page may come back
 //!   while its removal is under way. What a page holds stands in the note.
 mod clear;
+mod close;
 mod config;
 mod contents;
 mod disk;

@@ -1,16 +1,15 @@
 //! The tiers of a cache, and the thread that does for them what takes time.
 use super::super::remote::RemoteEvent;
-use super::super::{Event, FoundRecords, LowerStore, StoreStats, Wake, join};
+use super::super::{Event, FoundRecords, LowerStore, StoreStats, Wake};
 use super::config::{HostMemory, PagePolicy, TierConfig, TierPool};
 use super::remote::Lowest;
 use super::stats::{PageTierStats, TierTotals};
-use super::stores::Stores;
 use super::table::{Job, Table};
 use crate::error::{Error, text};
 use crate::events::Reader;
 use crate::group::{GROUP_LIMIT, Groups};
 use crate::memory::{Arc, Slots, TryGrow, try_collect, try_std_arc};
-use crate::store::{Lower, Shared};
+use crate::store::Shared;
 use parking_lot::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -130,8 +129,8 @@ pub struct PageTiers {
     table: parking_lot::Mutex<Table>,
     /// What the thread reads with; a test's, where there is no thread.
     reader: Mutex<Taking>,
-    is_closed: AtomicBool,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    pub(super) is_closed: AtomicBool,
+    pub(super) thread: Mutex<Option<JoinHandle<()>>>,
     /// The last to go.
     ended: Ended,
 }
@@ -338,13 +337,6 @@ impl PageTiers {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// From here on no copy is given out and no fetch begins, unless the engine has copies that go
-    /// on, fetches are open, or somebody has called this before: then it returns false.
-    pub fn begin_closing(&self) -> bool {
-        let table = &mut *self.table();
-        !table.is_busy() && !std::mem::replace(&mut table.is_closing, true)
-    }
-
     /// Becomes true when whoever had the tiers last has let go of them, and all of them is gone.
     pub fn ended(&self) -> Arc<AtomicBool> {
         self.ended.0.clone()
@@ -442,59 +434,3 @@ impl PageTiers {
 
 /// What wakes the thread of tiers that are still to be made.
 pub struct DiskWake(std::sync::Arc<Signal>);
-
-impl Lower for PageTiers {
-    fn cleared(&self) {
-        self.signal.notify();
-    }
-
-    fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
-        self.signal.notify();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            join(thread);
-        }
-        if self.shared.is_poisoned() {
-            // What a panic left half done is not touched; the rest goes with whoever had it last.
-            if let Some(remote) = &self.remote {
-                remote.close();
-            }
-            return;
-        }
-        // What was cleared last the thread may not have come to; the directory commits it when it
-        // is closed.
-        self.take_last_clears();
-        // Without a directory, or in one that refused a removal, no clear was carried out.
-        let refuses = |stats: StoreStats| stats.is_read_only || stats.has_unremoved;
-        if self.disk.as_ref().is_some_and(|disk| !refuses(disk.stats())) {
-            self.shared.end_lower_at(self.table().clear);
-        }
-        if let Some(remote) = &self.remote {
-            remote.close();
-        }
-        let table = &mut *self.table();
-        table.is_closing = true;
-        table.stores = Stores::default();
-        // Others get in after each: there may be many, and a fetch may have pages of all groups.
-        let mut turn = self.shared.turn();
-        while let Some((&id, _)) = table.jobs.first() {
-            match table.jobs.remove(&id) {
-                Some(Job::Load { page, .. } | Job::Store { page, .. }) => turn.end_copied(page),
-                None => {}
-            }
-            turn.let_waiting_in();
-        }
-        while let Some((&number, load)) = table.loads.open.first() {
-            let id = load.sequence;
-            table.loads.end(number);
-            if let Some(id) = id.filter(|&id| turn.is_loading(id)) {
-                let _ = match turn.has_groups() {
-                    true => turn.state().end_group_fetch(id),
-                    false => turn.state().land(id, (0, 0), false),
-                };
-            }
-            turn.let_waiting_in();
-        }
-    }
-}

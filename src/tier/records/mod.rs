@@ -37,6 +37,8 @@ pub(crate) enum RecordsError {
     Damaged(String),
     Io(io::Error),
     OutOfMemory,
+    /// A row that is there is not where its key leads to: it can't be removed.
+    Misplaced,
 }
 
 impl From<OutOfMemory> for RecordsError {
@@ -94,6 +96,8 @@ pub(crate) struct Changes {
     pub put: Vec<Kept>,
     pub removed: Vec<Key>,
     pub used: Vec<(Key, u64)>,
+    /// All that is removed is there for sure.
+    pub are_there: bool,
 }
 
 pub(crate) struct Records {
@@ -279,7 +283,10 @@ impl Records {
                 uses.insert(&kept.key, kept.used)?;
             }
             for key in &changes.removed {
-                places.remove(key)?;
+                let was_there = places.remove(key)?.is_some();
+                if changes.are_there && !was_there {
+                    return Err(RecordsError::Misplaced);
+                }
                 uses.remove(key)?;
             }
             for (key, used) in &changes.used {

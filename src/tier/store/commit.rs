@@ -15,6 +15,8 @@ const FAILURES_MAX: u32 = 3;
 const STEP: usize = 16;
 /// When there was no memory for a batch.
 const PAUSE: Duration = Duration::from_millis(20);
+/// From a commit that failed to the next one, whoever waits: a disk may be full for a moment.
+const RETRY: Duration = Duration::from_millis(100);
 
 pub(super) struct Committer {
     /// `None` after a failure.
@@ -44,6 +46,8 @@ impl State {
 impl Shared {
     /// The thread that commits, until the store is closed.
     pub(super) fn commit_batches(&self, mut committer: Committer) {
+        // No commit but the last one begins before.
+        let mut not_before = Instant::now();
         loop {
             let mut state = self.state.lock();
             let is_last = loop {
@@ -57,11 +61,12 @@ impl Shared {
                 if state.is_last {
                     break true;
                 }
+                let pause = not_before.saturating_duration_since(Instant::now());
                 match state.commit_in(self.commit_interval, self.commit_bytes) {
                     None => self.wants_commit.wait(&mut state),
-                    Some(Duration::ZERO) => break false,
+                    Some(left) if left.max(pause).is_zero() => break false,
                     Some(left) => {
-                        self.wants_commit.wait_for(&mut state, left);
+                        self.wants_commit.wait_for(&mut state, left.max(pause));
                     }
                 }
             };
@@ -70,6 +75,9 @@ impl Shared {
                 Ok(batch) => self.carry_out(&mut committer, batch),
                 Err(OutOfMemory) if !is_last => std::thread::sleep(PAUSE),
                 Err(OutOfMemory) => {}
+            }
+            if committer.failures > 0 {
+                not_before = Instant::now() + RETRY;
             }
             self.shrink();
             if is_last {
@@ -179,6 +187,9 @@ impl Shared {
             changes.put.clear();
             self.drop_all(&keys, why(&error));
         }
+        // After a failure nobody knows which of them are in the file; all those are removed with the
+        // next commit.
+        changes.are_there = committer.failures == 0 && is_good;
         let committed = self.commit(committer, changes);
         let nanoseconds = start.elapsed().as_nanos() as u64;
         if is_good && committed.is_ok() {
@@ -187,7 +198,9 @@ impl Shared {
             committer.failures += 1;
             self.state.lock().stats.failed_commits += 1;
         }
-        let is_over = committer.failures >= FAILURES_MAX;
+        // What is not found can't be removed by another try either.
+        let is_misplaced = matches!(committed, Err(RecordsError::Misplaced));
+        let is_over = committer.failures >= FAILURES_MAX || is_misplaced;
         match &committed {
             Ok(()) => self.succeed(changes, nanoseconds),
             Err(error) => {

@@ -126,6 +126,7 @@ impl From<RecordsError> for Cause {
             RecordsError::Damaged(what) => Self::Damaged(what),
             RecordsError::Io(error) => error.into(),
             RecordsError::OutOfMemory => Self::OutOfMemory,
+            RecordsError::Misplaced => Self::Damaged("a key leads to no row".to_owned()),
         }
     }
 }

@@ -1,0 +1,84 @@
+//! How the tiers end.
+use super::super::{StoreStats, join};
+use super::stores::Stores;
+use super::table::Job;
+use super::work::PageTiers;
+use crate::store::Lower;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long the removal of what was cleared is waited for.
+const LAST: Duration = Duration::from_secs(1);
+
+impl PageTiers {
+    /// From here on no copy is given out and no fetch begins, unless the engine has copies that go
+    /// on, fetches are open, or somebody has called this before: then it returns false.
+    pub fn begin_closing(&self) -> bool {
+        let table = &mut *self.table();
+        !table.is_busy() && !std::mem::replace(&mut table.is_closing, true)
+    }
+}
+
+impl Lower for PageTiers {
+    fn cleared(&self) {
+        self.signal.notify();
+    }
+
+    fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.signal.notify();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            join(thread);
+        }
+        if self.shared.is_poisoned() {
+            // What a panic left half done is not touched; the rest goes with whoever had it last.
+            if let Some(remote) = &self.remote {
+                remote.close();
+            }
+            return;
+        }
+        // What was cleared last the thread may not have come to; the directory commits it when it
+        // is closed.
+        self.take_last_clears();
+        // Without a directory no clear was carried out, nor in one that has not committed all that
+        // was removed, and may not be able to: then the next attachment carries it out again.
+        let clear = self.table().clear;
+        let is_new = self.shared.lower_ended_at() != Some(clear);
+        let refuses = |stats: StoreStats| stats.is_read_only || stats.has_unremoved;
+        if let Some(disk) = &self.disk
+            && is_new
+            && self.is_removed(LAST)
+            && !refuses(disk.stats())
+        {
+            self.shared.end_lower_at(clear);
+        }
+        if let Some(remote) = &self.remote {
+            remote.close();
+        }
+        let table = &mut *self.table();
+        table.is_closing = true;
+        table.stores = Stores::default();
+        // Others get in after each: there may be many, and a fetch may have pages of all groups.
+        let mut turn = self.shared.turn();
+        while let Some((&id, _)) = table.jobs.first() {
+            match table.jobs.remove(&id) {
+                Some(Job::Load { page, .. } | Job::Store { page, .. }) => turn.end_copied(page),
+                None => {}
+            }
+            turn.let_waiting_in();
+        }
+        while let Some((&number, load)) = table.loads.open.first() {
+            let id = load.sequence;
+            table.loads.end(number);
+            if let Some(id) = id.filter(|&id| turn.is_loading(id)) {
+                let _ = match turn.has_groups() {
+                    true => turn.state().end_group_fetch(id),
+                    false => turn.state().land(id, (0, 0), false),
+                };
+            }
+            turn.let_waiting_in();
+        }
+    }
+}
