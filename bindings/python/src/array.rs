@@ -71,9 +71,18 @@ impl Array {
     /// An array of any shape. `name` is the argument's, for messages.
     pub fn of(object: &Bound<'_, PyAny>, name: &str, writable: bool) -> PyResult<Array> {
         // SAFETY: any object may be asked.
-        if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 1 {
-            return Array::of_buffer(object, name, writable);
+        if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } != 1 {
+            return Array::of_tensor(object, name, writable);
         }
+        Array::of_buffer(object, name, writable).or_else(|refused| {
+            // JAX' arrays have a buffer on the host alone, and none of bf16. Not to write to:
+            // DLPack would not say that they are read-only.
+            let tensor = if writable { None } else { Array::of_tensor(object, name, false).ok() };
+            tensor.ok_or(refused)
+        })
+    }
+
+    fn of_tensor(object: &Bound<'_, PyAny>, name: &str, writable: bool) -> PyResult<Array> {
         let Some(borrowed) = Borrowed::of(object, name)? else {
             if let Some(described) = Described::of(object, name, writable)? {
                 return Ok(Array {

@@ -85,9 +85,9 @@ impl Cache {
         Ok(Cache { handle, host_memory: HostMemory::default(), table })
     }
 
-    /// Ends the cache: its sequences end, all cached pages return to the pool. Calls that run in
-    /// other threads end first. Sequence and Lock objects can't be used any more. Closing twice
-    /// does nothing.
+    /// Ends the cache: its sequences end, all cached pages return to the pool. It is not waited for
+    /// calls that run in other threads: the last of them ends it then. Sequence and Lock objects
+    /// can't be used any more. Closing twice does nothing.
     fn close(&self, py: Python<'_>) {
         if self.handle.close(py) {
             self.host_memory.clear(py);

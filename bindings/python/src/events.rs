@@ -33,6 +33,8 @@ pub struct EventEncoder {
 
 /// Room to begin with: enough for pages of up to 4096 positions.
 const ROOM: usize = 1 << 16;
+/// Room for a batch of several events, at most: what does not fit comes with the next one.
+const MOST: usize = 1 << 24;
 
 fn text(given: Option<&str>, name: &str) -> PyResult<Option<CString>> {
     let refused = |_| PyValueError::new_err(format!("{name}: has a NUL"));
@@ -75,7 +77,7 @@ impl EventEncoder {
         Ok(EventEncoder { handle, room: Mutex::new((vec![0; ROOM], 0)) })
     }
 
-    /// Gives the encoder up. Calls that run in other threads end first.
+    /// Gives the encoder up. The last call that runs in another thread ends it.
     fn close(&self, py: Python<'_>) {
         self.handle.close(py);
     }
@@ -126,8 +128,8 @@ impl EventEncoder {
         check(py, status)
     }
 
-    /// The next batch, a MessagePack payload of `size_limit` bytes at most unless one event has
-    /// more; b"" when there is nothing to tell. `timestamp` is in seconds.
+    /// The next batch, a MessagePack payload of `size_limit` bytes, and 16 MiB, at most unless one
+    /// event has more; b"" when there is nothing to tell. `timestamp` is in seconds.
     #[pyo3(signature = (timestamp, *, size_limit=65536))]
     fn encode<'py>(
         &self,
@@ -139,7 +141,7 @@ impl EventEncoder {
         let (status, payload) = long(py, true, || {
             let mut kept = self.room.lock().unwrap_or_else(PoisonError::into_inner);
             let (room, lost) = &mut *kept;
-            let mut size = size_limit.max(1);
+            let mut size = size_limit.clamp(1, MOST);
             loop {
                 if room.len() < size {
                     room.resize(size, 0);

@@ -76,7 +76,7 @@ impl<T: Object> Drop for Handle<T> {
     }
 }
 
-/// A handle that can be closed. Calls that run meanwhile end first: the last of them destroys it.
+/// A handle that can be closed. Calls that run meanwhile go on: the last of them destroys it.
 pub struct Closable<T: Object>(Mutex<Option<Arc<Handle<T>>>>);
 
 impl<T: Object> Closable<T> {

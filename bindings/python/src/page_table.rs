@@ -131,8 +131,8 @@ impl PageTable {
         Ok(PageTable { handle: Closable::new(Handle::new(table)), page_size, groups })
     }
 
-    /// Gives the table up; a cache, a plan or a runner on it keeps its pages alive. Calls that run
-    /// in other threads end first. Closing twice does nothing.
+    /// Gives the table up; a cache, a plan or a runner on it keeps its pages alive. The last call
+    /// that runs in another thread ends it. Closing twice does nothing.
     fn close(&self, py: Python<'_>) {
         self.handle.close(py);
     }

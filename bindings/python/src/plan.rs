@@ -71,7 +71,8 @@ impl Plan {
         Ok(Plan { handle: Closable::new(Handle::new(plan)), turn: RwLock::new(()) })
     }
 
-    /// Gives the plan up, and what runners keep with it. Calls that run in other threads end first.
+    /// Gives the plan up, and what runners keep with it. The last call that runs in another thread
+    /// ends it.
     fn close(&self, py: Python<'_>) {
         self.handle.close(py);
     }

@@ -159,8 +159,8 @@ impl Runner {
         Ok(Runner { handle, shape, _kept: Raw(kept) })
     }
 
-    /// Gives the runner up, and memory of its own when no array looks at it any more. Calls that
-    /// run in other threads end first.
+    /// Gives the runner up, and memory of its own when no array looks at it any more. The last
+    /// call that runs in another thread ends it.
     fn close(&self, py: Python<'_>) {
         self.handle.close(py);
     }

@@ -157,6 +157,10 @@ impl Shape {
             );
             return Err(PyValueError::new_err(message));
         }
+        // Of what there is one, the stride says nothing: torch lends 1 there, NumPy 0.
+        let dense = [inner[0] * inner[1] * inner[2], inner[1] * inner[2], inner[2], 1];
+        let strides: [i64; 4] =
+            std::array::from_fn(|at| if shape[at] <= 1 { dense[at] } else { strides[at] });
         if strides[3] != 1 || strides.iter().any(|stride| *stride <= 0) {
             let message = format!("{name}: the elements of a head must lie side by side");
             return Err(PyValueError::new_err(message));

@@ -70,9 +70,9 @@ impl Pin {
         }
         // SAFETY: a live handle.
         let call = || unsafe { rkv_snapshot_cache_release(self.cache.raw(), id) };
-        let status = long(py, false, call);
+        let is_done = check(py, long(py, false, call));
         settle(py);
-        check(py, status).map(|()| true)
+        is_done.map(|()| true)
     }
 }
 

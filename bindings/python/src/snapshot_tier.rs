@@ -82,9 +82,9 @@ impl SnapshotCache {
         let call = Raw(&raw const config);
         // SAFETY: a live handle, and a config that is kept.
         let attach = || unsafe { rkv_snapshot_cache_attach(cache.raw(), call.get()) };
-        let status = long(py, true, attach);
+        let is_done = check(py, long(py, true, attach));
         settle(py);
-        check(py, status)
+        is_done
     }
 
     /// Takes the directory away, after waiting for what is being written, so many seconds at most.
@@ -151,11 +151,12 @@ impl SnapshotCache {
         let (cache, timeout) = (self.handle.get(py)?, milliseconds(timeout, "timeout")?);
         // SAFETY: a live handle.
         let status = long(py, true, || unsafe { call(cache.raw(), timeout) });
+        let is_done = match status {
+            RKV_STATUS_PENDING => Ok(false),
+            _ => check(py, status).map(|()| true),
+        };
         settle(py);
-        if status == RKV_STATUS_PENDING {
-            return Ok(false);
-        }
-        check(py, status).map(|()| true)
+        is_done
     }
 }
 
@@ -179,12 +180,13 @@ impl Fetch {
         // SAFETY: a live handle.
         let status =
             long(py, true, || unsafe { rkv_snapshot_cache_cancel(self.cache.raw(), ticket) });
+        let is_done = match status {
+            // With the directory all fetches ended.
+            RKV_STATUS_STALE_TICKET => Ok(false),
+            _ => check(py, status).map(|()| true),
+        };
         settle(py);
-        // With the directory all fetches ended.
-        if status == RKV_STATUS_STALE_TICKET {
-            return Ok(false);
-        }
-        check(py, status).map(|()| true)
+        is_done
     }
 }
 

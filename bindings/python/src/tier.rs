@@ -112,7 +112,7 @@ impl Cache {
     /// commit_interval_ms: from a write to its commit, at most, while the disk keeps up.
     /// event_fd: an eventfd that becomes readable when there is something to `poll()` for.
     /// remote: the address of an rkv_remote_store, as `radixkv.net.Store.address`; close that only
-    ///     after `detach_tiers()` or `close()` here.
+    ///     after `detach_tiers()` here, or `close()` when no call goes on in another thread.
     /// remote_timeout_ms: a call to it takes that long at most; 0 for 2000.
     /// agree: nothing that was fetched is used before `Sequence.agree()`, for ranks that compute
     ///     one model together; with one group of layers.

@@ -114,6 +114,15 @@ impl<'py> TokenArg<'py> {
         Ok(TokenArg { _source: Source::Array(array), raw })
     }
 
+    /// The same, of text alone: the ids in the places of items mean nothing without those.
+    fn of_text(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
+        let given = Self::of(object, name)?;
+        if given.raw.item_count > 0 {
+            return Err(PyTypeError::new_err(format!("{name}: text alone is needed")));
+        }
+        Ok(given)
+    }
+
     /// The first tokens of an argument that may have more, all of them text.
     pub fn head(object: &Bound<'py, PyAny>, name: &str, count: usize) -> PyResult<Self> {
         let mut all = Self::up_to(object, name, count)?;
@@ -257,7 +266,7 @@ impl Tokens {
     #[new]
     #[pyo3(signature = (ids, items=Vec::new()), text_signature = "(ids, items=())")]
     fn new(ids: &Bound<'_, PyAny>, items: Vec<TokenItem>) -> PyResult<Self> {
-        let given = TokenArg::of(ids, "ids")?;
+        let given = TokenArg::of_text(ids, "ids")?;
         let mut copy = Vec::with_capacity(given.count());
         if given.count() > 0 {
             // SAFETY: the argument holds so many ids.
@@ -274,7 +283,7 @@ impl Tokens {
     /// Raises InvalidArgument for indices that do not ascend or lie beyond the prompt.
     #[staticmethod]
     fn build(py: Python<'_>, prompt: &Bound<'_, PyAny>, items: Vec<TokenItem>) -> PyResult<Tokens> {
-        let prompt = TokenArg::of(prompt, "prompt")?;
+        let prompt = TokenArg::of_text(prompt, "prompt")?;
         let items = unboxed(items);
         let mut made = items.clone();
         let mut ids = vec![0; prompt.count() + items.len()];

@@ -151,7 +151,9 @@ def test_torchs_current_stream_is_worked_on(
         return types.SimpleNamespace(cuda_stream=stream)
 
     torch = types.ModuleType("torch")
-    torch.cuda = types.SimpleNamespace(current_stream=current_stream)  # type: ignore[attr-defined]
+    torch.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
+        current_stream=current_stream, is_initialized=lambda: True
+    )
     monkeypatch.setitem(sys.modules, "torch", torch)
     runner, plan = radixkv.Runner(cache.table, **SHAPE), radixkv.Plan(cache.table)
     rng = np.random.default_rng(2)
@@ -174,6 +176,20 @@ def test_torchs_current_stream_is_worked_on(
     share = 1 / (1 + np.e)
     expected = share * wide(states[0].now()) + (1 - share) * wide(states[1].now())
     np.testing.assert_allclose(wide(merged.now()), expected, rtol=0.01, atol=0.01)
+
+
+def test_a_torch_without_cuda_has_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    from radixkv.streams import current
+
+    def current_stream(number: int) -> Any:
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    torch = types.ModuleType("torch")
+    torch.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
+        current_stream=current_stream, is_initialized=lambda: False
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert current(0) == 0
 
 
 def test_memory_that_has_no_dlpack(cache: radixkv.Cache, gpu: Device) -> None:
@@ -210,6 +226,15 @@ def test_memory_that_has_no_dlpack(cache: radixkv.Cache, gpu: Device) -> None:
             runner.append_prefill(plan, 0, *described)
     with pytest.raises(ValueError, match="tokens: must be in the host's memory"):
         cache.match(DescribedTensor(gpu.tensor(np.arange(4, dtype=np.uint32))))
+
+
+def test_torch_lends_one_head_with_a_stride_of_one(cache: radixkv.Cache, gpu: Device) -> None:
+    memory = [(gpu.zeros(256, 16, 1, DIM), gpu.zeros(256, 16, 1, DIM)) for _ in range(LAYERS)]
+    for tensor in sum(memory, ()):
+        tensor.strides[2] = 1
+    runner = radixkv.Runner(cache.table, kv_layers=memory, **{**SHAPE, "kv_heads": 1})
+    assert runner.kv_memory(0)[0].strides == (16 * DIM, DIM, DIM, 1)
+    runner.close()
 
 
 def test_tensors_elsewhere_are_named(cache: radixkv.Cache, gpu: Device) -> None:

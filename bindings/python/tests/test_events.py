@@ -1,5 +1,6 @@
 """E01, E03, E04: batches of KV events. tests/vllm decodes them with vLLM's own structs."""
 
+import sys
 import threading
 import time
 
@@ -111,3 +112,11 @@ def test_e04_who_waits_for_an_encoder_lets_others_run() -> None:
         finally:
             done.set()
             ticker.join()
+
+
+def test_e01_a_batch_may_be_of_any_size() -> None:
+    cache = make()
+    request(cache, 48)
+    with radixkv.EventEncoder(cache) as encoder:
+        assert b"BlockStored" in encoder.encode(1.5, size_limit=sys.maxsize)
+        assert encoder.encode(1.5, size_limit=sys.maxsize) == b""

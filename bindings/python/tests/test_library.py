@@ -168,6 +168,27 @@ def test_p01_tensors_with_nothing_but_dlpack(cache: radixkv.Cache) -> None:
         cache.match(Lender(frozen))
 
 
+class Guarded(np.ndarray[Any, Any]):
+    """As the arrays of JAX: they have a buffer, which those on a GPU and those of bf16 refuse."""
+
+    def __dlpack__(self, **_named: Any) -> Any:
+        return np.asarray(self).view(np.int64).__dlpack__()
+
+
+def test_p01_what_refuses_its_buffer_is_taken_by_dlpack(cache: radixkv.Cache) -> None:
+    tokens = np.arange(1, 65).astype("datetime64[s]").view(Guarded)
+    with pytest.raises(ValueError):
+        memoryview(tokens)  # type: ignore[arg-type]
+    with cache.begin(ids(64)) as sequence:
+        sequence.publish(64)
+    assert cache.probe(tokens) == 64
+    # Without a version DLPack can't say what is read-only: what refuses to be written stays so.
+    with pytest.raises(ValueError, match="positions"):
+        cache.table.read_slot_mapping(0, np.zeros(64, "datetime64[s]"), np.zeros(64, np.int64))
+    with pytest.raises(ValueError, match="mapping"):
+        cache.table.read_slot_mapping(0, np.zeros(64, np.uint64), tokens)
+
+
 _NO_ELEMENTS = (ctypes.c_int64 * 1)(0)
 _EMPTY = _Tensor(None, 1, 0, 1, 1, 32, 1, ctypes.addressof(_NO_ELEMENTS), None, 0, None, None)
 
@@ -291,6 +312,25 @@ def test_k01_images_are_tokens(cache: radixkv.Cache) -> None:
     assert cache.probe(radixkv.Tokens.build(ids(20), [other])) == 5
     with pytest.raises(TypeError, match="text ids alone"):
         cache.append_many(np.zeros(21, np.uint64), tokens)
+
+
+def test_k01_tokens_are_not_made_of_tokens_with_items(cache: radixkv.Cache) -> None:
+    """Without its items, a prompt is the same as one with another image."""
+    def prompt(image: bytes) -> radixkv.Tokens:
+        digest = radixkv.image_digest(image)
+        return radixkv.Tokens.build(ids(20), [radixkv.TokenItem.image(5, 40, digest)])
+
+    with cache.begin(prompt(b"an image")) as sequence:
+        sequence.publish(60)
+    for image in (b"an image", b"another one"):
+        with pytest.raises(TypeError, match="ids: text alone"):
+            radixkv.Tokens(prompt(image))
+        with pytest.raises(TypeError, match="prompt: text alone"):
+            radixkv.Tokens.build(prompt(image), [radixkv.TokenItem.coord(0, 1)])
+    # Of text they are.
+    text = radixkv.Tokens(radixkv.Tokens(ids(20)))
+    assert text.ids.tolist() == ids(20).tolist() and text.items == []
+    assert len(radixkv.Tokens.build(text, [radixkv.TokenItem.coord(0, 1)])) == 21
 
 
 def test_h01_page_digests() -> None:

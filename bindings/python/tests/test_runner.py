@@ -358,3 +358,16 @@ def test_latent_values_are_the_beginnings_of_keys() -> None:
                 latent.append_prefill(plan, 0, q, k, k[:, :, :512], outs[0])
         with pytest.raises(ValueError, match="v: None of a latent runner"):
             radixkv.Runner(table, **shape, latent=True, kv_layers=[(memory, memory)])
+
+
+def test_the_stride_of_one_head_says_nothing() -> None:
+    with radixkv.PageTable(8, page_size=16) as table:
+        memory = np.zeros((8, 2, 16, 64), np.float32)  # K and V of a page side by side
+        k, v = memory[:, 0, :, None], memory[:, 1, :, None]
+        assert k.shape == (8, 16, 1, 64) and k.strides[2] == 0
+        runner = radixkv.Runner(
+            table, layers=1, query_heads=4, kv_heads=1, head_dim=64, kv_layers=[(k, v)]
+        )
+        for lent in runner.kv_memory(0):
+            assert lent.strides == (2 * 16 * 64, 64, 64, 1)
+        runner.close()

@@ -1,5 +1,6 @@
 """Snapshots on disk: what comes back, also after a restart, what is given up, what is refused."""
 
+import contextlib
 import gc
 import os
 import select
@@ -194,6 +195,26 @@ def test_what_is_refused(tmp_path: Path) -> None:
         del state
         gc.collect()
         assert watch() is None
+
+
+def test_an_error_is_that_of_the_call(tmp_path: Path) -> None:
+    """What is let go of on the way may run code, in which calls fail as well."""
+    cache = radixkv.SnapshotCache()
+    gone: list[bool] = []
+
+    class Failing:
+        def __del__(self) -> None:
+            with contextlib.suppress(radixkv.InvalidArgument):
+                cache.insert(np.array([1 << 31], np.uint32), 1)
+            gone.append(True)
+
+    other = radixkv.SnapshotCache()
+    other.insert(ids(4), Failing(), parts=[b"a state"])
+    del other  # what it had waits for the next call
+    assert not gone
+    with pytest.raises(radixkv.InvalidArgument, match="byte_limit"):
+        cache.attach(tmp_path, 0)
+    assert gone
 
 
 def test_an_object_goes_when_it_is_written_and_replaced(tmp_path: Path) -> None:

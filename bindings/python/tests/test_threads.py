@@ -396,3 +396,24 @@ def test_a_remote_store_in_python_that_detaches_is_refused() -> None:
     code = PAGES.removesuffix("del cache\n")
     code += "begins.set()\ncache.detach_tiers(1)\nassert refused\n"
     subprocess.run([sys.executable, "-c", REMOTE + DETACHES + code], timeout=60, check=True)
+
+
+def test_closing_does_not_wait_for_calls_in_other_threads() -> None:
+    """The last of them ends the cache: Python code that runs in one may close it as well."""
+    table = radixkv.PageTable(64, page_size=4)
+    cache = radixkv.Cache(table)
+
+    class Tokens:
+        """Read in the middle of a call."""
+
+        def __dlpack__(self) -> object:
+            cache.close()
+            with pytest.raises(radixkv.Busy):
+                radixkv.Cache(table)
+            return ids(4).__dlpack__()
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+    assert cache.probe(Tokens()) == 0
+    radixkv.Cache(table).close()

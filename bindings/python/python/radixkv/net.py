@@ -318,8 +318,8 @@ class Store:
     ca_file: for TLS: certificates, in PEM, of whom the server's may be; None for the system's.
     library: the path of libradixkv_net.so.
 
-    Close it after all caches that have it are closed or detached: it is not closed by itself, since
-    that could come too early. ValueError names an argument that is refused. Every method may be
+    Close it after all caches that have it are detached, or closed with no call under way: it is not
+    closed by itself, since that could come too early. ValueError names an argument that is refused. Every method may be
     called from any thread.
     """
 

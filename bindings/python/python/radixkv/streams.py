@@ -4,8 +4,10 @@ import sys
 
 
 def current(device: int) -> int:
-    """The number of torch's current stream on a device; 0, the default one, without torch."""
+    """The number of torch's current stream on a device; 0, the default one, without torch, or where
+    it has not used CUDA yet: then nobody has chosen another."""
     torch = sys.modules.get("torch")
-    if torch is None:
+    # To ask one that is for the CPU alone is an error, and one that is not would begin to use it.
+    if torch is None or not torch.cuda.is_initialized():
         return 0
     return int(torch.cuda.current_stream(device).cuda_stream)
