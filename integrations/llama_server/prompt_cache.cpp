@@ -249,6 +249,11 @@ bool PromptCache::has(const server_prompt& prompt, const Query& query) {
         rkv::check(rkv_snapshot_cache_match(cache_.get(), query.space.get(),
                                             first(query.ids, count).get(), flags, &result));
         const rkv::SnapshotPin pin = cache_.adopt_pin(result);
+        // A much longer one isn't read for so few of its tokens. How long one below memory is
+        // nobody says.
+        if (flags != 0 && (result.common_token_count != count ||
+                           !is_worth(count, count, static_cast<std::size_t>(result.token_count))))
+            continue;
         const bool ends_here = flags == 0 || can_cut(pos_min);
         if (ends_here && std::max(result.common_token_count, result.fetchable_token_count) == count)
             return true;

@@ -2,12 +2,15 @@
 //!
 //! Each node knows whether a trimmable entry is at it or below it, by one bit beside its chunk, and
 //! the children for which that is so come first among their siblings. So from where a prompt leaves
-//! the tree a first child leads to the next one, down to an entry: nothing is searched. The bit
-//! changes on the way up from an entry, as far as it is another one there.
+//! the tree one of the first children leads to the next one, down to an entry: nothing is searched.
+//! The bit changes on the way up from an entry, as far as it is another one there.
 use super::NONE;
 use super::nodes::Nodes;
 use super::search::{NODE, Search};
 use super::tree::{Found, Tree};
+
+/// Children that are looked at for the shortest one.
+const LOOKED_AT: usize = 8;
 
 impl<V> Tree<V> {
     /// Says whether the entry that a node has, or had, can be trimmed. Returns how many nodes
@@ -66,10 +69,18 @@ impl<V> Tree<V> {
             if self.nodes.is_trimmable(found.node) {
                 return true;
             }
-            found.node = self.nodes[found.node].first_child;
+            found.node = self.shortest_child(found.node);
             found.tokens += self.nodes[found.node].label.len();
         }
         false
+    }
+
+    /// Of the first children that lead to an entry the one with the shortest segment: what goes
+    /// beyond a prompt is read for nothing. There may be very many, so only some are looked at.
+    fn shortest_child(&self, parent: u32) -> u32 {
+        let leading = self.nodes.children(parent).take(LOOKED_AT);
+        let leading = leading.take_while(|&child| self.nodes.leads(child));
+        leading.min_by_key(|&child| self.nodes[child].label.len()).unwrap_or(NONE)
     }
 }
 

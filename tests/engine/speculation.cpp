@@ -78,6 +78,13 @@ static void b11_what_is_drafted_in_branches() {
     CHECK_EQ(engine::prompt_lookup(coins, 20, 63).size(), engine::tree_limit);
 }
 
+/// Most places of such a text say the same: some of them say it all.
+static void b11_a_text_that_repeats_itself_is_drafted_as_a_chain() {
+    const Tokens text(std::size_t{1} << 20, 4);
+    const engine::Draft draft = engine::prompt_lookup(text, 20, 63);
+    CHECK(draft.is_chain() && draft.size() == 20);
+}
+
 static void b11_drafts_change_no_output() {
     const Checkpoint checkpoint;
     TestCore plain(config_with(checkpoint, 0));
@@ -251,6 +258,7 @@ static void b11_what_a_stop_string_cuts_off_is_not_accepted() {
 int main() {
     RUN(b11_what_is_drafted);
     RUN(b11_what_is_drafted_in_branches);
+    RUN(b11_a_text_that_repeats_itself_is_drafted_as_a_chain);
     RUN(b11_drafts_change_no_output);
     RUN(b11_branches_change_no_output);
     RUN(b11_drafts_where_memory_is_short);

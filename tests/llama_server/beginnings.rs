@@ -36,3 +36,34 @@ fn t15_a_chat_too_long_for_the_context_hides_no_short_beginning() {
     assert_eq!(server.complete(&other, 1, "").cached, 600, "{}", server.said());
     server.stop();
 }
+
+/// What a long chat begins with is kept for itself where nobody would read all of that for it
+/// (T15).
+#[test]
+fn t15_a_short_beginning_of_a_long_chat_is_kept() {
+    let (model, folder) = (random_model("llama", 1), scratch("beginning_kept"));
+    let head = tokens(212, 200);
+    let chat = joined(&[&head, &tokens(213, 3600)]);
+    let server = Server::start(&folder, &model, &["--parallel", "1"]);
+    server.complete(&chat, 1, "");
+    server.complete(&tokens(214, 50), 1, "");
+    server.complete(&head, 1, "");
+    server.complete(&tokens(215, 50), 1, "");
+    assert_eq!(server.complete(&head, 1, "").cached, 199, "{}", server.said());
+    server.stop();
+}
+
+/// Of chats that begin alike the short one is read, not the one that was kept last (T15).
+#[test]
+fn t15_a_long_chat_hides_no_short_one_that_begins_like_it() {
+    let (model, folder) = (random_model("llama", 1), scratch("alike"));
+    let head = tokens(217, 200);
+    let (short, long) = (joined(&[&head, &tokens(218, 50)]), joined(&[&head, &tokens(219, 3600)]));
+    let server = Server::start(&folder, &model, &["--parallel", "1"]);
+    server.complete(&short, 1, "");
+    server.complete(&long, 1, "");
+    server.complete(&tokens(220, 50), 1, "");
+    let other = joined(&[&head, &tokens(221, 30)]);
+    assert_eq!(server.complete(&other, 1, "").cached, 200, "{}", server.said());
+    server.stop();
+}

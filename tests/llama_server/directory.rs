@@ -351,3 +351,22 @@ fn t15_a_slot_at_work_is_kept_at_the_end() {
     assert!(server.complete(&prompt, 1, "").cached > 0, "{}", server.said());
     server.stop();
 }
+
+/// Who looks at the server all the time keeps no prompt from the disk (T15, T03).
+#[test]
+fn t15_prompts_are_written_while_somebody_watches() {
+    let (model, folder) = (random_model("llama", 1), scratch("watched"));
+    let disk = folder.join("disk");
+    let options = ["--parallel", "1", "--cache-disk", disk.to_str().unwrap()];
+    let prompt = tokens(216, 600);
+    let server = Server::start(&folder, &model, &options);
+    server.complete(&prompt, 1, "");
+    for _ in 0..20 {
+        assert_eq!(server.get("/slots").unwrap().0, 200);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    server.kill();
+    let server = Server::start(&folder, &model, &options);
+    assert_eq!(server.complete(&prompt, 1, "").cached, 599, "{}", server.said());
+    server.stop();
+}

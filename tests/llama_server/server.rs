@@ -198,7 +198,8 @@ impl Server {
         said
     }
 
-    fn get(&self, path: &str) -> Option<(u16, String)> {
+    /// The status and the body.
+    pub fn get(&self, path: &str) -> Option<(u16, String)> {
         self.exchange(&format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"))
     }
 

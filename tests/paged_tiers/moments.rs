@@ -253,7 +253,8 @@ fn t17_what_the_last_commit_could_not_clear_is_gone() {
     keep(&mut world, 1);
     assert!(world.tiers.flush(LONG));
     assert_eq!(world.tiers.stats().disk.pages, PAGES);
-    // Neither the thread's commit nor the last one gets through, and two don't make a store give up.
+    // Neither the thread's commit nor the last one gets through, and two don't make a store give
+    // up.
     disk.fail(Some((When::From(0), Fault::Io)));
     world.shared.clear(Scope::exactly(PLAIN)).unwrap();
     attach_host(&mut world, HOST_PAGES);

@@ -7,6 +7,8 @@ namespace engine {
 namespace {
 
 constexpr std::size_t longest_match = 3, shortest_match = 2;
+/// Places that are looked at for each of those: where a text repeats itself most say the same.
+constexpr std::size_t most_places = 256;
 
 using Place = std::vector<std::uint32_t>::const_iterator;
 
@@ -69,7 +71,7 @@ Draft prompt_lookup(const std::vector<std::uint32_t>& tokens, std::size_t count,
         const auto last = tokens.end() - static_cast<std::ptrdiff_t>(length);
         // Not the end itself: something must follow.
         auto end = tokens.end() - 1;
-        while (branches > 0) {
+        for (std::size_t places = 0; branches > 0 && places < most_places; ++places) {
             const auto found = std::find_end(tokens.begin(), end, last, tokens.end());
             if (found == end) break;
             const auto next = found + static_cast<std::ptrdiff_t>(length);

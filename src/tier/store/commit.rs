@@ -187,8 +187,8 @@ impl Shared {
             changes.put.clear();
             self.drop_all(&keys, why(&error));
         }
-        // After a failure nobody knows which of them are in the file; all those are removed with the
-        // next commit.
+        // After a failure nobody knows which of them are in the file; all those are removed with
+        // the next commit.
         changes.are_there = committer.failures == 0 && is_good;
         let committed = self.commit(committer, changes);
         let nanoseconds = start.elapsed().as_nanos() as u64;

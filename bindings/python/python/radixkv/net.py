@@ -319,8 +319,8 @@ class Store:
     library: the path of libradixkv_net.so.
 
     Close it after all caches that have it are detached, or closed with no call under way: it is not
-    closed by itself, since that could come too early. ValueError names an argument that is refused. Every method may be
-    called from any thread.
+    closed by itself, since that could come too early. ValueError names an argument that is refused.
+    Every method may be called from any thread.
     """
 
     def __init__(
