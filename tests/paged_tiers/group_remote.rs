@@ -140,42 +140,6 @@ fn t16_t13_garbage_of_any_group_is_never_used() {
     assert!(hits[2] >= 10 && hits[1] + hits[0] >= 10, "{hits:?}");
 }
 
-/// T11: a store that stands still keeps a fetch waiting for no longer than its time.
-#[test]
-fn t16_t13_a_store_that_stands_still_is_not_waited_for() {
-    let tokens = prompt(1, 41);
-    let remote = filled(&tokens, &[4, 10]);
-    let remote = MemoryRemote { timeout: Duration::from_millis(300), ..remote };
-    // Its threads come to no question, to the first, to both, and to no page.
-    for answered in 0..3 {
-        let mut world = on(&remote);
-        world.run(&tokens[..25], &[4]);
-        world.evict_all();
-        world.fetched.clear();
-        let info = world.begin(&Namespace::default(), &tokens).unwrap();
-        assert!(world.fetch(info.id, Deadline::Never).is_begun);
-        let step = |world: &mut GroupWorld| {
-            while world.tiers.work() {}
-            world.poll(64);
-            while !world.copies.is_empty() {
-                world.end_copy(0, true);
-            }
-            world.fetched.pop()
-        };
-        for _ in 0..answered {
-            assert!(step(&mut world).is_none());
-            assert!(world.tiers.work_remote());
-        }
-        assert!(step(&mut world).is_none(), "{answered}");
-        std::thread::sleep(Duration::from_millis(310));
-        let done = (0..4).find_map(|_| step(&mut world)).unwrap();
-        assert_eq!((done.positions, done.is_late), (16, true), "{answered}");
-        world.compute(info.id, 41);
-        while world.tiers.work_remote() {}
-        world.end();
-    }
-}
-
 /// T17: what was cleared is not found in the store.
 #[test]
 fn t16_t13_a_cleared_namespace_is_left_alone() {

@@ -34,6 +34,7 @@ mod prefetch;
 mod random;
 mod remote;
 mod remote_store;
+mod stands_still;
 mod refusing;
 mod removals;
 mod resync_cycle;

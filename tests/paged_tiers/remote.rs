@@ -203,60 +203,6 @@ fn t13_a_dead_store_costs_a_hit_and_no_more() {
     }
 }
 
-/// T13, T11: the store keeps a fetch waiting for no longer than its time, and nothing at all when
-/// the deadline is none; what comes late harms nobody.
-#[test]
-fn t13_a_store_that_stands_still_is_not_waited_for() {
-    let tokens = prompt(1, 41);
-    let remote = MemoryRemote { timeout: Duration::from_millis(300), ..filled(&tokens) };
-    let mut world = world(&remote);
-    // Its threads have not come to the question.
-    let info = world.begin(&PLAIN, &tokens).unwrap();
-    world.work();
-    let none = world.tiers.fetch(info.id, Deadline::After(Duration::ZERO), false).unwrap();
-    assert!(!none.is_begun && none.asked_positions == 0);
-    let look = world.tiers.fetch(info.id, Deadline::Never, true).unwrap();
-    assert!(!look.is_begun && look.asked_positions == 0);
-    assert!(world.fetch(info.id, Deadline::Never).is_begun);
-    let ended = |world: &mut World| {
-        world.work();
-        world.poll(64);
-        world.fetched.pop()
-    };
-    assert!(ended(&mut world).is_none());
-    std::thread::sleep(Duration::from_millis(310));
-    let done = ended(&mut world).unwrap();
-    assert_eq!((done.positions, done.is_late), (0, true));
-    world.compute(info.id, 41);
-    world.release(info.id);
-    // Nor to the pages.
-    world.shared.evict(100, |_, _| {}).unwrap();
-    while world.tiers.work_remote() {}
-    let info = world.begin(&PLAIN, &tokens).unwrap();
-    world.work();
-    world.fetch(info.id, Deadline::Never);
-    world.work();
-    assert!(world.tiers.work_remote(), "the question");
-    world.work();
-    std::thread::sleep(Duration::from_millis(310));
-    let done = ended(&mut world).unwrap();
-    assert_eq!((done.positions, done.is_late), (0, true));
-    assert_eq!(world.tiers.stats().counters.remote_late, 2);
-    world.compute(info.id, 41);
-    while world.tiers.work_remote() {}
-    world.work();
-    assert!(world.tiers.stats().remote.late > 0);
-    world.end();
-    // A call that takes too long is one that failed, for those who ask next.
-    let remote = MemoryRemote { timeout: Duration::from_millis(20), ..remote };
-    remote.set(Mood::Slow(Duration::from_millis(40)));
-    let mut world = self::world(&remote);
-    world.run(&PLAIN, &tokens);
-    let stats = world.tiers.stats();
-    assert!(stats.remote.slow_calls > 0, "{stats:?}");
-    world.end();
-}
-
 /// T13, T10: what waits for the store holds no more than a quarter of host memory; the rest waits
 /// as names.
 #[test]

@@ -54,6 +54,7 @@ mod group_plan;
 mod group_prefetch;
 mod host;
 mod known;
+mod late;
 mod leaves;
 mod loads;
 mod map;

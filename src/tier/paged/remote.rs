@@ -15,7 +15,7 @@ use super::super::{Key, Target};
 use super::disk::Written;
 use super::group_plan::GroupPlan;
 use super::known::Beyond;
-use super::loads::{Landing, Load, Loads, Origin, Stage};
+use super::loads::{Landing, Load, Origin, Stage};
 use super::map::Name;
 use super::offered::Offered;
 use super::table::{Stored, Table};
@@ -160,8 +160,20 @@ impl Wanted {
         matches!(self.state, Asking::Has(_))
     }
 
-    fn wait(&mut self, time: Duration) {
+    /// Its time begins anew.
+    pub fn wait(&mut self, time: Duration) {
         self.until = Instant::now().checked_add(time);
+    }
+
+    /// Whether its time is over.
+    pub fn is_late(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+
+    /// It is waited for no longer, and has what lies before a place; none: nothing is asked of it.
+    pub fn end_waiting(&mut self, end: Option<usize>) {
+        self.until = None;
+        self.state = end.map_or(Asking::Not, Asking::Has);
     }
 }
 
@@ -170,23 +182,6 @@ impl Load {
     pub(super) fn is_asking(&self) -> bool {
         let is_coming = |at: usize| matches!(self.pages[at].stage, Stage::Fetching);
         self.remote.state == Asking::Open || self.window().any(is_coming)
-    }
-
-    /// The first page for which it waits for the remote store.
-    fn waits_at(&self) -> Option<usize> {
-        let is_asked = !matches!(self.remote.state, Asking::Not | Asking::Later);
-        if self.plan.is_some() {
-            // Of what else it waits for nobody was asked.
-            let is_coming = |&at: &usize| matches!(self.pages[at].stage, Stage::Fetching);
-            let mut window = self.window().take_while(|&at| at < self.limit);
-            return window.find(is_coming).or(self.remote.is_asking().then_some(self.done));
-        }
-        let mut window = self.window().take_while(|&at| at < self.limit);
-        window.find(|&at| match self.pages[at].stage {
-            Stage::Fetching => true,
-            Stage::Waiting => is_asked && self.landed + at >= self.remote.from,
-            _ => false,
-        })
     }
 }
 
@@ -303,7 +298,8 @@ impl PageTiers {
     /// Starts to bring a page that only the remote store can have.
     pub(super) fn begin_fetching(&self, table: &mut Table, number: u64, at: usize) -> Begun {
         let begun = self.try_fetching(table, number, at);
-        begun.unwrap_or(Begun::Later)
+        // Nobody waits for memory: the hit is shorter.
+        begun.unwrap_or(Begun::No)
     }
 
     fn try_fetching(&self, table: &mut Table, number: u64, at: usize) -> Option<Begun> {
@@ -348,53 +344,10 @@ impl PageTiers {
         let target = try_box(Fetching { slot, what }).ok()?;
         lowest.remote.get(lowest.key(pool, name), target).ok()?;
         table.loads.fetching.insert(name, number);
+        // What came before may have taken any time.
+        self.wait_longer(table, number);
         self.carry(table, number, name)?;
         Some(Begun::Yes)
-    }
-
-    /// Gives up what the remote store has not brought in time. Whether there was any.
-    pub(super) fn end_waiting(&self, table: &mut Table, number: u64) -> bool {
-        if self.remote.is_none() {
-            return false;
-        }
-        let now = Instant::now();
-        let Some(load) = table.loads.open.get(&number) else { return false };
-        let Some(at) = load.remote.until.filter(|&until| until <= now).and(load.waits_at()) else {
-            return false;
-        };
-        let name = load.pages.get(at).map(|page| page.name);
-        let Loads { carried, fetching, open, .. } = &mut table.loads;
-        let bringing = name.and_then(|name| carried.get(&name).or(fetching.get(&name)).copied());
-        if bringing.is_some_and(|other| other != number && open.get(&other).is_some()) {
-            // Somebody else brings it, or gives it up.
-            self.wait_longer(table, number);
-            return false;
-        }
-        let load = table.loads.open.get_mut(&number).expect("it is open");
-        load.is_late = true;
-        load.remote.until = None;
-        let was_asking = load.remote.is_asking();
-        // With several groups nothing more is asked of it, whatever else goes meanwhile: nobody
-        // would give that up.
-        load.remote.state = match load.plan {
-            Some(_) => Asking::Not,
-            None => Asking::Has(load.landed + at),
-        };
-        if let Some(plan) = &mut load.plan {
-            plan.refuse_all();
-        }
-        if load.plan.is_none() || !was_asking {
-            load.shorten(at);
-        }
-        table.counters.remote_late += u64::from(load.sequence.is_some());
-        true
-    }
-
-    /// That a load goes on is not for the remote store now: its time begins anew.
-    pub(super) fn wait_longer(&self, table: &mut Table, number: u64) {
-        if let (Some(lowest), Some(load)) = (&self.remote, table.loads.open.get_mut(&number)) {
-            load.remote.wait(lowest.remote.timeout());
-        }
     }
 
     /// Takes in what the remote store has answered. Whether it had.
