@@ -9,6 +9,7 @@ mod radix;
 mod tags;
 mod way;
 
+pub(crate) use crate::tree::DEFAULT_NAMESPACE;
 pub(crate) use crate::tree::NAMESPACE_WORDS;
 pub use crate::tree::{IndexStats, Limits, Namespace, Node, NodeIds, NodeInfo, Swept};
 pub use block_hash::BlockHashIndex;

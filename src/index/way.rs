@@ -24,7 +24,7 @@ const _: () = assert!(LOOKAHEAD.is_multiple_of(TOGETHER) && LOOKAHEAD <= 32);
 const DEPTH: usize = 16;
 
 /// A lookup that is about to be made: where, and the keys.
-pub type Ask<'a> = (Namespace, &'a [u32]);
+pub type Ask<'a, N = Namespace> = (N, &'a [u32]);
 
 /// Nodes that a lookup may come to, one below the other.
 #[derive(Debug, Clone, Copy, Default)]
@@ -172,20 +172,21 @@ impl<'a> Ways<'a> {
 
     /// Lets the lookups behind item `at` go on, and more of them set out; `ask` has what they look
     /// up, one after another, and `root` where that begins. Returns where that of the item came to.
-    #[inline(always)] // asks are large
+    #[inline(always)]
     pub(crate) fn advance(
         &mut self,
         at: usize,
-        mut ask: impl FnMut() -> Option<Ask<'a>>,
+        mut ask: impl for<'n> FnMut(&'n mut Option<Namespace>) -> Option<Ask<'a, &'n Namespace>>,
         root: impl Fn(&Namespace) -> Option<u32>,
         go_on: impl Fn(&mut Self),
     ) -> &Path {
         let mut set_out_next = |ways: &mut Self, numbers: Range<usize>| {
+            let mut named = None;
             for number in numbers {
                 let way = &mut ways.ring[number];
                 way.path.len = 0;
-                if let Some((namespace, keys)) = ask()
-                    && let Some(root) = root(&namespace)
+                if let Some((namespace, keys)) = ask(&mut named)
+                    && let Some(root) = root(namespace)
                 {
                     way.set_out(root, keys, &ways.first);
                     ways.starting.add(number);
@@ -193,16 +194,12 @@ impl<'a> Ways<'a> {
             }
         };
         let number = at % LOOKAHEAD;
-        match at {
-            0 => {
-                set_out_next(self, 0..LOOKAHEAD);
-                (TOGETHER..LOOKAHEAD).for_each(|_| go_on(self));
-            }
-            _ if at.is_multiple_of(TOGETHER) => {
-                let before = (at - TOGETHER) % LOOKAHEAD;
-                set_out_next(self, before..before + TOGETHER);
-            }
-            _ => {}
+        if at.is_multiple_of(TOGETHER) {
+            let before = (at + LOOKAHEAD - TOGETHER) % LOOKAHEAD;
+            set_out_next(self, if at == 0 { 0..LOOKAHEAD } else { before..before + TOGETHER });
+        }
+        if at == 0 {
+            (TOGETHER..LOOKAHEAD).for_each(|_| go_on(self));
         }
         go_on(self);
         self.looking.remove(number);

@@ -195,6 +195,12 @@ impl PrefixCache {
         })
     }
 
+    /// Where a text leads.
+    #[inline(always)]
+    pub(crate) fn walk_text(&self, root: Node, ids: &[u32]) -> Walk {
+        self.index.walk(root, self.keys(ids))
+    }
+
     /// How far a query is cached.
     pub fn find_query(&self, namespace: &Namespace, query: Query<'_>) -> Found {
         let asked = (query, Known::default());
@@ -379,7 +385,7 @@ impl State {
         &mut self,
         ways: &mut Ways<'a>,
         at: usize,
-        ask: impl FnMut() -> Option<Ask<'a>>,
+        ask: impl for<'n> FnMut(&'n mut Option<Namespace>) -> Option<Ask<'a, &'n Namespace>>,
     ) {
         let Some(cache) = &mut self.cache else { return };
         let index = &cache.index;
@@ -415,19 +421,18 @@ impl State {
         self.cache()?.find(namespace, tokens, walk)
     }
 
-    /// Where a text leads, if no groups limit that.
+    /// Where the walk of a text begins, if no groups limit where it leads.
     #[inline(always)]
-    pub(crate) fn walk_text(
+    pub(crate) fn text_root(
         &self,
         namespace: &Namespace,
         tokens: TokenList<'_>,
-    ) -> Result<Option<Walk>, Error> {
+    ) -> Result<Option<(&PrefixCache, Node)>, Error> {
         let cache = self.cache()?;
         if !tokens.items.is_empty() || cache.groups.is_some() {
             return Ok(None);
         }
-        let root = cache.index.find_root(namespace);
-        Ok(root.map(|root| cache.index.walk(root, cache.keys(tokens.ids))))
+        Ok(cache.index.find_root(namespace).map(|root| (cache, root)))
     }
 
     /// Takes the match of a text of so many keys that ends where its walk did and a node does, as

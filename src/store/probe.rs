@@ -74,7 +74,7 @@ impl Shared {
         &self,
         ways: &mut Ways<'a>,
         at: usize,
-        ask: impl FnMut() -> Option<Ask<'a>>,
+        ask: impl for<'n> FnMut(&'n mut Option<Namespace>) -> Option<Ask<'a, &'n Namespace>>,
     ) -> bool {
         let Some(reader) = Reader::enter() else { return false };
         let Some(Prober { index, .. }) = self.prober.read(&reader).first() else {

@@ -211,11 +211,24 @@ impl Turn<'_> {
     /// The same between two short steps of a call, at once and only when somebody waits: also who
     /// spins, and would be at it for as long as all the steps take. Whether somebody may have got
     /// in.
+    #[inline]
     pub(crate) fn let_waiting_in(&mut self) -> bool {
+        let Self { shared, state, .. } = self;
+        // A clock in the lock times each step by itself.
+        let is_quiet = !cfg!(feature = "timed-lock")
+            && !state.housekeeping.is_due()
+            && shared.at_yield.0.is_none()
+            && shared.waiting_readers.load(Ordering::Relaxed) == 0
+            && shared.waiting_writers.load(Ordering::Relaxed) == 0;
+        !is_quiet && self.let_some_in()
+    }
+
+    /// The same where something waits, if only work for the allocator.
+    #[inline(never)]
+    fn let_some_in(&mut self) -> bool {
         let was_free = self.keep_house();
         let Self { shared, state, .. } = self;
         let readers = shared.waiting_readers.load(Ordering::Relaxed);
-        // A clock in the lock times each step by itself.
         let is_timed = cfg!(feature = "timed-lock");
         if shared.at_yield.0.is_some() || readers > 0 || is_timed {
             self.let_others_in();

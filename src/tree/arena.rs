@@ -213,9 +213,25 @@ impl<H: Held> Arena<H> {
         Some(&self.chunks.get(at as usize / CHUNK)?[at as usize % CHUNK])
     }
 
+    /// All of them, for who changes several: where the chunks are is looked up once.
+    #[inline(always)]
+    pub(super) fn all(&mut self) -> Places<'_, H> {
+        Places(&mut self.chunks)
+    }
+
     /// The numbers of all nodes in use.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.opened as u32).filter(|&at| self[at].state != State::Free)
+    }
+}
+
+/// The nodes of an arena.
+pub(super) struct Places<'a, H>(&'a mut [Chunk<H>]);
+
+impl<H> Places<'_, H> {
+    #[inline(always)]
+    pub(super) fn at(&mut self, at: u32) -> &mut TreeNode<H> {
+        &mut self.0[at as usize / CHUNK][at as usize % CHUNK]
     }
 }
 

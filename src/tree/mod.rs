@@ -27,7 +27,7 @@ pub(crate) use label::{Label, common_start};
 pub(crate) use limits::SEGMENT_PAGES;
 pub use limits::{Limits, NodeIds};
 pub use namespace::Namespace;
-pub(crate) use namespace::WORDS as NAMESPACE_WORDS;
+pub(crate) use namespace::{DEFAULT as DEFAULT_NAMESPACE, WORDS as NAMESPACE_WORDS};
 pub(crate) use node::NONE;
 pub use node::{Held, State, TreeNode};
 pub use roots::Roots;

@@ -15,6 +15,10 @@ pub struct Namespace {
     pub epoch: u64,
 }
 
+/// The default one, which most calls mean: it is known by its address.
+pub(crate) static DEFAULT: Namespace =
+    Namespace { lora: None, image: None, salt: [0; 32], epoch: 0 };
+
 /// What the input of a namespace's digest begins with.
 const MAGIC: [u8; 8] = *b"rkvname1";
 
@@ -23,10 +27,15 @@ pub(crate) const WORDS: usize = 18;
 
 impl Namespace {
     /// Whether it is the default one.
-    #[inline]
     pub fn is_default(&self) -> bool {
         let Self { lora, image, salt, epoch } = self;
         lora.is_none() && image.is_none() && *epoch == 0 && *salt == [0; 32]
+    }
+
+    /// Whether it is the default one, and known to be by its address.
+    #[inline(always)]
+    pub(super) fn is_known_default(&self) -> bool {
+        std::ptr::eq(self, &DEFAULT)
     }
 
     /// The digest that stands before the first page: SHA-256 over the fields that are set, each

@@ -20,10 +20,8 @@ pub trait Held: std::fmt::Debug + Default {
         self.child_count() == 0
     }
 
-    /// The whole node was used by one match. Returns how much memory that freed.
-    fn touched(&mut self) -> usize {
-        0
-    }
+    /// The whole node was used by one match. Adds how much memory that freed.
+    fn touched(&mut self, _freed: &mut usize) {}
 }
 
 /// A node. Reads as what it holds.

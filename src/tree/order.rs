@@ -35,25 +35,32 @@ impl<H: Held> Tree<H> {
     /// freed.
     #[inline(always)]
     pub fn touch_path(&mut self, from: u32, below: Option<u32>) -> usize {
-        let (now, mut freed) = (self.tick(), 0);
         // Only the lowest node can be a leaf.
         let queue = self.nodes[from].queue;
-        let is_listed = queue == Queue::List && self.roots.detached() == 0;
-        if !is_listed {
-            self.retire(from);
+        if queue == Queue::List && self.roots.detached() == 0 {
+            self.move_to_end(from);
+            return self.mark_path(from, below);
         }
+        self.retire(from);
+        let freed = self.mark_path(from, below);
+        if queue != Queue::Out {
+            self.enlist(from);
+        }
+        freed
+    }
+
+    /// The same but for the order of leaves.
+    #[inline(always)]
+    fn mark_path(&mut self, from: u32, below: Option<u32>) -> usize {
+        let (now, mut freed) = (self.tick(), 0);
         let (mut at, end) = (from, below.unwrap_or(NONE));
+        let mut nodes = self.nodes.all();
         while at != end {
-            let node = &mut self.nodes[at];
+            let node = nodes.at(at);
             node.last_access = now;
-            freed += node.held.touched();
+            node.held.touched(&mut freed);
             node.hits = node.hits.saturating_add(1);
             at = node.parent;
-        }
-        if is_listed {
-            self.move_to_end(from);
-        } else if queue != Queue::Out {
-            self.enlist(from);
         }
         freed
     }
@@ -66,7 +73,7 @@ impl<H: Held> Tree<H> {
         for _ in 0..nodes {
             let node = &mut self.nodes[at];
             node.last_access = node.last_access.max(time);
-            freed += node.held.touched();
+            node.held.touched(&mut freed);
             node.hits = node.hits.saturating_add(1);
             at = node.parent;
             if at == NONE {
@@ -99,19 +106,20 @@ impl<H: Held> Tree<H> {
     /// Moves a leaf of the list to its end: it was used just now.
     #[inline(always)]
     fn move_to_end(&mut self, leaf: u32) {
-        let (older, newer) = (self.nodes[leaf].older, self.nodes[leaf].newer);
+        let mut nodes = self.nodes.all();
+        let node = nodes.at(leaf);
+        let (older, newer) = (node.older, node.newer);
         if newer == NONE {
             return;
         }
+        let last = std::mem::replace(&mut self.order.newest, leaf);
+        (node.older, node.newer) = (last, NONE);
         match older {
             NONE => self.order.oldest = newer,
-            _ => self.nodes[older].newer = newer,
+            _ => nodes.at(older).newer = newer,
         }
-        self.nodes[newer].older = older;
-        let last = std::mem::replace(&mut self.order.newest, leaf);
-        self.nodes[last].newer = leaf;
-        let node = &mut self.nodes[leaf];
-        (node.older, node.newer) = (last, NONE);
+        nodes.at(newer).older = older;
+        nodes.at(last).newer = leaf;
     }
 
     #[cold]

@@ -52,12 +52,19 @@ impl Roots {
         self.names.try_reserve(1)
     }
 
-    #[inline]
+    #[inline(always)] // of every lookup
     pub fn find(&self, name: &Namespace) -> Option<u32> {
-        if name.is_default() {
-            return Some(self.default).filter(|&root| root != NONE);
-        }
-        self.by_name.get(name).copied()
+        if name.is_known_default() { self.default() } else { self.find_any(name) }
+    }
+
+    #[inline(never)]
+    fn find_any(&self, name: &Namespace) -> Option<u32> {
+        if name.is_default() { self.default() } else { self.by_name.get(name).copied() }
+    }
+
+    #[inline(always)]
+    fn default(&self) -> Option<u32> {
+        Some(self.default).filter(|&root| root != NONE)
     }
 
     pub(super) fn name(&self, root: u32) -> Namespace {

@@ -1,15 +1,12 @@
 //! Lookups: match and probe, and many of them at once.
+use crate::capi::cache::matching::{Wanted, match_tokens, row_of};
 use crate::capi::cache::{rkv_cache, rkv_lock_id, rkv_node_id};
 use crate::capi::ffi::{
-    AbiElement, AbiStruct, Fail, Many, WantedElements, check_fit, check_flags, check_zero, out,
-    out_slice, put, rkv_status, with, write_struct,
+    AbiElement, AbiStruct, Many, WantedElements, check_fit, check_flags, check_zero, out, put,
+    rkv_status, with,
 };
-use crate::capi::token::{lookup_ahead, read_namespace, rkv_namespace, rkv_tokens, with_tokens};
+use crate::capi::token::{lookup_ahead, namespace_at, rkv_namespace, rkv_tokens, with_tokens};
 use crate::error::Error;
-use crate::index::{Namespace, Node};
-use crate::store::{Found, State, Turn};
-use crate::token::TokenList;
-use std::mem::MaybeUninit;
 
 /// Flag of rkv_cache_match(): lock the match in the same step. Undo with rkv_cache_unlock() of
 /// rkv_cache_match_result.lock.
@@ -63,151 +60,6 @@ pub(crate) fn check_match_flags(flags: u32) -> Result<bool, Error> {
     Ok(flags & RKV_MATCH_LOCK != 0)
 }
 
-/// What is wanted of a match beside the match, and where it goes.
-struct Wanted<'a> {
-    lock: bool,
-    /// Receives the pages, if it has any room.
-    row: &'a mut [MaybeUninit<u32>],
-    /// Receives what is needed when the pages don't fit.
-    page_count: *mut u64,
-}
-
-/// Where the pages of a match go.
-///
-/// # Safety
-/// `pages` is NULL, or as many are writable there during the call.
-unsafe fn row_of<'a>(pages: *mut u32, capacity: usize) -> Result<&'a mut [MaybeUninit<u32>], Fail> {
-    // SAFETY: the caller's contract.
-    unsafe { out_slice(pages, capacity, capacity, "pages") }
-}
-
-/// Writes the pages from the one at `first` to where a node ends; none without a node.
-pub(crate) fn write_path(
-    state: &State,
-    node: Option<Node>,
-    first: usize,
-    into: &mut [MaybeUninit<u32>],
-) -> Result<(), Error> {
-    state.visit_path(node, first, |start, pages| {
-        into[start..start + pages.len()].write_copy_of_slice(pages);
-    })
-}
-
-/// Matches, and writes the pages. Whatever fails has changed nothing.
-///
-/// # Safety
-/// `page_count` is writable.
-#[inline(always)] // the single match is the hot one
-unsafe fn match_tokens(
-    turn: &mut Turn<'_>,
-    namespace: &Namespace,
-    tokens: TokenList<'_>,
-    wanted: Wanted<'_>,
-) -> Result<rkv_cache_match_result, Fail> {
-    let walk = if !turn.is_long(tokens) {
-        turn.state().walk_text(namespace, tokens)?
-    } else if !turn.has_groups()
-        && let Some(walk) = turn.walk_shortly(namespace, tokens)
-    {
-        walk
-    } else {
-        // SAFETY: the caller's contract.
-        return unsafe { match_long(turn, namespace, tokens, wanted) };
-    };
-    let state = turn.state();
-    if let Some(walk) = &walk
-        && (wanted.row.is_empty() || walk.pages <= wanted.row.len())
-        && let Some((node, lock)) = state.take_walk(walk, tokens.ids.len(), wanted.lock)?
-    {
-        if !wanted.row.is_empty() && walk.pages > 0 {
-            write_path(state, Some(walk.node), 0, wanted.row)?;
-        }
-        let positions = (walk.pages * state.table.page_size()) as u64;
-        return Ok(rkv_cache_match_result {
-            node,
-            lock: lock.map_or(0, |lock| lock.0),
-            token_count: positions,
-            position_count: positions,
-            page_count: walk.pages as u64,
-            known_position_count: positions,
-            ..AbiElement::zeroed()
-        });
-    }
-    let found = state.find_along(namespace, tokens, walk)?;
-    // SAFETY: the caller's contract.
-    unsafe { take_found(state, found, 0, wanted) }
-}
-
-/// The same, which lets others have the lock.
-///
-/// # Safety
-/// As of `match_tokens`.
-#[cold]
-#[inline(never)]
-unsafe fn match_long(
-    turn: &mut Turn<'_>,
-    namespace: &Namespace,
-    tokens: TokenList<'_>,
-    wanted: Wanted<'_>,
-) -> Result<rkv_cache_match_result, Fail> {
-    let Wanted { lock, row, page_count } = wanted;
-    let (found, known) =
-        turn.lookup_into(namespace, tokens, row, |state, (found, known), row| {
-            // SAFETY: the caller's contract.
-            unsafe { take_found(state, found, known, Wanted { lock, row, page_count }) }
-        })?;
-    if !row.is_empty() && !known.is_empty() {
-        let into = &mut row[..known.len()];
-        // Without the lock, which is not needed for that.
-        turn.unlocked(move || {
-            into.write_copy_of_slice(&known);
-            drop(known);
-        });
-    }
-    Ok(found)
-}
-
-/// Takes what was found, and writes its pages from the one at `first` on.
-///
-/// # Safety
-/// As of `match_tokens`.
-#[inline(always)]
-unsafe fn take_found(
-    state: &mut State,
-    found: Found,
-    first: usize,
-    wanted: Wanted<'_>,
-) -> Result<rkv_cache_match_result, Fail> {
-    let Wanted { lock, row, page_count } = wanted;
-    if !row.is_empty() && found.pages() > row.len() {
-        // SAFETY: the caller's contract.
-        unsafe { page_count.write(found.pages() as u64) };
-        return Err(Fail::too_small(found.pages(), row.len(), "pages"));
-    }
-    let depths = found.depths();
-    let (matched, locked) = state.take_match(found, lock)?;
-    if !row.is_empty() {
-        write_path(state, matched.node, first, row)?;
-    }
-    let (source, partial) =
-        matched.partial.map_or((0, 0), |partial| (partial.page, partial.positions));
-    Ok(rkv_cache_match_result {
-        struct_size: 0,
-        partial_page: source,
-        node: state.node_id(matched.node)?,
-        partial_node: state.node_id(matched.partial.map(|partial| partial.node))?,
-        lock: locked.map_or(0, |lock| lock.0),
-        token_count: matched.tokens as u64,
-        position_count: matched.positions as u64,
-        page_count: matched.pages as u64,
-        partial_position_count: partial as u64,
-        known_position_count: u64::from(depths.known).max(matched.positions as u64),
-        checkpoint_at: depths.checkpoint_at.map(u64::from),
-        limiting_group: depths.costliest,
-        reserved: 0,
-    })
-}
-
 /// Finds the longest cached prefix, at token granularity, and refreshes the recency of its path;
 /// that of partial_page too with RKV_MATCH_LOCK.
 ///
@@ -247,13 +99,12 @@ pub unsafe extern "C" fn rkv_cache_match(
     unsafe {
         with(cache, |shared| {
             let lock = check_match_flags(flags)?;
-            check_fit(out_match)?;
-            let row = row_of(pages, page_capacity)?;
-            let wanted = Wanted { lock, row, page_count: &raw mut (*out_match).page_count };
+            let into = WantedElements::one(out_match, check_fit(out_match)?);
+            let wanted = Wanted { lock, row: row_of(pages, page_capacity)?, into, at: 0 };
             with_tokens(tokens, |tokens| {
-                let namespace = read_namespace(space)?;
-                let made = match_tokens(&mut shared.turn(), &namespace, tokens, wanted)?;
-                write_struct(out_match, &made)
+                let mut named = None;
+                let namespace = namespace_at(space, &mut named)?;
+                match_tokens(&mut shared.turn(), namespace, tokens, wanted)
             })
         })
     }
@@ -291,8 +142,9 @@ pub unsafe extern "C" fn rkv_cache_probe(
         with(cache, |shared| {
             let into = out(out_position_count, "out_position_count")?;
             with_tokens(tokens, |tokens| {
-                let namespace = read_namespace(space)?;
-                let (token_count, position_count) = shared.probe(&namespace, tokens)?;
+                let mut named = None;
+                let namespace = namespace_at(space, &mut named)?;
+                let (token_count, position_count) = shared.probe(namespace, tokens)?;
                 if !out_token_count.is_null() {
                     put(token_count, out_token_count, "out_token_count")?;
                 }
@@ -405,18 +257,17 @@ pub unsafe extern "C" fn rkv_cache_match_many(
             let many = Many::new((items, "items"), count, item_size, statuses)?;
             let names = ["matches", "match_size"];
             let matches = WantedElements::new(matches, match_size, count, names)?;
-            let many = many.with_lookups(|item| lookup_ahead(item.space, item.tokens));
-            many.in_turn(shared, matches, |turn, at, item| {
+            let many =
+                many.with_lookups(|item, named| lookup_ahead(item.space, item.tokens, named));
+            many.in_turn(shared, WantedElements::none(), |turn, at, item| {
                 let lock = check_match_flags(item.flags)?;
                 check_zero(item.reserved, "reserved")?;
-                let wanted = Wanted {
-                    lock,
-                    row: row_of(item.pages, item.page_capacity)?,
-                    page_count: &raw mut (*matches.place(at)).page_count,
-                };
+                let row = row_of(item.pages, item.page_capacity)?;
+                let wanted = Wanted { lock, row, into: matches, at };
                 with_tokens(item.tokens, |tokens| {
-                    let namespace = read_namespace(item.space)?;
-                    match_tokens(turn, &namespace, tokens, wanted)
+                    let mut named = None;
+                    let namespace = namespace_at(item.space, &mut named)?;
+                    match_tokens(turn, namespace, tokens, wanted)
                 })
             })
         })
@@ -460,11 +311,13 @@ pub unsafe extern "C" fn rkv_cache_probe_many(
             let many = Many::new((items, "items"), count, item_size, statuses)?;
             let names = ["results", "result_size"];
             let results = WantedElements::new(results, result_size, count, names)?;
-            let many = many.with_lookups(|item| lookup_ahead(item.space, item.tokens));
+            let many =
+                many.with_lookups(|item, named| lookup_ahead(item.space, item.tokens, named));
             many.one_by_one(shared, results, |item, ahead| {
                 with_tokens(item.tokens, |tokens| {
-                    let namespace = read_namespace(item.space)?;
-                    let (tokens, positions) = shared.probe_ahead(&namespace, tokens, ahead)?;
+                    let mut named = None;
+                    let namespace = namespace_at(item.space, &mut named)?;
+                    let (tokens, positions) = shared.probe_ahead(namespace, tokens, ahead)?;
                     Ok(rkv_cache_probe_result {
                         token_count: tokens as u64,
                         position_count: positions as u64,

@@ -1,5 +1,6 @@
 //! The prefix cache: its handle, how it is made, and which pages it has and gives up.
 mod lookup;
+mod matching;
 mod insert;
 mod node;
 mod clear;
@@ -11,6 +12,7 @@ pub use groups::*;
 pub use insert::*;
 pub use introspection::*;
 pub use lookup::*;
+pub(crate) use matching::write_path;
 pub use node::*;
 
 use crate::capi::ffi::{

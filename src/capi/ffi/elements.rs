@@ -75,6 +75,9 @@ impl<'a, T: AbiElement> GivenElements<'a, T> {
         // SAFETY: not NULL, and the caller promises as many bytes.
         let made = made(unsafe { slice::from_raw_parts(pointer.cast(), bytes) });
         let known = size.min(size_of::<T>());
+        if known == size {
+            return Ok(made);
+        }
         let mut unknown = made.bytes.chunks_exact(size).map(|element| &element[known..]);
         if let Some(at) = unknown.position(|bytes| bytes.iter().any(|&byte| byte != 0)) {
             let what = "sets a field that this library doesn't know";
@@ -83,20 +86,40 @@ impl<'a, T: AbiElement> GivenElements<'a, T> {
         Ok(made)
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() / self.size
+    }
+
     /// The elements; what is missing in them is zero.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = T> + Clone + use<'a, T> {
-        let known = self.size.min(size_of::<T>());
-        self.bytes.chunks_exact(self.size).map(move |element| {
-            if known == size_of::<T>() {
-                // SAFETY: as many bytes are there; all bytes are valid for an AbiElement.
-                return unsafe { element.as_ptr().cast::<T>().read_unaligned() };
-            }
-            let mut read = T::zeroed();
-            // SAFETY: `known` bytes are there and fit; all bytes are valid for an AbiElement.
-            unsafe { element.as_ptr().copy_to_nonoverlapping((&raw mut read).cast(), known) };
-            read
-        })
+        self.bytes.chunks_exact(self.size).map(read_element)
     }
+
+    /// One of them where it is, if it has the usual size; of another one, a copy.
+    #[inline(always)] // of every item of a batch
+    pub(crate) fn get<'s>(&'s self, at: usize, copy: &'s mut MaybeUninit<T>) -> &'s T {
+        let element = &self.bytes[at * self.size..][..self.size];
+        if self.size != size_of::<T>() {
+            return copy.write(read_element(element));
+        }
+        // SAFETY: as many bytes are there, aligned, for `new` checked where the first lies, and
+        // what lies between two; all bytes are valid for an AbiElement.
+        unsafe { &*element.as_ptr().cast::<T>() }
+    }
+}
+
+/// An element that may be shorter or longer than those of this library.
+fn read_element<T: AbiElement>(element: &[u8]) -> T {
+    let known = element.len().min(size_of::<T>());
+    if known == size_of::<T>() {
+        // SAFETY: as many bytes are there; all bytes are valid for an AbiElement.
+        return unsafe { element.as_ptr().cast::<T>().read_unaligned() };
+    }
+    let mut read = T::zeroed();
+    // SAFETY: `known` bytes are there and fit; all bytes are valid for an AbiElement.
+    unsafe { element.as_ptr().copy_to_nonoverlapping((&raw mut read).cast(), known) };
+    read
 }
 
 /// Room for an array that C wants.
@@ -129,6 +152,14 @@ impl<T: AbiElement> WantedElements<T> {
             check_sizes::<T>((capacity, name), (size, size_name))?;
         }
         Ok(Self { first, size, capacity })
+    }
+
+    /// Room for a struct that stands alone, whose size was checked.
+    ///
+    /// # Safety
+    /// `size` bytes are writable at `first` as long as this lives.
+    pub(crate) unsafe fn one(first: *mut T, size: usize) -> Self {
+        Self { first, size, capacity: 1 }
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -168,17 +199,32 @@ impl<T: AbiElement> WantedElements<T> {
 
     /// Writes one element: as much as the caller knows, and zeros where the caller knows more.
     pub(crate) fn put(&mut self, at: usize, value: &T) {
-        let (to, value) = (self.place(at), value.sized(self.size as u32));
-        if self.size == size_of::<T>() {
+        self.put_made(at, || *value);
+    }
+
+    /// The same of one that is made where it goes.
+    #[inline(always)]
+    pub(crate) fn put_made(&mut self, at: usize, make: impl FnOnce() -> T) {
+        let (to, made) = (self.place(at), || make().sized(self.size as u32));
+        match self.size == size_of::<T>() {
             // SAFETY: the element lies within what `new` was promised.
-            return unsafe { to.write_unaligned(value) };
+            true => unsafe { to.write_unaligned(made()) },
+            // SAFETY: as above.
+            false => unsafe { put_part(to, self.size, &made()) },
         }
-        let (to, known) = (to.cast::<u8>(), self.size.min(size_of::<T>()));
-        // SAFETY: the element lies within what `new` was promised; `known` bytes come from `value`,
-        // which has no padding.
-        unsafe {
-            to.copy_from_nonoverlapping((&raw const value).cast(), known);
-            to.add(known).write_bytes(0, self.size - known);
-        }
+    }
+}
+
+/// Writes an element that has `size` bytes to the caller, more or fewer than here.
+///
+/// # Safety
+/// As many are writable.
+#[inline(never)] // not a method: who calls it can keep in registers where elements go
+unsafe fn put_part<T: AbiElement>(to: *mut T, size: usize, value: &T) {
+    let (to, known) = (to.cast::<u8>(), size.min(size_of::<T>()));
+    // SAFETY: the caller's contract; `known` bytes come from `value`, which has no padding.
+    unsafe {
+        to.copy_from_nonoverlapping((&raw const *value).cast(), known);
+        to.add(known).write_bytes(0, size - known);
     }
 }

@@ -3,8 +3,9 @@ use super::elements::{AbiElement, GivenElements, WantedElements};
 use super::guard::{Fail, item_status};
 use super::pointer::check_out;
 use super::status::rkv_status;
-use crate::index::{Ask, Ways};
+use crate::index::{Ask, Namespace, Ways};
 use crate::store::{READY, ReadyDigests, Shared, Turn};
+use std::mem::MaybeUninit;
 
 /// The items of a call, and where the statuses go.
 pub(crate) struct Many<'a, T, L = Lookup<'a, T>> {
@@ -15,7 +16,7 @@ pub(crate) struct Many<'a, T, L = Lookup<'a, T>> {
 }
 
 /// What an item is going to look up, if that can be told beforehand.
-type Lookup<'a, T> = fn(&T) -> Option<Ask<'a>>;
+type Lookup<'a, T> = for<'n> fn(&T, &'n mut Option<Namespace>) -> Option<Ask<'a, &'n Namespace>>;
 
 impl<'a, T: AbiElement> Many<'a, T> {
     /// # Safety
@@ -40,39 +41,45 @@ impl<'a, T: AbiElement> Many<'a, T> {
     /// Lets what the items look up go ahead of them, so that they wait less for memory.
     pub(crate) fn with_lookups<L>(self, lookup: L) -> Many<'a, T, L>
     where
-        L: Fn(&T) -> Option<Ask<'a>> + Copy,
+        L: for<'n> Fn(&T, &'n mut Option<Namespace>) -> Option<Ask<'a, &'n Namespace>> + Copy,
     {
         let Self { items, name, statuses, lookup: _ } = self;
         Many { items, name, statuses, lookup: Some(lookup) }
     }
 }
 
-impl<'a, T: AbiElement, L: Fn(&T) -> Option<Ask<'a>> + Copy> Many<'a, T, L> {
+impl<'a, T: AbiElement, L> Many<'a, T, L>
+where
+    L: for<'n> Fn(&T, &'n mut Option<Namespace>) -> Option<Ask<'a, &'n Namespace>> + Copy,
+{
     /// Does something for each item, in order, under one lock, which others get between two.
     pub(crate) fn in_turn<R: AbiElement>(
         self,
         shared: &Shared,
         mut results: WantedElements<R>,
-        mut each: impl FnMut(&mut Turn<'_>, usize, T) -> Result<R, Fail>,
+        mut each: impl FnMut(&mut Turn<'_>, usize, &T) -> Result<R, Fail>,
     ) -> Result<(), Fail> {
-        let mut items = self.items.iter();
-        let (mut asks, mut ways) = (self.asks(), Ways::default());
+        let count = self.items.len();
+        let (lookup, mut asked, mut ways) = (self.lookup(), 0..count, Ways::default());
         let (mut hashed, ready) = (self.asks(), ReadyDigests::default());
-        shared.each_with(items.len(), &ready, |turn, at| {
+        shared.each_with(count, &ready, |turn, at| {
             if let Some(next) = &mut hashed
                 && at.is_multiple_of(READY)
                 && !turn.make_ready(next)
             {
                 hashed = None;
             }
-            if let Some(asks) = &mut asks {
-                turn.state().go_ahead(&mut ways, at, || asks.next().flatten());
+            if let Some(lookup) = lookup {
+                turn.state().go_ahead(&mut ways, at, |named| {
+                    lookup(self.items.get(asked.next()?, &mut MaybeUninit::uninit()), named)
+                });
             }
-            let item = items.next().expect("there are as many items");
+            let mut copy = MaybeUninit::uninit();
+            let item = self.items.get(at, &mut copy);
             let poisoned = turn.is_poisoned();
             let done = if poisoned { Err(Fail::poisoned()) } else { each(turn, at, item) };
             self.put(at, done, &mut results);
-            if asks.is_some() && items.len() == 0 {
+            if lookup.is_some() && at + 1 == count {
                 turn.state().end_ahead();
             }
         });
@@ -85,28 +92,41 @@ impl<'a, T: AbiElement, L: Fn(&T) -> Option<Ask<'a>> + Copy> Many<'a, T, L> {
         self,
         shared: &Shared,
         mut results: WantedElements<R>,
-        mut each: impl FnMut(T, (bool, Option<&ReadyDigests>)) -> Result<R, Fail>,
+        mut each: impl FnMut(&T, (bool, Option<&ReadyDigests>)) -> Result<R, Fail>,
     ) -> Result<(), Fail> {
-        let (mut asks, mut ways) = (self.asks(), Ways::default());
+        let count = self.items.len();
+        let (lookup, mut asked, mut ways) = (self.lookup(), 0..count, Ways::default());
         let ready = ReadyDigests::default();
         let mut hashed = self.asks().and_then(|asks| Some((asks, shared.digested_pages()?)));
-        for (at, item) in self.items.iter().enumerate() {
+        for at in 0..count {
             if let Some((asks, page_size)) = hashed.as_mut().filter(|_| at.is_multiple_of(READY)) {
                 shared.make_ready(&ready, *page_size, asks);
             }
-            let is_ahead = asks
-                .as_mut()
-                .is_some_and(|asks| shared.go_ahead(&mut ways, at, || asks.next().flatten()));
+            let is_ahead = lookup.is_some_and(|lookup| {
+                shared.go_ahead(&mut ways, at, |named| {
+                    lookup(self.items.get(asked.next()?, &mut MaybeUninit::uninit()), named)
+                })
+            });
             let ready = hashed.is_some().then_some(&ready);
+            let mut copy = MaybeUninit::uninit();
+            let item = self.items.get(at, &mut copy);
             self.put(at, each(item, (is_ahead, ready)), &mut results);
         }
         Ok(())
     }
 
-    /// What the items look up, if there are several: a single one has nobody to go ahead of.
+    /// Tells what an item looks up, if there are several: a single one has nobody to go ahead of.
+    fn lookup(&self) -> Option<L> {
+        self.lookup.filter(|_| self.items.len() > 1)
+    }
+
+    /// What the items look up, if there are several.
     fn asks(&self) -> Option<impl Iterator<Item = Option<Ask<'a>>>> {
-        let lookup = self.lookup.filter(|_| self.items.iter().len() > 1)?;
-        Some(self.items.iter().map(move |item| lookup(&item)))
+        let lookup = self.lookup()?;
+        Some(self.items.iter().map(move |item| {
+            let mut named = None;
+            lookup(&item, &mut named).map(|(namespace, keys)| (*namespace, keys))
+        }))
     }
 
     /// Writes what came of an item; a failure, with its name, is the thread's last message.

@@ -37,11 +37,16 @@ pub(crate) fn check<T>(pointer: *const T, name: &str) -> Result<(), Fail> {
     Ok(())
 }
 
+#[cold]
+fn too_many(count: usize, name: &str) -> Fail {
+    Error::argument(text!("{name}: {count} elements are out of range")).into()
+}
+
 /// Fewer elements than would overflow an address.
 #[inline]
 fn check_count<T>(count: usize, name: &str) -> Result<(), Fail> {
     if count > isize::MAX as usize / size_of::<T>() {
-        return Err(Error::argument(text!("{name}: {count} elements are out of range")).into());
+        return Err(too_many(count, name));
     }
     Ok(())
 }
@@ -180,14 +185,14 @@ unsafe fn read_other_size<T: AbiStruct>(pointer: *const T, size: usize) -> Resul
     Ok(read)
 }
 
-/// Checks, before anything is changed, a struct that is written at the end.
+/// Checks, before anything is changed, a struct that is written at the end. Returns its size.
 ///
 /// # Safety
 /// As for `read_struct`.
 #[inline]
-pub(crate) unsafe fn check_fit<T: AbiStruct>(pointer: *mut T) -> Result<(), Fail> {
+pub(crate) unsafe fn check_fit<T: AbiStruct>(pointer: *mut T) -> Result<usize, Fail> {
     // SAFETY: the caller's contract.
-    unsafe { struct_size(pointer) }.map(drop)
+    unsafe { struct_size(pointer) }
 }
 
 /// Writes a struct: as much as the caller knows, zero where the caller knows more. Its struct_size

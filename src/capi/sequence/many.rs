@@ -125,11 +125,12 @@ pub unsafe extern "C" fn rkv_sequence_begin_many(
             let many = Many::new((items, "items"), count, item_size, statuses)?;
             let names = ["states", "state_size"];
             let states = WantedElements::new(states, state_size, count, names)?;
-            let many = many.with_lookups(|args| lookup_ahead(args.space, args.tokens));
+            let many =
+                many.with_lookups(|args, named| lookup_ahead(args.space, args.tokens, named));
             many.in_turn(shared, states, |turn, _, args| {
                 let begin =
                     |space: &_, tokens: TokenList<'_>, room| turn.begin(space, tokens, room);
-                begin_with(&args, begin, |state| Ok(*state))
+                begin_with(args, begin, |state| Ok(*state))
             })
         })
     }
@@ -171,7 +172,7 @@ pub unsafe extern "C" fn rkv_sequence_append_many(
             let many = Many::new((items, "items"), count, item_size, statuses)?;
             many.in_turn(shared, WantedElements::none(), |turn, _, item| {
                 let id = SequenceId(item.sequence);
-                with_added(&item, |tokens| Ok(turn.append(id, tokens)?))
+                with_added(item, |tokens| Ok(turn.append(id, tokens)?))
             })
         })
     }
@@ -265,7 +266,7 @@ pub unsafe extern "C" fn rkv_sequence_release_many(
             let size = size_of::<rkv_sequence_id>();
             let many = Many::new((sequences, "sequences"), count, size, statuses)?;
             many.in_turn(shared, WantedElements::none(), |turn, _, id| {
-                Ok(turn.release(SequenceId(id))?)
+                Ok(turn.release(SequenceId(*id))?)
             })
         })
     }

@@ -3,10 +3,10 @@ use crate::capi::ffi::{
     AbiElement, AbiStruct, Fail, GivenElements, WantedElements, check_out, fill, guard, out,
     out_slice, put, read_struct, rkv_status, slice,
 };
-use crate::capi::token::namespace::{read_namespace, rkv_namespace};
+use crate::capi::token::namespace::{namespace_at, rkv_namespace};
 use crate::error::Error;
 use crate::error::text;
-use crate::index::Ask;
+use crate::index::{Ask, DEFAULT_NAMESPACE, Namespace};
 use crate::memory::try_collect;
 use crate::token::{Item, TokenKind, TokenList, image_digest};
 use smallvec::SmallVec;
@@ -147,44 +147,111 @@ unsafe fn given_items(raw: &rkv_tokens) -> Result<GivenElements<'_, rkv_token_it
     unsafe { GivenElements::new(raw.items, raw.item_count, size, "tokens.items") }
 }
 
+/// The ids of a list of nothing but text, and of the usual size. None: it is to be read with care.
+///
+/// # Safety
+/// `tokens` and what it points to are readable, per the header, and stay so for 'a.
+#[inline(always)] // of every lookup
+unsafe fn text_at<'a>(tokens: *const rkv_tokens) -> Option<&'a [u32]> {
+    if tokens.is_null() || !tokens.is_aligned() {
+        return None;
+    }
+    // SAFETY: the first field can be read.
+    if unsafe { (&raw const (*tokens).struct_size).read() } as usize != size_of::<rkv_tokens>() {
+        return None;
+    }
+    // SAFETY: the others, too.
+    let rkv_tokens { ids, count, item_count, .. } = unsafe { &*tokens };
+    let is_text = *item_count == 0 && !ids.is_null() && ids.is_aligned();
+    let most = isize::MAX as usize / size_of::<u32>();
+    // SAFETY: the caller's contract.
+    (is_text && *count <= most).then(|| unsafe { std::slice::from_raw_parts(*ids, *count) })
+}
+
 /// Runs `body` on the token list behind `tokens`.
 ///
 /// # Safety
 /// `tokens` and what it points to are readable, per the header.
+#[inline(always)] // it is run in one place
 pub(crate) unsafe fn with_tokens<R>(
     tokens: *const rkv_tokens,
     body: impl FnOnce(TokenList<'_>) -> Result<R, Fail>,
 ) -> Result<R, Fail> {
+    let mut converted;
+    // SAFETY: the caller's contract.
+    let list = match unsafe { text_at(tokens) } {
+        Some(ids) => TokenList::text(ids),
+        None => {
+            // A few items are converted without an allocation: lookups stand on this.
+            converted = Items::new();
+            // SAFETY: the caller's contract.
+            let ids = unsafe { read_list(tokens, &mut converted)? };
+            TokenList { ids, items: &converted }
+        }
+    };
+    body(list)
+}
+
+type Items = SmallVec<[Item; 4]>;
+
+/// Reads any list: returns its ids, and converts its items.
+///
+/// # Safety
+/// `tokens` and what it points to are readable, per the header, and stay so for 'a.
+#[inline(never)]
+unsafe fn read_list<'a>(
+    tokens: *const rkv_tokens,
+    converted: &mut Items,
+) -> Result<&'a [u32], Fail> {
     // SAFETY: the caller's contract.
     let raw = unsafe { read_struct(tokens)? };
     // SAFETY: the caller's contract.
     let ids = unsafe { slice(raw.ids, raw.count, "tokens.ids")? };
     if raw.item_count == 0 {
-        return body(TokenList::text(ids));
+        return Ok(ids);
     }
     // SAFETY: the caller's contract.
     let items = unsafe { given_items(&raw)? };
-    // A few items are converted without an allocation: lookups stand on this.
-    let mut converted = SmallVec::<[Item; 4]>::new();
     converted.try_reserve_exact(raw.item_count).map_err(|_| Error::memory("tokens.items"))?;
     for item in items.iter() {
         converted.push(Item::try_from(&item)?);
     }
-    body(TokenList { ids, items: &converted })
+    Ok(ids)
 }
 
 /// What a lookup of tokens begins with: the namespace, and the ids up to the first item. None of
-/// what is going to be refused.
+/// what is going to be refused. Another namespace than the default one is read into `named`.
 ///
 /// # Safety
 /// `space` and `tokens` are NULL or readable, per the header, and stay so for 'a.
-#[inline(always)] // what it returns is large
+#[inline(always)]
 pub(crate) unsafe fn lookup_ahead<'a>(
     space: *const rkv_namespace,
     tokens: *const rkv_tokens,
-) -> Option<Ask<'a>> {
+    named: &mut Option<Namespace>,
+) -> Option<Ask<'a, &Namespace>> {
     // SAFETY: the caller's contract.
-    let (namespace, raw) = unsafe { (read_namespace(space).ok()?, read_struct(tokens).ok()?) };
+    match unsafe { text_at(tokens) } {
+        Some(ids) if space.is_null() => Some((&DEFAULT_NAMESPACE, ids)),
+        // SAFETY: the caller's contract.
+        _ => unsafe { any_lookup_ahead(space, tokens, named) },
+    }
+}
+
+/// The same of any namespace and list.
+///
+/// # Safety
+/// As above.
+#[inline(never)]
+unsafe fn any_lookup_ahead<'a>(
+    space: *const rkv_namespace,
+    tokens: *const rkv_tokens,
+    named: &mut Option<Namespace>,
+) -> Option<Ask<'a, &Namespace>> {
+    // SAFETY: the caller's contract.
+    let namespace = unsafe { namespace_at(space, named).ok()? };
+    // SAFETY: the caller's contract.
+    let raw = unsafe { read_struct(tokens).ok()? };
     // SAFETY: the caller's contract.
     let ids = unsafe { slice(raw.ids, raw.count, "tokens.ids").ok()? };
     if raw.item_count == 0 {

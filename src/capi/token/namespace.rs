@@ -1,7 +1,7 @@
 //! What keeps prefixes of different adapters, images, tenants and weights apart.
 use crate::capi::ffi::{AbiElement, AbiStruct, Fail, check_flags, read_struct};
 use crate::error::Error;
-use crate::index::Namespace;
+use crate::index::{DEFAULT_NAMESPACE, Namespace};
 
 /// Flag of rkv_namespace: lora_id is set. Without it the namespace is the base model's.
 pub const RKV_NAMESPACE_LORA: u32 = 1;
@@ -66,6 +66,22 @@ pub(crate) unsafe fn read_namespace(namespace: *const rkv_namespace) -> Result<N
         true => Ok(Namespace::default()),
         // SAFETY: the caller's contract.
         false => unsafe { read_named(namespace) },
+    }
+}
+
+/// The same where it is, without a copy of the default one; another is read into `named`.
+///
+/// # Safety
+/// As above.
+#[inline(always)] // of every lookup
+pub(crate) unsafe fn namespace_at(
+    namespace: *const rkv_namespace,
+    named: &mut Option<Namespace>,
+) -> Result<&Namespace, Fail> {
+    match namespace.is_null() {
+        true => Ok(&DEFAULT_NAMESPACE),
+        // SAFETY: the caller's contract.
+        false => Ok(named.insert(unsafe { read_named(namespace)? })),
     }
 }
 

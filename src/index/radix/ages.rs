@@ -133,8 +133,14 @@ impl Ages {
         self.0.as_ref().map_or(0, Array::bytes)
     }
 
+    /// Whether the whole segment was used at once last.
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// The whole segment was used at once. Returns how much memory that freed.
-    #[inline]
+    #[inline(never)]
     pub(super) fn clear(&mut self) -> usize {
         self.0.take().map_or(0, |parts| parts.bytes())
     }

@@ -191,8 +191,9 @@ impl PrefixIndex for RadixIndex {
         if self.tree.nodes[walk.node.0].end() != walk.pages {
             return None;
         }
-        self.touch(walk.node, None);
-        Some(self.tree.id(walk.node.0))
+        let id = self.tree.id(walk.node.0);
+        self.segment_bytes -= self.tree.touch_path(walk.node.0, None);
+        Some(id)
     }
 
     fn touch_some(&mut self, node: Node, nodes: usize, time: u64) -> Option<Node> {

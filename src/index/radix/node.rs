@@ -38,8 +38,10 @@ impl Held for Segment {
     }
 
     #[inline]
-    fn touched(&mut self) -> usize {
-        self.ages.clear()
+    fn touched(&mut self, freed: &mut usize) {
+        if !self.ages.is_empty() {
+            *freed += self.ages.clear();
+        }
     }
 }
 

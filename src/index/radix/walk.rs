@@ -1,5 +1,5 @@
 //! Reading the tree: the longest match, and the child with the longest common start.
-use super::super::{Node, Partial, Stretch, Walk};
+use super::super::{Node, Partial, Path, Stretch, Walk};
 use super::RadixIndex;
 use super::fetch::{Paths, fetch_way, is_large};
 use super::node::Segment;
@@ -121,23 +121,53 @@ impl RadixIndex {
     /// Follows keys down from a node's end.
     #[inline(always)]
     pub(super) fn walk_down(&self, from: u32, keys: &[u32]) -> Walk {
-        if is_large(self) {
-            return self.walk_ahead(from, keys);
+        match is_large(self) {
+            false => self.walk_alone(from, keys),
+            true if self.led.len() == 0 => self.walk_ahead(from, keys),
+            true => self.walk_led(from, keys, &self.led),
         }
+    }
+
+    /// The same without hints.
+    #[inline(never)]
+    fn walk_alone(&self, from: u32, keys: &[u32]) -> Walk {
         self.walk_along(from, keys, std::iter::empty())
     }
 
-    /// The same, after a look ahead unless a batch had one.
+    /// The same after a look ahead of its own.
     #[inline(never)]
     fn walk_ahead(&self, from: u32, keys: &[u32]) -> Walk {
-        let path;
-        let nodes = match self.led.nodes() {
-            [] => {
-                path = fetch_way(self, self.page_size, from, keys);
-                path.nodes()
-            }
-            led => led,
-        };
+        let path = fetch_way(self, self.page_size, from, keys);
+        self.walk_led(from, keys, &path)
+    }
+
+    /// The same after a look ahead that came to some nodes. One whose whole segment matches needs
+    /// no search.
+    #[inline(never)]
+    fn walk_led(&self, from: u32, keys: &[u32], path: &Path) -> Walk {
+        let (nodes, mut led) = (&self.tree.nodes, path.nodes());
+        let (mut number, mut last, mut rest, mut media) = (from, None, keys, false);
+        while let [next, behind @ ..] = led
+            && let Some(node) = nodes.get(*next).filter(|node| node.parent == number)
+            // Of a place that is free there are no keys.
+            && !node.label.is_empty()
+            && let Some(left) = rest.strip_prefix(node.label.keys(self.page_size))
+        {
+            (number, last, rest, led) = (*next, Some(node), left, behind);
+            media |= node.media;
+        }
+        if let Some(last) = last
+            && rest.is_empty()
+        {
+            return Walk { media, ..Walk::to(Node(number), last.end()) };
+        }
+        let walk = self.walk_hinted(number, rest, led);
+        Walk { media: walk.media || media, ..walk }
+    }
+
+    /// The same along nodes that are perhaps on the way.
+    #[inline(never)]
+    fn walk_hinted(&self, from: u32, keys: &[u32], nodes: &[u32]) -> Walk {
         self.walk_along(from, keys, nodes.iter().copied())
     }
 

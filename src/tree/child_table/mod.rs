@@ -32,7 +32,9 @@ use crate::sync::{
 pub(super) use slots::NODE_LIMIT;
 pub(crate) use slots::Place;
 pub use slots::SpareTable;
-use slots::{CHUNK, Chunk, GONE, Slots, entry, entry_hash, entry_length, entry_node, find, kept};
+use slots::{
+    CHUNK, Chunk, EMPTY, GONE, Slots, entry, entry_hash, entry_length, entry_node, find, kept,
+};
 use std::num::NonZero;
 
 /// Slots of the old table that each change moves. More than 2 keeps the old one from outliving the
@@ -189,16 +191,25 @@ impl ChildTable {
     /// The first entry of a hash.
     #[inline(always)]
     pub(crate) fn hint(&self, hash: u32) -> Option<Hint> {
-        // Most often the first slot has it.
-        let first = self.current.get(kept(hash) as usize & self.current.mask);
-        if entry_hash(first) == kept(hash) {
-            return Some(Hint::of(first));
+        // Most often it is in the first slot, or soon behind it.
+        let home = kept(hash) as usize & self.current.mask;
+        if let Some(chunk) = &self.current.chunks[home / CHUNK] {
+            for slot in &chunk[home % CHUNK..] {
+                let found = slot.load(Relaxed);
+                if entry_hash(found) == kept(hash) {
+                    return Some(Hint::of(found));
+                }
+                if found == EMPTY {
+                    break;
+                }
+            }
         }
-        self.hint_behind(hash)
+        self.hint_elsewhere(hash)
     }
 
+    /// The same where the rest of its first chunk has none.
     #[inline(never)]
-    fn hint_behind(&self, hash: u32) -> Option<Hint> {
+    fn hint_elsewhere(&self, hash: u32) -> Option<Hint> {
         let found = self.current.find(hash, 0, |_| true).or_else(|| {
             let (old, moved) = self.old.as_ref()?;
             old.find(hash, *moved, |_| true)
