@@ -4836,8 +4836,9 @@ enum rkv_status rkv_cache_create(struct rkv_page_table *table,
  *
  * @param cache the cache
  * @par Cost
- * O(page_count + slot_count + nodes); lock, in slices. With tiers it blocks until a write and
- * calls to a remote store that go on have ended
+ * O(page_count + slot_count + nodes); lock, in slices. With tiers it blocks for a second at most
+ * until what was cleared is removed from the directory, and until a write and calls to a remote
+ * store that go on have ended
  * @par Thread safety
  * the caller must be the last user of this handle
  */
@@ -5030,8 +5031,10 @@ enum rkv_status rkv_cache_probe_many(const struct rkv_cache *cache,
  * Publishes the whole pages of a prefix.
  *
  * Pages for which the cache has none yet are claimed: they must be private, and are the cache's
- * from then on, also where they are mapped. Where the cache has another page for the same tokens,
- * that one stays and the caller's is a duplicate: `published_pages` tells what to map instead.
+ * from then on, also where they are mapped: then keep them locked (RKV_INSERT_LOCK) until
+ * rkv_page_table_free_slot() has returned, or an eviction gives them to somebody else while the
+ * row has them. Where the cache has another page for the same tokens, that one stays and the
+ * caller's is a duplicate: `published_pages` tells what to map instead.
  *
  * With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) the pages must be outside. Where the first
  * out_result->page_count of published_pages have the caller's own page, that is the cache's from

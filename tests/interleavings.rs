@@ -15,6 +15,7 @@ mod interleavings {
     pub mod destroy;
     mod digests;
     mod displaced;
+    mod erased_row;
     pub mod follow;
     pub mod fork;
     mod grow;

@@ -34,7 +34,7 @@ pub enum RowOwner {
 
 impl RowOwner {
     /// What the private pages of such a row are.
-    fn pages(self) -> PageState {
+    pub(super) fn pages(self) -> PageState {
         match self {
             Self::Caller => PageState::Mapped,
             Self::Sequence => PageState::Sequence,

@@ -161,8 +161,10 @@ impl PageTable {
     /// Gives a slot back. Of its pages, those from `private_from` on that are private are put back.
     pub fn release_slot(&mut self, slot: u32, private_from: usize) {
         let row = &self.rows[slot as usize];
+        // What it mapped unlocked may have been evicted, and be of another kind of owner now.
+        let own = row.owner.map(RowOwner::pages);
         for &page in row.pages[private_from.min(row.pages.len())..].iter().rev() {
-            if self.pool.is_private(page) {
+            if self.pool.state(page) == own {
                 self.pool.put_back(page);
             }
         }
@@ -358,10 +360,11 @@ impl PageTable {
     /// Puts the private pages at the end of a row back, down to `len` pages.
     pub fn shorten(&mut self, slot: u32, len: usize) {
         let row = &mut self.rows[slot as usize];
+        let own = row.owner.map(RowOwner::pages);
         row.version += (row.pages.len() > len) as u64;
         while row.pages.len() > len {
             let page = row.pages.pop().expect("the row is longer");
-            if self.pool.is_private(page) {
+            if self.pool.state(page) == own {
                 self.pool.put_back(page);
             }
         }

@@ -85,12 +85,13 @@ impl<V> SnapshotCache<V> {
         Ok(view(&entry.expect("a pin keeps a snapshot").value))
     }
 
-    /// The entry of exactly these tokens was used now.
-    pub(super) fn refresh(&self, list: Exact<'_>) {
-        let (tree, Some(end)) = self.follow(list) else { return };
+    /// The entry of exactly these tokens was used now. Returns where they lead to.
+    pub(super) fn refresh(&self, list: Exact<'_>) -> Spot {
+        let (tree, Some(end)) = self.follow(list) else { return Spot::NONE };
         if let Some(node) = tree.entry_at(&end, list.tokens.len()) {
             self.use_now(&tree, node);
         }
+        Spot::new(&tree.nodes, end.node, end.tokens)
     }
 
     pub(super) fn use_now(&self, tree: &Tree<V>, node: u32) {

@@ -142,15 +142,17 @@ impl<V> SnapshotCache<V> {
 
     /// The longest stored prefix, or with `trims` what has most tokens in common, if those are more
     /// than `known`: how many that are, where it ends, and what is asked of its value. That was
-    /// used now; so was the entry of exactly those that are known, if there is one. `spot` is where
-    /// the known tokens lead to, or did, or none; it is put right. `view` looks at the value under
-    /// a lock: it must not call the cache.
+    /// used now if it is meant; so was the entry of exactly those that are known, if there is one.
+    /// Stored prefixes that are not meant are passed over. `spot` is where the known tokens lead
+    /// to, or did, or none; it is put right. Both closures look at a value under a lock: they must
+    /// not call the cache.
     pub(super) fn longest_beyond<R>(
         &self,
         namespace: &Namespace,
         (tokens, known): (&[u32], usize),
         trims: bool,
         spot: &mut Spot,
+        is_meant: impl Fn(&V) -> bool,
         view: impl FnOnce(&V) -> R,
     ) -> Option<(usize, Spot, R)> {
         let (begin, noted) = (*spot, Cell::new(Spot::NONE));
@@ -173,7 +175,14 @@ impl<V> SnapshotCache<V> {
             search.inside = None;
             match trims {
                 true => tree.find_trimmable_on(search, tokens, most),
-                false => tree.find_on(search, tokens, (false, most)),
+                false => tree.walk_on(search, tokens, most, |search, child, common| {
+                    let at = &tree.nodes[child];
+                    let is_whole = common == at.label.len();
+                    if is_whole && at.entry.as_ref().is_some_and(|entry| is_meant(&entry.value)) {
+                        let tokens = search.tokens + common;
+                        search.found = Some(Found { node: child, tokens, common: tokens });
+                    }
+                }),
             }
         };
         let (tree, search) = self.search(namespace, &step);
@@ -185,7 +194,9 @@ impl<V> SnapshotCache<V> {
         let found = search?.found.filter(|found| found.common > known)?;
         let Found { node, tokens, common } = found;
         let entry = tree.nodes[node].entry.as_ref()?;
-        self.use_now(&tree, node);
+        if is_meant(&entry.value) {
+            self.use_now(&tree, node);
+        }
         Some((common, Spot::new(&tree.nodes, node, tokens), view(&entry.value)))
     }
 }

@@ -270,3 +270,33 @@ fn t17_what_the_last_commit_could_not_clear_is_gone() {
     assert_eq!(found.positions, 0);
     world.release(id);
 }
+
+/// T17: a clear that was carried out is not carried out again, however busy the directory is at the
+/// end: what was written since is found.
+#[test]
+fn t17_a_clear_that_was_carried_out_takes_nothing_that_came_later() {
+    let disk = SimDisk::new();
+    let mut world = on(&disk);
+    keep(&mut world, 1);
+    world.shared.clear(Scope::exactly(PLAIN)).unwrap();
+    assert!(world.tiers.flush(LONG));
+    assert_eq!(world.tiers.stats().disk.pages, 0);
+    keep(&mut world, 2);
+    assert!(world.tiers.flush(LONG));
+    assert_eq!(world.tiers.stats().disk.pages, PAGES);
+    // What comes now takes longer than the end waits.
+    disk.fail(Some((When::From(0), Fault::SlowWrites)));
+    keep(&mut world, 3);
+    let slow = disk.clone();
+    let healed = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(2));
+        slow.fail(None);
+    });
+    attach_host(&mut world, HOST_PAGES);
+    healed.join().unwrap();
+    let config = DiskConfig::new("", 1 << 20, [7; 32]);
+    attach_simulated(&mut world, HOST_PAGES, &disk, config).unwrap();
+    // The first round has looked for what was cleared.
+    let found = world.tiers.stats().disk.pages;
+    assert!(found >= PAGES, "{found} pages: they came after the clear");
+}

@@ -30,6 +30,7 @@ mod threads;
 mod too_large;
 mod trimmed;
 mod troubles;
+mod use_order;
 mod wakes;
 mod world;
 
@@ -309,28 +310,6 @@ fn t08_a_write_gives_way_and_is_tried_again() {
     assert_eq!(world.stats().writing, 1, "tried again after the commit");
     world.settle();
     assert_eq!(world.restarted(few(4)).stats().entries, 2);
-}
-
-#[test]
-fn t10_the_least_recently_used_goes_from_below() {
-    let world = World::new(1, 2, TierPolicy::Through);
-    world.insert(A, 1);
-    world.settle();
-    world.insert(C, 2);
-    world.settle();
-    assert_eq!(world.bring(A), Some((3, 1)));
-    // A third one: what was used least recently below is C, whose removal has to be committed
-    // before its room can be used.
-    world.insert(&[9], 3);
-    assert_eq!(world.stats().counters.full, 1);
-    world.settle();
-    world.stats();
-    world.settle();
-    assert_eq!(world.find(C), (None, 0));
-    assert_eq!(world.find(A), (None, 3));
-    let stats = world.stats();
-    assert_eq!((stats.entries, stats.store.bytes), (2, 2 * BYTES));
-    assert_eq!(world.restarted(few(1)).stats().entries, 2);
 }
 
 #[test]

@@ -3,8 +3,14 @@
 use super::memory_store::MemoryStore;
 use super::remote_store::MemoryRemote;
 use super::remote_world::{PLAIN, World, filled, prompt};
-use super::world::seen;
+use super::world::{BYTES, Cache, Part, TAIL, seen};
 use radixkv::snapshot::tiered::{FreedSnapshots, Taken, TierPolicy};
+use radixkv::snapshot::{NewSnapshot, SnapshotLimits};
+use radixkv::tier::remote::RemoteConfig;
+use radixkv::tier::{LowerStore, Wake};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 /// T13: ids that are no text match nothing: what comes before them is found, and nothing else; to
 /// remove such a list removes nothing.
@@ -126,6 +132,76 @@ fn t13_what_is_read_comes_while_a_shorter_one_is_removed() {
             world.stats();
         }
         assert!(!world.cache.remove(&PLAIN, &prompt(1, 50), freed), "it is not there");
+        let hit = loop {
+            match world.cache.take(fetch.ticket, seen, freed).unwrap() {
+                Taken::Pending => world.settle(),
+                Taken::Missed => panic!("another one was removed, after {steps} steps"),
+                Taken::Hit(hit) => break hit,
+            }
+        };
+        assert_eq!((hit.tokens, hit.value.0), (100, 100));
+        world.cache.release(hit.pin, freed).unwrap();
+    }
+}
+
+fn insert(cache: &Cache, tokens: &[u32], version: u32) {
+    let new = NewSnapshot {
+        namespace: &PLAIN,
+        tokens,
+        bytes: BYTES,
+        next_token: Some(version),
+        is_trimmable: false,
+    };
+    let parts = [version.to_le_bytes().to_vec(), vec![version as u8; TAIL]];
+    let state = || Part { parts, alive: Arc::new(AtomicUsize::new(1)) };
+    let freed = &mut FreedSnapshots::new();
+    cache.insert(new, Some(&[4, TAIL as u64]), state, freed).unwrap();
+}
+
+/// T12, T13: of two inserts at once the store has the one that came last, as memory has.
+#[test]
+fn t12_an_insert_replaces_what_came_after_it_had_looked() {
+    let (remote, store) = (MemoryRemote::new(), MemoryStore::new(1 << 20, 64));
+    let limits = SnapshotLimits { entries: 4, bytes: u64::MAX };
+    let cache = Arc::new(Cache::new(limits).unwrap());
+    let config = RemoteConfig {
+        store: Box::new(remote.clone()),
+        fingerprint: remote.fingerprint,
+        timeout: remote.timeout,
+        workers: 0,
+        waiting_bytes: 8 * BYTES,
+    };
+    let nothing: Wake = Box::new(|| {});
+    let disk: (Box<dyn LowerStore>, _) = (Box::new(store.clone()), store.records());
+    cache.attach_both(Some(disk), Some((config, nothing)), TierPolicy::Through).unwrap();
+    let known = Arc::downgrade(&cache);
+    // The other one comes when this one has looked, and has locked nothing.
+    store.when_asked(move || insert(&known.upgrade().unwrap(), &prompt(1, 100), 1));
+    insert(&cache, &prompt(1, 100), 2);
+    while cache.work_remote() {}
+    let freed = &mut FreedSnapshots::new();
+    let found = cache.find(&PLAIN, &prompt(1, 100), false, seen, freed).unwrap().hit.unwrap();
+    assert_eq!(found.value, (2, false), "memory has the later one");
+    cache.release(found.pin, freed).unwrap();
+    assert_eq!(World::new(&remote).bring(&prompt(1, 150)), Some((100, 2)));
+    cache.detach(Duration::ZERO, freed);
+}
+
+/// T13: nor for one that was here, of which more was asked for.
+#[test]
+fn t13_a_question_goes_on_while_what_was_known_is_removed() {
+    for steps in 0..4 {
+        let remote = filled(&[100]);
+        let world = World::new(&remote);
+        world.insert(&prompt(1, 50), 50);
+        world.settle();
+        let freed = &mut FreedSnapshots::new();
+        let fetch = world.cache.fetch(&PLAIN, &prompt(1, 150), false, freed).unwrap().unwrap();
+        for _ in 0..steps {
+            assert!(world.cache.work_remote());
+            world.stats();
+        }
+        assert!(world.cache.remove(&PLAIN, &prompt(1, 50), freed));
         let hit = loop {
             match world.cache.take(fetch.ticket, seen, freed).unwrap() {
                 Taken::Pending => world.settle(),

@@ -81,3 +81,58 @@ fn t17_what_was_removed_does_not_come_for_one_that_is_too_large() {
     };
     assert!(matches!(taken, Taken::Missed), "{taken:?}");
 }
+
+/// T01: nor one that can be trimmed: it has as much in common, or more, whole or not.
+#[test]
+fn t01_what_memory_cannot_hold_hides_nothing_that_can_be_trimmed() {
+    for large in [&[1, 2, 4][..], &[1, 2, 3, 4], &[1, 2, 3]] {
+        let mut world = World::new(8, 1000, TierPolicy::Through);
+        world.trims = true;
+        world.insert(&[1, 2, 5], 7);
+        let new = NewSnapshot {
+            namespace: &Namespace::default(),
+            tokens: large,
+            bytes: 1000,
+            next_token: Some(8),
+            is_trimmable: true,
+        };
+        let state = || {
+            world.alive.fetch_add(1, Relaxed);
+            Part { parts: [vec![8, 0, 0, 0], vec![8; 996]], alive: world.alive.clone() }
+        };
+        world.cache.insert(new, Some(&[4, 996]), state, &mut FreedSnapshots::new()).unwrap();
+        world.settle();
+        let again = world.restarted(SnapshotLimits { entries: 8, bytes: 100 });
+        assert_eq!(again.find(&[1, 2, 3, 9]), (None, 2), "{large:?}");
+        assert_eq!(again.bring(&[1, 2, 3, 9]), Some((3, 7)), "{large:?}");
+    }
+}
+
+/// T01, T10: however many there are. What can't be brought is not used.
+#[test]
+fn t01_many_states_that_memory_cannot_hold_hide_nothing() {
+    let tokens: Vec<u32> = (1..40).collect();
+    for trims in [false, true] {
+        let mut world = World::new(32, 1000, TierPolicy::Through);
+        world.trims = trims;
+        world.insert(&tokens[..2], 7);
+        for length in 3..30 {
+            let new = NewSnapshot {
+                namespace: &Namespace::default(),
+                tokens: &tokens[..length],
+                bytes: 1000,
+                next_token: Some(8),
+                is_trimmable: trims,
+            };
+            let state = || {
+                world.alive.fetch_add(1, Relaxed);
+                Part { parts: [vec![8, 0, 0, 0], vec![8; 996]], alive: world.alive.clone() }
+            };
+            world.cache.insert(new, Some(&[4, 996]), state, &mut FreedSnapshots::new()).unwrap();
+        }
+        world.settle();
+        let again = world.restarted(SnapshotLimits { entries: 8, bytes: 100 });
+        assert_eq!(again.find(&tokens), (None, 2), "{trims}");
+        assert_eq!(again.bring(&tokens), Some((2, 7)), "{trims}");
+    }
+}

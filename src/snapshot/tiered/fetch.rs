@@ -13,7 +13,7 @@ use crate::snapshot::spot::Spot;
 use crate::snapshot::{Freed, Namespace, count};
 use crate::tier::{Refused, Source};
 
-/// Shorter entries that are looked at while a longer one is being written, or is too large.
+/// Looks for something shorter while a longer one is being written, or is too large.
 const SHORTER: usize = 16;
 /// Times that what was found may be gone before it is read.
 const TRIES: usize = 4;
@@ -42,18 +42,24 @@ impl Lower {
         spot: &mut Spot,
         view: impl Fn(&Place) -> R,
     ) -> Option<(usize, Spot, R)> {
-        for _ in 0..SHORTER {
-            // What memory can't hold is not brought: a shorter one may be.
-            let can_come =
-                |place: &Place| place.mark.is_committed() && place.bytes() <= self.memory_bytes;
-            let look = |place: &Place| can_come(place).then(|| view(place));
-            let (common, end, seen) =
-                self.index.longest_beyond(namespace, (tokens, known), trims, spot, look)?;
-            if let Some(seen) = seen {
-                return Some((common, end, seen));
-            }
-            // With its end taken away it would be found again: from here on whole ones count.
-            (tokens, trims) = (&tokens[..common - 1], false);
+        // What memory can't hold is not brought: a shorter one may be.
+        let can_come =
+            |place: &Place| place.mark.is_committed() && place.bytes() <= self.memory_bytes;
+        for left in (0..SHORTER).rev() {
+            let look = |place: &Place| match can_come(place) {
+                true => Ok(view(place)),
+                false => Err(place.is_trimmable && place.bytes() <= self.memory_bytes),
+            };
+            let longest =
+                self.index.longest_beyond(namespace, (tokens, known), trims, spot, can_come, look);
+            let (common, end, seen) = longest?;
+            let is_found_again = match seen {
+                Ok(seen) => return Some((common, end, seen)),
+                Err(is_found_again) => is_found_again,
+            };
+            // With its end taken away it would be found again: from here on whole ones count, and
+            // of those the first that can come.
+            (tokens, trims) = (&tokens[..common - 1], trims && !is_found_again && left > 1);
         }
         None
     }
@@ -174,8 +180,14 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         trims: bool,
     ) -> Result<(usize, Option<Below>), Error> {
         let mut nowhere = Spot::NONE;
-        let longest =
-            self.memory.longest_beyond(namespace, (tokens, 0), trims, &mut nowhere, |_| ());
+        let longest = self.memory.longest_beyond(
+            namespace,
+            (tokens, 0),
+            trims,
+            &mut nowhere,
+            |_| true,
+            |_| (),
+        );
         let in_memory = longest.map_or(0, |(common, ..)| common);
         let below = lower.find_below(namespace, tokens, trims)?;
         Ok((in_memory, below.filter(|below| below.common > in_memory)))

@@ -87,6 +87,8 @@ impl Loads {
                 _ => None,
             };
             if let Some(asking) = asking
+                // Only more than what was known is asked for.
+                && list.tokens.len() > asking.least
                 && asking.namespace == *list.namespace
                 && asking.tokens.starts_with(list.tokens)
             {

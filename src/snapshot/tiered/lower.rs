@@ -122,7 +122,9 @@ impl Lower {
         is_found: bool,
         ahead: Ahead,
     ) -> Result<Option<(Spot, bool)>, Error> {
-        let (new, mut freed) = (note.entry(place.bytes), Freed::new());
+        let (mut new, mut freed) = (note.entry(place.bytes), Freed::new());
+        // What memory can't hold comes to nobody, so it leads nobody away from what can.
+        new.is_trimmable &= note.bytes() <= self.memory_bytes;
         if !self.index.can_hold(&new) {
             self.index.refuse(place.value, &mut freed);
             return Ok(None);

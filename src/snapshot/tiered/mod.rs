@@ -233,7 +233,10 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let mut table = lower.change();
         let make = || Snapshot::boxed(&new, make);
         let (inserted, _) = self.memory.insert_ahead(new, ahead, false, make, freed)?;
-        lower.replaced(key.filter(|_| inserted.replaced || is_below));
+        if inserted.replaced || is_below {
+            // What it takes the place of may have come since it looked.
+            lower.replaced(key.or_else(|| lower.key(new.namespace, new.tokens)));
+        }
         match &state {
             Some(state) if lower.policy.wants(0, false) => lower.write(&mut table, state, draft),
             _ => {
@@ -271,13 +274,16 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         }
         let has_more = lower.link.has_more();
         let (mut is_due, mut was) = (false, Spot::NONE);
+        // May have a record; and its list, of which a caller that trims may have a part alone.
+        let (mut is_storable, mut note) = (false, None);
         let hit = self.in_memory(namespace, tokens, trims, |value| {
             if let Some(state) = value.storable() {
                 let uses = state.uses.load(Relaxed).saturating_add(1);
                 state.uses.store(uses, Relaxed);
                 is_due = lower.policy == TierPolicy::AfterUses(uses);
-                if has_more {
-                    was = state.spot();
+                if lower.has_disk {
+                    (is_storable, was) = (true, state.spot());
+                    note = trims.then(|| state.note.clone());
                 }
             }
             view(value.state())
@@ -286,11 +292,19 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             self.write_pinned(lower, pin, &mut freed.0)?;
         }
         let known = hit.as_ref().map_or(0, |hit| hit.common);
-        if known == tokens.len() || !has_more || lower.index.ends_at(was, tokens, known) {
-            return Ok(Found { hit, fetchable: 0 });
-        }
+        let has_more = has_more && known < tokens.len();
+        let is_trimmed = hit.as_ref().is_some_and(|hit| hit.tokens > known);
         let mut spot = was;
-        let fetchable = lower.fetchable(namespace, (tokens, known), trims, &mut spot);
+        if is_storable && (!has_more || is_trimmed) {
+            // What memory uses is used below. Otherwise the look for more says so.
+            let list = Exact { namespace, tokens: &tokens[..known], spot };
+            spot = lower.index.refresh(note.as_ref().map_or(list, |note| note.list(spot)));
+        }
+        let fetchable = if has_more && !lower.index.ends_at(spot, tokens, known) {
+            lower.fetchable(namespace, (tokens, known), trims, &mut spot)
+        } else {
+            0
+        };
         if spot != was
             && let Some(Hit { pin, .. }) = hit
         {

@@ -44,13 +44,16 @@ impl Lower for PageTiers {
         self.take_last_clears();
         // Without a directory no clear was carried out, nor in one that has not committed all that
         // was removed, and may not be able to: then the next attachment carries it out again.
-        let clear = self.table().clear;
+        let (clear, removed) = {
+            let table = self.table();
+            (table.clear, table.removed)
+        };
         let is_new = self.shared.lower_ended_at() != Some(clear);
         let refuses = |stats: StoreStats| stats.is_read_only || stats.has_unremoved;
+        // A flush may have seen it: what the directory is busy with now came later.
         if let Some(disk) = &self.disk
             && is_new
-            && self.is_removed(LAST)
-            && !refuses(disk.stats())
+            && (removed == Some(clear) || self.is_removed(LAST) && !refuses(disk.stats()))
         {
             self.shared.end_lower_at(clear);
         }

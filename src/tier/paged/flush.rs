@@ -104,6 +104,7 @@ impl PageTiers {
         let table = &mut *self.table();
         if is_flushed && !refuses && table.clear == clear {
             table.must_remove = false;
+            table.removed = Some(clear);
         }
         is_flushed && !(refuses && table.must_remove)
     }

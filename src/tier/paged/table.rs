@@ -57,6 +57,8 @@ pub(super) struct Table {
     pub clear: u64,
     /// Of what was cleared something was on the disk, and is not gone for sure.
     pub must_remove: bool,
+    /// The clear up to which all is gone from the disk for sure.
+    pub removed: Option<u64>,
     /// Failures of the disk that the last flush has told of.
     pub failures_told: u64,
     pub stores: Stores,
@@ -119,6 +121,7 @@ impl Table {
             unknown: Unknown::default(),
             clear: 0,
             must_remove: false,
+            removed: None,
             failures_told: 0,
             stores: Stores::default(),
             loads: Loads::default(),

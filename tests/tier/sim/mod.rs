@@ -331,7 +331,7 @@ impl DiskFile for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         let (mut world, fault) = self.disk.call(true)?;
-        let is_crash = world.crash == Some(world.calls - 1);
+        let is_crash = world.crash.is_some_and(|at| at + 1 == world.calls);
         if fault == Some(Fault::Torn) || is_crash {
             return Err(error(EIO));
         }
