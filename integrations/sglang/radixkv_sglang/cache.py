@@ -28,7 +28,7 @@ from sglang.srt.mem_cache.events import KVCacheEventRecorder
 from . import order
 from .events import EventLog
 from .pages import PageNumbers, Tables
-from .prefix import CachedPrefix, head
+from .prefix import CachedPrefix, are_text, head
 from .spaces import ExtraKeys, space_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,13 @@ if TYPE_CHECKING:
 #: What is evicted at a time, at least: this part of the pool, up to so many tokens.
 EVICTED_SHARE = 64
 EVICTED_LIMIT = 1024
+#: What the cache raises for ids that no token has, and the second for other things, too.
+NOT_TEXT = (OverflowError, radixkv.InvalidArgument)
+
+
+def room(of: str, available: int, evictable: int) -> str:
+    """What a pool has, as SGLang's caches of several say it."""
+    return f"Available {of}: {available + evictable} ({available=} + {evictable=})\n"
 
 
 class RadixkvCache(BasePrefixCache):
@@ -110,7 +117,12 @@ class RadixkvCache(BasePrefixCache):
             return self._nothing
         tokens = key.token_ids
         space = space_of(key.extra_key, key.cache_salt)
-        found = self._cache.match(head(tokens, length), self._published, space=space)
+        try:
+            found = self._cache.match(head(tokens, length), self._published, space=space)
+        except NOT_TEXT:
+            if are_text(tokens, length):
+                raise
+            return self._nothing
         if found.page_count == 0:
             return self._nothing
         length = found.page_count * self.page_size
@@ -205,9 +217,9 @@ class RadixkvCache(BasePrefixCache):
         if not self.disable and length and length >= req.kv.cache_protected_len:
             self._keep(req, length)
 
-    def _keep(self, req: "Req", length: int, state: int = 0) -> radixkv.InsertResult:
+    def _keep(self, req: "Req", length: int, state: int = 0) -> radixkv.InsertResult | None:
         """Publishes whole pages of a request, which goes on with the cache's, and with recurrent
-        layers the slot of the state after them."""
+        layers the slot of the state after them. None, and nothing done, where an id is no token's."""
         kv, tokens = req.kv, req.full_untruncated_fill_ids
         # What the request has locked needs no second look.
         last = req.last_node
@@ -219,7 +231,12 @@ class RadixkvCache(BasePrefixCache):
         log = self._events
         if log is not None and req.session_id is not None:
             log.read()
-        done = self._publish(kv, tokens, length, space, last, lock, state)
+        try:
+            done = self._publish(kv, tokens, length, space, last, lock, state)
+        except NOT_TEXT:
+            if are_text(tokens, length):
+                raise
+            return None
         if log is not None and req.session_id is not None:
             log.read(req.session_id)
         if done.duplicate_page_count:

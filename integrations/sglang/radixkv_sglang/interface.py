@@ -27,6 +27,7 @@ SGLANG = "0.5.23"
 
 #: Methods of BasePrefixCache which the cache has a version of its own of, with their parameters.
 REPLACED = {
+    "available_and_evictable_str": "",
     "checkpoint": "req up_to kwargs",
     "dec_lock_ref": "node params",
     "dfs_weight_order": "node_handles",
@@ -59,7 +60,7 @@ REPLACED = {
 
 #: Those that are right as they are: most say that there is no host tier and no session.
 INHERITED = set(
-    """available_and_evictable_str check_hicache_events claim_kv_row
+    """check_hicache_events claim_kv_row
     discard_storage_prefetch_accounting evict_sliding_windows finish
     finish_storage_prefetch_admission flush_pending_backups init_load_back
     init_metrics_collector load_back_is_cache_owned maybe_hand_to_session
@@ -106,14 +107,14 @@ USED = {
     HybridReqToTokenPool: """mamba_allocator mamba_pool mamba_ckpt_pool free_mamba_cache
         donate_mamba_ping_pong_slot get_mamba_ping_pong_keep_idx get_mamba_ping_pong_other_idx
         mamba_ping_pong_track_buffer_size""",
-    MambaSlotAllocator: "size alloc free",
+    MambaSlotAllocator: "size alloc free available_size",
     MambaPool: "copy_from replayssm_write_pos",
-    BaseTokenToKVPoolAllocator: "size page_size device",
+    BaseTokenToKVPoolAllocator: "size page_size device available_size",
     PagedTokenToKVPoolAllocator: "free_page_ids",
     TokenToKVPoolAllocator: "free_page_ids",
     SWATokenToKVPoolAllocator: """clear_full_to_swa_mapping free_group full_attn_allocator
         full_to_swa_index_mapping set_full_to_swa_mapping size_full size_swa swa_attn_allocator
-        swa_page_ids_group""",
+        swa_page_ids_group full_available_size swa_available_size""",
 }
 
 

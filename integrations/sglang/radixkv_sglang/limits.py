@@ -8,7 +8,14 @@ from sglang.srt.mem_cache.allocator.paged import PagedTokenToKVPoolAllocator
 from sglang.srt.mem_cache.allocator.swa import SWATokenToKVPoolAllocator
 from sglang.srt.mem_cache.allocator.token import TokenToKVPoolAllocator
 from sglang.srt.mem_cache.memory_pool import HybridReqToTokenPool
-from sglang.srt.runtime_context import get_disagg, get_exec, get_memory, get_serving, get_spec
+from sglang.srt.runtime_context import (
+    get_disagg,
+    get_exec,
+    get_memory,
+    get_observability,
+    get_serving,
+    get_spec,
+)
 
 if TYPE_CHECKING:
     from sglang.srt.mem_cache.registry import TreeCacheBuildContext
@@ -49,6 +56,8 @@ def _reasons(context: "TreeCacheBuildContext") -> Iterator[str]:
         yield "its model is a diffusion language model (--dllm-algorithm)"
     if params.enable_session_radix_cache or get_serving().enable_streaming_session:
         yield "it keeps KV by session (--enable-session-radix-cache, --enable-streaming-session)"
+    if get_observability().kv_canary_sweep_interval > 0:
+        yield "it looks through SGLang's own tree from time to time (--kv-canary-sweep-interval)"
     policy = params.eviction_policy.lower()
     if policy != "lru" and not params.disable:
         yield f"it evicts by {policy} (--radix-eviction-policy), and lru is covered"

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import radixkv
 import torch
 from sglang.srt.environ import envs
@@ -30,8 +31,8 @@ from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.memory_pool import HybridReqToTokenPool
 from sglang.srt.runtime_context import get_exec, mamba_checkpoint_grid
 
-from .cache import RadixkvCache
-from .prefix import CachedPrefix, head
+from .cache import NOT_TEXT, RadixkvCache, room
+from .prefix import CachedPrefix, are_text, head
 from .spaces import space_of
 
 if TYPE_CHECKING:
@@ -76,7 +77,14 @@ class StatesCache(RadixkvCache):
             return self._nothing
         tokens, space = key.token_ids, space_of(key.extra_key, key.cache_salt)
         copies = params.cow_mamba
-        found = self._cache.match(head(tokens, length), self._published, space=space, lock=copies)
+        try:
+            part = head(tokens, length)
+            found = self._cache.match(part, self._published, space=space, lock=copies)
+        except NOT_TEXT:
+            if are_text(tokens, length):
+                raise
+            # Nothing is found.
+            found = self._cache.match(np.empty(0, np.uint32), self._published, space=space)
         # Where others have these tokens and no state, the request should leave one.
         branch = found.known_position_count // self._grid * self._grid
         result = self._nothing
@@ -136,8 +144,8 @@ class StatesCache(RadixkvCache):
         if length and length >= req.kv.cache_protected_len:
             state = self._given(req, which, is_finished)
             done = self._keep(req, length, state=int(state))
-            is_taken = done.claimed_group_page_count > 0
-            if envs.SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK.get():
+            is_taken = done is not None and done.claimed_group_page_count > 0
+            if done is not None and envs.SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK.get():
                 self._cache.slide_lock(done.lock, length + 1)
             if not (is_finished or is_taken):
                 self._slots.free(state)
@@ -215,6 +223,11 @@ class StatesCache(RadixkvCache):
     def mamba_protected_size(self) -> int:
         stats = self._table.pool_stats(1)
         return stats.cached_page_count - stats.reclaimable_page_count
+
+    def available_and_evictable_str(self) -> str:
+        available = self.token_to_kv_pool_allocator.available_size()
+        full = room("full tokens", available, self.full_evictable_size())
+        return full + room("mamba", self._slots.available_size(), self.mamba_evictable_size())
 
     def supports_mamba(self) -> bool:
         return True

@@ -24,7 +24,7 @@ from sglang.srt.mem_cache.base_prefix_cache import (
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.common import coalesce_ranges
 
-from .cache import EVICTED_LIMIT, EVICTED_SHARE, RadixkvCache
+from .cache import EVICTED_LIMIT, EVICTED_SHARE, RadixkvCache, room
 from .prefix import CachedPrefix
 
 
@@ -172,6 +172,11 @@ class WindowedCache(RadixkvCache):
     def total_size(self) -> Any:
         pools = (self._table.pool_stats(pool) for pool in (0, 1))
         return tuple(it.cached_page_count * self.page_size for it in pools)
+
+    def available_and_evictable_str(self) -> str:
+        allocator = self.token_to_kv_pool_allocator
+        full = room("full tokens", allocator.full_available_size(), self.full_evictable_size())
+        return full + room("swa", allocator.swa_available_size(), self.swa_evictable_size())
 
     def supports_swa(self) -> bool:
         return True

@@ -176,3 +176,21 @@ def test_a_request_that_keeps_less_than_it_published(page_size: int) -> None:
     scheduler.running.remove(request)
     scheduler.check()
     assert (cache.total_size(), cache.protected_size()) == (80, 0)
+
+
+@pytest.mark.parametrize("odd", [-1, 1 << 31, 1 << 32, -(1 << 63)])
+def test_a_prompt_with_an_id_that_no_token_has_is_computed(page_size: int, odd: int) -> None:
+    """SGLang's server takes any integer of 64 bits, and with tensor parallelism computes it."""
+    scheduler = Scheduler("ours", page_size, 256)
+    for _ in range(2):
+        assert scheduler.run([*A, odd, *B]) == 0
+    assert scheduler.cache.total_size() == 0
+    # The last one of a prompt is not matched, but it would be kept.
+    assert scheduler.run([*A, odd]) == 0
+    # Chunks before it are kept as ever.
+    request = scheduler.start([*A, odd, *B], chunk=len(A))
+    assert request is not None and request.kv.cache_protected_len == len(A)
+    scheduler.check()
+    scheduler.finish(request)
+    scheduler.check()
+    assert scheduler.run([*A, 1]) == len(A)

@@ -52,6 +52,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             dllm=mock.Mock(dllm_algorithm=None), mamba=mock.Mock(mamba_max_states_per_path=-1)
         ),
         "get_serving": mock.Mock(enable_streaming_session=False),
+        "get_observability": mock.Mock(kv_canary_sweep_interval=0),
     }
     for name, bag in bags.items():
         monkeypatch.setattr(limits, name, lambda bag=bag: bag)
@@ -120,6 +121,7 @@ def test_what_is_refused_of_states(engine: dict[str, Any]) -> None:
     ("bag", "field", "value", "sentence"),
     [
         ("get_memory", "enable_lmcache", True, "--enable-lmcache"),
+        ("get_observability", "kv_canary_sweep_interval", 8, "--kv-canary-sweep-interval"),
         ("get_memory", "enable_flexkv", True, "--enable-flexkv"),
         ("get_disagg", "disaggregation_mode", "prefill", "--disaggregation-mode"),
         ("get_spec", "speculative_algorithm", "NGRAM", "--speculative-algorithm"),

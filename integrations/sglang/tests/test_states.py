@@ -170,3 +170,17 @@ def test_a_slot_whose_match_is_gone_is_cleared() -> None:
     assert kv.mamba_needs_clear
     scheduler.pool.mamba_allocator.free(kv.mamba_pool_idx.unsqueeze(-1))
     scheduler.check()
+
+
+def test_a_prompt_with_an_id_that_no_token_has_keeps_its_state() -> None:
+    scheduler = StateScheduler("ours", 1, 512, 20, buffered=False)
+    for _ in range(2):
+        assert scheduler.run([*A, -1, *B]) == 0
+    assert scheduler.cache.mamba_evictable_size() == scheduler.cache.total_size() == 0
+
+
+def test_what_is_free_is_told_of_both_pools() -> None:
+    scheduler = StateScheduler("ours", 1, 512, 20, buffered=False)
+    scheduler.run(A)
+    said = scheduler.cache.available_and_evictable_str()
+    assert "Available full tokens: 512 " in said and "Available mamba: 20 " in said

@@ -93,3 +93,11 @@ def test_a_request_past_its_prompt_gives_the_lock_of_the_window_back(page_size: 
     assert scheduler.decode(request, [1, 2])
     scheduler.finish(request)
     scheduler.check()
+
+
+def test_what_is_free_is_told_of_both_pools(page_size: int) -> None:
+    """SGLang's last words when a pool is used up."""
+    scheduler = WindowScheduler("ours", page_size, (512, 64), 10)
+    scheduler.run(A)
+    said = scheduler.cache.available_and_evictable_str()
+    assert "Available full tokens: 512 " in said and "Available swa: 64 " in said
