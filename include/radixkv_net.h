@@ -185,7 +185,9 @@ typedef struct rkv_net_store_config {
     /**
      * For S3: where it is, if not at Amazon, as "http://HOST:PORT"; NULL for what the environment
      * says. From there come region, credentials and all else: AWS_REGION, AWS_ACCESS_KEY_ID,
-     * AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT and so on.
+     * AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT and so on. They have to permit s3:GetObject,
+     * s3:PutObject, s3:DeleteObject and, on the bucket, s3:ListBucket: without that S3 forbids to
+     * ask for what isn't there.
      */
     const char *endpoint;
     /**

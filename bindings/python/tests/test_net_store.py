@@ -3,6 +3,7 @@
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -150,3 +151,26 @@ def test_t13_an_address_is_good_as_long_as_the_store_is_open() -> None:
     with radixkv.PageTable(64) as table, radixkv.Cache(table, journal_bytes=1 << 16) as pages:
         pages.attach_tiers(48, 8 * 48, remote=net.Store("redis://127.0.0.1:1").address)
         pages.detach_tiers()
+
+
+#: A process without room for the stack of a thread.
+FULL = """
+import resource
+from radixkv import net
+
+net._load(None)
+with open("/proc/self/statm") as file:
+    taken = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (taken + (3 << 19), resource.RLIM_INFINITY))
+try:
+    net.Store("redis://127.0.0.1:1")
+except net.NetworkError as error:
+    print(error)
+"""
+
+
+def test_t13_a_store_without_threads_says_so() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.startswith("a thread:"), done.stdout + done.stderr

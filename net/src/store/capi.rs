@@ -32,7 +32,9 @@ pub struct rkv_net_store_config {
     pub prefix: *const c_char,
     /// For S3: where it is, if not at Amazon, as "http://HOST:PORT"; NULL for what the environment
     /// says. From there come region, credentials and all else: AWS_REGION, AWS_ACCESS_KEY_ID,
-    /// AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT and so on.
+    /// AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT and so on. They have to permit s3:GetObject,
+    /// s3:PutObject, s3:DeleteObject and, on the bucket, s3:ListBucket: without that S3 forbids to
+    /// ask for what isn't there.
     pub endpoint: *const c_char,
     /// For Redis: seconds after which a page goes that was written, 2^40 at most; 0 for never.
     pub ttl_s: u64,

@@ -95,7 +95,7 @@ impl Store {
         let scheme = config.url.split_once("://").map_or("", |(scheme, _)| scheme);
         let server = match scheme {
             "redis" | "valkey" | "rediss" | "valkeys" | "redis+unix" | "valkey+unix" | "unix" => {
-                Server::Redis(Box::new(redis::Redis::new(&config)?))
+                Server::Redis(Box::new(redis::Redis::new(&config, last.clone())?))
             }
             "s3" => Server::Objects(objects::Objects::new(&config, last.clone())?),
             _ => {
@@ -104,12 +104,18 @@ impl Store {
                 return Err(Failure::argument(text));
             }
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("rkv-net-store")
-            .on_thread_start(keep_pipes_quiet)
-            .enable_all()
-            .build()
+        let build = || {
+            tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .thread_name("rkv-net-store")
+                .on_thread_start(keep_pipes_quiet)
+                .enable_all()
+                .build()
+        };
+        // It panics when the system refuses a thread.
+        let refused = |_| Err(std::io::Error::other("the system refuses one"));
+        let runtime = std::panic::catch_unwind(build)
+            .unwrap_or_else(refused)
             .map_err(|error| Failure::network(format!("a thread: {error}")))?;
         Ok(Self { server, prefix: config.prefix, last, runtime: Some(runtime) })
     }
@@ -143,7 +149,7 @@ impl Store {
         let names = self.names(keys);
         match &self.server {
             Server::Redis(redis) => self.run(time, redis.has(names, time)),
-            Server::Objects(objects) => self.run(time, objects.has(names)),
+            Server::Objects(objects) => self.run(time, objects.has(names, time)),
         }
     }
 
@@ -152,7 +158,7 @@ impl Store {
         let names = self.names(keys);
         match &self.server {
             Server::Redis(redis) => self.run(time, redis.get(names, rooms, time)),
-            Server::Objects(objects) => self.run(time, objects.get(names, rooms)),
+            Server::Objects(objects) => self.run(time, objects.get(names, rooms, time)),
         }
     }
 
@@ -161,7 +167,7 @@ impl Store {
         let puts = values.into_iter().map(named).collect();
         match &self.server {
             Server::Redis(redis) => self.run(time, redis.put(puts, time)),
-            Server::Objects(objects) => self.run(time, objects.put(puts)),
+            Server::Objects(objects) => self.run(time, objects.put(puts, time)),
         }
     }
 
@@ -169,7 +175,7 @@ impl Store {
         let names = self.names(keys);
         match &self.server {
             Server::Redis(redis) => self.run(time, redis.remove(names, time)),
-            Server::Objects(objects) => self.run(time, objects.remove(names)),
+            Server::Objects(objects) => self.run(time, objects.remove(names, time)),
         }
     }
 

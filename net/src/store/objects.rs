@@ -4,9 +4,12 @@ use crate::failure::Failure;
 use bytes::BytesMut;
 use futures_util::StreamExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse};
+use object_store::client::{HttpService, ReqwestConnector};
 use object_store::path::Path;
-use object_store::{ClientConfigKey, Error, ObjectStore, RetryConfig};
+use object_store::{ClientConfigKey, ClientOptions, Error, ObjectStore, RetryConfig};
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -16,6 +19,53 @@ use tokio::task::JoinSet;
 const REQUESTS: usize = 64;
 /// What no request takes longer than: calls have less time.
 const LONGEST: Duration = Duration::from_secs(600);
+/// The part of a call's time that is left when requests without an answer are given up: what was
+/// answered is to be there in time, and the call none that took too long.
+const REST: u32 = 8;
+/// Bytes of what a server says of an error, at most: more is neither read nor told.
+const SAID: usize = 4096;
+
+/// Connects as it is done otherwise, and bounds what is said of errors.
+#[derive(Debug)]
+struct Bounding;
+
+impl HttpConnector for Bounding {
+    fn connect(&self, options: &ClientOptions) -> Result<HttpClient, Error> {
+        Ok(HttpClient::new(Bounded(ReqwestConnector::default().connect(options)?)))
+    }
+}
+
+#[derive(Debug)]
+struct Bounded(HttpClient);
+
+impl HttpService for Bounded {
+    fn call<'a, 'b>(
+        &'a self,
+        request: HttpRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        Box::pin(async move {
+            let answer = self.0.execute(request).await?;
+            // Of other errors whoever asked reads nothing.
+            if !answer.status().is_client_error() {
+                return Ok(answer);
+            }
+            // It is collected, however long it is.
+            let (head, body) = answer.into_parts();
+            let (mut said, mut pieces) = (Vec::new(), body.bytes_stream());
+            while said.len() < SAID
+                && let Some(Ok(piece)) = pieces.next().await
+            {
+                said.extend_from_slice(&piece[..piece.len().min(SAID - said.len())]);
+            }
+            let text = String::from_utf8_lossy(&said).into_owned();
+            Ok(HttpResponse::from_parts(head, text.into()))
+        })
+    }
+}
 
 /// That there is no such object says of a value that is asked for that it isn't there. To who
 /// writes it says that there is no bucket.
@@ -60,7 +110,8 @@ impl Objects {
             .with_bucket_name(bucket)
             .with_config(timeout, format!("{}s", LONGEST.as_secs()))
             .with_allow_http(true)
-            .with_retry(retries);
+            .with_retry(retries)
+            .with_http_connector(Bounding);
         if let Some(endpoint) = &config.endpoint {
             builder = builder.with_endpoint(endpoint);
         }
@@ -74,10 +125,11 @@ impl Objects {
         Path::from(format!("{}{name}", self.folder))
     }
 
-    /// One request for each of some values, several at once.
+    /// One request for each of some values, several at once. One that is late costs no other.
     async fn each<T, F>(
         &self,
         turns: &Arc<Semaphore>,
+        time: Duration,
         values: Vec<T>,
         request: impl Fn(Arc<AmazonS3>, T) -> F,
     ) -> Done
@@ -94,8 +146,18 @@ impl Objects {
             });
         }
         let mut failed = None;
+        let mut late = std::pin::pin!(tokio::time::sleep(time - time / REST));
         // A task that is given up with this one ends.
-        while let Some(done) = tasks.join_next().await {
+        loop {
+            let done = tokio::select! {
+                biased;
+                done = tasks.join_next() => done,
+                () = &mut late => {
+                    failed = Some(format!("no answer within {} ms", time.as_millis()));
+                    break;
+                }
+            };
+            let Some(done) = done else { break };
             match done {
                 Ok((at, Ok(answer))) => answers[at] = answer,
                 Ok((_, Err(error))) => failed = Some(error.to_string()),
@@ -113,15 +175,15 @@ impl Objects {
         }
     }
 
-    pub async fn has(&self, names: Vec<String>) -> Done {
+    pub async fn has(&self, names: Vec<String>, time: Duration) -> Done {
         let paths = names.iter().map(|name| self.path(name)).collect();
         let head = |bucket: Arc<AmazonS3>, path: Path| async move {
             found(bucket.head(&path).await.map(|_| Answer::Done))
         };
-        self.each(&self.reads, paths, head).await
+        self.each(&self.reads, time, paths, head).await
     }
 
-    pub async fn get(&self, names: Vec<String>, rooms: &[u64]) -> Done {
+    pub async fn get(&self, names: Vec<String>, rooms: &[u64], time: Duration) -> Done {
         let paths = names.iter().map(|name| self.path(name)).zip(rooms.iter().copied());
         let get = |bucket: Arc<AmazonS3>, (path, room): (Path, u64)| async move {
             let object = match bucket.get(&path).await {
@@ -145,23 +207,23 @@ impl Objects {
             }
             Ok(Answer::Value(value.freeze()))
         };
-        self.each(&self.reads, paths.collect(), get).await
+        self.each(&self.reads, time, paths.collect(), get).await
     }
 
-    pub async fn put(&self, puts: Vec<Put>) -> Done {
+    pub async fn put(&self, puts: Vec<Put>, time: Duration) -> Done {
         let folder = &self.folder;
         let values = puts.into_iter().map(|put| (Path::from(format!("{folder}{}", put.key)), put));
         let put = |bucket: Arc<AmazonS3>, (path, put): (Path, Put)| async move {
             bucket.put(&path, put.value.into()).await.map(|_| Answer::Done)
         };
-        self.each(&self.writes, values.collect(), put).await
+        self.each(&self.writes, time, values.collect(), put).await
     }
 
-    pub async fn remove(&self, names: Vec<String>) -> Done {
+    pub async fn remove(&self, names: Vec<String>, time: Duration) -> Done {
         let paths = names.iter().map(|name| self.path(name)).collect();
         let remove = |bucket: Arc<AmazonS3>, path: Path| async move {
             found(bucket.delete(&path).await.map(|()| Answer::Done))
         };
-        self.each(&self.writes, paths, remove).await
+        self.each(&self.writes, time, paths, remove).await
     }
 }

@@ -1,5 +1,5 @@
 //! Redis, or Valkey, which speaks the same protocol.
-use super::{Answer, Config, Done, Put};
+use super::{Answer, Config, Done, Last, Put};
 use crate::failure::Failure;
 use crate::socket::{AGAIN, IDLE};
 use redis::aio::MultiplexedConnection;
@@ -56,6 +56,16 @@ impl Connections {
         Self { places, next: AtomicUsize::new(0), numbers: AtomicU64::new(0) }
     }
 
+    /// The next calls make others.
+    fn leave(&self) {
+        for place in &self.places {
+            // One that is being made is new.
+            if let Ok(mut place) = place.try_lock() {
+                *place = None;
+            }
+        }
+    }
+
     async fn take(
         &self,
         client: &Client,
@@ -87,6 +97,7 @@ pub struct Redis {
     /// Of their own: a value that is written is nothing to wait behind.
     writing: Connections,
     ttl: u64,
+    last: Last,
 }
 
 /// Where a server is, and that what lies between is not to forget a connection that is idle.
@@ -101,7 +112,7 @@ fn text(error: RedisError) -> String {
 }
 
 impl Redis {
-    pub fn new(config: &Config) -> Result<Self, Failure> {
+    pub fn new(config: &Config, last: Last) -> Result<Self, Failure> {
         if config.endpoint.is_some() {
             return Err(Failure::argument("config.endpoint is for s3:// alone"));
         }
@@ -124,28 +135,37 @@ impl Redis {
         };
         let client = made.map_err(|error| Failure::argument(format!("config.url: {error}")))?;
         let [reading, writing] = [(); 2].map(|()| Connections::new(config.connections));
-        Ok(Self { client, reading, writing, ttl: config.ttl })
+        Ok(Self { client, reading, writing, ttl: config.ttl, last })
     }
 
+    /// What became of each of some commands.
     async fn query<T: redis::FromRedisValue>(
         &self,
         connections: &Connections,
-        commands: &Pipeline,
+        mut commands: Pipeline,
         time: Duration,
-    ) -> Result<T, String> {
+    ) -> Result<Vec<Result<T, RedisError>>, String> {
+        commands.ignore_errors();
         loop {
             let taken = connections.take(&self.client, time).await;
             let (mut lent, mut connection) = taken.map_err(text)?;
-            let done = commands.query_async(&mut connection).await;
+            let done: Result<Vec<Result<T, RedisError>>, RedisError> =
+                commands.query_async(&mut connection).await;
             // A server that answers with an error is one to talk to; but for one that takes no
             // writes any more: it became a replica, and another one may be at its address.
             let is_broken = |error: &RedisError| {
-                error.is_io_error()
-                    || error.is_connection_dropped()
-                    || error.is_timeout()
-                    || error.code() == Some("READONLY")
+                error.is_io_error() || error.is_connection_dropped() || error.is_timeout()
             };
-            lent.is_good = !done.as_ref().is_err_and(is_broken);
+            let is_replica = |one: &Result<T, RedisError>| {
+                one.as_ref().is_err_and(|error| error.code() == Some("READONLY"))
+            };
+            let is_left = done.as_ref().is_ok_and(|all| all.iter().any(is_replica));
+            lent.is_good = !is_left && !done.as_ref().is_err_and(is_broken);
+            // What others write is not there, or late, nor goes what they remove: who reads leaves
+            // it too.
+            if is_left {
+                self.reading.leave();
+            }
             // One that was good once may be of a server that is gone, and has come back.
             if lent.is_good || lent.is_new {
                 return done.map_err(text);
@@ -156,17 +176,40 @@ impl Redis {
     /// The same for commands that read values. What is no string is none of ours, and missing.
     async fn read<T: redis::FromRedisValue>(
         &self,
-        mut commands: Pipeline,
+        commands: Pipeline,
         time: Duration,
     ) -> Result<Vec<Option<T>>, String> {
-        commands.ignore_errors();
-        let found: Vec<Result<T, RedisError>> = self.query(&self.reading, &commands, time).await?;
+        let found = self.query::<T>(&self.reading, commands, time).await?;
         let answer = |value: Result<T, RedisError>| match value {
             Ok(value) => Ok(Some(value)),
             Err(error) if error.code() == Some("WRONGTYPE") => Ok(None),
             Err(error) => Err(text(error)),
         };
         found.into_iter().map(answer).collect()
+    }
+
+    /// The same for commands that change values. A server that is full takes some, and refuses
+    /// others.
+    async fn change(&self, commands: Pipeline, time: Duration) -> Done {
+        let done = self.query::<redis::Value>(&self.writing, commands, time).await?;
+        let mut refused = None;
+        let answer = |one: Result<redis::Value, RedisError>| match one {
+            Ok(_) => Answer::Done,
+            Err(error) => {
+                refused = Some(text(error));
+                Answer::Failed
+            }
+        };
+        let answers: Vec<Answer> = done.into_iter().map(answer).collect();
+        match refused {
+            // Nothing was done about any.
+            Some(error) if answers.iter().all(|answer| *answer == Answer::Failed) => Err(error),
+            Some(error) => {
+                self.last.tell(error);
+                Ok(answers)
+            }
+            None => Ok(answers),
+        }
     }
 
     pub async fn has(&self, names: Vec<String>, time: Duration) -> Done {
@@ -204,8 +247,7 @@ impl Redis {
                 ttl => commands.set_ex(&put.key, &put.value[..], ttl),
             };
         }
-        let done: Vec<redis::Value> = self.query(&self.writing, &commands, time).await?;
-        Ok(done.iter().map(|_| Answer::Done).collect())
+        self.change(commands, time).await
     }
 
     pub async fn remove(&self, names: Vec<String>, time: Duration) -> Done {
@@ -213,7 +255,6 @@ impl Redis {
         for name in &names {
             commands.del(name);
         }
-        let done: Vec<redis::Value> = self.query(&self.writing, &commands, time).await?;
-        Ok(done.iter().map(|_| Answer::Done).collect())
+        self.change(commands, time).await
     }
 }

@@ -83,3 +83,126 @@ fn t13_idle_connections_to_redis_are_kept() {
         thread::sleep(Duration::from_millis(10));
     }
 }
+
+/// T13: of some values of which a server takes the first and refuses another each has its answer.
+#[test]
+fn t13_what_a_redis_took_beside_what_it_refused_is_written() {
+    use radixkv::capi::RKV_REMOTE_FAILED;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            thread::spawn(move || {
+                let mut number_after = |mark: char| -> Option<(usize, bool)> {
+                    let mut line = String::new();
+                    reader.read_line(&mut line).ok()?;
+                    let count = line.trim().strip_prefix(mark)?.parse().ok()?;
+                    if mark == '*' {
+                        return Some((count, false));
+                    }
+                    let mut word = vec![0; count + 2];
+                    reader.read_exact(&mut word).ok()?;
+                    Some((count, word.starts_with(b"SET\r") || word.starts_with(b"DEL\r")))
+                };
+                let mut changes = 0;
+                while let Some((words, _)) = number_after('*') {
+                    let all = (0..words).filter_map(|_| number_after('$'));
+                    // Each word is read.
+                    let is_change = all.fold(false, |had, (_, is)| had | is);
+                    changes += usize::from(is_change);
+                    let answer = match is_change && changes == 2 {
+                        true => "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+                        false => "+OK\r\n",
+                    };
+                    if stream.write_all(answer.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    for is_removed in [false, true] {
+        let store = Store::new(&url, None, "kv:", None);
+        let (remote, mut bytes) = (store.remote(), [7u8; 100]);
+        let start: *mut std::ffi::c_void = bytes.as_mut_ptr().cast();
+        let mut items = [1, 2, 3].map(|key| rkv_remote_item {
+            key: [key; 32],
+            bytes: start,
+            byte_count: 100,
+            answer: 0,
+            reserved: 0,
+        });
+        let call = if is_removed { remote.remove } else { remote.put };
+        let size = size_of::<rkv_remote_item>();
+        // SAFETY: the items and their bytes are there during the call, and nobody else's.
+        unsafe { (call.unwrap())(remote.user_data, items.as_mut_ptr(), size, 3, 5000) };
+        let answers = items.map(|item| item.answer);
+        assert_eq!(answers, [RKV_REMOTE_DONE, RKV_REMOTE_FAILED, RKV_REMOTE_DONE]);
+        assert!(store.last_failure().contains("OOM"), "{}", store.last_failure());
+    }
+}
+
+/// T13: who hears that a server became a replica when it writes reads from it no longer.
+#[test]
+fn t13_a_redis_that_became_a_replica_is_not_read_from() {
+    // All connections that read, and the first that writes, find the replica.
+    const REPLICAS: usize = 5;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            thread::spawn(move || {
+                let mut line_after = |mark: char| -> Option<usize> {
+                    let mut line = String::new();
+                    reader.read_line(&mut line).ok()?;
+                    let count = line.trim().strip_prefix(mark)?.parse().ok()?;
+                    if mark == '*' {
+                        return Some(count);
+                    }
+                    let mut word = vec![0; count + 2];
+                    reader.read_exact(&mut word).ok()?;
+                    let is_write = word.starts_with(b"SET\r");
+                    Some(2 * usize::from(is_write) + usize::from(word.starts_with(b"STRLEN\r")))
+                };
+                while let Some(words) = line_after('*') {
+                    let kind: usize = (0..words).filter_map(|_| line_after('$')).sum();
+                    let answer = match (kind, number < REPLICAS) {
+                        (1, true) => ":0\r\n",
+                        (1, false) => ":5\r\n",
+                        (2, true) => "-READONLY You can't write against a read only replica.\r\n",
+                        _ => "+OK\r\n",
+                    };
+                    if stream.write_all(answer.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let store = Store::new(&url, None, "kv:", None);
+    let (remote, mut bytes) = (store.remote(), [7u8; 100]);
+    let start: *mut std::ffi::c_void = bytes.as_mut_ptr().cast();
+    let size = size_of::<rkv_remote_item>();
+    let item =
+        || rkv_remote_item { key: [7; 32], bytes: start, byte_count: 100, answer: 0, reserved: 0 };
+    let has = || {
+        let mut item = item();
+        // SAFETY: the item is there during the call, and nobody else's.
+        unsafe { (remote.has.unwrap())(remote.user_data, &mut item, size, 1, 5000) };
+        item.answer
+    };
+    for _ in 0..4 {
+        assert_eq!(has(), RKV_REMOTE_MISSING, "{}", store.last_failure());
+    }
+    let mut written = item();
+    // SAFETY: the item and its bytes are there during the call, and nobody else's.
+    unsafe { (remote.put.unwrap())(remote.user_data, &mut written, size, 1, 5000) };
+    assert!(store.last_failure().contains("ReadOnly"), "{}", store.last_failure());
+    for _ in 0..4 {
+        assert_eq!(has(), RKV_REMOTE_DONE, "{}", store.last_failure());
+    }
+}

@@ -136,3 +136,60 @@ fn t13_the_environment_says_how_a_bucket_is_asked() {
     let head = server.join().unwrap();
     assert!(head.iter().any(|line| line.to_lowercase() == "user-agent: an-engine/7"), "{head:?}");
 }
+
+/// T13: one request that a bucket does not answer costs its own value, and none of the others of
+/// the same call.
+#[test]
+fn t13_a_request_that_is_late_costs_no_other() {
+    use radixkv::capi::{RKV_REMOTE_DONE, RKV_REMOTE_FAILED, rkv_remote_item};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    let endpoint = answers(|_, stream| {
+        if ASKED.fetch_add(1, Ordering::Relaxed) == 2 {
+            std::thread::sleep(Duration::from_secs(10));
+        }
+        write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\netag: \"x\"\r\n")?;
+        write!(stream, "last-modified: Wed, 01 Jan 2025 00:00:00 GMT\r\n")?;
+        write!(stream, "connection: close\r\n\r\n")
+    });
+    let store = Store::new("s3://bucket", Some(&endpoint), "kv:", None);
+    let (remote, bytes) = (store.remote(), std::ptr::null_mut());
+    let mut items: Vec<rkv_remote_item> = (0..8)
+        .map(|key| rkv_remote_item { key: [key; 32], bytes, byte_count: 0, answer: 0, reserved: 0 })
+        .collect();
+    let (first, size) = (items.as_mut_ptr(), size_of::<rkv_remote_item>());
+    let begun = std::time::Instant::now();
+    // SAFETY: the items are there during the call, and nobody else's.
+    unsafe { (remote.has.unwrap())(remote.user_data, first, size, items.len(), 2000) };
+    // Else the cache would count it as a call that failed.
+    assert!(begun.elapsed() < Duration::from_millis(2000), "{:?}", begun.elapsed());
+    let count = |answer| items.iter().filter(|item| item.answer == answer).count();
+    assert_eq!((count(RKV_REMOTE_DONE), count(RKV_REMOTE_FAILED)), (7, 1));
+    assert!(store.last_failure().contains("no answer"), "{}", store.last_failure());
+}
+
+/// T13: what a server says without end about a value that it does not have is not read.
+#[test]
+fn t13_an_error_without_end_is_not_read() {
+    use radixkv::capi::{RKV_REMOTE_MISSING, rkv_remote_item};
+    let endpoint = answers(|_, stream| {
+        write!(stream, "HTTP/1.1 404 Not Found\r\n")?;
+        write!(stream, "transfer-encoding: chunked\r\nconnection: close\r\n\r\n")?;
+        loop {
+            std::thread::sleep(Duration::from_millis(5));
+            // No UTF-8.
+            stream.write_all(b"1000\r\n")?;
+            stream.write_all(&[0xe4; 0x1000])?;
+            stream.write_all(b"\r\n")?;
+        }
+    });
+    let store = Store::new("s3://bucket", Some(&endpoint), "kv:", None);
+    let (remote, mut bytes) = (store.remote(), [0u8; 164]);
+    let (start, byte_count) = (bytes.as_mut_ptr().cast(), bytes.len() as u64);
+    let mut item =
+        rkv_remote_item { key: [7; 32], bytes: start, byte_count, answer: 0, reserved: 0 };
+    let size = size_of::<rkv_remote_item>();
+    // SAFETY: the item and its bytes are there during the call, and nobody else's.
+    unsafe { (remote.get.unwrap())(remote.user_data, &mut item, size, 1, 5000) };
+    assert_eq!(item.answer, RKV_REMOTE_MISSING, "{}", store.last_failure());
+}
