@@ -219,7 +219,8 @@ class RadixkvCache(BasePrefixCache):
 
     def _keep(self, req: "Req", length: int, state: int = 0) -> radixkv.InsertResult | None:
         """Publishes whole pages of a request, which goes on with the cache's, and with recurrent
-        layers the slot of the state after them. None, and nothing done, where an id is no token's."""
+        layers the slot of the state after them. None, and nothing done, where an id is no
+        token's."""
         kv, tokens = req.kv, req.full_untruncated_fill_ids
         # What the request has locked needs no second look.
         last = req.last_node

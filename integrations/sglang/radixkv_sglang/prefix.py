@@ -40,7 +40,7 @@ def head(tokens: "array[int]", length: int) -> "array[int] | memoryview":
 
 
 def are_text(tokens: "array[int]", length: int) -> bool:
-    """Whether the first ids are ids of tokens. SGLang takes any number of 64 bits from a client, and
-    with tensor parallelism computes it: nobody finds that."""
+    """Whether the first ids are ids of tokens. SGLang takes any number of 64 bits from a client,
+    and with tensor parallelism computes it: nobody finds that."""
     bits = int(np.bitwise_or.reduce(np.frombuffer(tokens, np.int64, length)))
     return 0 <= bits < 1 << 31
