@@ -2573,7 +2573,8 @@ typedef struct rkv_runner_append_prefill_args {
     /**
      * Positions that a query sees, itself included; its own region and the sinks of a WINDOW
      * group it sees whole. At most the group's own window or chunk. 0 means the group's own; in a
-     * FULL group, no limit. Must be 0 when a row is not causal.
+     * FULL group, no limit. Must be 0 when a row is not causal, also of a step that a graph of
+     * this call serves.
      */
     uint32_t window;
     /**
@@ -6496,10 +6497,12 @@ enum rkv_status rkv_runner_reserve_plan(struct rkv_runner *runner,
  * @param stream CUDA: the CUstream to work on, which is not being captured. NULL on the CPU
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
  * no rows, they changed since, a row is a slot's and the runner's group not 0, another runner
- * confirmed the copies before this one carried them out, or without the flag copies of another
- * group are open that no runner carried out; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE as
- * rkv_plan_check(); RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure
- * copies are open as before, and the step is to be prepared again.
+ * confirmed the copies before this one carried them out, without the flag copies of another
+ * group are open that no runner carried out, or a captured call of the plan has a window and some
+ * row is of RKV_MASK_CONTEXT; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE as
+ * rkv_plan_check(), and without a reservation RKV_STATUS_UNSUPPORTED on CUDA for a row of 2^31
+ * positions or as many heads of queries in a step; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
+ * RKV_STATUS_POISONED. On failure copies are open as before, and the step is to be prepared again.
  * @par Cost
  * O(rows + pages of their new positions), shared lock, in portions of whole rows; copies O(bytes),
  * without; a lock to confirm them
@@ -6540,8 +6543,9 @@ enum rkv_status rkv_runner_prepare_plan(struct rkv_runner *runner,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
  * no rows, they changed since, it is not ready for a graph, or as rkv_runner_prepare_plan()
  * without the flag; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE as rkv_plan_check();
- * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the
- * device's, nothing was computed or written: no result, no K and no V.
+ * RKV_STATUS_UNSUPPORTED on CUDA for a row of 2^31 positions or as many heads of queries in a
+ * step; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is
+ * the device's, nothing was computed or written: no result, no K and no V.
  * @par Cost
  * O(rows + pages of their new positions) for the checks, under the shared lock, in portions of
  * whole rows; attention without a lock, over the positions that

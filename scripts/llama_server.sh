@@ -94,7 +94,7 @@ cargo build --locked --release >&2
 logged "$out/configure.log" cmake -S "$source" -B "$out/build" -DCMAKE_BUILD_TYPE=Release \
     -DBUILD_SHARED_LIBS=OFF -DGGML_OPENMP=OFF -DGGML_CCACHE=OFF -DLLAMA_BUILD_TESTS=OFF \
     -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TOOLS=ON -DLLAMA_BUILD_SERVER=ON \
-    -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_OPENSSL=OFF \
+    -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF \
     -DRADIXKV_LLAMA_SERVER="$seat" \
     -DRADIXKV_LIBRARY="$(cd "$target/release" && pwd)/libradixkv.so" ${CMAKE_ARGS:-}
 [ -x "$out/build/bin/llama-server" ] ||

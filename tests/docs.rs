@@ -63,3 +63,65 @@ fn the_fragments_of_the_pages_compile() {
         }
     }
 }
+
+/// What llama-server is built without is said on its page.
+#[test]
+fn what_llama_server_is_built_without_is_named() {
+    let read = |path: &str| fs::read_to_string(native::root().join(path)).unwrap();
+    let (script, page) = (read("scripts/llama_server.sh"), read("docs/llama-server.md"));
+    for (option, word) in
+        [("-DLLAMA_OPENSSL=OFF", "HTTPS"), ("-DLLAMA_USE_PREBUILT_UI=OFF", "page")]
+    {
+        assert!(!script.contains(option) || page.contains(word), "{option}: {word}");
+    }
+}
+
+/// A number of the code, by its name.
+fn constant(path: &str, name: &str) -> usize {
+    let text = fs::read_to_string(native::root().join(path)).unwrap();
+    let line = text.lines().find(|line| line.contains(&format!("const {name}: "))).unwrap();
+    line.split("= ").nth(1).unwrap().trim_end_matches(';').parse().unwrap()
+}
+
+/// When pages that are about to go are stored is said in the numbers of the code.
+#[test]
+fn tiers_say_when_pages_are_copied_ahead() {
+    let page = fs::read_to_string(native::root().join("docs/tiers.md")).unwrap();
+    let ahead = page.split("## When to store").nth(1).unwrap().split("\n## ").next().unwrap();
+    for name in ["COLD_LEAST", "COLD_MOST"] {
+        let number = constant("src/tier/paged/stores.rs", name);
+        assert!(ahead.contains(&number.to_string()), "{name} {number}");
+    }
+}
+
+#[test]
+fn the_page_of_the_index_counts_lookups_as_the_code_does() {
+    let page = fs::read_to_string(native::root().join("docs/index.md")).unwrap();
+    assert_eq!(constant("src/index/way.rs", "LOOKAHEAD"), 12, "say the new number there");
+    assert!(page.contains("Of a batch, twelve lookups are on their way"));
+}
+
+#[test]
+fn the_engines_page_names_what_the_engine_calls() {
+    let page = fs::read_to_string(native::root().join("examples/engine/README.md")).unwrap();
+    let table = page.split("Where the library is called").nth(1).unwrap();
+    let table = table.split("The engine's threads are").next().unwrap();
+    for call in [
+        "rkv_sequence_truncate",
+        "rkv_runner_keep_branches",
+        "rkv_sequence_fetch",
+        "rkv_cache_poll",
+    ] {
+        assert!(table.contains(call), "{call}");
+    }
+}
+
+#[test]
+fn steps_that_are_too_large_for_a_gpu_have_a_status() {
+    let header = fs::read_to_string(native::root().join("include/radixkv.h")).unwrap();
+    for call in ["rkv_runner_append_prefill", "rkv_runner_prepare_plan"] {
+        let before = header.split(&format!("enum rkv_status {call}(")).next().unwrap();
+        let comment = before.rsplit("/**").next().unwrap();
+        assert!(comment.contains("RKV_STATUS_UNSUPPORTED"), "{call}");
+    }
+}

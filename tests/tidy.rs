@@ -353,3 +353,14 @@ fn nothing_is_left_open() {
     }
     fail_if_any(wrong);
 }
+
+#[test]
+fn the_layers_are_those_of_the_page() {
+    let page = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let rule =
+        page.split("A folder of `src/` uses only").nth(1).unwrap().split("\n- ").next().unwrap();
+    let named: Vec<&str> = rule.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    for name in LAYERS.iter().copied().flatten() {
+        assert!(named.contains(name), "CONTRIBUTING.md: {name}");
+    }
+}

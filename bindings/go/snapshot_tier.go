@@ -166,7 +166,8 @@ type SnapshotTierConfig struct {
 	// WriteAfterMatches says when a value is written: 0 as soon as it is inserted, n when n
 	// matches have found it, SnapshotOnEviction when it leaves memory.
 	WriteAfterMatches uint32
-	// WorkerCount is the number of threads that read, and of those that write, 1 to 64. Default 8.
+	// WorkerCount is how many requests to read the disk, and as many to write, are under way at
+	// once: 1 to 64. Default 8.
 	WorkerCount uint32
 	// WaitingByteLimit bounds the bytes of values that wait to be written. Default 4 GiB.
 	WaitingByteLimit uint64

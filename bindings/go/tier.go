@@ -202,7 +202,7 @@ type TierPoolConfig struct {
 
 // TierConfig says what lies below the pages of a cache.
 type TierConfig struct {
-	// Flags are 0 or TiersAgree.
+	// Flags are TiersAgree, TiersThreads, both or 0.
 	Flags TierFlags
 	// PageBytes are the bytes of a page in all layers together.
 	PageBytes uint64
@@ -219,7 +219,7 @@ type TierConfig struct {
 	// StoreAfterUses says when a page is copied to host memory: 0 as soon as it is published, n
 	// after so many fetches, math.MaxUint32 when it is about to be evicted.
 	StoreAfterUses uint32
-	// WorkerCount is how many threads read the disk, and how many write; 0 for the default.
+	// WorkerCount is how many reads of the disk, and writes, are under way at once; 0: the default.
 	WorkerCount uint32
 	// CommitIntervalMS is the longest time from a write to its commit; 0 for the default.
 	CommitIntervalMS uint32

@@ -221,7 +221,7 @@ impl CudaBackend {
         self.check_size(call.step.batch)?;
         let _entered = self.context.enter()?;
         if call.is_captured {
-            let sizes = plan.capture(call.step.number)?.clone();
+            let sizes = plan.capture(call.step.number, call.params.view.window.is_some())?.clone();
             // SAFETY: the caller's contract; the arrays have room for all that was reserved.
             return unsafe { self.launch(call, plan, &sizes, stream) };
         }

@@ -45,6 +45,8 @@ struct Reserved {
     room: Extents,
     /// Some graph has addresses of this plan: nothing moves any more.
     is_captured: bool,
+    /// Some graph's call has a window, which contexts do not take.
+    has_window: bool,
 }
 
 /// A step to be sent.
@@ -146,7 +148,8 @@ impl PlanOnDevice {
         self.arrays.take(arrays);
         self.partial_lse.take(partial_lse);
         self.partial_out.take(partial_out);
-        self.reserved = Some(Reserved { capacity: *capacity, room, is_captured: false });
+        let (is_captured, has_window) = (false, false);
+        self.reserved = Some(Reserved { capacity: *capacity, room, is_captured, has_window });
         Ok(())
     }
 
@@ -172,7 +175,7 @@ impl PlanOnDevice {
 
     /// What a call into a graph launches for: every step that was reserved. The step at hand was
     /// sent, for a graph sends nothing.
-    pub(super) fn capture(&mut self, number: u64) -> Result<&Extents, Error> {
+    pub(super) fn capture(&mut self, number: u64, has_window: bool) -> Result<&Extents, Error> {
         let is_sent = self.has(number);
         let Some(reserved) = &mut self.reserved else {
             return Err(Error::state(
@@ -187,6 +190,7 @@ impl PlanOnDevice {
             ));
         }
         reserved.is_captured = true;
+        reserved.has_window |= has_window;
         Ok(&reserved.room)
     }
 
@@ -197,6 +201,12 @@ impl PlanOnDevice {
 
     /// Divides the work of a step and sends its arrays. The context is current.
     pub(super) fn send(&mut self, step: &NewStep<'_>, stream: Stream) -> Result<(), Error> {
+        let has_window = self.reserved.as_ref().is_some_and(|reserved| reserved.has_window);
+        if has_window && step.batch.rows().iter().any(|row| row.is_context) {
+            return Err(Error::state(
+                "plan: a captured call has a window, and some row of the step is a context",
+            ));
+        }
         self.number = None;
         let sent = self.try_send(step, stream);
         match sent {

@@ -138,6 +138,9 @@ fn wait_until(done: impl Fn() -> bool) {
 
 impl Drop for Garbage {
     fn drop(&mut self) {
-        self.flush();
+        // Without any there is nobody to wait for.
+        if [&self.new, &self.waiting, &self.free].iter().any(|list| !list.is_empty()) {
+            self.flush();
+        }
     }
 }

@@ -246,7 +246,7 @@ impl<V> SnapshotCache<V> {
         view: impl FnOnce(&V) -> R,
     ) -> Result<Option<Hit<R>>, Error> {
         let find = |tree: &Tree<V>, search: &mut Search, most| {
-            tree.find_trimmable_on(search, tokens, most)
+            tree.find_trimmable_on(search, tokens, most, |_| true)
         };
         self.find_by(namespace, &find, tokens.len(), view)
     }

@@ -143,7 +143,7 @@ impl<V> SnapshotCache<V> {
     /// The longest stored prefix, or with `trims` what has most tokens in common, if those are more
     /// than `known`: how many that are, where it ends, and what is asked of its value. That was
     /// used now if it is meant; so was the entry of exactly those that are known, if there is one.
-    /// Stored prefixes that are not meant are passed over. `spot` is where the known tokens lead
+    /// Others are passed over. `spot` is where the known tokens lead
     /// to, or did, or none; it is put right. Both closures look at a value under a lock: they must
     /// not call the cache.
     pub(super) fn longest_beyond<R>(
@@ -174,7 +174,7 @@ impl<V> SnapshotCache<V> {
             }
             search.inside = None;
             match trims {
-                true => tree.find_trimmable_on(search, tokens, most),
+                true => tree.find_trimmable_on(search, tokens, most, &is_meant),
                 false => tree.walk_on(search, tokens, most, |search, child, common| {
                     let at = &tree.nodes[child];
                     let is_whole = common == at.label.len();

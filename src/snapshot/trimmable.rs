@@ -40,29 +40,34 @@ impl<V> Tree<V> {
     /// whether that was all. A trimmable one may have others behind them, any other must be whole.
     /// Of several it is an entry that is whole, else one of which no other is a prefix. First it
     /// finds the deepest node at which or below which there is something, then it goes down from
-    /// there.
+    /// there. Whole ones that are not meant are passed over.
     pub(super) fn find_trimmable_on(
         &self,
         search: &mut Search,
         tokens: &[u32],
         most: usize,
+        is_meant: impl Fn(&V) -> bool,
     ) -> bool {
+        let is_entry =
+            |node: u32| self.nodes[node].entry.as_ref().is_some_and(|entry| is_meant(&entry.value));
         search.has_left = search.has_left
             || self.walk_on(search, tokens, most, |search, child, common| {
                 let length = self.nodes[child].label.len();
-                let is_entry = common == length && self.nodes[child].entry.is_some();
-                if self.nodes.leads(child) || is_entry {
+                if self.nodes.leads(child) || common == length && is_entry(child) {
                     let (tokens, common) = (search.tokens + length, search.tokens + common);
                     search.found = Some(Found { node: child, tokens, common });
                 }
             });
+        let nodes = most.div_ceil(NODE);
         search.has_left
-            && search.found.as_mut().is_none_or(|found| self.go_down(found, most.div_ceil(NODE)))
+            && search.found.as_mut().is_none_or(|found| self.go_down(found, nodes, is_entry))
     }
 
     /// Goes on, for so many nodes, to the entry at or below what was found; whether it is there.
-    fn go_down(&self, found: &mut Found, nodes: usize) -> bool {
-        if found.common == found.tokens && self.nodes[found.node].entry.is_some() {
+    fn go_down(&self, found: &mut Found, nodes: usize, is_entry: impl Fn(u32) -> bool) -> bool {
+        // What leads nowhere was found as an entry, whatever is said of it by now.
+        let is_whole = found.common == found.tokens;
+        if is_whole && (is_entry(found.node) || !self.nodes.leads(found.node)) {
             return true;
         }
         for _ in 0..nodes {

@@ -7,10 +7,10 @@ use super::long_query::is_long_to_read;
 use super::lookup::Sharing;
 use super::ready_digests::Begun;
 use super::stretch::short_stretch;
+use super::turn::unlocked;
 use super::{Chains, Found, Hold, PrefixCache, Shared, State, Turn};
 use crate::error::Error;
 use crate::index::{Namespace, Stretch};
-use crate::lock::RwLockWriteGuard;
 use crate::token::{PageDigest, TextDigester, TextDigests, TokenList, position_count};
 use std::mem::MaybeUninit;
 
@@ -132,7 +132,7 @@ impl Turn<'_> {
             begun => begun,
         };
         let asked = (page_size, begun);
-        RwLockWriteGuard::unlocked(state, || shared.digest_ahead(namespace, tokens, asked))
+        unlocked(shared, state, || shared.digest_ahead(namespace, tokens, asked))
     }
 
     /// Finds how far a token list is cached. `then` gets that, and how many pages of the path are

@@ -5,10 +5,10 @@
 //! long as all is cached, and some more.
 use super::ahead::PIECES;
 use super::tail_digests::TailDigests;
+use super::turn::unlocked;
 use super::{Shared, State, Turn};
 use crate::grace::Reader;
 use crate::index::{Ask, Namespace};
-use crate::lock::RwLockWriteGuard;
 use crate::token::{TOGETHER, TextDigester, TextDigests, TokenList};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -140,7 +140,7 @@ impl Turn<'_> {
     ) -> bool {
         let Self { shared, state, ready } = self;
         let (Some(ready), Some(page_size)) = (ready, state.digested_pages()) else { return false };
-        RwLockWriteGuard::unlocked(state, || shared.make_ready(ready, page_size, asks));
+        unlocked(shared, state, || shared.make_ready(ready, page_size, asks));
         true
     }
 }

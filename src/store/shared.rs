@@ -160,6 +160,21 @@ impl Shared {
         })
     }
 
+    /// Counts a call among those that wait that gave the lock up and comes back for it: others let
+    /// in only whom they know of. Waits as long as who begins does before it sleeps.
+    pub(super) fn come_back(&self) {
+        self.waiting_writers.fetch_add(1, Ordering::Relaxed);
+        if self.state.is_locked() {
+            let is_free = || (!self.state.is_locked()).then_some(());
+            wait(&self.waiting_writers, WRITER_PAUSES, is_free, || ());
+        }
+    }
+
+    /// It has the lock again.
+    pub(super) fn is_back(&self) {
+        self.waiting_writers.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// What others do while nobody has the lock.
     pub(super) fn without_lock(&self) {
         if let Some(at_yield) = &self.at_yield.0 {

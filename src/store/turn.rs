@@ -83,6 +83,22 @@ impl Shared {
     }
 }
 
+/// Does something while others have the lock. Who comes back for it waits like one who begins. (Who
+/// lets others in between two items does not: two calls of many would take turns item by item.)
+pub(super) fn unlocked<R>(
+    shared: &Shared,
+    state: &mut RwLockWriteGuard<'_, State>,
+    work: impl FnOnce() -> R,
+) -> R {
+    let done = RwLockWriteGuard::unlocked(state, || {
+        let done = work();
+        shared.come_back();
+        done
+    });
+    shared.is_back();
+    done
+}
+
 impl Turn<'_> {
     /// The state as it is now.
     #[inline]
@@ -111,7 +127,7 @@ impl Turn<'_> {
     /// Does something that needs nothing of the state while others have the lock.
     pub(crate) fn unlocked<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let Self { shared, state, .. } = self;
-        RwLockWriteGuard::unlocked(state, || {
+        unlocked(shared, state, || {
             let done = work();
             shared.without_lock();
             done
@@ -247,6 +263,8 @@ impl Turn<'_> {
 mod tests {
     use super::*;
     use crate::paging::PageTableConfig;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
 
     /// Who gives the lock up only for the allocator says so too: others may have changed all.
     #[test]
@@ -265,5 +283,37 @@ mod tests {
             assert_eq!(turn.let_waiting_in(), positions > 0);
             assert!(!turn.let_waiting_in());
         }
+    }
+
+    /// J03: who comes back to a call is let in between two items of another one, as who begins is.
+    #[test]
+    fn j03_who_comes_back_gets_in_between_two_items() {
+        let config =
+            PageTableConfig { page_size: 1, page_count: 4, slot_count: 1, ..Default::default() };
+        let shared = Shared::new(config).expect("a page table");
+        let [is_out, may_return, is_back] = [const { AtomicBool::new(false) }; 3];
+        let wait_for = |flag: &AtomicBool| {
+            while !flag.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut turn = shared.turn();
+                turn.unlocked(|| {
+                    is_out.store(true, Ordering::SeqCst);
+                    wait_for(&may_return);
+                });
+                is_back.store(true, Ordering::SeqCst);
+            });
+            wait_for(&is_out);
+            let mut was_back = false;
+            shared.each(100, |_, at| {
+                may_return.store(true, Ordering::SeqCst);
+                was_back |= at > 0 && is_back.load(Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(1));
+            });
+            assert!(was_back, "it waited for all items");
+        });
     }
 }

@@ -353,8 +353,61 @@ static void k22_scales_of_heads_that_are_none(void) {
     end_runner(&r);
 }
 
+/* It is the number nearest to 1 / sqrt(head_dim): the same bits. */
+static void k20_a_scale_that_is_not_given(void) {
+    const uint32_t dims[] = {64, 80, 96, 112, 128, 192, 256, 512, 576};
+    fixture f = new_fixture(PAGE_SIZE, 32);
+    uint32_t ids[COUNT];
+    count_up(ids, COUNT, 1);
+    rkv_sequence_info state = begin(&f, text(ids, COUNT));
+    const chunk whole = chunk_of(state.sequence, ids, 0, COUNT);
+    for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
+        const size_t q_count = (size_t)COUNT * QUERY_HEADS * dims[i];
+        const size_t kv_count = (size_t)COUNT * KV_HEADS * dims[i];
+        rkv_runner_config config = small_runner();
+        config.layer_count = 1;
+        config.head_dim = dims[i];
+        rkv_runner *runner = NULL;
+        rkv_plan *plan = NULL;
+        CHECK_OK(rkv_runner_create(f.table, &config, &runner));
+        CHECK_OK(rkv_plan_create(f.table, &plan));
+        CHECK_OK(rkv_plan_set(plan, &whole.row, 1, sizeof(rkv_plan_row)));
+        float *q = floats(q_count), *k = floats(kv_count), *v = floats(kv_count);
+        float *out[2] = {floats(q_count), floats(q_count)};
+        for (size_t at = 0; at < q_count; at++) {
+            q[at] = 16.0f * element(1, 0, 1, at, 0, 0); /* far apart, so that weights differ */
+        }
+        for (size_t at = 0; at < kv_count; at++) {
+            k[at] = element(2, 0, 1, at, 0, 0);
+            v[at] = element(3, 0, 1, at, 0, 0);
+        }
+        for (int given = 0; given < 2; given++) {
+            rkv_runner_append_prefill_args args;
+            memset(&args, 0, sizeof args);
+            args.struct_size = sizeof args;
+            args.q = q;
+            args.k = k;
+            args.v = v;
+            args.out = out[given];
+            args.scale = given ? (float)(1 / sqrt((double)dims[i])) : 0.0f;
+            CHECK_OK(rkv_runner_append_prefill(runner, plan, &args));
+        }
+        CHECK_EQ(memcmp(out[0], out[1], q_count * sizeof *q), 0);
+        free(q);
+        free(k);
+        free(v);
+        free(out[0]);
+        free(out[1]);
+        rkv_plan_destroy(plan);
+        rkv_runner_destroy(runner);
+    }
+    release(&f, state.sequence);
+    end_fixture(&f);
+}
+
 int main(void) {
     RUN(k20_sixteen_bits);
+    RUN(k20_a_scale_that_is_not_given);
     RUN(k22_fp8_keys_and_values);
     RUN(k22_scales_of_heads_that_are_none);
     RUN(k26_d12_logit_consistency);

@@ -76,6 +76,21 @@ fn check_replays(world: &mut World, captured: &Captured, steps: &[Chunks<'_>]) {
     }
 }
 
+/// K21: a graph with a window serves no contexts, whose queries see all that there is.
+#[test]
+fn k21_a_graph_with_a_window_serves_no_contexts() {
+    let mut setup = Setup::new(64, 16);
+    setup.params.view.window = Some(8);
+    let mut world = World::new(setup, 2);
+    world.fill(0, 40);
+    world.fill(1, 40);
+    world.sequences[1].is_context = true;
+    let captured = capture(&mut world, &capacity(2, 1, 40), &[(0, 1)]);
+    let error = upload(&mut world, &[(0, 1), (1, 1)]).unwrap_err();
+    assert!(matches!(error, Error::State(_)), "{error}");
+    check_replays(&mut world, &captured, &[&[(0, 1)]]);
+}
+
 /// Rows that grow over pages and tiles, come and go, and are long enough to be split, or not.
 fn decode_steps(world: &mut World) {
     for (sequence, count) in [(0, 62), (1, 130), (2, 15), (3, 700)] {

@@ -9,6 +9,7 @@ use std::process::Command;
 
 mod beginnings;
 mod directory;
+mod kept;
 #[path = "../native/mod.rs"]
 mod native;
 #[path = "../native/redis.rs"]
@@ -392,24 +393,6 @@ fn t15_a_restored_slot_stays_when_others_begin() {
     server.stop();
 }
 
-/// A slot that a file is restored into is kept before (T15).
-#[test]
-fn t15_a_slot_is_kept_before_a_file_is_restored() {
-    let (model, folder) = (random_model("llama", 1), scratch("restored_over"));
-    let options = ["--parallel", "1", "--slot-save-path", folder.to_str().unwrap()];
-    let file = r#"{"filename": "slot.bin"}"#;
-    let server = Server::start(&folder, &model, &options);
-    server.complete(&tokens(222, 50), 1, "");
-    let (status, said) = server.post("/slots/0?action=save", file);
-    assert_eq!(status, 200, "{said}");
-    let prompt = tokens(223, 200);
-    server.complete(&prompt, 1, "");
-    let (status, said) = server.post("/slots/0?action=restore", file);
-    assert_eq!(status, 200, "{said}");
-    assert_eq!(server.complete(&prompt, 1, "").cached, 199, "{}", server.said());
-    server.stop();
-}
-
 /// Slots that share memory: where a state finds no room, one with nothing to do makes some (T15).
 #[test]
 fn t15_a_slot_with_nothing_to_do_makes_room_for_a_state() {
@@ -476,20 +459,10 @@ fn t15_users_share_nothing_at_any_endpoint() {
     server.stop();
 }
 
-/// Who asks for several answers takes several slots: what those have is kept before, and makes room
-/// (T15).
+/// What is built is what has a checksum: nothing else is fetched on the way.
 #[test]
-fn t15_slots_of_several_answers_are_kept_before() {
-    let (model, folder) = (random_model("llama", 1), scratch("answers"));
-    let shared = ["--parallel", "2", "--kv-unified", "--ctx-size", "1024"];
-    for options in [&["--parallel", "2"][..], &shared] {
-        let server = Server::start(&folder, &model, options);
-        let (chat, other) = (tokens(210, 600), tokens(211, 600));
-        server.complete(&chat, 1, "");
-        let body = format!(r#"{{"prompt": {other:?}, "n_predict": 4, "n_cmpl": 2}}"#);
-        let (status, said) = server.post("/completion", &body);
-        assert_eq!(status, 200, "{said}\n{}", server.said());
-        assert_eq!(server.complete(&chat, 1, "").cached, 599, "{}", server.said());
-        server.stop();
-    }
+fn the_build_fetches_nothing_by_itself() {
+    let cache = program().ancestors().nth(2).unwrap().join("CMakeCache.txt");
+    let cache = fs::read_to_string(cache).unwrap();
+    assert!(cache.contains("LLAMA_USE_PREBUILT_UI:BOOL=OFF"), "the page comes from elsewhere");
 }

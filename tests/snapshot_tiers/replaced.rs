@@ -187,6 +187,35 @@ fn t12_an_insert_replaces_what_came_after_it_had_looked() {
     cache.detach(Duration::ZERO, freed);
 }
 
+/// T12, T13: also when that has left memory again by then.
+#[test]
+fn t12_an_insert_replaces_below_what_came_and_went_after_it_had_looked() {
+    let (remote, store) = (MemoryRemote::new(), MemoryStore::new(1 << 20, 64));
+    let limits = SnapshotLimits { entries: 1, bytes: u64::MAX };
+    let cache = Arc::new(Cache::new(limits).unwrap());
+    let config = RemoteConfig {
+        store: Box::new(remote.clone()),
+        fingerprint: remote.fingerprint,
+        timeout: remote.timeout,
+        workers: 0,
+        waiting_bytes: 1 << 20,
+    };
+    let nothing: Wake = Box::new(|| {});
+    let disk: (Box<dyn LowerStore>, _) = (Box::new(store.clone()), store.records());
+    cache.attach_both(Some(disk), Some((config, nothing)), TierPolicy::Through).unwrap();
+    let known = Arc::downgrade(&cache);
+    store.when_asked(move || {
+        let cache = known.upgrade().unwrap();
+        insert(&cache, &prompt(1, 100), 1);
+        // Memory has room for one.
+        insert(&cache, &prompt(2, 100), 3);
+    });
+    insert(&cache, &prompt(1, 100), 2);
+    while cache.work_remote() {}
+    assert_eq!(World::new(&remote).bring(&prompt(1, 150)), Some((100, 2)));
+    cache.detach(Duration::ZERO, &mut FreedSnapshots::new());
+}
+
 /// T13: nor for one that was here, of which more was asked for.
 #[test]
 fn t13_a_question_goes_on_while_what_was_known_is_removed() {

@@ -136,3 +136,34 @@ fn t01_many_states_that_memory_cannot_hold_hide_nothing() {
         assert_eq!(again.bring(&tokens), Some((2, 7)), "{trims}");
     }
 }
+
+/// T01: nor one of which a part is of use; and all of that part is.
+#[test]
+fn t01_many_states_that_memory_cannot_hold_hide_none_that_can_be_trimmed() {
+    let tokens: Vec<u32> = (1..40).collect();
+    let cases: [(usize, &[u32], &[u32], usize); 2] =
+        [(29, &[1, 2, 99], &tokens, 2), (3, &[1, 2, 3, 5], &[1, 2, 3, 9], 3)];
+    for (longest, small, asked, common) in cases {
+        let mut world = World::new(32, 1000, TierPolicy::Through);
+        world.trims = true;
+        world.insert(small, 7);
+        for length in 3..=longest {
+            let new = NewSnapshot {
+                namespace: &Namespace::default(),
+                tokens: &tokens[..length],
+                bytes: 1000,
+                next_token: Some(8),
+                is_trimmable: true,
+            };
+            let state = || {
+                world.alive.fetch_add(1, Relaxed);
+                Part { parts: [vec![8, 0, 0, 0], vec![8; 996]], alive: world.alive.clone() }
+            };
+            world.cache.insert(new, Some(&[4, 996]), state, &mut FreedSnapshots::new()).unwrap();
+        }
+        world.settle();
+        let again = world.restarted(SnapshotLimits { entries: 8, bytes: 100 });
+        assert_eq!(again.find(asked), (None, common), "{small:?}");
+        assert_eq!(again.bring(asked), Some((small.len(), 7)), "{small:?}");
+    }
+}

@@ -19,6 +19,8 @@ struct Connections {
     places: Vec<Mutex<Option<(u64, Connection)>>>,
     next: AtomicUsize,
     numbers: AtomicU64,
+    /// Those with smaller numbers are not used any more.
+    left: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -53,17 +55,17 @@ impl Drop for Lent<'_> {
 impl Connections {
     fn new(count: usize) -> Self {
         let places = (0..count).map(|_| Mutex::default()).collect();
-        Self { places, next: AtomicUsize::new(0), numbers: AtomicU64::new(0) }
+        Self {
+            places,
+            next: AtomicUsize::new(0),
+            numbers: AtomicU64::new(0),
+            left: AtomicU64::new(0),
+        }
     }
 
     /// The next calls make others.
     fn leave(&self) {
-        for place in &self.places {
-            // One that is being made is new.
-            if let Ok(mut place) = place.try_lock() {
-                *place = None;
-            }
-        }
+        self.left.fetch_max(self.numbers.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     async fn take(
@@ -74,14 +76,16 @@ impl Connections {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % self.places.len();
         let place = &self.places[at];
         let mut found = place.lock().await;
-        let is_new = found.is_none();
+        let left = self.left.load(Ordering::Relaxed);
+        let is_new = found.as_ref().is_none_or(|(number, _)| *number < left);
         if is_new {
+            // Numbered before it is made: it may be left while it is.
+            let number = self.numbers.fetch_add(1, Ordering::Relaxed);
             // The time of a call is the caller's.
             let config = AsyncConnectionConfig::new()
                 .set_connection_timeout(Some(time))
                 .set_response_timeout(None);
             let made = client.get_multiplexed_async_connection_with_config(&config).await?;
-            let number = self.numbers.fetch_add(1, Ordering::Relaxed);
             *found = Some((number, Connection(made)));
         }
         let (number, connection) = found.clone().expect("it was made");

@@ -233,8 +233,11 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let mut table = lower.change();
         let make = || Snapshot::boxed(&new, make);
         let (inserted, _) = self.memory.insert_ahead(new, ahead, false, make, freed)?;
+        // What it takes the place of may have come since it looked, and have left memory again.
+        let list = Exact { spot: below, ..new.list() };
+        let is_below =
+            is_below || lower.lowest.is_some() && lower.index.exactly(list, |_| ()).is_some();
         if inserted.replaced || is_below {
-            // What it takes the place of may have come since it looked.
             lower.replaced(key.or_else(|| lower.key(new.namespace, new.tokens)));
         }
         match &state {

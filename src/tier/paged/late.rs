@@ -38,9 +38,10 @@ impl PageTiers {
         }
         let now = Instant::now();
         let Loads { open, fetching, .. } = &table.loads;
-        let Some(load) = open.get(&number) else { return false };
-        let is_late = load.remote.is_late(now);
-        let Some(at) = load.waits_at(fetching).filter(|_| is_late) else { return false };
+        let Some(load) = open.get(&number).filter(|load| load.remote.is_late(now)) else {
+            return false;
+        };
+        let Some(at) = load.waits_at(fetching) else { return false };
         let name = load.pages.get(at).map(|page| page.name);
         let Loads { carried, fetching, open, .. } = &mut table.loads;
         let bringing = name.and_then(|name| carried.get(&name).or(fetching.get(&name)).copied());

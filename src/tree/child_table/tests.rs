@@ -142,3 +142,20 @@ fn lengths_move_with_their_entries() {
         assert_eq!(table.hint(hash).unwrap().length.map(NonZero::get), Some(7));
     }
 }
+
+/// B09: what takes nothing out of anybody's sight waits for no reader: a larger table is made while
+/// one reads.
+#[test]
+fn b09_a_larger_table_is_made_while_somebody_reads() {
+    let Some(reader) = Reader::enter() else { return };
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut spare = SpareTable::of(SMALLEST);
+        // The way to its chunks, the list of them, the chunks.
+        (0..3).for_each(|_| spare.make_some());
+        let _ = done.send(spare.is_done());
+    });
+    let made = is_done.recv_timeout(std::time::Duration::from_secs(10));
+    drop(reader);
+    assert_eq!(made, Ok(true), "it waited for a reader");
+}

@@ -1,0 +1,39 @@
+//! What a slot has is kept before another prompt takes it.
+use super::server::{Server, random_model, scratch};
+use super::tokens;
+
+/// Who asks for several answers takes several slots: what those have is kept before, and makes room
+/// (T15).
+#[test]
+fn t15_slots_of_several_answers_are_kept_before() {
+    let (model, folder) = (random_model("llama", 1), scratch("answers"));
+    let shared = ["--parallel", "2", "--kv-unified", "--ctx-size", "1024"];
+    for options in [&["--parallel", "2"][..], &shared] {
+        let server = Server::start(&folder, &model, options);
+        let (chat, other) = (tokens(210, 600), tokens(211, 600));
+        server.complete(&chat, 1, "");
+        let body = format!(r#"{{"prompt": {other:?}, "n_predict": 4, "n_cmpl": 2}}"#);
+        let (status, said) = server.post("/completion", &body);
+        assert_eq!(status, 200, "{said}\n{}", server.said());
+        assert_eq!(server.complete(&chat, 1, "").cached, 599, "{}", server.said());
+        server.stop();
+    }
+}
+
+/// A slot that a file is restored into is kept before (T15).
+#[test]
+fn t15_a_slot_is_kept_before_a_file_is_restored() {
+    let (model, folder) = (random_model("llama", 1), scratch("restored_over"));
+    let options = ["--parallel", "1", "--slot-save-path", folder.to_str().unwrap()];
+    let file = r#"{"filename": "slot.bin"}"#;
+    let server = Server::start(&folder, &model, &options);
+    server.complete(&tokens(222, 50), 1, "");
+    let (status, said) = server.post("/slots/0?action=save", file);
+    assert_eq!(status, 200, "{said}");
+    let prompt = tokens(223, 200);
+    server.complete(&prompt, 1, "");
+    let (status, said) = server.post("/slots/0?action=restore", file);
+    assert_eq!(status, 200, "{said}");
+    assert_eq!(server.complete(&prompt, 1, "").cached, 199, "{}", server.said());
+    server.stop();
+}
