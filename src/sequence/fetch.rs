@@ -37,8 +37,13 @@ impl State {
     pub fn fetchable_pages(&self, id: SequenceId, in_row: bool) -> Result<(usize, usize), Error> {
         let (sequence, page_size) = (self.sequence(id)?, self.table.page_size());
         sequence.check_loaded()?;
-        let (query, first) = (query(sequence), sequence.shared);
+        let first = sequence.shared;
         let start = first * page_size;
+        // Most often all of a prompt is there but what is computed anyway.
+        if sequence.prompt_positions <= start + page_size {
+            return Ok((first, 0));
+        }
+        let query = query(sequence);
         // What is known of its keys begins there, and its hit can end there.
         let is_possible = sequence.base_pages == first && query.boundary(start) == start;
         let computed = match sequence.copy {
