@@ -67,6 +67,19 @@ impl Last {
     fn tell(&self, error: String) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
+
+    /// What a call comes to of which some values failed, and why: without any answer it has failed
+    /// itself.
+    fn judge(&self, answers: Vec<Answer>, failed: Option<String>) -> Done {
+        match failed {
+            Some(error) if answers.iter().all(|answer| *answer == Answer::Failed) => Err(error),
+            Some(error) => {
+                self.tell(error);
+                Ok(answers)
+            }
+            None => Ok(answers),
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -164,15 +164,7 @@ impl Objects {
                 Err(error) => failed = Some(error.to_string()),
             }
         }
-        match failed {
-            // Nothing was answered about any.
-            Some(error) if answers.iter().all(|answer| *answer == Answer::Failed) => Err(error),
-            Some(error) => {
-                self.last.tell(error);
-                Ok(answers)
-            }
-            None => Ok(answers),
-        }
+        self.last.judge(answers, failed)
     }
 
     pub async fn has(&self, names: Vec<String>, time: Duration) -> Done {

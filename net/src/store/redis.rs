@@ -205,15 +205,7 @@ impl Redis {
             }
         };
         let answers: Vec<Answer> = done.into_iter().map(answer).collect();
-        match refused {
-            // Nothing was done about any.
-            Some(error) if answers.iter().all(|answer| *answer == Answer::Failed) => Err(error),
-            Some(error) => {
-                self.last.tell(error);
-                Ok(answers)
-            }
-            None => Ok(answers),
-        }
+        self.last.judge(answers, refused)
     }
 
     pub async fn has(&self, names: Vec<String>, time: Duration) -> Done {
