@@ -2,44 +2,63 @@
 use super::Place;
 use super::engine::Store;
 use radixkv::capi::{RKV_REMOTE_DONE, RKV_REMOTE_MISSING, rkv_remote_item};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// What a replica says to who writes.
+const READONLY: &str = "-READONLY You can't write against a read only replica.\r\n";
+
+/// A Redis: of each connection, by its number, what is said to each command, by its name. Where it
+/// is.
+fn redis<A: FnMut(&str) -> &'static str + Send + 'static>(
+    connection: impl Fn(usize) -> A + Send + 'static,
+) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            let mut answer = connection(number);
+            thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                while let Some(command) = command(&mut reader) {
+                    if stream.write_all(answer(&command).as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+/// The name of the next command, all words of which are read.
+fn command(reader: &mut impl BufRead) -> Option<String> {
+    let count_after = |reader: &mut dyn BufRead, mark: char| -> Option<usize> {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        line.trim().strip_prefix(mark)?.parse().ok()
+    };
+    let mut words = Vec::new();
+    for _ in 0..count_after(reader, '*')? {
+        let mut word = vec![0; count_after(reader, '$')? + 2];
+        reader.read_exact(&mut word).ok()?;
+        words.push(word);
+    }
+    let name = words.first()?;
+    Some(String::from_utf8_lossy(&name[..name.len() - 2]).into_owned())
+}
 
 /// T13: a server that became a replica is left: who is asked for anew may be the one that writes.
 #[test]
 fn t13_a_redis_that_became_a_replica_is_left() {
     // As many connections as a store has for writing find a replica, later ones do not.
     const REPLICAS: usize = 4;
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("redis://{}", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        for (number, stream) in listener.incoming().enumerate() {
-            let mut stream = stream.unwrap();
-            thread::spawn(move || {
-                let mut reader = BufReader::new(stream.try_clone().unwrap());
-                let mut number_after = |mark: char| -> Option<usize> {
-                    let mut line = String::new();
-                    reader.read_line(&mut line).ok()?;
-                    let count = line.trim().strip_prefix(mark)?.parse().ok()?;
-                    if mark == '*' {
-                        return Some(count);
-                    }
-                    let mut word = vec![0; count + 2];
-                    reader.read_exact(&mut word).ok()?;
-                    Some(usize::from(word.starts_with(b"SET\r")))
-                };
-                while let Some(words) = number_after('*') {
-                    let sets: usize = (0..words).filter_map(|_| number_after('$')).sum();
-                    let answer = match sets > 0 && number < REPLICAS {
-                        true => "-READONLY You can't write against a read only replica.\r\n",
-                        false => "+OK\r\n",
-                    };
-                    if stream.write_all(answer.as_bytes()).is_err() {
-                        return;
-                    }
-                }
-            });
+    let url = redis(|number| {
+        move |command: &str| match command == "SET" && number < REPLICAS {
+            true => READONLY,
+            false => "+OK\r\n",
         }
     });
     let store = Store::new(&url, None, "kv:", None);
@@ -88,39 +107,15 @@ fn t13_idle_connections_to_redis_are_kept() {
 #[test]
 fn t13_what_a_redis_took_beside_what_it_refused_is_written() {
     use radixkv::capi::RKV_REMOTE_FAILED;
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("redis://{}", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
-            thread::spawn(move || {
-                let mut number_after = |mark: char| -> Option<(usize, bool)> {
-                    let mut line = String::new();
-                    reader.read_line(&mut line).ok()?;
-                    let count = line.trim().strip_prefix(mark)?.parse().ok()?;
-                    if mark == '*' {
-                        return Some((count, false));
-                    }
-                    let mut word = vec![0; count + 2];
-                    reader.read_exact(&mut word).ok()?;
-                    Some((count, word.starts_with(b"SET\r") || word.starts_with(b"DEL\r")))
-                };
-                let mut changes = 0;
-                while let Some((words, _)) = number_after('*') {
-                    let all = (0..words).filter_map(|_| number_after('$'));
-                    // Each word is read.
-                    let is_change = all.fold(false, |had, (_, is)| had | is);
-                    changes += usize::from(is_change);
-                    let answer = match is_change && changes == 2 {
-                        true => "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
-                        false => "+OK\r\n",
-                    };
-                    if stream.write_all(answer.as_bytes()).is_err() {
-                        return;
-                    }
-                }
-            });
+    let url = redis(|_| {
+        let mut changes = 0;
+        move |command: &str| {
+            let is_change = ["SET", "DEL"].contains(&command);
+            changes += usize::from(is_change);
+            match is_change && changes == 2 {
+                true => "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+                false => "+OK\r\n",
+            }
         }
     });
     for is_removed in [false, true] {
@@ -149,38 +144,12 @@ fn t13_what_a_redis_took_beside_what_it_refused_is_written() {
 fn t13_a_redis_that_became_a_replica_is_not_read_from() {
     // All connections that read, and the first that writes, find the replica.
     const REPLICAS: usize = 5;
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("redis://{}", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        for (number, stream) in listener.incoming().enumerate() {
-            let mut stream = stream.unwrap();
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
-            thread::spawn(move || {
-                let mut line_after = |mark: char| -> Option<usize> {
-                    let mut line = String::new();
-                    reader.read_line(&mut line).ok()?;
-                    let count = line.trim().strip_prefix(mark)?.parse().ok()?;
-                    if mark == '*' {
-                        return Some(count);
-                    }
-                    let mut word = vec![0; count + 2];
-                    reader.read_exact(&mut word).ok()?;
-                    let is_write = word.starts_with(b"SET\r");
-                    Some(2 * usize::from(is_write) + usize::from(word.starts_with(b"STRLEN\r")))
-                };
-                while let Some(words) = line_after('*') {
-                    let kind: usize = (0..words).filter_map(|_| line_after('$')).sum();
-                    let answer = match (kind, number < REPLICAS) {
-                        (1, true) => ":0\r\n",
-                        (1, false) => ":5\r\n",
-                        (2, true) => "-READONLY You can't write against a read only replica.\r\n",
-                        _ => "+OK\r\n",
-                    };
-                    if stream.write_all(answer.as_bytes()).is_err() {
-                        return;
-                    }
-                }
-            });
+    let url = redis(|number| {
+        move |command: &str| match (command, number < REPLICAS) {
+            ("STRLEN", true) => ":0\r\n",
+            ("STRLEN", false) => ":5\r\n",
+            ("SET", true) => READONLY,
+            _ => "+OK\r\n",
         }
     });
     let store = Store::new(&url, None, "kv:", None);
