@@ -20,8 +20,9 @@
  *            table alive.
  * Children   Sequence::retain() ends a sequence and empties its object; what is retained belongs to
  *            the cache and goes by its id, with no object.
- * Vectors    What returns a vector allocates it. Each has an overload that writes in the caller's
- *            buffer instead and allocates nothing, for the path of every request.
+ * Vectors    What returns a vector allocates it. An overload that takes a span writes in the
+ *            caller's buffer instead and allocates nothing. Where there is none, as of copies(),
+ *            group_row() and most calls over many items, the C call does that, with get().
  * Callbacks  One that throws ends the process: standard error says what was thrown where, then
  *            std::abort().
  * fork()     In a child process the parent's objects may be destroyed, which does nothing; any

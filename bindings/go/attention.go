@@ -26,11 +26,12 @@ static inline rkvgo_failure *rkvgo_runner_reserve_plan(rkv_runner *runner, rkv_p
 	return rkvgo_end(rkv_runner_reserve_plan(runner, plan));
 }
 
-static inline rkvgo_failure *rkvgo_runner_keep_branch(
-		rkv_runner *runner, const rkv_plan *plan, uint32_t row, const uint32_t *positions,
-		uint32_t count, void *stream) {
-	rkv_kept_branch branch = {row, count, positions};
-	return rkvgo_end(rkv_runner_keep_branches(runner, plan, &branch, 1, sizeof branch, stream));
+static inline rkvgo_failure *rkvgo_runner_keep_branches(
+	rkv_runner *runner, const rkv_plan *plan, const rkv_kept_branch *branches, size_t count,
+	void *stream
+) {
+	return rkvgo_end(
+		rkv_runner_keep_branches(runner, plan, branches, count, sizeof *branches, stream));
 }
 
 static inline rkvgo_failure *rkvgo_runner_prepare_plan(
@@ -160,36 +161,37 @@ type PrepareFlags uint32
 // out, too.
 const PrepareKeepCopiesOpen PrepareFlags = C.RKV_PREPARE_KEEP_COPIES_OPEN
 
-// enterBoth is for calls on a runner and a plan; leave ends it.
+// enterBoth is for calls on a runner and a plan; leave ends it. The plan comes first, here and in
+// ReservePlan and AppendPrefill: who looks at a plan has it already when they ask for a runner.
 func (r *Runner) enterBoth(
 	plan *Plan,
 ) (runner *C.rkv_runner, of *C.rkv_plan, leave func(), err error) {
-	if runner, err = r.enter(); err != nil {
+	if of, err = plan.enter(); err != nil {
 		return nil, nil, nil, err
 	}
-	if of, err = plan.enter(); err != nil {
-		r.mu.RUnlock()
+	if runner, err = r.enter(); err != nil {
+		plan.mu.RUnlock()
 		return nil, nil, nil, err
 	}
 	return runner, of, func() {
-		plan.mu.RUnlock()
 		r.mu.RUnlock()
+		plan.mu.RUnlock()
 	}, nil
 }
 
 // ReservePlan makes room on the device for every step that was given to [Plan.Reserve], so that
 // calls may be captured into a graph, see [Runner.PreparePlan]. The CPU needs none.
 func (r *Runner) ReservePlan(plan *Plan) error {
-	raw, err := r.enter()
-	if err != nil {
-		return err
-	}
-	defer r.mu.RUnlock()
 	rawPlan, err := plan.enterAlone()
 	if err != nil {
 		return err
 	}
 	defer plan.mu.Unlock()
+	raw, err := r.enter()
+	if err != nil {
+		return err
+	}
+	defer r.mu.RUnlock()
 	return asError(C.rkvgo_runner_reserve_plan(raw, rawPlan))
 }
 
@@ -220,27 +222,33 @@ type KeptBranch struct {
 // KeepBranches moves K and V of those new positions that hold to the first new positions of their
 // rows, in every layer of the runner: for drafts with tree masks, once it is known which branch
 // holds. Then Sequence.Truncate to the last position before the branches, and Sequence.Append of
-// the tokens of the branch, whose positions count as computed. Branches are carried out one after
-// another; with an error those before it were.
+// the tokens of the branch, whose positions count as computed. Branches are in the order of the
+// plan's rows, of a row at most one. With an error other than Device nothing was moved.
 func (r *Runner) KeepBranches(plan *Plan, branches []KeptBranch, stream unsafe.Pointer) error {
 	raw, rawPlan, leave, err := r.enterBoth(plan)
 	if err != nil {
 		return err
 	}
 	defer leave()
+	// In one call, which looks at all before it moves any. Pinned as in MergeStates.
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	given := make([]C.rkv_kept_branch, len(branches))
 	for i := range branches {
 		branch := &branches[i]
 		if branch.Row < 0 || branch.Row > math.MaxInt32 {
 			return invalid(fmt.Sprintf("branches[%d].Row is not one of the plan's", i))
 		}
-		err := asError(C.rkvgo_runner_keep_branch(raw, rawPlan, C.uint32_t(branch.Row),
-			(*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(branch.Positions))),
-			C.uint32_t(len(branch.Positions)), stream))
-		if err != nil {
-			return err
+		positions := u32Pointer(branch.Positions)
+		pin(&pins, unsafe.Pointer(positions))
+		given[i] = C.rkv_kept_branch{
+			row:            C.uint32_t(branch.Row),
+			position_count: C.uint32_t(len(branch.Positions)),
+			positions:      positions,
 		}
 	}
-	return nil
+	return asError(C.rkvgo_runner_keep_branches(
+		raw, rawPlan, unsafe.SliceData(given), C.size_t(len(given)), stream))
 }
 
 // AppendPrefill writes K and V of a plan's new positions into their pages, and attends from each
@@ -248,16 +256,16 @@ func (r *Runner) KeepBranches(plan *Plan, branches []KeptBranch, stream unsafe.P
 // position a row. The first call of a step also does what [Runner.PreparePlan] does. Calls for
 // different plans may run at once.
 func (r *Runner) AppendPrefill(plan *Plan, args AppendPrefillArgs) error {
-	raw, err := r.enter()
-	if err != nil {
-		return err
-	}
-	defer r.mu.RUnlock()
 	rawPlan, err := plan.enter()
 	if err != nil {
 		return err
 	}
 	defer plan.mu.RUnlock()
+	raw, err := r.enter()
+	if err != nil {
+		return err
+	}
+	defer r.mu.RUnlock()
 	if err := args.check(plan.positions, &r.shape); err != nil {
 		return err
 	}

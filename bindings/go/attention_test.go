@@ -3,6 +3,7 @@ package radixkv_test
 import (
 	"math"
 	"testing"
+	"time"
 
 	radixkv "github.com/radixkv/radixkv/bindings/go"
 )
@@ -242,5 +243,75 @@ func TestTensorsBesidePointers(t *testing.T) {
 		Out: radixkv.F32(mine.out[:]), LSE: mine.lse[:],
 	}))
 	equalSlices(t, "of one state", mine.out[:], apart.out)
+	must(t, sequence.Release())
+}
+
+// Branches are looked at together: what is refused has moved nothing, and is named.
+func TestKeepBranchesTogether(t *testing.T) {
+	b := newRunnerBench(t, 4, 17)
+	ids, others := run(1, 5), run(100, 5)
+	first, state := b.begin(ids)
+	second, _ := b.begin(others)
+	b.step(chunk{first, ids, 0, 5}, chunk{second, others, 0, 5})
+	memory, err := b.runner.KVMemory(0)
+	must(t, err)
+	stride, page := int(memory.PageStride), int(b.row(state.Slot)[0])
+	keys := floats(memory.K, memory, 17)[page*stride:][:stride]
+	before := append([]float32(nil), keys...)
+	good := radixkv.KeptBranch{Positions: []uint32{0, 2}}
+	for _, c := range []struct {
+		second radixkv.KeptBranch
+		word   string
+	}{
+		{radixkv.KeptBranch{Row: 0, Positions: []uint32{0, 1}}, "branches[1].row"},
+		{radixkv.KeptBranch{Row: 2, Positions: []uint32{0, 1}}, "branches[1].row"},
+		{radixkv.KeptBranch{Row: 1, Positions: []uint32{0, 5}}, "branches[1].positions"},
+		{radixkv.KeptBranch{Row: -1}, "branches[1].Row"},
+	} {
+		err := b.runner.KeepBranches(b.plan, []radixkv.KeptBranch{good, c.second}, nil)
+		names(t, err, radixkv.InvalidArgument, c.word)
+		equalSlices(t, "keys", keys, before)
+	}
+	must(t, b.runner.KeepBranches(b.plan, []radixkv.KeptBranch{good, {Row: 1}}, nil))
+	equalSlices(t, "moved", keys[kvWidth:][:kvWidth], before[2*kvWidth:][:kvWidth])
+	must(t, b.runner.KeepBranches(b.plan, nil, nil))
+	must(t, first.Release())
+	must(t, second.Release())
+}
+
+// Who looks at a plan may compute it, whoever reserves for it and closes the runner meanwhile.
+func TestReserveBesideViewAndClose(t *testing.T) {
+	b := newRunnerBench(t, 4, 9)
+	// Of its own: what hangs is not closed.
+	runner, err := radixkv.NewRunner(b.table, smallRunner)
+	must(t, err)
+	plan, err := radixkv.NewPlan(b.table)
+	must(t, err)
+	ids := run(1, 5)
+	sequence, _ := b.begin(ids)
+	whole := chunk{sequence, ids, 0, 5}
+	must(t, plan.Set(planRows(whole)))
+	tensors, ended := newTensors(0, whole), make(chan error, 3)
+	go func() {
+		ended <- plan.View(func(radixkv.PlanArrays) {
+			go func() {
+				_ = runner.ReservePlan(plan) // nothing is reserved, or the runner is closed
+				ended <- nil
+			}()
+			time.Sleep(50 * time.Millisecond) // by now it waits
+			go func() { ended <- runner.Close() }()
+			time.Sleep(50 * time.Millisecond)
+			_ = runner.AppendPrefill(plan, tensors.args(0)) // the runner is closed, most likely
+		})
+	}()
+	for i := 0; i < 3; i++ {
+		select {
+		case err := <-ended:
+			must(t, err)
+		case <-time.After(10 * time.Second):
+			t.Fatal("they wait for each other")
+		}
+	}
+	must(t, plan.Close())
 	must(t, sequence.Release())
 }

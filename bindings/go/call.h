@@ -42,6 +42,12 @@ typedef struct rkvgo_bool {
     bool value;
 } rkvgo_bool;
 
+/* An array of the library's that has nothing lies at no address (4, 8, 16), and Go ends a program
+ * that has one of those in a variable when a stack moves: Go gets NULL. */
+static inline const void *rkvgo_array(const void *start, uint64_t count) {
+    return count == 0 ? NULL : start;
+}
+
 static inline rkv_tokens rkvgo_tokens(const uint32_t *ids, size_t count,
                                       const rkv_token_item *items, size_t item_count) {
     return (rkv_tokens){

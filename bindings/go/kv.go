@@ -23,16 +23,10 @@ static inline rkvgo_failure *rkvgo_runner_copy_pages(
 	return rkvgo_end(rkv_runner_copy_pages(runner, copies, copy_count, sizeof *copies));
 }
 
-// One at a time: what a job points to is C's, and Go keeps no pointers to it in an array.
-static inline rkvgo_failure *rkvgo_runner_copy_tier_page(
-	rkv_runner *runner, uint64_t job, void *host, uint64_t byte_count, uint32_t page,
-	uint32_t direction, uint32_t group
+static inline rkvgo_failure *rkvgo_runner_copy_tier_pages(
+	rkv_runner *runner, const rkv_copy_job *jobs, size_t count
 ) {
-	rkv_copy_job copy = {
-		.job = job, .host = host, .byte_count = byte_count, .page = page, .direction = direction,
-		.group = group,
-	};
-	return rkvgo_end(rkv_runner_copy_tier_pages(runner, &copy, 1, sizeof copy));
+	return rkvgo_end(rkv_runner_copy_tier_pages(runner, jobs, count, sizeof *jobs));
 }
 */
 import "C"
@@ -130,23 +124,31 @@ func (r *Runner) CopyPages(copies []PageCopy) error {
 }
 
 // CopyTierPages carries out copies that [Cache.Poll] gave, now: [Cache.Complete] is for the caller
-// to call. With an error some may have been carried out. On CUDA it waits for what this runner's
-// calls put on streams before, but not for graphs that were launched.
+// to call. With InvalidArgument none was carried out; with OutOfMemory and Device, which are of
+// CUDA, some were: complete all as failed. On CUDA it waits for what this runner's calls put on
+// streams before, but not for graphs that were launched.
 func (r *Runner) CopyTierPages(jobs []CopyJob) error {
 	raw, err := r.enter()
 	if err != nil {
 		return err
 	}
 	defer r.mu.RUnlock()
-	for _, job := range jobs {
-		err := asError(C.rkvgo_runner_copy_tier_page(raw, C.uint64_t(job.Job), job.Host,
-			C.uint64_t(job.ByteCount), C.uint32_t(job.Page), C.uint32_t(job.Direction),
-			C.uint32_t(job.Group)))
-		if err != nil {
-			return err
+	// In one call, for one wait on CUDA. Host memory is not Go's, so that C may read where it is.
+	given := make([]C.rkv_copy_job, len(jobs))
+	for i := range jobs {
+		job := &jobs[i]
+		given[i] = C.rkv_copy_job{
+			job:        C.uint64_t(job.Job),
+			host:       job.Host,
+			byte_count: C.uint64_t(job.ByteCount),
+			sequence:   C.rkv_sequence_id(job.Sequence),
+			page:       C.uint32_t(job.Page),
+			direction:  C.uint32_t(job.Direction),
+			group:      C.uint32_t(job.Group),
 		}
 	}
-	return nil
+	return asError(C.rkvgo_runner_copy_tier_pages(
+		raw, unsafe.SliceData(given), C.size_t(len(given))))
 }
 
 // C reads slices of these in place: an index other than zero does not compile.

@@ -39,8 +39,19 @@ static inline rkvgo_failure *rkvgo_plan_check(const rkv_plan *plan) {
 
 static inline rkvgo_plan_view_made rkvgo_plan_view(const rkv_plan *plan) {
 	rkvgo_plan_view_made made = {0};
-	made.arrays.struct_size = sizeof made.arrays;
-	made.failure = rkvgo_end(rkv_plan_view(plan, &made.arrays));
+	rkv_plan_arrays *all = &made.arrays;
+	all->struct_size = sizeof *all;
+	made.failure = rkvgo_end(rkv_plan_view(plan, all));
+	if (made.failure == NULL) {
+		all->indices = rkvgo_array(all->indices, all->indptr[all->row_count]);
+		all->last_page_len = rkvgo_array(all->last_page_len, all->row_count);
+		all->slot_mapping = rkvgo_array(all->slot_mapping, all->position_count);
+		all->copy_sequence = rkvgo_array(all->copy_sequence, all->copy_count);
+		all->copy_group = rkvgo_array(all->copy_group, all->copy_count);
+		all->copy_source_page = rkvgo_array(all->copy_source_page, all->copy_count);
+		all->copy_target_page = rkvgo_array(all->copy_target_page, all->copy_count);
+		all->copy_position_count = rkvgo_array(all->copy_position_count, all->copy_count);
+	}
 	return made;
 }
 */
@@ -363,8 +374,7 @@ func (p *Plan) View(look func(arrays PlanArrays)) error {
 		QueryIndPtr:   i32Slice(made.arrays.query_indptr, rows+1),
 		IndPtr:        i32Slice(made.arrays.indptr, rows+1),
 		LastPageLen:   i32Slice(made.arrays.last_page_len, rows),
-		SlotMapping: unsafe.Slice(
-			(*int64)(unsafe.Pointer(made.arrays.slot_mapping)), positions),
+		SlotMapping:   i64Slice(made.arrays.slot_mapping, positions),
 	}
 	arrays.Indices = i32Slice(made.arrays.indices, int(arrays.IndPtr[rows]))
 	copies := int(made.arrays.copy_count)

@@ -12,8 +12,17 @@ static inline rkvgo_plan_group_made rkvgo_plan_view_group(
 	const rkv_plan *plan, uint32_t group, uint32_t flags
 ) {
 	rkvgo_plan_group_made made = {0};
-	made.arrays.struct_size = sizeof made.arrays;
-	made.failure = rkvgo_end(rkv_plan_view_group(plan, group, flags, &made.arrays));
+	rkv_plan_group_arrays *all = &made.arrays;
+	all->struct_size = sizeof *all;
+	made.failure = rkvgo_end(rkv_plan_view_group(plan, group, flags, all));
+	if (made.failure == NULL) {
+		// Each row has new positions.
+		all->indices = rkvgo_array(all->indices, all->indptr[all->row_count]);
+		all->last_page_len = rkvgo_array(all->last_page_len, all->row_count);
+		all->slot_mapping = rkvgo_array(all->slot_mapping, all->row_count);
+		all->first_position = rkvgo_array(all->first_position, all->row_count);
+		all->sink_page_count = rkvgo_array(all->sink_page_count, all->row_count);
+	}
 	return made;
 }
 */
@@ -35,7 +44,8 @@ type PlanGroupArrays struct {
 	IndPtr []int32
 	// Indices are the pages of all rows up to their last new position, one row after another; 0 is
 	// a hole. With PlanCompact only the pages that new positions are in or attend to: of sinks, then
-	// of the window or chunk. Of a state group the page of each row's state.
+	// of the window or chunk. Of a state group the page of each row's state, and its DraftStateCount
+	// pages for states after draft tokens.
 	Indices []int32
 	// LastPageLen is, for each row, the positions in its last page: 1 to the page size; 1 in a state
 	// group.
@@ -53,7 +63,7 @@ type PlanGroupArrays struct {
 
 // ViewGroup shows the pages of the rows in one group, for an engine with kernels of its own; which
 // positions are new is among the arrays of [Plan.View]. They are the plan's own memory: to be read
-// until look returns, which must not set or close the plan.
+// until look returns, which must not set, reserve or close the plan.
 func (p *Plan) ViewGroup(
 	group uint32, flags PlanViewFlags, look func(arrays PlanGroupArrays),
 ) error {

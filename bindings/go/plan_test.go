@@ -284,3 +284,51 @@ func TestPlanLooksWithinALook(t *testing.T) {
 	must(t, <-set)
 	must(t, sequence.Release())
 }
+
+// deep makes the stack of the goroutine grow, that is move.
+//
+//go:noinline
+func deep(calls int) int {
+	var room [1024]byte
+	room[calls%len(room)] = byte(calls)
+	if calls == 0 {
+		return int(room[0])
+	}
+	return deep(calls-1) + int(room[calls%len(room)])
+}
+
+// What has nothing has no address: Go ends a program that keeps one of the first page in a variable
+// while a stack moves. Each subtest has a goroutine, and so a small stack, of its own.
+func TestPlanArraysOfNothing(t *testing.T) {
+	b := newRunnerBench(t, 4, 17)
+	sequence, _ := b.begin(run(1, 6))
+	for name, rows := range map[string][]radixkv.PlanRow{
+		"no rows": nil, "no copies": {{Sequence: sequence.ID(), Count: 6}},
+	} {
+		isNone := len(rows) == 0
+		must(t, b.plan.Set(rows))
+		t.Run(name, func(t *testing.T) {
+			must(t, b.plan.View(func(arrays radixkv.PlanArrays) {
+				// Variables: Go does not look at parameters.
+				kept, copies := arrays, arrays.Copies
+				deep(2000)
+				equal(t, "copies", len(copies.Sequence)+len(copies.Group), 0)
+				equal(t, "no sequences", copies.Sequence == nil, true)
+				equal(t, "no target pages", copies.TargetPage == nil, true)
+				equal(t, "no pages", kept.Indices == nil, isNone)
+				equal(t, "no lengths", kept.LastPageLen == nil, isNone)
+				equal(t, "no places", kept.SlotMapping == nil, isNone)
+			}))
+		})
+		t.Run(name+" of a group", func(t *testing.T) {
+			must(t, b.plan.ViewGroup(0, radixkv.PlanCompact, func(arrays radixkv.PlanGroupArrays) {
+				kept := arrays
+				deep(2000)
+				equal(t, "no pages", kept.Indices == nil, isNone)
+				equal(t, "no lengths", kept.LastPageLen == nil, isNone)
+				equal(t, "no places", kept.SlotMapping == nil, isNone)
+			}))
+		})
+	}
+	must(t, sequence.Release())
+}

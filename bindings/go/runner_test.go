@@ -141,6 +141,42 @@ func TestCopyPages(t *testing.T) {
 	must(t, b.table.FreePages(pages))
 }
 
+// Copies of tiers are looked at together: one that is refused is named, and nothing was copied.
+func TestCopyTierPages(t *testing.T) {
+	b := newRunnerBench(t, 4, 9)
+	stats, err := b.runner.Stats()
+	must(t, err)
+	// C memory for the host's: what another runner has of a layer is more than a page.
+	other, err := radixkv.NewRunner(b.table, smallRunner)
+	must(t, err)
+	defer other.Close()
+	memory, err := other.KVMemory(0)
+	must(t, err)
+	host := floats(memory.K, memory, 9)
+	ids := run(1, 5)
+	sequence, state := b.begin(ids)
+	b.step(chunk{sequence, ids, 0, 5})
+	job := radixkv.CopyJob{
+		Host: memory.K, ByteCount: stats.PageBytes, Page: b.row(state.Slot)[0],
+		Direction: radixkv.CopyStore,
+	}
+	bad := job
+	bad.Page = 99
+	names(t, b.runner.CopyTierPages([]radixkv.CopyJob{job, bad}), radixkv.InvalidArgument, "jobs[1]")
+	equal(t, "the first key", host[0], 0)
+	must(t, b.runner.CopyTierPages(nil))
+	must(t, b.runner.CopyTierPages([]radixkv.CopyJob{job}))
+	equal(t, "the first key", host[0], element(kindK, 0, ids[0], 0, 0))
+	// The other way, to another page.
+	job.Page, job.Direction = b.row(state.Slot)[1], radixkv.CopyLoad
+	must(t, b.runner.CopyTierPages([]radixkv.CopyJob{job}))
+	memory, err = b.runner.KVMemory(0)
+	must(t, err)
+	keys := floats(memory.K, memory, 9)[uint64(job.Page)*memory.PageStride:]
+	equal(t, "the first key, loaded", keys[0], host[0])
+	must(t, sequence.Release())
+}
+
 // byGoroutines is a ParallelFor that counts its calls.
 func byGoroutines(calls *atomic.Int64) radixkv.ParallelFor {
 	return func(taskCount int, run func(index int)) {

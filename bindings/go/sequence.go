@@ -143,7 +143,7 @@ type SequenceInfo struct {
 	// group, and of a child, the same as CachedPositionCount.
 	KnownPositionCount int
 	// CheckpointAt is, with a STATE group, where to end a chunk, publish it and save the states:
-	// see MatchResult.CheckpointAt.
+	// see Match.CheckpointAt.
 	CheckpointAt [2]int
 	// LimitingGroup is the group that cost the most of the known positions; 0 when none did.
 	LimitingGroup uint32
@@ -203,7 +203,7 @@ func (c *Cache) Sequence(id SequenceID) Sequence { return Sequence{c, id} }
 // ID is the sequence's id.
 func (s Sequence) ID() SequenceID { return s.id }
 
-// State is the sequence as it stands.
+// Info is the sequence as it stands.
 func (s Sequence) Info() (SequenceInfo, error) {
 	raw, err := s.cache.enter()
 	if err != nil {
@@ -283,10 +283,10 @@ func (s Sequence) Append(tokens Tokens) error {
 		tokens.itemPointer(), C.size_t(len(tokens.Items))))
 }
 
-// Truncate takes the last positions off and keeps positionCount: no fewer than are published or
-// reused, and not inside an image, nor what a child has yet to copy. Pages stay with the row. With
-// a GroupState it makes the state after those positions the sequence's, of those that the last step
-// left in the group's row, one behind each token: GroupConfig.DraftStateCount.
+// Truncate takes the last positions off and keeps positionCount: no fewer than the prompt has and
+// are published, and not inside an image, nor what a child has yet to copy. Pages stay with the
+// row. With a GroupState it makes the state after those positions the sequence's, of those that the
+// last step left in the group's row, one behind each token: GroupConfig.DraftStateCount.
 func (s Sequence) Truncate(positionCount int) error {
 	raw, err := s.cache.enter()
 	if err != nil {

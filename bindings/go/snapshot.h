@@ -39,6 +39,14 @@ typedef struct rkvgo_snapshot_found {
     bool pending;
 } rkvgo_snapshot_found;
 
+/* The handle, out of data. That is nothing for Go: of a copy it may be no address, see call.h. */
+static inline void rkvgo_snapshot_name(rkvgo_snapshot_found *made) {
+    if (made->match.pin != 0 && !made->match.is_copy) {
+        made->handle = ((rkvgo_snapshot *)made->match.data)->handle;
+    }
+    made->match.data = NULL;
+}
+
 /* The destructors of snapshots of Go: in memory alone, and of those that may be written, whose
  * user_data is the shelf. */
 void rkvgo_snapshot_destroy(void *data, uint64_t size_bytes, void *user_data);

@@ -65,9 +65,7 @@ static inline rkvgo_snapshot_found rkvgo_snapshot_cache_match(
 	made.match.struct_size = sizeof made.match;
 	made.failure = rkvgo_end(
 		rkv_snapshot_cache_match(cache, &space, &tokens, flags, &made.match));
-	if (made.match.pin != 0 && !made.match.is_copy) {
-		made.handle = ((rkvgo_snapshot *)made.match.data)->handle;
-	}
+	rkvgo_snapshot_name(&made);
 	made.freed = rkvgo_snapshots_take(shelf);
 	return made;
 }

@@ -96,9 +96,7 @@ static inline rkvgo_snapshot_found rkvgo_snapshot_cache_take(
 	rkv_status status = rkv_snapshot_cache_take(cache, ticket, &made.match);
 	made.pending = status == RKV_STATUS_PENDING;
 	made.failure = made.pending ? NULL : rkvgo_end(status);
-	if (made.match.pin != 0 && !made.match.is_copy) {
-		made.handle = ((rkvgo_snapshot *)made.match.data)->handle;
-	}
+	rkvgo_snapshot_name(&made);
 	made.freed = rkvgo_snapshots_take(shelf);
 	return made;
 }
@@ -136,6 +134,9 @@ static inline rkvgo_snapshot_parts_made rkvgo_snapshot_parts(
 		// The snapshot is pinned: its parts stay what they are.
 		status = rkv_snapshot_cache_read_parts(
 			cache, pin, made.parts, sizeof *made.parts, made.count, &made.count);
+		for (size_t at = 0; at < made.count; at++) {
+			made.parts[at].data = rkvgo_array(made.parts[at].data, made.parts[at].size_bytes);
+		}
 	}
 	made.failure = rkvgo_end(status);
 	return made;

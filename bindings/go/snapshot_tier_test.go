@@ -317,3 +317,79 @@ func TestSnapshotTierStatsFree(t *testing.T) {
 	}
 	d.end()
 }
+
+// A part without bytes has no address, also of a copy: see TestPlanArraysOfNothing.
+func TestSnapshotTierPartsOfNothing(t *testing.T) {
+	d := newOnDisk(t, t.TempDir())
+	d.put(run(0, 4), 'a', 0)
+	d.emptied()
+	fetch, err := d.Fetch(base, run(0, 6), 0)
+	must(t, err)
+	pin := take(t, fetch)
+	equal(t, "a copy", pin.IsCopy, true)
+	parts, err := pin.Parts()
+	must(t, err)
+	equal(t, "parts", len(parts), 3)
+	nothing := parts[1]
+	deep(2000)
+	equal(t, "no address", nothing == nil, true)
+	must(t, pin.Release())
+	d.end()
+}
+
+// Nor has a copy whose first part is that, in a call that frees another value by the engine's code.
+func TestSnapshotTierFreeBesideACopyOfNothing(t *testing.T) {
+	var freed, freedByMatch int
+	matching := false
+	cache, err := radixkv.NewSnapshotCache(radixkv.SnapshotCacheConfig{}, func(*state) {
+		freed++
+		if matching {
+			freedByMatch++
+			deep(2000)
+		}
+	})
+	must(t, err)
+	d := &onDisk{TB: t, SnapshotCache: cache, directory: t.TempDir()}
+	d.attach()
+	put := func(tokens []uint32, parts ...[]byte) {
+		_, err := d.Insert(radixkv.SnapshotArgs[*state]{
+			Tokens: tokens, SizeBytes: 60000, Flags: radixkv.SnapshotInsertStorable, Parts: parts,
+		})
+		must(t, err)
+	}
+	body := newState('a').body
+	put(run(0, 4), nil, body)
+	d.emptied()
+	fetch, err := d.Fetch(base, run(0, 4), 0)
+	must(t, err)
+	must(t, take(t, fetch).Release())
+	// What is removed while it is written is let go by the writer: the next call frees it.
+	made := 1
+	for end := time.Now().Add(10 * time.Second); freedByMatch == 0; {
+		if time.Now().After(end) {
+			t.Skip("each value was freed by the call that removed it")
+		}
+		for i := 1; i < 50; i++ {
+			put(run(100*i, 4), body)
+			made++
+		}
+		for i := 1; i < 50; i++ {
+			_, err := d.Remove(base, run(100*i, 4))
+			must(t, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+		matched := make(chan error)
+		matching = true
+		go func() { // a goroutine's stack is small at first
+			pin, err := d.Match(base, run(0, 4))
+			if err == nil {
+				err = pin.Release()
+			}
+			matched <- err
+		}()
+		must(t, <-matched)
+		matching = false
+	}
+	must(t, d.Close())
+	equal(t, "values freed", freed, made)
+}

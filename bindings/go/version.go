@@ -19,7 +19,8 @@ const (
 	FeatureRadixIndex FeatureSet = C.RKV_FEATURE_RADIX_INDEX
 	// FeatureBlockHashIndex is the block-hash index.
 	FeatureBlockHashIndex FeatureSet = C.RKV_FEATURE_BLOCK_HASH_INDEX
-	// FeatureCUDA: kernels for NVIDIA GPUs. Whether this machine can run them, Supports says.
+	// FeatureCUDA: kernels for NVIDIA GPUs. Whether this machine can run them,
+	// [RunnerSupports] says.
 	FeatureCUDA FeatureSet = C.RKV_FEATURE_CUDA
 )
 
