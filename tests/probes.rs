@@ -201,3 +201,28 @@ fn b09_a_probe_takes_no_lock() {
         probers.into_iter().for_each(|prober| prober.join().unwrap());
     }
 }
+
+/// So does one for an id that no text has: where readers look for it there are places without a
+/// child, which look like it.
+#[test]
+#[cfg(any(miri, not(feature = "pthread-lock")))]
+fn b09_a_probe_for_no_text_id_takes_no_lock() {
+    use std::sync::mpsc;
+    use std::time::Duration;
+    let shared = new_cache(false);
+    let mut random = fastrand::Rng::with_seed(0);
+    // Two children, and room for a third.
+    (0..2).for_each(|which| request(&shared, 0, &kept(which), &mut random));
+    let held = shared.write();
+    let (send, receive) = mpsc::channel();
+    let prober = {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || {
+            let found = [&[u32::MAX][..], &[u32::MAX; 9]].map(|ids| probe(&shared, 0, ids));
+            send.send(found).unwrap();
+        })
+    };
+    assert_eq!(receive.recv_timeout(Duration::from_secs(60)), Ok([0, 0]));
+    drop(held);
+    prober.join().unwrap();
+}

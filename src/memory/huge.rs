@@ -36,10 +36,15 @@ impl Mapping {
     pub fn new(bytes: usize, pages: Pages) -> Result<Self, OutOfMemory> {
         let len = bytes.max(1).checked_next_multiple_of(HUGE).ok_or(OutOfMemory)?;
         if pages != Pages::Small
-            && let Some(start) = map(len, libc::MAP_HUGETLB | libc::MAP_POPULATE)
+            && let Some(start) =
+                map(len, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB | libc::MAP_POPULATE)
         {
-            // Pages that an administrator has set aside.
-            return Ok(Self { start, len, huge: len });
+            // Pages that an administrator has set aside. A control group that has none of them
+            // refuses them when they are touched, not before, and with a signal.
+            let set_aside = Self { start, len, huge: len };
+            if matches!(set_aside.populate(), Ok(()) | Err(libc::EINVAL)) {
+                return Ok(set_aside);
+            }
         }
         let room = len.checked_add(HUGE).ok_or(OutOfMemory)?;
         let all = map(room, 0).ok_or(OutOfMemory)?;
@@ -68,19 +73,26 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Has the system give all pages now.
-    fn touch(&self) -> Result<(), OutOfMemory> {
+    /// Has the system give all pages now; else the number of its error. EINVAL: Linux before 5.14
+    /// doesn't know how.
+    fn populate(&self) -> Result<(), i32> {
         // SAFETY: the range is the mapping's.
-        let touched = unsafe {
+        let populated = unsafe {
             libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_POPULATE_WRITE)
         };
-        if touched == 0 {
+        if populated == 0 {
             return Ok(());
         }
-        if std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOMEM) {
-            return Err(OutOfMemory);
+        Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL))
+    }
+
+    /// The same, by writing to each where the system doesn't know how.
+    fn touch(&self) -> Result<(), OutOfMemory> {
+        match self.populate() {
+            Ok(()) => return Ok(()),
+            Err(libc::ENOMEM) => return Err(OutOfMemory),
+            Err(_) => {}
         }
-        // Linux before 5.14 doesn't know how.
         for at in (0..self.len).step_by(SMALL) {
             // SAFETY: within the mapping, which nobody else has yet.
             unsafe { self.start.add(at).write_volatile(0) };
@@ -183,5 +195,20 @@ mod tests {
         assert!(Mapping::new(usize::MAX, Pages::HugeIfAny).is_err());
         assert!(Mapping::new(usize::MAX - 2 * HUGE, Pages::Huge).is_err());
         assert!(Mapping::new(1 << 56, Pages::Small).is_err());
+    }
+
+    /// Pages that are set aside may be larger by default: a mapping takes none that it doesn't tell
+    /// of.
+    #[test]
+    fn set_aside_pages_are_as_large_as_they_are_taken_for() {
+        let mapping = Mapping::new(HUGE, Pages::HugeIfAny).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let start = format!("{:x}-", mapping.at(0).as_ptr().addr());
+        // Not there, where the system made one of it and a neighbour: then it is no such page.
+        let mut own = maps.lines().skip_while(|line| !line.starts_with(&start));
+        if let Some(size) = own.find_map(|line| line.strip_prefix("KernelPageSize:")) {
+            let size: usize = size.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+            assert!(size << 10 <= HUGE, "pages of {size} KiB");
+        }
     }
 }

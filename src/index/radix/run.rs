@@ -71,9 +71,12 @@ impl<'a> Runs<'a> {
     /// doesn't stand before them. `before` decides it of children with the same first key.
     #[inline]
     pub(super) fn search(&self, first_key: u32, mut before: impl FnMut(u32) -> bool) -> Place {
-        // No first key is as large as that of an EMPTY entry.
+        // No child has as large a first key as an EMPTY entry, but an id that nobody has checked
+        // yet may be as large: then those stand behind it.
         let key = |entry: &Entry| (entry.load(Relaxed) >> 32) as u32;
-        let mut tied_before = |entry: &Entry| before(entry.load(Relaxed) as u32);
+        let mut tied_before = |entry: &Entry| {
+            Sibling::unpack(entry.load(Relaxed)).is_some_and(|child| before(child.node))
+        };
         let (mut run, mut end) = (0, self.count());
         while end - run > 1 {
             let middle = run + (end - run) / 2;
