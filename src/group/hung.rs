@@ -230,6 +230,12 @@ impl Hung {
         self.pool(hung.group).touch(hung.page, class, now);
     }
 
+    /// Says that a page goes behind all others of its pool.
+    pub fn renew(&mut self, hung: HungPage, now: u64) {
+        let class = self.entry(hung).class;
+        self.pool(hung.group).touch(hung.page, class, now);
+    }
+
     /// Says of what class the pages of a group are that hang on some of the spine, the first of
     /// which is at a place: of the tail those before a place, and from another one on. Which are
     /// already stay where they are.

@@ -51,6 +51,7 @@ impl State {
             None => sequence.computed,
         };
         let is_begun = !self.has_groups() || self.has_all_group_copies(sequence);
+        let is_begun = is_begun && !sequence.has_unpublished_state();
         if !is_possible || computed != start || !is_begun || self.is_cleared(sequence) {
             return Ok((first, 0));
         }

@@ -110,6 +110,9 @@ impl Turn<'_> {
     /// first on: pages that nobody published go back to their pools.
     pub fn slide(&mut self, id: SequenceId, computed: usize) -> Result<(), Error> {
         self.check_slide(id, computed)?;
+        if !self.has_groups() {
+            return Ok(());
+        }
         // The states are after those, too.
         let rows = &mut self.state().sequences[id.slot() as usize].groups;
         rows.slid = rows.slid.max(computed);

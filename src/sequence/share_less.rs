@@ -17,7 +17,8 @@ impl ShareLess {
     /// The page-wise end of what it keeps.
     fn keep(&self, state: &State) -> Result<usize, Error> {
         let (sequence, page_size) = (state.sequence(self.id)?, state.table.page_size());
-        if sequence.computed > sequence.cached_positions {
+        // What slid has computed, too: its windows have let go of what is to come.
+        if sequence.computed > sequence.cached_positions || sequence.has_unpublished_state() {
             return Err(Error::state("the sequence has computed already"));
         }
         let end = query(sequence).boundary(self.positions.min(sequence.cached_positions));

@@ -25,6 +25,11 @@ impl PrefixCache {
 }
 
 impl Hanging<'_> {
+    /// Says that a page goes behind all that hang by now.
+    pub(super) fn renew(&mut self, page: HungPage) {
+        self.hung.renew(page, self.now);
+    }
+
     /// Hangs a page, which its pool has as cached already, on one of the spine.
     pub(super) fn hang(&mut self, page: HungPage, spine: u32) {
         self.hung.hang(page, spine, Class::Tail, self.now);

@@ -4,7 +4,7 @@ use super::group_cache::{GroupCache, Path};
 use super::insert::InsertRequest;
 use super::{PrefixCache, State};
 use crate::error::{Error, text};
-use crate::group::{HungPage, Spine};
+use crate::group::{GroupKind, HungPage, Spine};
 use crate::index::Node;
 use crate::memory::{OutOfMemory, TryGrow};
 use crate::paging::{Claimed, PageTable};
@@ -216,8 +216,14 @@ impl PrefixCache {
             coming.spine = path.as_mut().expect("it was just made").page(coming.place);
             first = first.min(coming.place);
         }
+        let configs = self.groups.as_deref().map(|groups| groups.groups).unwrap_or_default();
         let Some(mut hanging) = self.begin_hanging() else { return done };
         pages.iter().rev().for_each(|coming| hanging.hang(coming.page, coming.spine));
+        // They go from the end up, as those do that were used: what comes behind a page needs it.
+        // Of states the last one is of most use.
+        let is_state = |group: usize| configs.list()[group].kind == GroupKind::State;
+        let others = pages.iter().filter(|coming| !is_state(coming.page.group));
+        others.for_each(|coming| hanging.renew(coming.page));
         drop(hanging);
         self.classify(end, first, self.index.end_page(end));
         done

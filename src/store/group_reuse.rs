@@ -109,12 +109,16 @@ impl State {
             let positions = begin.filter(|&begin| begin < positions).unwrap_or(positions);
             let found = found.cut(positions, query);
             let asked = (Reached::all(positions), query);
-            let positions = cache.reach_of_groups(groups, (&found, known.pages), asked).positions;
+            let reached = cache.reach_of_groups(groups, (&found, known.pages), asked);
+            let positions = reached.positions;
             // What groups have behind that is computed again, and its states are of no use to the
             // same prompt, or may be what goes for the pages of this one: they are to be saved.
             let depths = found.depths();
             let saved = cache.depths(groups, (depths.known as usize, positions), query);
-            let depths = Depths { checkpoint_at: saved.checkpoint_at, ..depths };
+            // All of it could be reused, but not so that a token is left to compute.
+            let own = if attempt == 0 { reached.costliest() as u32 } else { 0 };
+            let costliest = if depths.costliest == 0 { own } else { depths.costliest };
+            let depths = Depths { checkpoint_at: saved.checkpoint_at, costliest, ..depths };
             let found = found.cut(positions, query).at(depths);
             let reuse = cache.reuse(found, positions, query);
             let (mut protected, mapped) = cache.protected_in_groups(&found, positions);

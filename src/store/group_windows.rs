@@ -152,13 +152,18 @@ impl Turn<'_> {
     ) -> Result<Option<(Seen, Searched)>, Error> {
         let keys = query.keys();
         for _ in 0..TRIES {
-            let reached = self.search(query, spine, (Reached::all(known), seen))?;
+            let mut reached = self.search(query, spine, (Reached::all(known), seen))?;
             let (mut end, mut begin) = (reached.positions, None);
             if begins {
                 let most = end.min(keys.positions - 1);
                 if most < end {
                     let most = self.cache()?.reusable(keys.boundary(most), keys);
-                    end = self.search(query, spine, (Reached::all(most), seen))?.positions;
+                    let again = self.search(query, spine, (Reached::all(most), seen))?;
+                    // All of it could be reused, but not so that a token is left to compute.
+                    if reached.costliest() == 0 {
+                        reached.lost = again.lost;
+                    }
+                    end = again.positions;
                 }
                 begin = Some(end);
             }

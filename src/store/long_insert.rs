@@ -102,7 +102,11 @@ impl Turn<'_> {
         });
         let mut pages = descent.take_pages();
         // In this order: what hangs on a page is let go of before the page, which may go at once.
+        let has_rows = rows.is_some();
         self.end_rows(rows);
+        if has_rows {
+            self.renew_rows(request, &pages);
+        }
         self.ascend(descent, None);
         done.map(|(done, known)| {
             pages.truncate(known);

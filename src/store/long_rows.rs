@@ -32,6 +32,13 @@ pub(super) struct HeldRows {
     gone: u64,
 }
 
+impl HeldRows {
+    /// Whether pages of rows are used, or were going to be.
+    pub(super) fn is_some(&self) -> bool {
+        self.at.is_some()
+    }
+}
+
 /// What was done of long rows.
 #[derive(Default)]
 struct Hung {
@@ -94,6 +101,23 @@ impl PrefixCache {
         self.leave_others_states(request, &mut uses, first);
         let groups = self.groups.as_deref_mut().expect("there are several groups");
         groups.holds[at].uses = uses;
+    }
+
+    /// Has what hangs on some pages of group 0 go from the end up, as what was used does: what
+    /// comes behind a page needs it. Of states the last one is of most use.
+    fn renew_places(&mut self, request: &InsertRequest<'_>, spine: &[u32]) {
+        let now = self.index.now();
+        let GroupCache { groups, hung, .. } =
+            self.groups.as_deref_mut().expect("there are several groups");
+        let is_state = |group: usize| groups.list()[group].kind == GroupKind::State;
+        for row in request.groups.iter().filter(|row| !is_state(row.group)) {
+            for &spine in spine.iter().rev() {
+                let page = hung.page(row.group, spine);
+                if page != 0 {
+                    hung.renew(HungPage { group: row.group, page }, now);
+                }
+            }
+        }
     }
 
     /// Uses the states no longer that others saved, of the uses from one on: when all rows have
@@ -291,6 +315,22 @@ impl Turn<'_> {
                 let hold = cache.take_hold(at);
                 return self.unlocked(|| drop(hold));
             }
+            self.let_waiting_in();
+        }
+    }
+
+    /// Has what hangs at the places of rows go in the order of what was used. These are the pages
+    /// of group 0, which the caller holds.
+    pub(super) fn renew_rows(&mut self, request: &InsertRequest<'_>, spine: &[u32]) {
+        let (gone, first, mut to) = (self.caches_gone, request.from_page, spine.len());
+        let step = self.hung_portion(request.groups.len());
+        while to > first
+            && gone == self.caches_gone
+            && let Ok((cache, _)) = self.parts()
+        {
+            let from = to.saturating_sub(step).max(first);
+            cache.renew_places(request, &spine[from..to]);
+            to = from;
             self.let_waiting_in();
         }
     }

@@ -17,6 +17,7 @@ mod follower;
 mod foreign;
 mod growth;
 mod image_of_child;
+mod insert_order;
 mod library;
 mod limit;
 mod model;

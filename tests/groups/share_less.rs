@@ -209,3 +209,38 @@ fn g05_g07_a_state_after_tokens_that_nobody_keeps_is_not_that_of_what_is_publish
     assert_eq!(shared.turn().donate(next).unwrap(), 1);
     check(&shared);
 }
+
+/// G05, T16: a sequence whose windows slid has computed, also where nothing of it is published.
+#[test]
+fn g05_a_sequence_whose_windows_slid_shares_no_less() {
+    let window = GroupKind::Window { window: 3, sinks: 0 }.in_pool(1);
+    let config = PageTableConfig {
+        page_size: PAGE_SIZE,
+        page_count: PAGES,
+        slot_count: 4,
+        groups: Groups::new(&[GroupConfig::default(), window]).unwrap(),
+        more_pools: MorePools::new(&[PAGES]).unwrap(),
+        ..PageTableConfig::default()
+    };
+    let shared = Shared::with_slices(config, 256, None).unwrap();
+    shared.attach_cache(CacheConfig::default()).unwrap();
+    let first = begin(&shared, 16);
+    shared.turn().publish(first, 16).unwrap();
+    shared.turn().release(first).unwrap();
+    let id = begin(&shared, 20);
+    assert_eq!(shared.read().sequence_info(id).unwrap().cached_positions, 16);
+    shared.turn().slide(id, 20).unwrap();
+    // Nor is anything fetched for it.
+    assert_eq!(shared.read().fetchable_pages(id, false).unwrap().1, 0);
+    let less = shared.turn().share_less(id, 8);
+    assert!(matches!(less, Err(Error::State(_))), "{less:?}");
+    shared.turn().publish(id, 20).unwrap();
+    assert!(shared.turn().retain(id).unwrap());
+    check(&shared);
+    shared.turn().drop_retained(id).unwrap();
+    check(&shared);
+    // Panicked in `Hung::take_down`: what hung on page 7 was in use for ever.
+    shared.evict(64, |_, _| {}).unwrap();
+    check(&shared);
+    assert_eq!([0, 1].map(|pool| shared.read().pool_stats(pool).unwrap().cached), [0, 0]);
+}
