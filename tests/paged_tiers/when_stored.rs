@@ -1,7 +1,8 @@
 //! When a page is copied: all that goes in an eviction, of all groups, and what was asked for.
 use crate::group_world::{GroupWorld, Setup as GroupSetup};
 use crate::groups::FULL;
-use crate::world::{Setup, World};
+use crate::memory_store::MemoryStore;
+use crate::world::{PAGE_BYTES, Setup, World};
 use crate::{PLAIN, prompt};
 use radixkv::group::GroupKind;
 use radixkv::index::IndexKind;
@@ -105,5 +106,23 @@ fn t08_a_look_is_no_use() {
     world.fetch(id, Deadline::Never);
     world.settle();
     assert_eq!(world.tiers.stats().counters.stored, 0, "one fetch has asked");
+    world.end();
+}
+
+/// T10: what the device has, and is asked for most, does not go from below first.
+#[test]
+fn t10_what_the_device_uses_most_does_not_go_from_below_first() {
+    // The device has room for all; the directory, and host memory, for less than a half.
+    let store = MemoryStore::new(20 * PAGE_BYTES as u64, 1 << 10);
+    let mut world = World::new(Setup::new(100, 20, Some(store)));
+    let often = prompt(1, 9);
+    for family in 2..22 {
+        world.run(&PLAIN, &often);
+        world.settle();
+        world.run(&PLAIN, &prompt(family, 9));
+        world.settle();
+    }
+    let mut world = world.restarted();
+    assert_eq!(world.run(&PLAIN, &often), (0, 8), "it was used last but one");
     world.end();
 }

@@ -1,12 +1,14 @@
 //! How a fetch begins, and what ranks agree on.
 use super::known::{Beyond, Fetchable};
 use super::loads::{Load, LoadPage, Origin, Stage};
+use super::map::Name;
 use super::poll::Fetched;
 use super::rest::{AT_ONCE, Rest};
 use super::work::PageTiers;
 use crate::error::{Error, text};
 use crate::ids::SequenceId;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long a fetch may take.
@@ -47,6 +49,30 @@ impl PageTiers {
         Ok(Some((Beyond { first, last, most, namespace, clear }, may_ask)))
     }
 
+    /// Whether what a fetch uses is noted: one of four, at no regular distance, for callers may
+    /// take turns. What is used often is used again.
+    fn is_noted(&self) -> bool {
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        asked.wrapping_mul(0x9e37_79b9) < u32::MAX / 4
+    }
+
+    /// What the device uses is used below, or would be the first to go there: the last page that a
+    /// sequence reuses, which leads to those before it. Nobody waits for that.
+    fn use_below(&self, id: SequenceId) -> Result<(), Error> {
+        let Some((page, _)) = self.shared.read().last_shared(id)? else { return Ok(()) };
+        let Some(mut table) = self.try_table() else { return Ok(()) };
+        let table = &mut *table;
+        // It may hold something else by now: then that counts as used.
+        let Some(what) = table.pages.get(page) else { return Ok(()) };
+        table.map.tick();
+        for group in 0..self.groups.list().len() as u8 {
+            if let Some(at) = table.map.find(Name { group, ..what.name() }) {
+                table.map.touch(at);
+            }
+        }
+        Ok(())
+    }
+
     /// Starts to bring what the tiers have of a sequence beyond what it reuses, unless `looks_only`
     /// or there is nothing.
     pub fn fetch(
@@ -56,6 +82,9 @@ impl PageTiers {
         looks_only: bool,
     ) -> Result<Fetchable, Error> {
         self.shared.check_whole()?;
+        if !looks_only && self.is_noted() {
+            self.use_below(id)?;
+        }
         if self.groups.are_several() {
             return self.fetch_groups(id, deadline, looks_only);
         }

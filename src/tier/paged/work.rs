@@ -11,7 +11,7 @@ use crate::group::{GROUP_LIMIT, Groups};
 use crate::memory::{Arc, Slots, TryGrow, try_collect, try_std_arc};
 use crate::store::Shared;
 use parking_lot::MutexGuard;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -130,6 +130,8 @@ pub struct PageTiers {
     /// What the thread reads with; a test's, where there is no thread.
     reader: Mutex<Taking>,
     pub(super) is_closed: AtomicBool,
+    /// Fetches that were asked for: of some of them is said what they use.
+    pub(super) asked: AtomicU32,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
     /// The last to go.
     ended: Ended,
@@ -250,6 +252,7 @@ impl PageTiers {
                 remote: Vec::new(),
             }),
             is_closed: AtomicBool::new(false),
+            asked: AtomicU32::new(0),
             thread: Mutex::new(None),
             ended: Ended(Arc::new(AtomicBool::new(false))?),
         };
@@ -281,6 +284,11 @@ impl PageTiers {
 
     pub(super) fn table(&self) -> TableGuard<'_> {
         self.table.lock()
+    }
+
+    /// The same, unless somebody has it.
+    pub(super) fn try_table(&self) -> Option<TableGuard<'_>> {
+        self.table.try_lock()
     }
 
     /// The pool of a group.
