@@ -3019,7 +3019,8 @@ typedef struct rkv_event_batch {
     uint64_t last_number;
     /**
      * Records of the journal that were overwritten before they were read, since the call before.
-     * More than 0: an AllBlocksCleared comes, and then all that is held.
+     * More than 0: an AllBlocksCleared comes, or with a rank BlockRemoved of what was told, and
+     * then all that is held.
      */
     uint64_t lost_record_count;
 } rkv_event_batch;
@@ -6765,9 +6766,9 @@ enum rkv_status rkv_event_encoder_name_namespace(struct rkv_event_encoder *encod
  * Writes one batch: as many events as there are and as fit. Nothing is written, and byte_count is
  * 0, when there is nothing to tell. What does not fit comes with the next call.
  *
- * When records of the journal were lost, an AllBlocksCleared comes and then all that is held: the
- * ring is too small for how seldom this is called. Calls go on until RKV_EVENTS_MORE is not set,
- * and begin again when something may have changed.
+ * When records of the journal were lost, an AllBlocksCleared comes, or with a rank BlockRemoved of
+ * what was told, and then all that is held: the ring is too small for how seldom this is called.
+ * Calls go on until RKV_EVENTS_MORE is not set, and begin again when something may have changed.
  *
  * An event has at most 64 blocks, and 2048 tokens unless one block has more: 64 KiB are enough for
  * pages of up to 4096 positions of text.

@@ -7,6 +7,7 @@ use super::spaces::Spaces;
 use super::wire::Wire;
 use super::{Batch, EventConfig};
 use crate::error::Error;
+use crate::journal::Reason;
 use crate::memory::OutOfMemory;
 use crate::store::Shared;
 use std::mem::MaybeUninit;
@@ -23,6 +24,8 @@ pub(super) struct Progress {
     /// The first record that waits was applied, and not told yet.
     pub is_applied: bool,
     reader: Reader,
+    /// It was said in the beginning that nothing is held.
+    has_begun: bool,
     /// The place from which on blocks are to be told that were not told yet, or are due again.
     tell_from: u32,
 }
@@ -46,6 +49,7 @@ impl Progress {
             is_applied: false,
             reader: Reader::new(page_size)?,
             tell_from: u32::MAX,
+            has_begun: false,
         })
     }
 
@@ -119,7 +123,12 @@ impl Progress {
 
     /// Subscribers know nothing, or what is no longer right.
     fn begin(&mut self) -> Result<(), Error> {
-        self.wire.cleared(self.spaces.all_told(), &mut self.outbox)?;
+        if self.has_begun && self.wire.names_each() {
+            self.drop_all(Reason::Invalidated)?;
+        } else {
+            self.wire.cleared(self.spaces.all_told(), &mut self.outbox)?;
+        }
+        self.has_begun = true;
         self.is_applied = false;
         self.tell_from = u32::MAX;
         for place in 0..self.blocks.end() {

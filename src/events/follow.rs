@@ -97,14 +97,13 @@ impl Progress {
     }
 
     fn remove(&mut self, record: &Record<'_>, reason: Reason) -> Result<(), Error> {
-        let told = self.spaces.all_told();
         if reason == Reason::Destroyed {
-            // All of them go, and not the leaves first: what was not told is not told any more.
+            // All of them go, and not the leaves first: nothing of them is told any more.
             self.stop_telling();
-            if told > 0 {
-                self.wire.cleared(told, &mut self.outbox)?;
-                self.untell(|_| true);
-            }
+            return match self.spaces.all_pages() {
+                0 => Ok(()),
+                _ => self.drop_all(reason),
+            };
         }
         let pool = self.pool(record.group);
         let mut places = [0; RUN_BLOCKS];
@@ -135,11 +134,27 @@ impl Progress {
     fn clear_space(&mut self, name: &Namespace) -> Result<(), Error> {
         let Some(space) = self.spaces.find(name) else { return Ok(()) };
         let (told, all) = self.spaces.told(space);
-        if told > 0 && told == all {
+        if told > 0 && told == all && !self.wire.names_each() {
             self.wire.cleared(told, &mut self.outbox)?;
             self.untell(|block| block.space == space);
         }
-        self.list_leaves_first(space)?;
+        self.list_leaves_first(Some(space))?;
+        self.drop_listed(Reason::Invalidated)
+    }
+
+    /// Nothing is held any more.
+    pub(super) fn drop_all(&mut self, reason: Reason) -> Result<(), Error> {
+        let told = self.spaces.all_told();
+        if told > 0 && !self.wire.names_each() {
+            self.wire.cleared(told, &mut self.outbox)?;
+            self.untell(|_| true);
+        }
+        self.list_leaves_first(None)?;
+        self.drop_listed(reason)
+    }
+
+    /// Forgets the places on the path, from its end on, and tells of those that were told.
+    fn drop_listed(&mut self, reason: Reason) -> Result<(), Error> {
         while !self.path.is_empty() {
             let from = self.path.len() - self.last_of_a_group();
             let mut places = [0; RUN_BLOCKS];
@@ -147,7 +162,7 @@ impl Progress {
             for (place, &listed) in places.iter_mut().zip(self.path[from..].iter().rev()) {
                 *place = listed;
             }
-            self.drop_cleared(&places[..count])?;
+            self.drop_cleared(&places[..count], reason)?;
             self.path.truncate(from);
         }
         Ok(())
@@ -161,9 +176,9 @@ impl Progress {
         same.take(RUN_BLOCKS).count()
     }
 
-    /// Lists the places of a namespace so that, from the end, each stands before those it stands
-    /// on: pages of groups that hang on others, and a page after those before it.
-    fn list_leaves_first(&mut self, space: u32) -> Result<(), Error> {
+    /// Lists the places of a namespace, or of all, so that, from the end, each stands before those
+    /// it stands on: pages of groups that hang on others, and a page after those before it.
+    fn list_leaves_first(&mut self, space: Option<u32>) -> Result<(), Error> {
         self.path.clear();
         for place in 0..self.blocks.end() {
             if let Some(block) = self.blocks.get(place) {
@@ -175,7 +190,8 @@ impl Progress {
                 let begin = self.path.len();
                 let mut at = place;
                 while let Some(block) = self.blocks.get(at) {
-                    if block.space != space || block.group != group || block.listed {
+                    let is_other = space.is_some_and(|space| block.space != space);
+                    if is_other || block.group != group || block.listed {
                         break;
                     }
                     self.path.try_push(at)?;
@@ -203,7 +219,7 @@ impl Progress {
     }
 
     /// Forgets places of one group, and tells of those that were told.
-    fn drop_cleared(&mut self, places: &[u32]) -> Result<(), Error> {
+    fn drop_cleared(&mut self, places: &[u32], reason: Reason) -> Result<(), Error> {
         let (mut told, mut count, mut group) = ([0; RUN_BLOCKS], 0, 0);
         for &place in places {
             if let Some(block) = self.blocks.get(place).filter(|block| block.told) {
@@ -212,7 +228,7 @@ impl Progress {
             }
         }
         if count > 0 {
-            self.tell_removed(&told[..count], group, Reason::Invalidated)?;
+            self.tell_removed(&told[..count], group, reason)?;
         }
         for &place in places {
             if let Some(block) = self.blocks.get(place) {

@@ -87,6 +87,8 @@ fn owned(text: Option<&str>, argument: &str) -> Result<Option<Box<[u8]>>, Error>
 pub(super) struct Spaces {
     spaces: Slab<Space>,
     numbers: OrderedMap<Namespace, u32>,
+    /// Pages of all.
+    pages: usize,
     /// Pages of all of which was told.
     told: usize,
 }
@@ -138,11 +140,13 @@ impl Spaces {
     /// A page came into a namespace.
     pub fn add_page(&mut self, number: u32) {
         self.spaces[number].pages += 1;
+        self.pages += 1;
     }
 
     /// A page left.
     pub fn take_page(&mut self, number: u32) {
         self.spaces[number].pages -= 1;
+        self.pages -= 1;
         self.drop_unused(number);
     }
 
@@ -173,6 +177,11 @@ impl Spaces {
     /// Pages of a namespace of which was told, and of all.
     pub fn told(&self, number: u32) -> (usize, usize) {
         (self.spaces[number].told, self.told)
+    }
+
+    /// Pages of all namespaces.
+    pub fn all_pages(&self) -> usize {
+        self.pages
     }
 
     /// Pages of all namespaces of which was told.

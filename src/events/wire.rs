@@ -173,6 +173,12 @@ impl Wire {
         })
     }
 
+    /// Whether blocks that go are named, however many. Routers take an `AllBlocksCleared` for all
+    /// ranks of a worker: one of several would end what the others have told.
+    pub fn names_each(&self) -> bool {
+        self.config.data_parallel_rank.is_some()
+    }
+
     /// Nothing is held: `removed` blocks left that had been told of.
     pub fn cleared(&self, removed: usize, out: &mut Outbox) -> Result<(), OutOfMemory> {
         out.push(Effect { stored: 0, removed }, |out| {

@@ -8,12 +8,12 @@ mod world;
 
 use failing::{Failure, failing};
 use radixkv::error::Error;
-use radixkv::events::EventEncoder;
+use radixkv::events::{EventConfig, EventEncoder};
 use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::index::IndexKind;
 use radixkv::memory::Arc;
 use radixkv::paging::{MorePools, PageTableConfig};
-use radixkv::store::{CacheConfig, Shared};
+use radixkv::store::{CacheConfig, Scope, Shared};
 use radixkv::token::TokenList;
 use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
@@ -267,6 +267,59 @@ fn e03_what_goes_is_not_told_any_more() {
     drain(&encoder, &mut to, &mut random);
     assert!(to.held.is_empty());
     assert_eq!(to.counts["AllBlocksCleared"], 2, "once in the beginning, once in the end");
+}
+
+fn repeats() {
+    let Some((encoder, mut to)) = LISTENS.take() else { return };
+    encoder.repeat();
+    one_event(&encoder, &mut to);
+    LISTENS.set(Some((encoder, to)));
+}
+
+/// A cache goes bit by bit while somebody asks for all that it holds.
+#[test]
+fn e03_what_goes_is_not_repeated() {
+    let mut random = fastrand::Rng::with_seed(12);
+    let made = Shared::with_slices(pages(60), 1, Some(Box::new(repeats))).unwrap();
+    let shared = Arc::new(made).unwrap();
+    let config = CacheConfig { journal_bytes: 1 << 20, ..CacheConfig::default() };
+    shared.attach_cache(config).unwrap();
+    (0..40).for_each(|_| request(&shared, &mut random));
+    let encoder = encoder(&shared);
+    let mut to = Subscriber { lenient: true, ..Subscriber::default() };
+    drain(&encoder, &mut to, &mut random);
+    LISTENS.set(Some((encoder, to)));
+    shared.detach_cache();
+    let (encoder, mut to) = LISTENS.take().unwrap();
+    drain(&encoder, &mut to, &mut random);
+    assert!(to.held.is_empty());
+    assert_eq!(to.counts["AllBlocksCleared"], 2, "once in the beginning, once in the end");
+}
+
+/// Routers take an AllBlocksCleared for all ranks of a worker: a rank that lost records, is
+/// cleared, or goes, names its own blocks.
+#[test]
+fn e03_a_rank_leaves_the_others_alone() {
+    let mut random = fastrand::Rng::with_seed(11);
+    let shared = cache(IndexKind::Radix, pages(60), 6000);
+    let config = EventConfig { data_parallel_rank: Some(1), ..EventConfig::default() };
+    let encoder = EventEncoder::new(shared.clone(), config).unwrap();
+    let (mut to, mut lost) = (Subscriber::default(), 0);
+    for _ in 0..60 {
+        (0..25).for_each(|_| change(&shared, &mut random));
+        lost += drain(&encoder, &mut to, &mut random);
+        compare(&to, &shared);
+    }
+    shared.clear(Scope::default()).unwrap();
+    drain(&encoder, &mut to, &mut random);
+    compare(&to, &shared);
+    (0..5).for_each(|_| request(&shared, &mut random));
+    drain(&encoder, &mut to, &mut random);
+    compare(&to, &shared);
+    shared.detach_cache();
+    drain(&encoder, &mut to, &mut random);
+    assert!(lost > 0 && to.held.is_empty(), "{lost} lost");
+    assert_eq!(to.counts["AllBlocksCleared"], 1, "in the beginning");
 }
 
 /// E04, J01: states are blocks of their own group, and those of which a path has too many go for a

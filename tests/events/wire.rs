@@ -164,7 +164,15 @@ fn e04_names_salts_and_what_is_not_text() {
     assert_eq!(decode(&payload).1, [removed]);
     shared.clear(Scope::default()).unwrap();
     let (batch, payload) = encode(&encoder, 4096);
-    assert_eq!(decode(&payload).1, [map(vec![("type", "AllBlocksCleared".into())])]);
+    // With a rank each is named, the last one first.
+    let removed = map(vec![
+        ("type", "BlockRemoved".into()),
+        ("block_hashes", Value::Array(made.iter().rev().map(hash).collect())),
+        ("medium", "CPU".into()),
+        ("group_idx", 0.into()),
+        ("reason", "invalidated".into()),
+    ]);
+    assert_eq!(decode(&payload).1, [removed]);
     assert_eq!((batch.event_count, batch.removed_count), (1, 3));
 }
 
