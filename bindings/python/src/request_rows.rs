@@ -63,9 +63,11 @@ impl Inner {
         }
     }
 
-    /// A step that ends before this position neither needs nor fills a page.
+    /// A step that ends before this position neither needs nor fills a page. One that fills the
+    /// last page may leave a state there, also where the page is not published yet.
     fn quiet_before<R: EngineRow>(&self, state: &R::State) -> usize {
-        self.unpublished_before::<R>(state).min(R::page_count(state) * self.page_size + 1)
+        let end = R::page_count(state) * self.page_size + usize::from(!R::SLIDES);
+        self.unpublished_before::<R>(state).min(end)
     }
 
     /// Pages that are free, or free when they are asked for.

@@ -188,3 +188,22 @@ def test_late_rows_count_as_far_as_they_will_be_found(
     engine.free(request)
     assert cache.probe(tokens) == found
     assert cache.table.stats().private_page_count == 0
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_step_that_fills_a_page_leaves_its_state(late: bool) -> None:
+    """Also where the page was there before, and is given to the cache at the end."""
+    groups = [radixkv.Group.full(), radixkv.Group.state()]
+    table = radixkv.PageTable(64, page_size=PAGE_SIZE, slot_count=1, groups=groups)
+    cache = radixkv.Cache(table, whole_pages=True)
+    engine = Engine(cache)
+    request = asked("a", PAGE_SIZE)
+    request.num_in_flight_tokens = 0
+    engine.rows["a"] = cache.group_row(request.all_token_ids, late=late)
+    for start in (0, PAGE_SIZE // 2):
+        request.num_computed_tokens = start
+        assert engine.allocate_slots(request, PAGE_SIZE // 2) is not None
+    request.num_computed_tokens = PAGE_SIZE
+    engine.free(request)
+    assert cache.probe(np.array(request.all_token_ids, np.uint32)) == PAGE_SIZE
+    assert table.stats().private_page_count == 0

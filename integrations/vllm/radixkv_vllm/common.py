@@ -120,11 +120,23 @@ class Manager(radixkv.RequestRows):
             tokens = request.prompt_token_ids
             if tokens is None or len(tokens) != request.num_tokens:
                 tokens = request.all_token_ids[:]
-            # Who may not read the cache may hold copies of all that it has: not both at once.
-            late = request.skip_reading_prefix_cache
-            row = self.make_row(tokens, namespace_of(request), late)
+            space = namespace_of(request)
+            row = self.make_row(tokens, space, self._is_late(request, tokens, space))
             self.rows[request.request_id] = row
         return row
+
+    def _is_late(
+        self, request: Request, tokens: list[int], space: radixkv.Namespace | None
+    ) -> bool:
+        """Who may not read the cache may hold copies of all that it has: not both at once, where
+        there may be no room for both. Else it gives its pages away as it goes: windows and states
+        that it lets go of meanwhile would be lost for others."""
+        if not request.skip_reading_prefix_cache:
+            return False
+        known = self.cache.probe_groups(tokens, space=space)[0].known_position_count
+        end = min(request.num_tokens + request.max_tokens, self.max_model_len)
+        page_count = known // self.page_size - (-end // self.page_size)
+        return len(self.order) * page_count > self.usable_pages
 
     def make_row(self, tokens: list[int], space: radixkv.Namespace | None, late: bool) -> Any:
         """A row without pages, which gives them to the cache `late` or as they are computed."""

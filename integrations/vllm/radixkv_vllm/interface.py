@@ -57,6 +57,7 @@ REQUEST = {
     "block_hashes",
     "cache_salt",
     "lora_request",
+    "max_tokens",
     "num_computed_tokens",
     "num_in_flight_tokens",
     "num_preemptions",

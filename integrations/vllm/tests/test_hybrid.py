@@ -267,3 +267,20 @@ def test_diffusion_is_refused(model: str) -> None:
     scheduler.vllm_config.diffusion_config = DiffusionConfig(canvas_length=32)
     with pytest.raises(NotCovered, match="diffusion"):
         limits.check(scheduler)
+
+
+@pytest.mark.parametrize("name", twins.CLASSES)
+@pytest.mark.parametrize("layers", [{"windows": (32,)}, {"states": 1}])
+def test_what_a_prompt_that_may_not_be_found_passed_is_found(
+    model: str, layers: dict[str, Any], name: str
+) -> None:
+    """As with prompt_logprobs: its output is longer than its windows, and states lie behind it."""
+    scheduler = twins.make(name, model, 60, ahead=False, **layers)
+    hasher = twins.hasher_of(scheduler)
+    request = twins.request_of(twins.Prompt("scored", list(range(70)), 80), hasher)
+    request.skip_reading_prefix_cache = True
+    scheduler.add_request(request)
+    while scheduler.has_unfinished_requests():
+        twins.step(scheduler)
+    scheduler.add_request(twins.request_of(twins.Prompt("next", [*range(70), 7], 1), hasher))
+    assert twins.step(scheduler) == {"next": 64}
