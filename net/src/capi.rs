@@ -2,6 +2,7 @@
 #![allow(non_camel_case_types)] // the names here are the C names
 #![allow(clippy::missing_safety_doc)] // the header states each contract
 use crate::failure::{Failure, guard, with_last};
+use crate::handle::{self, Opaque, borrow};
 use crate::publisher::{Config, Publisher};
 use std::ffi::{CStr, c_char};
 
@@ -32,12 +33,14 @@ pub enum rkv_net_status {
 /// Publishes batches of KV events over ZeroMQ, as vLLM does: a PUB socket, and a ROUTER socket at
 /// which subscribers ask for batches that they missed. It has a thread of its own.
 pub struct rkv_net_publisher {
-    magic: u64,
-    process: u32,
-    publisher: Publisher,
+    _private: (),
 }
 
-const MAGIC: u64 = u64::from_le_bytes(*b"rkvnetpb");
+impl Opaque for rkv_net_publisher {
+    type Object = Publisher;
+    const NAME: &'static str = "publisher";
+    const MAGIC: u64 = u64::from_le_bytes(*b"rkvnetpb");
+}
 
 /// What a publisher is made of. All zero but for struct_size and endpoint is what vLLM does.
 #[repr(C)]
@@ -208,22 +211,6 @@ unsafe fn config_of(given: *const rkv_net_publisher_config) -> Result<Config, Fa
     })
 }
 
-/// # Safety
-/// `publisher` is NULL or came from rkv_net_publisher_create() and is not destroyed.
-unsafe fn borrow<'a>(publisher: *const rkv_net_publisher) -> Result<&'a Publisher, Failure> {
-    check(publisher, "publisher")?;
-    // SAFETY: the caller's contract.
-    let handle = unsafe { &*publisher };
-    if handle.magic != MAGIC {
-        return Err(Failure::argument("publisher is no live handle"));
-    }
-    if handle.process != std::process::id() {
-        let text = "the handle is from before fork(): in a child process it does nothing";
-        return Err(Failure::state(text));
-    }
-    Ok(&handle.publisher)
-}
-
 /// ABI version of the loaded library.
 ///
 /// @return the loaded library's RKV_NET_ABI_VERSION
@@ -267,10 +254,8 @@ pub unsafe extern "C" fn rkv_net_publisher_create(
         check(out_publisher, "out_publisher")?;
         // SAFETY: the caller's contract.
         let publisher = Publisher::new(unsafe { config_of(config)? })?;
-        let process = std::process::id();
-        let handle = Box::new(rkv_net_publisher { magic: MAGIC, process, publisher });
         // SAFETY: not NULL, aligned, and the caller promises that it is writable.
-        unsafe { out_publisher.write(Box::into_raw(handle)) };
+        unsafe { out_publisher.write(handle::new(publisher)) };
         Ok(())
     })
 }
@@ -288,11 +273,7 @@ pub unsafe extern "C" fn rkv_net_publisher_create(
 pub unsafe extern "C" fn rkv_net_publisher_destroy(publisher: *mut rkv_net_publisher) {
     guard(|| {
         // SAFETY: the caller's contract.
-        if unsafe { borrow(publisher) }.is_ok() {
-            // SAFETY: it came from Box::into_raw, and the caller is its last user.
-            let mut handle = unsafe { Box::from_raw(publisher) };
-            handle.magic = 0;
-        }
+        unsafe { handle::destroy(publisher) };
         Ok(())
     });
 }

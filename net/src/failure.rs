@@ -30,7 +30,9 @@ thread_local! {
 
 /// Calls `read` with the message of the last failure of this thread.
 pub fn with_last<R>(read: impl FnOnce(&str) -> R) -> R {
-    LAST.with_borrow(|message| read(message))
+    // None in a thread, or a process, that ends: its message may be gone.
+    let message = LAST.try_with(|last| last.borrow().clone());
+    read(&message.unwrap_or_default())
 }
 
 /// Runs a call: a failure or a panic becomes a status and the thread's message.
@@ -43,6 +45,43 @@ pub fn guard(body: impl FnOnce() -> Result<(), Failure>) -> rkv_net_status {
             message: "internal error, please report it".to_owned(),
         },
     };
-    LAST.set(failure.message);
+    // There is no place for it in a thread, or a process, that ends.
+    let _ = LAST.try_with(|last| last.replace(failure.message));
     failure.status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    static HAS_FAILED: AtomicBool = AtomicBool::new(false);
+
+    /// Goes after the thread's message, for it was there before.
+    struct Late;
+
+    impl Drop for Late {
+        fn drop(&mut self) {
+            let late = || {
+                let status = guard(|| Err(Failure::argument("late")));
+                status == rkv_net_status::InvalidArgument && with_last(str::is_empty)
+            };
+            HAS_FAILED.store(catch_unwind(late).unwrap_or(false), Ordering::SeqCst);
+        }
+    }
+
+    thread_local! {
+        static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+    }
+
+    /// E03: who ends may call once more.
+    #[test]
+    fn e03_a_thread_that_ends_may_fail() {
+        let run = || {
+            LATE.set(Some(Late));
+            assert!(guard(|| Err(Failure::argument("first"))) == rkv_net_status::InvalidArgument);
+        };
+        std::thread::spawn(run).join().unwrap();
+        assert!(HAS_FAILED.load(Ordering::SeqCst), "it panicked");
+    }
 }

@@ -13,6 +13,7 @@
 mod capi;
 mod endpoint;
 mod failure;
+mod handle;
 mod publisher;
 mod replay;
 mod socket;

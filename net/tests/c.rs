@@ -37,3 +37,12 @@ fn compile_and_run(name: &str) {
     let output = Command::new(&program).env("LD_LIBRARY_PATH", &folder).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// E03: what threads run when they end stays where it is.
+#[test]
+fn e03_the_library_is_never_unloaded() {
+    let folder = env::current_exe().unwrap().parent().unwrap().to_owned();
+    let library = folder.join("libradixkv_net.so");
+    let output = Command::new("readelf").arg("-d").arg(library).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("NODELETE"));
+}

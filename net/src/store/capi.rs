@@ -5,16 +5,19 @@ use super::remote::{self, rkv_remote_store};
 use super::{Config, Store};
 use crate::capi::{check, copy_text, read_config, rkv_net_status, size_of_struct, text_of};
 use crate::failure::{Failure, guard};
+use crate::handle::{self, Opaque, borrow};
 use std::ffi::c_char;
 
 /// A store that caches share: pages by key, on a server of Redis or Valkey, or in a bucket of S3.
 pub struct rkv_net_store {
-    magic: u64,
-    process: u32,
-    store: Store,
+    _private: (),
 }
 
-const MAGIC: u64 = u64::from_le_bytes(*b"rkvnetst");
+impl Opaque for rkv_net_store {
+    type Object = Store;
+    const NAME: &'static str = "store";
+    const MAGIC: u64 = u64::from_le_bytes(*b"rkvnetst");
+}
 
 /// Where a store is. All zero but for struct_size and url is a good beginning.
 #[repr(C)]
@@ -94,22 +97,6 @@ unsafe fn config_of(given: *const rkv_net_store_config) -> Result<Config, Failur
     })
 }
 
-/// # Safety
-/// `store` is NULL or came from rkv_net_store_create() and is not destroyed.
-unsafe fn borrow<'a>(store: *const rkv_net_store) -> Result<&'a Store, Failure> {
-    check(store, "store")?;
-    // SAFETY: the caller's contract.
-    let handle = unsafe { &*store };
-    if handle.magic != MAGIC {
-        return Err(Failure::argument("store is no live handle"));
-    }
-    if handle.process != std::process::id() {
-        let text = "the handle is from before fork(): in a child process it does nothing";
-        return Err(Failure::state(text));
-    }
-    Ok(&handle.store)
-}
-
 /// Creates a store. It is not tried whether there is a server: one that comes later is found.
 ///
 /// @param config where it is
@@ -129,10 +116,8 @@ pub unsafe extern "C" fn rkv_net_store_create(
         check(out_store, "out_store")?;
         // SAFETY: the caller's contract.
         let store = Store::new(unsafe { config_of(config)? })?;
-        let process = std::process::id();
-        let handle = Box::new(rkv_net_store { magic: MAGIC, process, store });
         // SAFETY: not NULL, aligned, and the caller promises that it is writable.
-        unsafe { out_store.write(Box::into_raw(handle)) };
+        unsafe { out_store.write(handle::new(store)) };
         Ok(())
     })
 }
@@ -149,11 +134,7 @@ pub unsafe extern "C" fn rkv_net_store_create(
 pub unsafe extern "C" fn rkv_net_store_destroy(store: *mut rkv_net_store) {
     guard(|| {
         // SAFETY: the caller's contract.
-        if unsafe { borrow(store) }.is_ok() {
-            // SAFETY: it came from Box::into_raw, and the caller is its last user.
-            let mut handle = unsafe { Box::from_raw(store) };
-            handle.magic = 0;
-        }
+        unsafe { handle::destroy(store) };
         Ok(())
     });
 }

@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, Pipeline, RedisError};
 use redis::{ConnectionInfo, TlsCertificates};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 
@@ -102,6 +102,8 @@ pub struct Redis {
     writing: Connections,
     ttl: u64,
     last: Last,
+    /// It took no writes, when it was asked last.
+    is_replica: AtomicBool,
 }
 
 /// Where a server is, and that what lies between is not to forget a connection that is idle.
@@ -139,7 +141,8 @@ impl Redis {
         };
         let client = made.map_err(|error| Failure::argument(format!("config.url: {error}")))?;
         let [reading, writing] = [(); 2].map(|()| Connections::new(config.connections));
-        Ok(Self { client, reading, writing, ttl: config.ttl, last })
+        let is_replica = AtomicBool::new(false);
+        Ok(Self { client, reading, writing, ttl: config.ttl, last, is_replica })
     }
 
     /// What became of each of some commands.
@@ -166,8 +169,12 @@ impl Redis {
             let is_left = done.as_ref().is_ok_and(|all| all.iter().any(is_replica));
             lent.is_good = !is_left && !done.as_ref().is_err_and(is_broken);
             // What others write is not there, or late, nor goes what they remove: who reads leaves
-            // it too.
-            if is_left {
+            // it too, once, and again when there is one that takes writes.
+            let writes = std::ptr::eq(connections, &self.writing);
+            if writes
+                && (is_left || lent.is_good)
+                && self.is_replica.swap(is_left, Ordering::Relaxed) != is_left
+            {
                 self.reading.leave();
             }
             // One that was good once may be of a server that is gone, and has come back.
@@ -177,35 +184,43 @@ impl Redis {
         }
     }
 
+    /// What commands come to, each of which has its own answer.
+    fn answers<T>(
+        &self,
+        done: Vec<Result<T, RedisError>>,
+        answer: impl Fn(usize, Result<T, RedisError>) -> Result<Answer, RedisError>,
+    ) -> Done {
+        let mut refused = None;
+        let each = |(at, one)| {
+            answer(at, one).unwrap_or_else(|error| {
+                refused = Some(text(error));
+                Answer::Failed
+            })
+        };
+        let answers: Vec<Answer> = done.into_iter().enumerate().map(each).collect();
+        self.last.judge(answers, refused)
+    }
+
     /// The same for commands that read values. What is no string is none of ours, and missing.
     async fn read<T: redis::FromRedisValue>(
         &self,
         commands: Pipeline,
         time: Duration,
-    ) -> Result<Vec<Option<T>>, String> {
+        answer: impl Fn(usize, T) -> Answer,
+    ) -> Done {
         let found = self.query::<T>(&self.reading, commands, time).await?;
-        let answer = |value: Result<T, RedisError>| match value {
-            Ok(value) => Ok(Some(value)),
-            Err(error) if error.code() == Some("WRONGTYPE") => Ok(None),
-            Err(error) => Err(text(error)),
-        };
-        found.into_iter().map(answer).collect()
+        self.answers(found, |at, value| match value {
+            Ok(value) => Ok(answer(at, value)),
+            Err(error) if error.code() == Some("WRONGTYPE") => Ok(Answer::Missing),
+            Err(error) => Err(error),
+        })
     }
 
     /// The same for commands that change values. A server that is full takes some, and refuses
     /// others.
     async fn change(&self, commands: Pipeline, time: Duration) -> Done {
         let done = self.query::<redis::Value>(&self.writing, commands, time).await?;
-        let mut refused = None;
-        let answer = |one: Result<redis::Value, RedisError>| match one {
-            Ok(_) => Answer::Done,
-            Err(error) => {
-                refused = Some(text(error));
-                Answer::Failed
-            }
-        };
-        let answers: Vec<Answer> = done.into_iter().map(answer).collect();
-        self.last.judge(answers, refused)
+        self.answers(done, |_, one| one.map(|_| Answer::Done))
     }
 
     pub async fn has(&self, names: Vec<String>, time: Duration) -> Done {
@@ -215,9 +230,8 @@ impl Redis {
             // that gives values up.
             commands.strlen(name);
         }
-        let found: Vec<Option<u64>> = self.read(commands, time).await?;
-        let answer = |length| if length > Some(0) { Answer::Done } else { Answer::Missing };
-        Ok(found.into_iter().map(answer).collect())
+        let answer = |_, length: u64| if length > 0 { Answer::Done } else { Answer::Missing };
+        self.read(commands, time, answer).await
     }
 
     pub async fn get(&self, names: Vec<String>, rooms: &[u64], time: Duration) -> Done {
@@ -226,13 +240,12 @@ impl Redis {
             // A byte more than there is room for says that it is too long, whatever its length.
             commands.getrange(name, 0, isize::try_from(room).unwrap_or(isize::MAX));
         }
-        let found: Vec<Option<bytes::Bytes>> = self.read(commands, time).await?;
-        let answer = |(value, &room): (Option<bytes::Bytes>, &u64)| match value {
-            Some(value) if value.len() as u64 > room => Answer::Long(value.len() as u64),
-            Some(value) if !value.is_empty() => Answer::Value(value),
-            _ => Answer::Missing,
+        let answer = |at: usize, value: bytes::Bytes| match value.len() as u64 {
+            0 => Answer::Missing,
+            length if length > rooms[at] => Answer::Long(length),
+            _ => Answer::Value(value),
         };
-        Ok(found.into_iter().zip(rooms).map(answer).collect())
+        self.read(commands, time, answer).await
     }
 
     pub async fn put(&self, puts: Vec<Put>, time: Duration) -> Done {

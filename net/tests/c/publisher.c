@@ -2,6 +2,7 @@
 #include "radixkv_net.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int failures;
@@ -14,12 +15,23 @@ static int failures;
         }                                                                 \
     } while (0)
 
+/* A process that ends may still call, and fail: its thread's message is gone by then. */
+static void at_exit(void) {
+    rkv_net_publisher *none = NULL;
+    char message[16] = "unset";
+    if (rkv_net_publisher_create(NULL, &none) != RKV_NET_STATUS_INVALID_ARGUMENT ||
+        rkv_net_last_error_message(message, sizeof message) != 1 || message[0] != 0) {
+        _Exit(3);
+    }
+}
+
 int main(void) {
     char message[128];
     rkv_net_publisher_config config;
     rkv_net_publisher_stats stats;
     rkv_net_publisher *publisher = NULL;
     uint64_t number = 77;
+    CHECK(atexit(at_exit) == 0);
     memset(&config, 0, sizeof config);
     memset(&stats, 0, sizeof stats);
     CHECK(rkv_net_abi_version() == RKV_NET_ABI_VERSION);

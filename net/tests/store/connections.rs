@@ -175,3 +175,79 @@ fn t13_a_redis_that_became_a_replica_is_not_read_from() {
         assert_eq!(has(), RKV_REMOTE_DONE, "{}", store.last_failure());
     }
 }
+
+/// T13: the same of values that are asked for, and read.
+#[test]
+fn t13_what_a_redis_has_beside_what_it_refuses_is_read() {
+    use radixkv::capi::RKV_REMOTE_FAILED;
+    let url = redis(|_| {
+        let mut reads = 0;
+        move |command: &str| {
+            let is_read = ["STRLEN", "GETRANGE"].contains(&command);
+            reads += usize::from(is_read);
+            match command {
+                _ if is_read && reads == 2 => "-CLUSTERDOWN Hash slot not served\r\n",
+                "STRLEN" => ":5\r\n",
+                "GETRANGE" => "$5\r\nvalue\r\n",
+                _ => "+OK\r\n",
+            }
+        }
+    });
+    for is_got in [false, true] {
+        let store = Store::new(&url, None, "kv:", None);
+        let (remote, mut bytes) = (store.remote(), [[0u8; 5]; 3]);
+        let size = size_of::<rkv_remote_item>();
+        let mut key = 0;
+        let mut items = bytes.each_mut().map(|bytes| {
+            key += 1;
+            let bytes: *mut std::ffi::c_void = bytes.as_mut_ptr().cast();
+            rkv_remote_item { key: [key; 32], bytes, byte_count: 5, answer: 0, reserved: 0 }
+        });
+        let call = if is_got { remote.get } else { remote.has };
+        // SAFETY: the items and their bytes are there during the call, and nobody else's.
+        unsafe { (call.unwrap())(remote.user_data, items.as_mut_ptr(), size, 3, 5000) };
+        let answers = items.map(|item| item.answer);
+        assert_eq!(answers, [RKV_REMOTE_DONE, RKV_REMOTE_FAILED, RKV_REMOTE_DONE]);
+        assert!(!is_got || (&bytes[0], &bytes[2]) == (b"value", b"value"));
+        assert!(!store.last_failure().is_empty());
+    }
+}
+
+/// T13: one that stays a replica is read from over the same connections.
+#[test]
+fn t13_a_redis_that_stays_a_replica_is_not_asked_over_ever_new_connections() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let readers = Arc::new(AtomicUsize::new(0));
+    let counted = readers.clone();
+    let url = redis(move |_| {
+        let (counted, mut is_first) = (counted.clone(), true);
+        move |command: &str| match command {
+            "STRLEN" => {
+                counted.fetch_add(usize::from(std::mem::take(&mut is_first)), Ordering::Relaxed);
+                ":5\r\n"
+            }
+            "SET" => READONLY,
+            _ => "+OK\r\n",
+        }
+    });
+    let store = Store::new(&url, None, "kv:", None);
+    let (remote, mut bytes) = (store.remote(), [7u8; 100]);
+    let start: *mut std::ffi::c_void = bytes.as_mut_ptr().cast();
+    let size = size_of::<rkv_remote_item>();
+    for _ in 0..20 {
+        for call in [remote.put, remote.has] {
+            let mut item = rkv_remote_item {
+                key: [7; 32],
+                bytes: start,
+                byte_count: 100,
+                answer: 0,
+                reserved: 0,
+            };
+            // SAFETY: the item and its bytes are there during the call, and nobody else's.
+            unsafe { (call.unwrap())(remote.user_data, &mut item, size, 1, 5000) };
+        }
+    }
+    let readers = readers.load(Ordering::Relaxed);
+    assert!(readers <= 8, "{readers} connections read");
+}
