@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::{env, fs};
 
+#[path = "engine/bench.rs"]
+mod bench;
 #[path = "engine/browser.rs"]
 mod browser;
 #[path = "engine/clang.rs"]
@@ -316,31 +318,6 @@ fn every_program_of_tests_engine_is_run() {
             ["run", "run_with"].iter().any(|run| text.contains(&format!("{run}(\"{name}\"")));
         assert!(name == "reference" || is_run, "nobody runs {}", path.display());
     }
-}
-
-/// B12: all workloads through the program, a few requests of each.
-#[test]
-fn b12_engine_bench() {
-    let Some(folder) = built() else { return };
-    let (json, svg) = (scratch("engine-bench.json"), scratch("engine-bench.svg"));
-    let output = program(folder, "engine_bench")
-        .args(["--workload", "all", "--requests", "4", "--speed", "20", "--max-output", "8"])
-        .arg("--model")
-        .arg(model(folder))
-        .arg("--json")
-        .arg(&json)
-        .arg("--svg")
-        .arg(&svg)
-        .output()
-        .unwrap();
-    native::check(&output, folder);
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(said.matches("outputs identical: yes").count(), 5, "{said}");
-    let progress = String::from_utf8(output.stderr).unwrap();
-    assert!(!progress.contains("after 0."), "{progress}");
-    assert_eq!(said.matches("identical results: yes").count(), 1, "{said}");
-    assert_eq!(fs::read_to_string(json).unwrap().matches("\"ttft_each_s\"").count(), 10);
-    assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
 }
 
 /// C11: the second stage on its own, over HTTP, in an engine and at a server that runs already.

@@ -5,6 +5,7 @@
 #include "http/server.hpp"
 #include "small_tokenizer.hpp"
 
+#include <atomic>
 #include <thread>
 
 using namespace test;
@@ -152,6 +153,54 @@ static void b12_a_first_token_is_accounted_for() {
     report.timings = true;
     const std::string text = engine::report_table(report);
     for (const char* name : engine::work_names) CHECK(text.find(name) != std::string::npos);
+    // A place that is too small for the prompt is not what took the time.
+    for (std::size_t i = 2; i < 4; ++i) {
+        CHECK_EQ(report.tiers[i].expected_tokens, 36U);
+        CHECK_EQ(report.tiers[i].cached_tokens, 36U);
+    }
+    CHECK(text.find("Not all of the prompt") == std::string::npos);
+    report.tiers[2].cached_tokens = 4;
+    CHECK(engine::report_table(report).find("host memory: 4 of 36 tokens") != std::string::npos);
+}
+
+/// The last answer of a chat may be shorter than it was allowed to be.
+static void b12_an_answer_that_ends_early_comes_from_each_place() {
+    engine::BenchRequest request;
+    request.prompt.assign(40, 7);
+    request.output = 8;
+    request.ends_early = true;
+    Ids said;
+    {
+        const Checkpoint checkpoint;
+        TestCore core(tiny_config(checkpoint));
+        said = core.complete(greedy(request.prompt, 8))->tokens;
+    }
+    // The same weights, to which the first of these tokens is an end.
+    engine::CheckpointSpec spec = tiny_spec();
+    spec.model.eos_token_ids = {said[0]};
+    const Checkpoint brief(spec);
+    const std::vector<engine::TierTime> times = engine::measure_tiers(tiny_config(brief), request);
+    CHECK_EQ(times.size(), 4U);
+    for (const engine::TierTime& time : times) CHECK(time.tokens == Ids({said[0]}));
+}
+
+/// A store that others share may have what is to be computed.
+static void b12_places_are_those_of_one_machine() {
+    static std::atomic<std::size_t> calls{0};
+    rkv_remote_store store{};
+    store.struct_size = sizeof store;
+    // Answers nothing, as one that fails.
+    store.has = store.get = store.put = [](void*, rkv_remote_item*, std::size_t, std::size_t,
+                                           std::uint64_t) { ++calls; };
+    const Checkpoint checkpoint;
+    engine::EngineConfig config = tiny_config(checkpoint);
+    config.kv.page_size = 4;
+    config.kv.tiers.remote = &store;
+    engine::BenchRequest request;
+    request.prompt.assign(40, 7);
+    request.output = 1;
+    CHECK_EQ(engine::measure_tiers(config, request).front().cached_tokens, 0U);
+    CHECK_EQ(calls.load(), 0U);
 }
 
 int main() {
@@ -159,5 +208,7 @@ int main() {
     RUN(b12_a_chat_is_told_as_it_happens);
     RUN(b12_a_chat_over_http);
     RUN(b12_a_first_token_is_accounted_for);
+    RUN(b12_an_answer_that_ends_early_comes_from_each_place);
+    RUN(b12_places_are_those_of_one_machine);
     return 0;
 }

@@ -186,7 +186,11 @@ static void b11_a_chat_may_be_as_long_as_there_is_room() {
     asked.erase("max_completion_tokens");
     const Response too_long = post_chat(running.port(), asked);
     CHECK_EQ(too_long.status, 400);
-    CHECK(too_long.body.find("exceed the limit of 100 positions") != std::string::npos);
+    const Json error = too_long.json()["error"];
+    CHECK_EQ(error["param"], "messages");
+    const std::string reason = error["message"];
+    CHECK_EQ(reason.find("messages: "), 0U);
+    CHECK(reason.find("exceed the limit of 100 positions") != std::string::npos);
     running.audit_idle();
 }
 

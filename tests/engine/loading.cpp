@@ -265,6 +265,23 @@ static void b11_newer_rope_parameters_are_understood() {
     CHECK_EQ(read.rope_scaling->original_max_position_embeddings, 8192.0);
 }
 
+/// What ends a text is said in two files, and of a chat model only the second may know.
+static void b11_the_ends_of_generation_config_go_first() {
+    using Ids = std::vector<std::uint32_t>;
+    const Checkpoint checkpoint;
+    const auto ends = [&](const std::string& text) {
+        write_file(checkpoint.path() / "generation_config.json", text);
+        return engine::read_model_config(checkpoint.path() / "config.json").eos_token_ids;
+    };
+    CHECK(ends(R"({"temperature": 0.6})") == Ids({engine::eos_id}));
+    CHECK(ends(R"({"eos_token_id": null})") == Ids({engine::eos_id}));
+    CHECK(ends(R"({"eos_token_id": 7})") == Ids({7}));
+    CHECK(ends(R"({"eos_token_id": [7, 9]})") == Ids({7, 9}));
+    CHECK_REFUSES(std::exception, "generation_config.json: eos_token_id is not a token id",
+                  (void)ends(R"({"eos_token_id": 258})"));
+    CHECK_REFUSES(std::exception, "generation_config.json: ", (void)ends("{"));
+}
+
 static void b11_weights_that_are_wrong_name_the_tensor() {
     const std::string norm = "model.norm.weight";
     refuses_weights("lack " + norm, [&](Json& header) { header.erase(norm); });
@@ -373,6 +390,7 @@ int main() {
     RUN(g15_configs_may_leave_things_out);
     RUN(b11_files_of_brackets_are_refused);
     RUN(b11_newer_rope_parameters_are_understood);
+    RUN(b11_the_ends_of_generation_config_go_first);
     RUN(b11_weights_that_are_wrong_name_the_tensor);
     RUN(b11_files_that_are_cut_are_refused);
     RUN(b11_weights_in_several_files);

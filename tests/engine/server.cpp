@@ -159,8 +159,11 @@ static void b11_bad_requests_get_a_reason() {
     }
     // What only the engine knows.
     for (const Json& body : {with(good, "prompt", {1, 258}), with(good, "prompt", Json::array()),
-                             request(std::string(5000, 'x'), 4), request("x", 1000000)})
-        CHECK_EQ(post(running.port(), body).status, 400);
+                             request(std::string(5000, 'x'), 4), request("x", 1000000)}) {
+        const Response response = post(running.port(), body);
+        CHECK_EQ(response.status, 400);
+        CHECK_EQ(response.json()["error"]["param"], "prompt");
+    }
     CHECK_EQ(post(running.port(), with(good, "model", "other")).status, 404);
     CHECK_EQ(post(running.port(), with(good, "model", "tiny")).status, 200);
     CHECK_EQ(running.metrics().finished_length.load(), 1U);

@@ -147,6 +147,24 @@ static void b11_branches_change_no_output() {
     }
 }
 
+/// G15: what holds of a draft is moved in layers with a window, too.
+static void g15_windows_have_drafts() {
+    const Checkpoint checkpoint(
+        engine::gemma3_checkpoint(engine::llama_checkpoint(6, 64, 96, 2, 1, 64), 24));
+    TestCore plain(config_with(checkpoint, 0));
+    const auto expected = all_of(plain);
+    for (const std::size_t branches : {std::size_t{1}, std::size_t{4}}) {
+        engine::EngineConfig config = config_with(checkpoint, 4);
+        config.scheduler.speculate_branches = branches;
+        TestCore core(config);
+        const auto heard = all_of(core);
+        for (std::size_t i = 0; i < heard.size(); ++i)
+            CHECK(heard[i]->sequences == expected[i]->sequences);
+        CHECK(core.core().metrics().accepted_tokens > 0U);
+        CHECK(branches == 1 || core.core().metrics().kept_branches > 0U);
+    }
+}
+
 /// Where pages are short drafts take none from others, and what is preempted goes on the same.
 static void b11_drafts_where_memory_is_short() {
     const Checkpoint checkpoint;
@@ -261,6 +279,7 @@ int main() {
     RUN(b11_a_text_that_repeats_itself_is_drafted_as_a_chain);
     RUN(b11_drafts_change_no_output);
     RUN(b11_branches_change_no_output);
+    RUN(g15_windows_have_drafts);
     RUN(b11_drafts_where_memory_is_short);
     RUN(b11_branches_beside_the_longest_text);
     RUN(b11_a_draft_that_is_refused_leaves_the_others);

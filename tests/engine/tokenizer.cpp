@@ -1,6 +1,8 @@
 // B11: tokenizer.json and chat templates, good ones and bad ones.
 #include "small_tokenizer.hpp"
 
+#include <ctime>
+
 using namespace test;
 using Ids = std::vector<std::uint32_t>;
 
@@ -49,6 +51,29 @@ static void b11_bytes_in_hexadecimal() {
     CHECK_EQ(decoded(*folder.tokenizer(), {0, 1, 2, 3}), " the\n\xE2");
 }
 
+/// What whoever trained the model had its tokenizer do is in its file, and is not for prompts.
+static void b11_a_prompt_is_neither_cut_nor_filled_up() {
+    const ChatCheckpoint folder;
+    const Ids five = {the_id, space_the_id, space_the_id, space_the_id, space_the_id};
+    const auto check = [&](const char* name, const Json& setting) {
+        Json tokenizer = small_tokenizer();
+        tokenizer[name] = setting;
+        folder.write("tokenizer.json", tokenizer.dump());
+        CHECK(folder.tokenizer()->encode("the the the the the") == five);
+        CHECK(folder.tokenizer()->encode_whole("the the the the the") == five);
+    };
+    check("truncation", {{"direction", "Right"},
+                         {"max_length", 3},
+                         {"strategy", "LongestFirst"},
+                         {"stride", 0}});
+    check("padding", {{"strategy", {{"Fixed", 8}}},
+                      {"direction", "Right"},
+                      {"pad_to_multiple_of", nullptr},
+                      {"pad_id", 0},
+                      {"pad_type_id", 0},
+                      {"pad_token", "<end>"}});
+}
+
 static void b11_chat_templates() {
     const ChatCheckpoint folder;
     const std::string messages =
@@ -73,6 +98,34 @@ static void b11_chat_templates() {
     folder.remove("tokenizer.json");
     CHECK_EQ(folder.tokenizer()->chat(messages), "system:  Be brief. \nuser: Hi\nassistant: ");
     CHECK(folder.tokenizer()->encode("the") == Ids({'t', 'h', 'e'}));
+}
+
+/// What Hugging Face's libraries hand to templates beside the messages.
+static void b11_templates_see_what_they_do_elsewhere() {
+    const ChatCheckpoint folder;
+    const auto told = [&](const std::string& source) {
+        folder.write("chat_template.jinja", source);
+        return folder.tokenizer()->chat(R"([{"role": "user", "content": "Hi"}])");
+    };
+    // The model has no bos_token. Nobody has tools.
+    CHECK_EQ(told("{{ bos_token }}{{ 'defined' if bos_token is defined }}{{ eos_token }}"),
+             "<end>");
+    CHECK_EQ(told("{{ 'none' if tools is none and documents is none }}"), "none");
+    const auto now = [] {
+        const std::time_t seconds = std::time(nullptr);
+        std::array<char, 64> text{};
+        return std::string(text.data(), std::strftime(text.data(), text.size(), "%d %B %Y, %a %%",
+                                                      std::localtime(&seconds)));
+    };
+    const std::string before = now();
+    const std::string date = told("{{ strftime_now('%d %B %Y, %a %%') }}");
+    // Midnight may have come between.
+    CHECK(date == before || date == now());
+    CHECK_EQ(told("{{ strftime_now('') }}."), ".");
+    CHECK_REFUSES(engine::ChatError, "strftime_now: the date would be empty, or too long",
+                  (void)told("{{ strftime_now('" + std::string(2000, 'x') + "') }}"));
+    CHECK_REFUSES(engine::ChatError, "strftime_now: nul byte",
+                  (void)told("{{ strftime_now(messages[0].content ~ '\\u0000') }}"));
 }
 
 static void b11_files_that_are_wrong() {
@@ -101,7 +154,9 @@ static void b11_files_that_are_wrong() {
 int main() {
     RUN(b11_text_to_tokens_and_back);
     RUN(b11_bytes_in_hexadecimal);
+    RUN(b11_a_prompt_is_neither_cut_nor_filled_up);
     RUN(b11_chat_templates);
+    RUN(b11_templates_see_what_they_do_elsewhere);
     RUN(b11_files_that_are_wrong);
     return 0;
 }

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -95,8 +96,10 @@ void warm_up(Client& client) {
 /// An engine of its own, with a client.
 class Subject {
 public:
+    /// However many requests wait: how long is what is measured.
     Subject(const BenchOptions& options, bool caching)
-        : engine_(config(options, caching)), client_(std::make_unique<DirectClient>(engine_)) {
+        : engine_(config(options, caching), std::numeric_limits<std::size_t>::max()),
+          client_(std::make_unique<DirectClient>(engine_)) {
         if (options.transport == "http") {
             server_ = std::make_unique<LoopbackServer>(engine_);
             client_ = std::make_unique<HttpClient>(server_->url());

@@ -65,6 +65,11 @@ std::string tier_rows(const BenchReport& report) {
             cells.push_back(format("%.3f", time.seconds / report.tiers.front().seconds));
         text += table_row("TTFT, " + time.from + ", ms", cells);
     }
+    for (const TierTime& time : report.tiers)
+        if (time.cached_tokens < time.expected_tokens)
+            text += "  Not all of the prompt was found in " + time.from + ": " +
+                    std::to_string(time.cached_tokens) + " of " +
+                    std::to_string(time.expected_tokens) + " tokens.\n";
     return text;
 }
 

@@ -21,6 +21,8 @@ struct TierTime {
     std::vector<std::uint32_t> tokens;
     /// Of the seconds, what steps spent on each work.
     std::array<double, work_names.size()> work{};
+    /// Tokens that are there if the place lost nothing: fewer were found where it was too small.
+    std::size_t expected_tokens = 0;
 };
 
 /// Asks for one request: computed, from KV memory, from host memory when others have taken its

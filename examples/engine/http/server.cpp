@@ -39,6 +39,16 @@ void answer(httplib::Response& response, const ApiError& error) {
     response.set_content(error.body(), json_type);
 }
 
+/// A reason of the engine begins with the field. The prompt of a chat is its messages.
+ApiError refusal(std::string reason, bool is_chat) {
+    std::string field = reason.substr(0, reason.find(':'));
+    if (is_chat && field == "prompt") {
+        reason.replace(0, field.size(), "messages");
+        field = "messages";
+    }
+    return {400, reason, field};
+}
+
 /// One completion between its client and the engine. Cancels the request when it is dropped.
 class Exchange {
 public:
@@ -207,7 +217,7 @@ private:
         } catch (const ParentRunning& error) {
             answer(response, ApiError(409, error.what(), "continuation_of"));
         } catch (const InvalidRequest& error) {
-            answer(response, ApiError(400, error.what()));
+            answer(response, refusal(error.what(), parse == &Routes::chat_of));
         } catch (const Overloaded& error) {
             answer(response, ApiError(503, error.what()));
         }

@@ -49,17 +49,22 @@ std::uint32_t token_id(const Json& value, const char* name, std::size_t vocab_si
     return value.get<std::uint32_t>();
 }
 
-void read_special_tokens(const Fields& fields, ModelConfig& config) {
-    if (const Json* bos = fields.find("bos_token_id"))
-        config.bos_token_id = token_id(*bos, "bos_token_id", config.vocab_size);
+void read_end_tokens(const Fields& fields, ModelConfig& config) {
     const Json* eos = fields.find("eos_token_id");
     if (eos == nullptr) return;
+    config.eos_token_ids.clear();
     if (!eos->is_array()) {
         config.eos_token_ids = {token_id(*eos, "eos_token_id", config.vocab_size)};
         return;
     }
     for (const Json& id : *eos)
         config.eos_token_ids.push_back(token_id(id, "eos_token_id", config.vocab_size));
+}
+
+void read_special_tokens(const Fields& fields, ModelConfig& config) {
+    if (const Json* bos = fields.find("bos_token_id"))
+        config.bos_token_id = token_id(*bos, "bos_token_id", config.vocab_size);
+    read_end_tokens(fields, config);
 }
 
 /// What all architectures have in common.
@@ -96,16 +101,29 @@ ModelConfig parse(const Json& json) {
     return config;
 }
 
-}  // namespace
-
-ModelConfig read_model_config(const std::filesystem::path& path) {
+/// Hands the JSON of a file to `read`; false when there is no file.
+template <class Read> bool read_file(const std::filesystem::path& path, Read read) {
     std::ifstream file(path, std::ios::binary);
-    if (!file) refuse_config(path.string() + ": cannot be opened");
+    if (!file) return false;
     try {
-        return parse(parse_json(file));
+        read(parse_json(file));
     } catch (const std::exception& error) {
         refuse_config(path.string() + ": " + error.what());
     }
+    return true;
+}
+
+}  // namespace
+
+ModelConfig read_model_config(const std::filesystem::path& path) {
+    ModelConfig config;
+    if (!read_file(path, [&](const Json& json) { config = parse(json); }))
+        refuse_config(path.string() + ": cannot be opened");
+    // What Hugging Face's libraries generate by: of a chat model the end of a message may be there
+    // alone.
+    read_file(path.parent_path() / "generation_config.json",
+              [&](const Json& json) { read_end_tokens(Fields(json), config); });
+    return config;
 }
 
 }  // namespace engine

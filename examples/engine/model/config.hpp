@@ -128,8 +128,9 @@ struct ModelConfig {
     }
 };
 
-/// Reads a config.json. Throws std::runtime_error that names the field which is missing, has
-/// another type than it should, or asks for something that this engine does not compute.
+/// Reads a config.json; what ends a text from the generation_config.json beside it, where that says
+/// so. Throws std::runtime_error that names the field which is missing, has another type than it
+/// should, or asks for something that this engine does not compute.
 [[nodiscard]] ModelConfig read_model_config(const std::filesystem::path& path);
 
 }  // namespace engine

@@ -5,6 +5,8 @@ use std::path::Path;
 use minijinja::{Environment, Error, ErrorKind, context};
 use serde_json::Value;
 
+use crate::date;
+
 const NAME: &str = "chat";
 
 pub struct ChatTemplate {
@@ -34,6 +36,11 @@ fn template(config: &Value) -> Option<String> {
     named.map_or(template, |default| &default["template"]).as_str().map(str::to_owned)
 }
 
+/// A token that the model does not have is undefined: none would be printed as "None".
+fn or_undefined(token: Option<&str>) -> minijinja::Value {
+    token.map_or(minijinja::Value::UNDEFINED, minijinja::Value::from)
+}
+
 impl ChatTemplate {
     /// None when the folder has no template.
     pub fn find(folder: &Path) -> Result<Option<Self>, String> {
@@ -54,6 +61,9 @@ impl ChatTemplate {
         environment.add_function("raise_exception", |reason: String| -> Result<String, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, reason))
         });
+        environment.add_function("strftime_now", |format: String| -> Result<String, Error> {
+            date::now(&format).map_err(|reason| Error::new(ErrorKind::InvalidOperation, reason))
+        });
         environment
             .add_template_owned(NAME, source)
             .map_err(|error| format!("the chat template: {error}"))?;
@@ -67,9 +77,11 @@ impl ChatTemplate {
         let template = self.environment.get_template(NAME).map_err(|error| error.to_string())?;
         let values = context! {
             messages => minijinja::Value::from_serialize(messages),
+            tools => (),
+            documents => (),
             add_generation_prompt => true,
-            bos_token => self.bos_token,
-            eos_token => self.eos_token,
+            bos_token => or_undefined(self.bos_token.as_deref()),
+            eos_token => or_undefined(self.eos_token.as_deref()),
         };
         template.render(values).map_err(|error| match error.detail() {
             Some(detail) => detail.to_owned(),

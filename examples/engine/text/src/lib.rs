@@ -7,6 +7,7 @@ use std::path::Path;
 use std::slice;
 
 mod chat;
+mod date;
 mod pieces;
 mod text;
 

@@ -16,7 +16,11 @@ impl Text {
     pub fn open(folder: &Path) -> Result<Self, String> {
         let path = folder.join("tokenizer.json");
         let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let tokenizer = Tokenizer::from_file(&path).map_err(|error| wrong(&error))?;
+        let mut tokenizer = Tokenizer::from_file(&path).map_err(|error| wrong(&error))?;
+        // Whoever trained the model may have had texts cut and filled up. Prompts are taken as they
+        // are, as Hugging Face's libraries do it.
+        tokenizer.with_truncation(None).map_err(|error| wrong(&error))?;
+        tokenizer.with_padding(None);
         let pieces = Pieces::of(&tokenizer).map_err(|error| wrong(&error))?;
         Ok(Self { tokenizer, pieces, chat: ChatTemplate::find(folder)? })
     }
