@@ -195,3 +195,21 @@ fn slots_of_other_bytes_than_a_page_are_refused() {
         shared.detach_lower();
     }
 }
+
+/// M06: a fetch ends with its sequence: it keeps nobody from detaching the tiers.
+#[test]
+fn m06_a_fetch_whose_sequence_has_ended_does_not_go_on() {
+    let mut world = World::new(Setup::new(20, 64, None));
+    let first = prompt(1, 41);
+    world.run(&PLAIN, &first);
+    world.settle();
+    assert_eq!(world.shared.evict(100, |_, _| {}).unwrap(), 10);
+    let id = world.begin(&PLAIN, &first).unwrap().id;
+    world.work();
+    assert!(world.fetch(id, Deadline::Never).is_begun);
+    assert!(!world.tiers.begin_closing(), "it is open");
+    world.release(id);
+    assert!(world.tiers.begin_closing(), "its sequence has ended");
+    assert_eq!(world.tiers.stats().counters.abandoned, 1);
+    world.shared.detach_lower();
+}

@@ -126,3 +126,27 @@ fn t10_what_the_device_uses_most_does_not_go_from_below_first() {
     assert_eq!(world.run(&PLAIN, &often), (0, 8), "it was used last but one");
     world.end();
 }
+
+/// T10: what is stored does not take the place of what it goes on after.
+#[test]
+fn t10_what_goes_on_after_a_page_does_not_take_its_place() {
+    // The directory has room for 19 pages: 9 of a prompt, then 10 of others.
+    let store = MemoryStore::new(20 * PAGE_BYTES as u64, 1 << 10);
+    let mut world = World::new(Setup::new(100, 100, Some(store)));
+    let first = prompt(1, 37);
+    world.run(&PLAIN, &first);
+    world.settle();
+    for family in 2..7 {
+        world.run(&PLAIN, &prompt(family, 9));
+        world.settle();
+    }
+    assert_eq!(world.tiers.stats().disk.pages, 19);
+    // The device has all of the prompt. This is no fetch of which is said what it uses.
+    let longer: Vec<u32> = first[..36].iter().copied().chain(prompt(7, 17)).collect();
+    assert_eq!(world.run(&PLAIN, &longer), (36, 0));
+    (0..8).for_each(|_| world.settle());
+    assert_eq!(world.tiers.stats().disk.pages, 19);
+    let mut world = world.restarted();
+    assert_eq!(world.run(&PLAIN, &longer), (0, 52), "others were used longest ago");
+    world.end();
+}

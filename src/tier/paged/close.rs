@@ -16,6 +16,15 @@ impl PageTiers {
     /// on, fetches are open, or somebody has called this before: then it returns false.
     pub fn begin_closing(&self) -> bool {
         let table = &mut *self.table();
+        // A fetch ends with its sequence, though nobody may have polled since.
+        let (state, mut after) = (self.shared.read(), 0);
+        while let Some((number, id)) = table.loads.from(after) {
+            after = number + 1;
+            if !state.is_loading(id) {
+                self.abandon(table, number);
+            }
+        }
+        drop(state);
         !table.is_busy() && !std::mem::replace(&mut table.is_closing, true)
     }
 }

@@ -2,12 +2,12 @@
 //! its own.
 use super::group_plan::GroupPlan;
 use super::host::Need;
+use super::joined::Came;
 use super::map::{Level, Name};
 use super::remote::{Begun, Wanted};
 use super::rest::Rest;
 use super::table::Table;
 use super::work::{PageTiers, checksum};
-use crate::group::GroupKind;
 use crate::ids::SequenceId;
 use crate::memory::{OrderedMap, Slot};
 use crate::token::PageDigest;
@@ -377,6 +377,14 @@ impl PageTiers {
                 }
                 return any;
             }
+            match self.take_what_came(table, number) {
+                Came::Nothing => {}
+                Came::Ended => return any,
+                Came::Some => {
+                    (any, at) = (true, table.loads.open.get(&number).map_or(0, |load| load.done));
+                    continue;
+                }
+            }
             let is_read = table.loads.reading.get(&name).is_some();
             if is_read && !host_only {
                 return any;
@@ -415,19 +423,6 @@ impl PageTiers {
             }
             at += 1;
         }
-    }
-
-    /// Whether sequences share a page on the device. Of a state each has its own.
-    fn is_shared(&self, name: Name) -> bool {
-        self.groups.list()[usize::from(name.group)].kind != GroupKind::State
-    }
-
-    /// Another fetch brings the next page.
-    fn join(&self, table: &mut Table, number: u64) {
-        let Table { loads, counters, .. } = table;
-        let load = loads.open.get_mut(&number).expect("it is open");
-        load.is_joined = true;
-        counters.joined += u64::from(!std::mem::replace(&mut load.was_joined, true));
     }
 
     fn begin_check(

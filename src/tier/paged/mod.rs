@@ -53,6 +53,7 @@ mod group_fetch;
 mod group_plan;
 mod group_prefetch;
 mod host;
+mod joined;
 mod known;
 mod late;
 mod leaves;

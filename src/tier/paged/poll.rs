@@ -330,7 +330,7 @@ impl PageTiers {
     }
 
     /// The first pages of a fetch become the cache's while it goes on.
-    fn land_some(
+    pub(super) fn land_some(
         &self,
         table: &mut Table,
         state: &mut State,

@@ -1,7 +1,7 @@
 //! Pages on their way from the device to host memory.
 use super::config::PagePolicy;
 use super::host::Need;
-use super::map::Level;
+use super::map::{Level, Name};
 use super::pages::Page;
 use super::poll::{CopyJob, Direction, Fetched, JOBS};
 use super::table::{Job, Stored, Table};
@@ -198,7 +198,7 @@ impl PageTiers {
         }
         let mut state = self.shared.write();
         let clear = state.latest_clear();
-        let mut given = 0;
+        let (mut given, mut is_out) = (0, [false; GROUP_LIMIT]);
         for &page in &due[..count] {
             let Some(what) = table.pages.get(page) else { continue };
             let name = what.name();
@@ -217,10 +217,15 @@ impl PageTiers {
                 table.list_store(page);
                 continue;
             }
-            let is_full = table.stores.open_of[pool] >= self.most_stores(pool);
+            // What is stored goes on after that, which is used now: others go to make room for it.
+            if let Some(used) = parent.and_then(|digest| table.map.find(Name { digest, ..name })) {
+                table.map.touch(used);
+            }
+            let is_full = is_out[pool] || table.stores.open_of[pool] >= self.most_stores(pool);
             let slot = if is_full { None } else { self.take_slot_for_store(table, pool) };
             let Some(slot) = slot else {
-                // Another pool may have some.
+                // It has none for those behind either. Another pool may have some.
+                is_out[pool] = true;
                 table.list_store(page);
                 continue;
             };
