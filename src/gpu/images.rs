@@ -46,11 +46,16 @@ impl Images {
     /// those that this library was built with. Read once; the error says what is wrong with them.
     pub fn available() -> Result<Self, Error> {
         static FOUND: OnceLock<Result<Images, Error>> = OnceLock::new();
-        let find = || match env::var_os(FOLDER) {
+        if let Some(found) = FOUND.get() {
+            return found.clone();
+        }
+        // Before it is kept, for it takes long: a child process would wait for a thread that is not
+        // there. Two threads at once may read it twice.
+        let found = match env::var_os(FOLDER) {
             Some(folder) if !folder.is_empty() => Self::read(Path::new(&folder)),
             _ => Ok(Self::embedded()),
         };
-        FOUND.get_or_init(find).clone()
+        FOUND.get_or_init(|| found).clone()
     }
 
     /// Whether there are kernels for Hopper's own instructions.

@@ -54,9 +54,10 @@ impl Default for Ties {
 impl Drop for Ties {
     fn drop(&mut self) {
         for tie in self.all.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // What ends here may wait for a device: not under the lock.
-            let kept = tie.value().take();
-            drop(kept);
+            // What ends here may wait for a device, and who ends the other one meanwhile waits with
+            // it: that may be the last who keeps memory or kernels which the device works with.
+            let mut value = tie.value();
+            drop(value.take());
         }
     }
 }
@@ -155,6 +156,40 @@ mod tests {
         for _ in 0..100 {
             assert!(!keep(&Ties::default(), &runner, &thing));
             assert!(runner.all().len() <= 2);
+        }
+    }
+
+    /// Takes a while to go, as what waits for a device does.
+    #[derive(Default)]
+    struct Slow(Mutex<Option<[StdArc<std::sync::atomic::AtomicBool>; 2]>>);
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            if let Some([is_going, is_gone]) = self.0.get_mut().unwrap().take() {
+                is_going.store(true, Ordering::SeqCst);
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                is_gone.store(true, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Who goes second, meanwhile, goes when what was kept has: a device may be at work for both.
+    #[test]
+    fn j04_who_goes_second_waits_for_what_the_first_lets_go() {
+        for plan_is_first in [true, false] {
+            let (plan, runner) = (Ties::default(), Ties::default());
+            let flags = [(); 2].map(|()| StdArc::new(std::sync::atomic::AtomicBool::new(false)));
+            let [is_going, is_gone] = flags.clone();
+            let keep = |kept: &Slow| Ok(*kept.0.lock().unwrap() = Some(flags.clone()));
+            Ties::with(&plan, &runner, keep).unwrap();
+            let (first, second) = if plan_is_first { (plan, runner) } else { (runner, plan) };
+            let goes = std::thread::spawn(move || drop(first));
+            while !is_going.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            drop(second);
+            assert!(is_gone.load(Ordering::SeqCst), "it did not wait");
+            goes.join().unwrap();
         }
     }
 }

@@ -255,7 +255,8 @@ impl State {
                 None => left -= 1,
             }
             table.reopen(slot);
-            leaving.slot += 1;
+            // Others may have freed the slot in the middle of its row: the next begins anew.
+            (leaving.slot, leaving.place) = (leaving.slot + 1, 0);
         }
         let PrefixCache { journal, groups, .. } = &mut leaving.cache;
         while left > 0 && leaving.pool < table.pool_count() {

@@ -121,12 +121,54 @@ unsafe fn take<T: Opaque>(pointer: *mut T) -> Option<Arc<T::Object>> {
 /// # Safety
 /// As for `with`, and the caller is the handle's last user.
 pub(crate) unsafe fn destroy<T: Opaque>(pointer: *mut T, last_words: impl FnOnce(&T::Object)) {
+    // SAFETY: the caller's contract.
+    let Some(object) = (unsafe { take(pointer) }) else { return };
     let end = || {
-        // SAFETY: the caller's contract.
-        if let Some(object) = unsafe { take(pointer) } {
-            last_words(&object);
-        }
+        last_words(&object);
         Ok(())
     };
-    guard_with(end, || {});
+    // Others may have what it stands on.
+    guard_with(end, || object.poison());
+    let last = || {
+        drop(object);
+        Ok(())
+    };
+    guard_with(last, || {});
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    struct Thing(AtomicBool);
+
+    impl Object for Thing {
+        fn is_poisoned(&self) -> bool {
+            self.0.load(Ordering::Relaxed)
+        }
+
+        fn poison(&self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    struct OfThing;
+
+    impl Opaque for OfThing {
+        type Object = Thing;
+        const NAME: &'static str = "thing";
+        const MAGIC: u64 = 7;
+    }
+
+    /// M02: others may have what a handle stood on.
+    #[test]
+    fn m02_a_panic_of_a_destroy_poisons_too() {
+        let thing = Arc::new(Thing(AtomicBool::new(false))).unwrap();
+        let handle = Handle::<OfThing>::new(thing.clone()).ok().unwrap().into_raw();
+        let last_words = |_: &Thing| std::panic::resume_unwind(Box::new("as the test wants it"));
+        // SAFETY: made above, and used no more.
+        unsafe { destroy(handle, last_words) };
+        assert!(thing.is_poisoned());
+    }
 }
