@@ -1,13 +1,13 @@
 //! What a Rust engine sees: what it holds ends by itself, and nothing is left behind.
 use radixkv::api::{Cache, PageTable};
-use radixkv::attention::{Dtype, KvLayout, KvStrides, RowMask};
+use radixkv::attention::{Dtype, KvLayout, KvStrides, Params, RowMask, View};
 use radixkv::cpu::Threads;
 use radixkv::error::Error;
 use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::index::{IndexKind, Namespace};
 use radixkv::paging::{MorePools, PageTableConfig};
 use radixkv::plan::{Plan, PlanRow};
-use radixkv::runner::{KvPointers, Runner, RunnerConfig};
+use radixkv::runner::{KvPointers, LayerStep, Runner, RunnerConfig, Strides};
 use radixkv::sequence::{ComputedRow, Continuation, Room};
 use radixkv::store::{CacheConfig, GroupRow};
 use radixkv::tier::paged::{Deadline, HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
@@ -401,4 +401,61 @@ fn m02_what_stands_beside_a_poisoned_cache_refuses_too() {
     assert_eq!(tiers.agree(id, 3), Err(Error::Poisoned));
     assert_eq!(tiers.complete(&[], true), Err(Error::Poisoned));
     drop((sequence, cache));
+}
+
+/// K20: what a call cannot have of its own is refused, and not left out.
+#[test]
+fn k20_a_call_has_no_chunks_and_no_sinks_of_its_own() {
+    let table = table();
+    let cache = cache(&table, IndexKind::Radix);
+    let config = RunnerConfig {
+        group: 0,
+        layers: 1,
+        query_heads: 1,
+        kv_heads: 1,
+        head_dim: 64,
+        v_head_dim: 64,
+        dtype: Dtype::F32,
+        kv_dtype: Dtype::F32,
+        kv_layout: KvLayout::Nhd,
+        batch_invariant: false,
+        latent: false,
+    };
+    let runner = Runner::new(table.shared(), config, Threads::Own(1)).unwrap();
+    let prompt = ids(1, 4);
+    let sequence = cache.begin(&SPACE(), TokenList::text(&prompt), 0).unwrap();
+    let row = PlanRow {
+        row: ComputedRow::Sequence(sequence.id()),
+        start: 0,
+        count: 4,
+        mask: RowMask::Causal,
+        regions: &[],
+        tree_masks: &[],
+    };
+    let plan = Plan::new(table.shared()).unwrap();
+    plan.set(&[row]).unwrap();
+    let (numbers, mut out) = (vec![1_f32; 4 * 64], vec![0_f32; 4 * 64]);
+    let mut append = |view: View| {
+        let given = (numbers.as_ptr().cast::<u8>(), Strides::default());
+        let step = LayerStep {
+            layer: 0,
+            q: given,
+            k: Some(given),
+            v: Some(given),
+            out: (out.as_mut_ptr().cast::<u8>(), Strides::default()),
+            lse: std::ptr::null_mut(),
+            sinks: std::ptr::null(),
+            k_scales: std::ptr::null(),
+            v_scales: std::ptr::null(),
+            params: Params { view, ..Params::new(64) },
+            stream: std::ptr::null_mut(),
+        };
+        // SAFETY: dense tensors of the plan's positions; nobody else computes the row.
+        unsafe { runner.append_prefill(&plan, &step) }
+    };
+    let view = View { window: Some(2), ..View::default() };
+    append(view).unwrap();
+    for view in [View { chunk: Some(2), ..view }, View { sinks: 1, ..view }] {
+        assert!(matches!(append(view), Err(Error::Argument(_))), "{view:?}");
+    }
 }

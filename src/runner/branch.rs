@@ -44,7 +44,8 @@ impl Runner {
             check(batch, branch).map_err(wrong)?;
             push_moves(batch, branch, &mut moves)?;
         }
-        let layers = self.memory.layers();
+        // A list of moves that is carried out twice moves what was moved already.
+        let layers = self.memory.layers_apart();
         match &self.backend {
             Backend::Cpu(cpu) => {
                 // SAFETY: the places are the rows' own; the rest is the caller's contract.

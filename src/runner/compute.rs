@@ -43,7 +43,7 @@ pub struct LayerStep {
     pub k_scales: *const f32,
     /// Both or neither, but where values are latent.
     pub v_scales: *const f32,
-    /// Everything else.
+    /// Everything else. Of the view the window alone: chunks and sinks are the group's.
     pub params: Params,
     /// CUDA: the CUstream to work on.
     pub stream: *mut c_void,
@@ -114,6 +114,7 @@ impl Runner {
             return Err(Error::argument("args.window: some row of the plan is not causal"));
         }
         let mut params = Params { view: self.view(step.params.view)?, ..step.params };
+        params.soft_cap = params.soft_cap.filter(|&cap| cap < CAP_LIMIT);
         if self.config.latent {
             params.v_scale = params.k_scale; // V is stored as K is
         }
@@ -228,6 +229,12 @@ impl Runner {
     fn view(&self, asked: View) -> Result<View, Error> {
         let of_group = super::view_of(self.group.kind);
         let View { window, chunk, sinks } = of_group;
+        // Not left out: the call would see other keys than it says.
+        let is_of_group = (asked.chunk.is_none() || asked.chunk == chunk)
+            && (asked.sinks == 0 || asked.sinks == sinks);
+        if !is_of_group {
+            return Err(Error::argument("args: chunks and sinks of a view are the group's own"));
+        }
         if let (Some(asked), Some(most)) = (asked.window, window.or(chunk))
             && asked > most
         {
@@ -401,6 +408,10 @@ pub(super) fn span(dim: usize, mut dims: [(usize, usize); 3]) -> Option<usize> {
     }
     (span <= ELEMENT_LIMIT).then_some(span)
 }
+
+/// A soft cap from here on, 2^64, changes no logit below 2^52 in f32: it is none, for the factors
+/// that it takes may be no numbers.
+const CAP_LIMIT: f32 = 18_446_744_073_709_551_616.0;
 
 fn check_f32(pointer: *const f32, name: &dyn Display) -> Result<(), Error> {
     if pointer.is_aligned() {

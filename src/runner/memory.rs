@@ -58,6 +58,8 @@ impl Own {
 #[derive(Debug)]
 pub(super) struct KvMemory {
     layers: Vec<KvLayer<*mut u8>>,
+    /// Those of them that are memory of their own: the engine's layers may share theirs.
+    apart: Vec<KvLayer<*mut u8>>,
     page_count: usize,
     own: Option<Own>,
 }
@@ -100,7 +102,7 @@ impl KvMemory {
             v_strides,
             dtype: config.kv_dtype,
         }))?;
-        Ok(Self { layers, page_count: pages, own: Some(own) })
+        Self::over(layers, pages, Some(own))
     }
 
     /// The engine's memory.
@@ -149,7 +151,21 @@ impl KvMemory {
             }
             layers.try_push(layer)?;
         }
-        Ok(Self { layers, page_count: pages, own: None })
+        Self::over(layers, pages, None)
+    }
+
+    fn over(
+        layers: Vec<KvLayer<*mut u8>>,
+        page_count: usize,
+        own: Option<Own>,
+    ) -> Result<Self, Error> {
+        let mut apart: Vec<KvLayer<*mut u8>> = Vec::new();
+        for layer in &layers {
+            if !apart.iter().any(|other| (other.k, other.v) == (layer.k, layer.v)) {
+                apart.try_push(*layer)?;
+            }
+        }
+        Ok(Self { layers, apart, page_count, own })
     }
 
     pub(super) fn layer(&self, at: usize) -> &KvLayer<*mut u8> {
@@ -158,6 +174,11 @@ impl KvMemory {
 
     pub(super) fn layers(&self) -> &[KvLayer<*mut u8>] {
         &self.layers
+    }
+
+    /// The layers, without those whose memory is an earlier one's: for what may be done once alone.
+    pub(super) fn layers_apart(&self) -> &[KvLayer<*mut u8>] {
+        &self.apart
     }
 
     pub(super) fn page_count(&self) -> usize {

@@ -1,5 +1,6 @@
 /* The runner: attention over cached and new positions is what full attention would be, however a
  * prompt reaches the pages. */
+#include <float.h>
 #include "misuse.h"
 #include "radixkv_spatial.h"
 #include "runner_fixture.h"
@@ -446,6 +447,26 @@ static void k20_what_a_runner_has(void) {
     end_runner(&r);
 }
 
+/* A soft cap far beyond all logits leaves them as they are. */
+static void k20_a_soft_cap_beyond_all_logits(void) {
+    const float caps[] = {1e10f, 1e30f, FLT_MAX};
+    runner_fixture r = new_runner(4, 32, 0);
+    count_up(prompt, 16, 1);
+    rkv_sequence_info state = begin(&r.f, text(prompt, 16));
+    chunk whole = chunk_of(state.sequence, prompt, 0, 16);
+    set_plan(&r, &whole, 1);
+    for (size_t i = 0; i < sizeof caps / sizeof caps[0]; i++) {
+        tensors t = new_tensors(&whole, 1, 0);
+        rkv_runner_append_prefill_args args = layer_args(&t, 0);
+        args.soft_cap = caps[i];
+        CHECK_OK(rkv_runner_append_prefill(r.runner, r.plan, &args));
+        check_tensors(&t, &whole, 1, 0, 0);
+        free_tensors(&t);
+    }
+    release(&r.f, state.sequence);
+    end_runner(&r);
+}
+
 int main(void) {
     RUN(k20_append_prefill_equals_full_prefill);
     RUN(b07_chunks_of_any_size);
@@ -456,6 +477,7 @@ int main(void) {
     RUN(k21_regions_or_causal);
     RUN(k21_tree_masks);
     RUN(k20_sliding_window);
+    RUN(k20_a_soft_cap_beyond_all_logits);
     RUN(k20_merged_states);
     RUN(k20_keys_that_are_there);
     RUN(k20_rows_without_a_cache);

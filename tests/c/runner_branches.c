@@ -114,8 +114,68 @@ static void k21_branches_that_are_none(void) {
     end_runner(&r);
 }
 
+/* Layer 1 attends to what layer 0 wrote. */
+static void shared_step(const runner_fixture *r, const chunk *whole) {
+    const bool is_draft = whole->row.tree_masks != NULL;
+    set_plan(r, whole, 1);
+    tensors t = new_tensors(whole, 1, 0);
+    if (is_draft) {
+        project_draft(t.q, KIND_Q, 0, QUERY_HEADS);
+        project_draft(t.k, KIND_K, 0, KV_HEADS);
+        project_draft(t.v, KIND_V, 0, KV_HEADS);
+    }
+    rkv_runner_append_prefill_args args = layer_args(&t, 0);
+    CHECK_OK(rkv_runner_append_prefill(r->runner, r->plan, &args));
+    args.layer = 1;
+    args.k = args.v = NULL;
+    CHECK_OK(rkv_runner_append_prefill(r->runner, r->plan, &args));
+    if (!is_draft) {
+        check_tensors(&t, whole, 1, 0, 0);
+    }
+    free_tensors(&t);
+}
+
+/* Layers may have one memory between them: what is moved there is moved once. */
+static void k21_a_branch_is_kept_in_memory_of_two_layers(void) {
+    runner_fixture r;
+    memset(&r, 0, sizeof r);
+    r.f = new_fixture_with(4, 40, 8, 0);
+    rkv_runner_kv_memory layers[LAYERS];
+    lend_memory(&r, layers);
+    layers[1] = layers[0];
+    rkv_runner_config config = small_runner();
+    config.kv_layers = layers;
+    config.kv_layer_size = sizeof *layers;
+    CHECK_OK(rkv_runner_create(r.f.table, &config, &r.runner));
+    CHECK_OK(rkv_plan_create(r.f.table, &r.plan));
+    count_up(prompt, ROW_LIMIT, 1);
+    rkv_sequence_info state = begin(&r.f, text(prompt, PROMPT));
+    const chunk whole = chunk_of(state.sequence, prompt, 0, PROMPT);
+    shared_step(&r, &whole);
+    publish(&r.f, state.sequence, PROMPT);
+    for (size_t i = 0; i < DRAFT; i++) {
+        append(&r.f, state.sequence, token(i));
+    }
+    chunk draft = chunk_of(state.sequence, prompt, PROMPT, DRAFT);
+    draft.row.tree_masks = tree;
+    shared_step(&r, &draft);
+    const rkv_kept_branch kept = branch_of(0, KEPT, holds);
+    CHECK_OK(KEEP(&r, kept));
+    CHECK_OK(rkv_sequence_truncate(r.f.cache, state.sequence, PROMPT));
+    for (size_t i = 0; i < KEPT; i++) {
+        prompt[PROMPT + i] = token(holds[i]);
+        append(&r.f, state.sequence, token(holds[i]));
+    }
+    append(&r.f, state.sequence, prompt[AFTER - 1]);
+    const chunk next = chunk_of(state.sequence, prompt, AFTER - 1, 1);
+    shared_step(&r, &next); /* fails today: it sees other keys than those of the branch */
+    release(&r.f, state.sequence);
+    end_runner(&r);
+}
+
 int main(void) {
     RUN(k21_a_branch_is_kept);
+    RUN(k21_a_branch_is_kept_in_memory_of_two_layers);
     RUN(k21_branches_that_are_none);
     return check_result();
 }
