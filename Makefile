@@ -2,7 +2,9 @@
 PREFIX ?= /usr/local
 LIBDIR ?= lib
 CARGO  ?= cargo
-export PREFIX LIBDIR DESTDIR
+# Cargo may be told elsewhere where to build (build.target-dir), and the scripts look here.
+CARGO_TARGET_DIR ?= $(CURDIR)/target
+export PREFIX LIBDIR DESTDIR CARGO_TARGET_DIR
 
 .DEFAULT_GOAL := help
 
@@ -13,7 +15,8 @@ build: ## libradixkv.so and libradixkv.a, optimised, in target/release
 	$(CARGO) build --locked --release
 
 net: ## libradixkv_net.so and .a (KV events; Redis, Valkey and S3 stores), in target/net/release
-	$(CARGO) build --locked --release --manifest-path net/Cargo.toml --target-dir target/net
+	$(CARGO) build --locked --release --manifest-path net/Cargo.toml \
+	    --target-dir "$$CARGO_TARGET_DIR/net"
 
 test: ## everything that a change must pass; installs missing tools where it can
 	@bash scripts/test.sh
@@ -29,8 +32,8 @@ docs: ## API pages from the header, in target/doxygen; any warning fails
 
 header: ## rewrite include/radixkv.h, radixkv_spatial.h and radixkv_net.h from the sources
 	RKV_BLESS=1 $(CARGO) test --locked --test header
-	RKV_BLESS=1 $(CARGO) test --locked --manifest-path net/Cargo.toml --target-dir target/net \
-	    --test header
+	RKV_BLESS=1 $(CARGO) test --locked --manifest-path net/Cargo.toml \
+	    --target-dir "$$CARGO_TARGET_DIR/net" --test header
 
 abi: ## compare exports, layouts and types with the blessed ones in abi/
 	@bash scripts/test.sh abi

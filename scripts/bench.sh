@@ -53,6 +53,7 @@ if [[ " $* " == *" --help "* ]]; then
     exit
 fi
 export PATH="$HOME/.cargo/bin:$PATH"
+unset CARGO_BUILD_TARGET # what is built here runs here
 bash scripts/tools.sh build >&2
 target=${CARGO_TARGET_DIR:-target}
 build=$target/bench

@@ -10,11 +10,12 @@
 # who cannot fetch that one, has a small model with random weights. `--model hybrid` names one whose
 # layers are gated delta nets and attention, as Qwen3-Next's are, and `--model window` one with
 # sliding windows, as Gemma 3; a folder of such a name is ./hybrid.
-# With nvcc (CUDA_HOME, make cuda-toolchain, or on the PATH) they know --device cuda, unless
-# RADIXKV_CUDA is 0.
+# With nvcc 12.9 or later (CUDA_HOME, make cuda-toolchain, or on the PATH) they know --device cuda,
+# unless RADIXKV_CUDA is 0.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
+unset CARGO_BUILD_TARGET # what is built here runs here
 source scripts/logged.sh
 
 target="${CARGO_TARGET_DIR:-target}"
@@ -34,19 +35,32 @@ esac
 bash scripts/tools.sh engine >&2
 
 options=() targets=(--target engine_server --target engine_bench --target make_checkpoint)
-toolchain=$target/cuda/home/bin/nvcc
-if [ "${RADIXKV_CUDA:-}" = 0 ]; then
-    options+=(-DENGINE_NVCC=OFF)
-elif [ -z "${CUDA_HOME:-}" ] && [ -x "$toolchain" ]; then
-    options+=(-DENGINE_NVCC="$(realpath -s "$toolchain")")
-fi
+find_nvcc() { # that of the library, as kernels/build.rs finds it, or OFF
+    local nvcc release oldest=12.8
+    # Of the library's own targets some end with an f.
+    [[ ! "${RADIXKV_CUDA_ARCHS-f}" =~ f( |$) ]] || oldest=12.9
+    while read -r nvcc; do
+        release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p') || continue
+        if printf '%s\n' "${release:-0}" $oldest | sort -VC -r; then
+            realpath -s "$nvcc"
+            return
+        fi
+    done < <(PATH="${CUDA_HOME:+$CUDA_HOME/bin:}$target/cuda/home/bin:target/cuda/home/bin:$PATH" \
+        type -ap nvcc)
+    echo OFF
+}
+nvcc=OFF
+[ "${RADIXKV_CUDA:-}" = 0 ] || nvcc=$(find_nvcc)
+# Each time: CMake remembers what it was told.
+options+=(-DENGINE_NVCC="$nvcc")
 case "$what" in
 build) options+=(-DENGINE_TESTS=ON) targets+=(--target test_cuda) ;;
 speed) targets+=(--target engine_speed) ;;
 esac
 
 mkdir -p "$out"
-cargo build --locked --release
+# Wherever it is told to build otherwise (build.target-dir).
+cargo build --locked --release --target-dir "$target"
 echo "building the engine ..." >&2
 logged "$out/configure.log" cmake -S examples/engine -B "$out" \
     -DRADIXKV_LIBRARY="$(cd "$target/release" && pwd)/libradixkv.so" \

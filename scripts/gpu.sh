@@ -209,7 +209,11 @@ stage_peers() {
         echo "SKIP torch and peers: torch is not installed, so there is nothing to compare with"
         return
     fi
-    job torch 60 python3 "$pack/gpu_torch.py" && cp "$results/torch.log" "$results/torch.tsv"
+    if job torch 60 python3 "$pack/gpu_torch.py"; then
+        cp "$results/torch.log" "$results/torch.tsv"
+    else
+        failed=1
+    fi
     if [ -d "$pack/peers" ]; then
         job peers 130 python3 "$pack/gpu_peers.py" "$pack/peers" || failed=1
         grep -a $'\t' "$results/peers.log" >"$results/peers.tsv" || true

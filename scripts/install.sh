@@ -38,7 +38,9 @@ case ${1-} in
 esac
 
 target=${CARGO_TARGET_DIR:-target}
-built=("$target"/release/libradixkv.{so,a})
+# What is built for a target that is named lies in a folder of its own.
+release=$target${CARGO_BUILD_TARGET:+/$CARGO_BUILD_TARGET}/release
+built=("$release"/libradixkv.{so,a})
 # Root has another cargo, or none, and should leave no files of its own in somebody's target folder.
 is_built() { [ -f "${built[0]}" ] && [ -f "${built[1]}" ]; }
 if is_built && { [ -n "${SUDO_UID-}" ] || ! command -v cargo >/dev/null; }; then
@@ -48,12 +50,13 @@ elif [ -n "${SUDO_UID-}" ] && ! command -v cargo >/dev/null; then
     exit 1
 else
     bash scripts/tools.sh build >&2
-    cargo build --locked --release
+    # Wherever it is told to build otherwise (build.target-dir).
+    cargo build --locked --release --target-dir "$target"
 fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-native=$(bash scripts/link_with_soname.sh "$target/release" radixkv "$soname" "$work/libradixkv.so")
+native=$(bash scripts/link_with_soname.sh "$release" radixkv "$soname" "$work/libradixkv.so")
 
 depth=$(tr -cd / <<<"$libdir/" | wc -c) # from libdir up to the prefix
 up=$(printf '../%.0s' $(seq $((depth + 2))))
@@ -82,7 +85,14 @@ printf 'installed %s\n' "${installed[@]}"
 # Programs start only when the loader knows the library. It does in the folders of its cache.
 [ -z "$root" ] || exit 0
 export PATH="$PATH:/usr/sbin:/sbin"
-if ldconfig -vNX 2>/dev/null | grep "^$lib:" >/dev/null; then
+is_searched() { # by whichever name: /lib may be a link to usr/lib
+    local folder
+    while read -r folder; do
+        [ ! "$folder" -ef "$lib" ] || return 0
+    done < <(ldconfig -vNX 2>/dev/null | sed -n 's/^\(\/[^:]*\):.*/\1/p')
+    return 1
+}
+if is_searched; then
     if [ "$(id -u)" = 0 ]; then ldconfig; fi
 else
     echo "The loader does not search $lib. Link programs with -Wl,-rpath,$lib,"

@@ -31,7 +31,7 @@ esac
 # PROFILE is for the test of the package, which needs no quick library.
 profile=${PROFILE:-release}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}/net")
-built=$target/${profile/#dev/debug}
+built=$target${CARGO_BUILD_TARGET:+/$CARGO_BUILD_TARGET}/${profile/#dev/debug}
 # As in install.sh: root has another cargo, or none, and should leave no files of its own here.
 is_built() { [ -f "$built/libradixkv_net.so" ] && [ -f "$built/libradixkv_net.a" ]; }
 if is_built && { [ -n "${SUDO_UID-}" ] || ! command -v cargo >/dev/null; }; then
@@ -80,7 +80,14 @@ printf 'installed %s\n' "${installed[@]}"
 # As in install.sh: programs start only when the loader knows the library.
 [ -z "$root" ] || exit 0
 export PATH="$PATH:/usr/sbin:/sbin"
-if ldconfig -vNX 2>/dev/null | grep "^$lib:" >/dev/null; then
+is_searched() { # by whichever name: /lib may be a link to usr/lib
+    local folder
+    while read -r folder; do
+        [ ! "$folder" -ef "$lib" ] || return 0
+    done < <(ldconfig -vNX 2>/dev/null | sed -n 's/^\(\/[^:]*\):.*/\1/p')
+    return 1
+}
+if is_searched; then
     if [ "$(id -u)" = 0 ]; then ldconfig; fi
 else
     echo "The loader does not search $lib. Link programs with -Wl,-rpath,$lib,"

@@ -8,6 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
+unset CARGO_BUILD_TARGET # what is built here runs here
 source scripts/logged.sh
 
 # llama.cpp's source travels in a Rust package that binds to it. This is the checksum of that

@@ -11,6 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
+unset CARGO_BUILD_TARGET # what is built here runs here
 source scripts/logged.sh
 
 # llama.cpp's source, tools included, travels in a Python package that binds to it.

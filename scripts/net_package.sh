@@ -40,6 +40,11 @@ if command -v pkg-config >/dev/null; then
     eval "cc -o '$work/by-name' '$work/program/main.c' $(pkg-config --cflags --libs radixkv_net)"
     LD_LIBRARY_PATH=$prefix/lib "$work/by-name"
 fi
+if command -v go >/dev/null && command -v pkg-config >/dev/null; then
+    # With this header alone.
+    (cd bindings/go/net && GOTOOLCHAIN=local GOFLAGS='' PKG_CONFIG_PATH=$prefix/lib/pkgconfig \
+        go build .)
+fi
 # Root, by sudo, has no cargo: what is built is installed, and without that the reason is given.
 mkdir "$work/tools"
 for folder in /usr/local/bin /usr/bin /bin /usr/sbin /sbin; do

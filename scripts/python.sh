@@ -28,10 +28,14 @@ esac
 
 python=${PYTHON:-python3}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+cannot() { # why; tests are skipped then, but who asked for a wheel has none
+    [ "$what" != test ] || { echo "SKIP the Python package: $1"; exit 0; }
+    echo "error: the Python package: $1" >&2
+    exit 1
+}
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
-    { echo "SKIP the Python package: no Python 3.11 or later ($python)"; exit 0; }
-"$python" -c 'import venv, ensurepip' 2>/dev/null ||
-    { echo "SKIP the Python package: $python has no venv"; exit 0; }
+    cannot "no Python 3.11 or later ($python)"
+"$python" -c 'import venv, ensurepip' 2>/dev/null || cannot "$python has no venv"
 tag=$("$python" -c 'import sys; print(sys.implementation.cache_tag + sys.abiflags)')
 folder=$target/python/$tag
 
@@ -44,8 +48,7 @@ environment() { # folder, requirements file; nothing to do when it has just thos
 }
 
 requirements=bindings/python/requirements
-environment "$folder/build" $requirements/build.txt ||
-    { echo "SKIP the Python package: pip finds no packages"; exit 0; }
+environment "$folder/build" $requirements/build.txt || cannot "pip finds no packages"
 
 # The library is built in the folder where everybody has it, the extension beside it.
 rm -rf "$folder/wheels"

@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
+unset CARGO_BUILD_TARGET # what is built here runs here
 bash scripts/tools.sh build >&2
 
 target="${CARGO_TARGET_DIR:-target}"

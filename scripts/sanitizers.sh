@@ -56,8 +56,8 @@ miri() {
     local ok=1 runner=_UNKNOWN_LINUX_GNU_RUNNER threads
     # What runs programs otherwise, with a limit of time, can't run what is for Miri alone.
     local test=(env -u "CARGO_TARGET_X86_64$runner" -u "CARGO_TARGET_AARCH64$runner"
-        cargo +nightly miri test --test)
-    export CARGO_TARGET_DIR=$build MIRIFLAGS="-Zmiri-strict-provenance"
+        CARGO_TARGET_DIR="$build" cargo +nightly miri test --test)
+    export MIRIFLAGS="-Zmiri-strict-provenance"
     logged miri 900 "${test[@]}" capi_miri -- --skip threads || ok=0
     # The stories of groups, but for those of tens of thousands of pages.
     logged miri-groups 1800 "${test[@]}" groups -- order:: refusals:: limit:: \
@@ -78,7 +78,7 @@ miri() {
     else
         threads="threads left out, for parking_lot's sake"
     fi
-    unset CARGO_TARGET_DIR MIRIFLAGS
+    unset MIRIFLAGS
     if [ $ok -eq 1 ]; then
         local count
         count=$(tests_passed "$build"/miri{,-groups,-attention}.log)

@@ -5,6 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
+unset CARGO_BUILD_TARGET # what is built here runs here
 
 # Two at a time, in this order: none keeps two processors busy by itself. The first compiles for
 # long, and what needs the same folder comes late.
@@ -253,9 +254,25 @@ stage_long_fuzz() { # ten minutes for each fuzz target
     bash scripts/fuzz.sh 600
 }
 
+# `timeout` puts what it runs into a process group of its own, where the terminal's signal does not
+# come, and others send theirs to this process alone. So what was started is looked for.
+stop() { # a process, and all that it has started; it is held first, so that it starts no more
+    local child children
+    [ "$1" = $$ ] || kill -STOP "$1" 2>/dev/null || return 0
+    children=$(cat /proc/"$1"/task/*/children 2>/dev/null)
+    [ "$1" = $$ ] || { kill "$1"; kill -CONT "$1"; } 2>/dev/null
+    for child in $children; do stop "$child"; done
+}
+trap 'stop $$; wait; exit 130' HUP INT TERM
+
 mkdir -p "$logs"
+exec 8>"$logs.lock"
+flock -n 8 || {
+    echo "error: another run has $logs; CARGO_TARGET_DIR names another place" >&2
+    exit 1
+}
 rm -f "$logs"/*
-[[ $* && $* != long ]] || bash scripts/tools.sh || exit 1
+[[ $* && $* != long ]] || bash scripts/tools.sh 8>&- || exit 1
 
 at_a_time=1
 case "$*" in
@@ -270,7 +287,8 @@ export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$program_limit
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$program_limit
 
 in_its_shell() { # stage
-    (set -e; "stage_$1") </dev/null 2>&1
+    # What outlives a stage does not keep the lock.
+    (set -e; "stage_$1") </dev/null 2>&1 8>&-
 }
 
 run_stage() { # stage; what it printed, its status, its seconds and its processors' go into $logs
@@ -305,7 +323,8 @@ if [ $at_a_time -gt 1 ]; then
 else
     for stage in "${stages[@]}"; do
         printf '\n=== %s\n' "$stage"
-        run_stage "$stage" | tee "$logs/$stage.log"
+        run_stage "$stage" | tee "$logs/$stage.log" & # a trap waits for what is in front
+        wait $!
     done
 fi
 

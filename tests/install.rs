@@ -6,6 +6,9 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::{env, fs};
 
+#[path = "install/places.rs"]
+mod places;
+
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn soname() -> String {
@@ -51,9 +54,16 @@ fn script(prefix: &Path) -> Command {
 /// A command without what this run, or a `make` around it, has set for itself.
 fn as_a_user(program: &str) -> Command {
     let mut command = Command::new(program);
-    for name in
-        ["PREFIX", "LIBDIR", "DESTDIR", "MAKEFLAGS", "RUSTFLAGS", "LD_LIBRARY_PATH", "SUDO_UID"]
-    {
+    for name in [
+        "PREFIX",
+        "LIBDIR",
+        "DESTDIR",
+        "MAKEFLAGS",
+        "RUSTFLAGS",
+        "LD_LIBRARY_PATH",
+        "SUDO_UID",
+        "CARGO_BUILD_TARGET",
+    ] {
         command.env_remove(name);
     }
     command.env("CARGO_TARGET_DIR", target());

@@ -1,10 +1,11 @@
-//! `scripts/tools.sh` on machines that lack something: what it installs, and what it says. There a
-//! folder of links is the whole PATH, `apt-get` only writes down what it is asked for, and `id`
-//! says that we are root.
+//! `scripts/tools.sh` on machines that lack something: what it installs, and what it says; and
+//! other scripts there. A folder of links is the whole PATH, `apt-get` only writes down what it is
+//! asked for, and `id` says that we are root.
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::{env, fs};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 /// What the script itself needs of a system, and a compiler.
 const SYSTEM: &[&str] = &[
@@ -22,37 +23,50 @@ impl Machine {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let machine = Self { folder };
-        let path = env::var_os("PATH").unwrap();
-        for name in SYSTEM {
-            let mut places = env::split_paths(&path).map(|folder| folder.join(name));
-            let place = places.find(|place| place.exists()).unwrap_or_else(|| panic!("no {name}"));
-            symlink(place, machine.folder.join(name)).unwrap();
-        }
+        machine.link(SYSTEM);
         machine.program("id", "echo 0");
         machine.program("apt-cache", "true");
         machine.program("apt-get", "echo \"$@\" >>\"$HOME/asked\"");
         machine
     }
 
+    /// Programs of this system are there too.
+    fn link(&self, names: &[&str]) {
+        let path = env::var_os("PATH").unwrap();
+        for name in names {
+            let mut places = env::split_paths(&path).map(|folder| folder.join(name));
+            let place = places.find(|place| place.exists()).unwrap_or_else(|| panic!("no {name}"));
+            symlink(place, self.folder.join(name)).unwrap();
+        }
+    }
+
     fn program(&self, name: &str, text: &str) {
         let path = self.folder.join(name);
+        let _ = fs::remove_file(&path); // not what a link leads to
         fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     /// Whether the script succeeds, what it says, and what apt-get was asked for.
     fn ask(&self, what: &str) -> (bool, String, String) {
-        let output = Command::new("bash")
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/tools.sh"))
-            .arg(what)
-            .env("PATH", &self.folder)
-            .env("HOME", &self.folder)
-            .output()
-            .unwrap();
-        let said = [output.stdout, output.stderr].concat();
+        let mut command = script("tools.sh");
+        let command = command.arg(what).env("PATH", &self.folder).env("HOME", &self.folder);
+        let (success, said) = ended(command.output().unwrap());
         let asked = fs::read_to_string(self.folder.join("asked")).unwrap_or_default();
-        (output.status.success(), String::from_utf8(said).unwrap(), asked)
+        (success, said, asked)
     }
+}
+
+fn script(name: &str) -> Command {
+    let mut command = Command::new("bash");
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(name));
+    command
+}
+
+/// Whether it succeeded, and what it said.
+fn ended(output: Output) -> (bool, String) {
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
 }
 
 #[test]
@@ -204,9 +218,7 @@ fn an_nvcc_that_is_too_old_is_passed_over() {
         }
         command.current_dir(&machine.folder).env("PATH", &machine.folder).env("OUT_DIR", &out);
         command.env("TARGET", "x86_64-unknown-linux-gnu").env("RADIXKV_CUDA", wish);
-        let output = command.output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8(said).unwrap())
+        ended(command.output().unwrap())
     };
     for release in ["11.8", "12.4", "12.8"] {
         let (success, said) = build(release, "");
@@ -217,7 +229,7 @@ fn an_nvcc_that_is_too_old_is_passed_over() {
     }
     // This one is taken, and fails.
     let (success, said) = build("12.9", "");
-    assert!(!success && said.contains("nvcc failed"), "{said}");
+    assert!(!success && said.contains("nvcc failed") && said.contains("RADIXKV_CUDA=0"), "{said}");
 }
 
 /// scripts/llama_server.sh, with everything built: the model that it adds to the options.
@@ -225,11 +237,7 @@ fn an_nvcc_that_is_too_old_is_passed_over() {
 fn a_llama_server_has_the_model_that_was_named() {
     let machine = Machine::new("llama-server");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let path = env::var_os("PATH").unwrap();
-    for name in ["mkdir", "flock", "cmp", "tee", "nice", "nproc", "sha256sum"] {
-        let place = env::split_paths(&path).map(|folder| folder.join(name)).find(|it| it.exists());
-        symlink(place.unwrap_or_else(|| panic!("no {name}")), machine.folder.join(name)).unwrap();
-    }
+    machine.link(&["mkdir", "flock", "cmp", "tee", "nice", "nproc", "sha256sum"]);
     machine.program("cargo", "echo cargo 9.0.0");
     for name in ["cmake", "patch", "python3"] {
         machine.program(name, "true");
@@ -247,16 +255,14 @@ fn a_llama_server_has_the_model_that_was_named() {
     fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
     let model = target.join("model/SmolLM2-135M-Instruct.Q4_1.gguf");
     let run = |options: &[&str], variable: Option<&str>| {
-        let mut command = Command::new("bash");
-        command.arg(root.join("scripts/llama_server.sh")).arg("run").args(options).env_clear();
+        let mut command = script("llama_server.sh");
+        command.arg("run").args(options).env_clear();
         command.env("PATH", &machine.folder).env("HOME", &machine.folder);
         command.env("CARGO_TARGET_DIR", &target);
         if let Some(name) = variable {
             command.env(name, "https://example.org/other.gguf");
         }
-        let output = command.output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8(said).unwrap())
+        ended(command.output().unwrap())
     };
     let (success, said) = run(&[], None); // python3 of this machine fetches nothing
     assert!(!success && said.contains("cannot be fetched"), "{said}");
@@ -274,4 +280,156 @@ fn a_llama_server_has_the_model_that_was_named() {
         let expected = format!("starts with {}\n", options.join(" "));
         assert!(success && said.contains(&expected), "{said}");
     }
+}
+
+/// scripts/engine.sh: the nvcc that makes the library's kernels makes the engine's, or none does.
+#[test]
+fn the_engine_has_the_nvcc_of_the_library() {
+    let machine = Machine::new("engine nvcc");
+    machine.link(&["mkdir", "nproc", "realpath", "tee"]);
+    // This compiler has every header.
+    machine.program("c++", "cat >/dev/null");
+    machine.program("pkg-config", "true");
+    machine.program("cargo", "echo cargo 9.0.0");
+    machine.program("cmake", "echo \"$@\" >>\"$HOME/told\"");
+    let target = machine.folder.join("target");
+    fs::create_dir_all(target.join("release")).unwrap();
+    let configure = |release: &str, wish: &str, archs: Option<&str>| {
+        let version = format!("echo 'Cuda compilation tools, release {release}, V{release}.131'");
+        machine.program("nvcc", &version);
+        let _ = fs::remove_file(machine.folder.join("told"));
+        let mut command = script("engine.sh");
+        command.arg("build").env_clear().env("PATH", &machine.folder).env("HOME", &machine.folder);
+        command.env("CARGO_TARGET_DIR", &target).env("RADIXKV_CUDA", wish);
+        command.envs(archs.map(|archs| ("RADIXKV_CUDA_ARCHS", archs)));
+        let (success, said) = ended(command.output().unwrap());
+        assert!(success, "{said}");
+        fs::read_to_string(machine.folder.join("told")).unwrap()
+    };
+    let none = "-DENGINE_NVCC=OFF";
+    let nvcc = &*format!("-DENGINE_NVCC={}", machine.folder.join("nvcc").display());
+    // CMake, which remembers, is told each time.
+    for (release, wish, archs, expected) in [
+        ("12.4", "", None, none),
+        ("12.8", "", None, none),
+        ("12.8", "", Some("80 90a"), nvcc),
+        ("12.9", "0", None, none),
+        ("12.9", "", None, nvcc),
+        ("13.0", "1", Some("90a 100f"), nvcc),
+    ] {
+        let told = configure(release, wish, archs);
+        assert!(told.contains(expected), "{release} {wish} {archs:?}: {told}");
+    }
+}
+
+/// scripts/python.sh: tests that can't run are skipped; who asked for a wheel and has none is told.
+#[test]
+fn no_wheel_is_a_failure() {
+    let run = |what: &str| {
+        ended(script("python.sh").arg(what).env("PYTHON", "/nowhere").output().unwrap())
+    };
+    let (success, said) = run("test");
+    assert!(success && said.starts_with("SKIP the Python package: no Python 3.11"), "{said}");
+    for what in ["wheel", "wheels", "bench", "example"] {
+        let (success, said) = run(what);
+        assert!(!success && said.starts_with("error: ") && said.contains("3.11"), "{what}: {said}");
+    }
+}
+
+/// scripts/abi.sh: a comparison may be skipped, but what was to be accepted was not.
+#[test]
+fn nothing_is_blessed_without_abidiff() {
+    let machine = Machine::new("bless");
+    for (argument, succeeds) in [("", true), ("--bless", false)] {
+        let output = script("abi.sh").arg(argument).env("PATH", &machine.folder).output().unwrap();
+        let (success, said) = ended(output);
+        assert_eq!((success, said.contains("abidiff is not")), (succeeds, true), "{said}");
+        assert_eq!(said.starts_with("SKIP abi: "), succeeds, "{said}");
+    }
+}
+
+/// scripts/gpu.sh: PyTorch is there, and what is compared with it fails.
+#[test]
+fn a_comparison_that_fails_is_a_failure() {
+    let machine = Machine::new("gpu peers");
+    machine.program("python3", "[ \"$1\" = -c ]");
+    let pack = machine.folder.join("pack");
+    fs::create_dir_all(&pack).unwrap();
+    fs::write(pack.join("commit"), "0123abc\n").unwrap();
+    let path = env::var_os("PATH").unwrap();
+    let folders = [machine.folder.clone()].into_iter().chain(env::split_paths(&path));
+    let output = script("gpu.sh")
+        .args([Path::new("run"), &pack.join("results"), Path::new("peers")])
+        .env("PATH", env::join_paths(folders).unwrap())
+        .env("RADIXKV_GPU_PACK", &pack)
+        .output()
+        .unwrap();
+    let (success, said) = ended(output);
+    assert!(!success && said.contains("FAIL peers"), "{said}");
+}
+
+/// scripts/test.sh: what it has started ends with it, and starts nothing more.
+#[test]
+fn who_stops_the_tests_stops_their_stages() {
+    let machine = Machine::new("stopped");
+    machine.link(&["basename", "date", "flock", "mkdir", "realpath", "rm", "sleep", "tee"]);
+    machine.link(&["timeout", "tr"]);
+    // Each use of cargo takes as long as a compiler would, and is written down.
+    machine.program(
+        "cargo",
+        "[ \"$1\" != --version ] || { echo cargo 9.0.0; exit; }\n\
+         echo $$ >>\"$HOME/started\"\nexec sleep 100",
+    );
+    let started = machine.folder.join("started");
+    let written = || fs::read_to_string(&started).unwrap_or_default();
+    let wait_for = |what: &str, is_so: &dyn Fn() -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !is_so() {
+            assert!(Instant::now() < deadline, "{what}: {}", written());
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let is_there = |process: &str| {
+        let command = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        command.starts_with(b"sleep")
+    };
+    // Two at a time, and one that is named.
+    for (stages, at_a_time) in [(&[][..], 2), (&["engine"], 1)] {
+        let _ = fs::remove_file(&started);
+        let mut tests = script("test.sh")
+            .args(stages)
+            .env_clear()
+            .env("PATH", &machine.folder)
+            .env("HOME", &machine.folder)
+            .env("CARGO_TARGET_DIR", machine.folder.join("target"))
+            .env("RADIXKV_CUDA", "0")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_for("stages begin", &|| {
+            written().lines().filter(|it| is_there(it)).count() >= at_a_time
+        });
+        let stopped = Command::new("kill").arg(tests.id().to_string()).status().unwrap();
+        assert!(stopped.success());
+        assert!(!tests.wait().unwrap().success());
+        wait_for("stages go on", &|| !written().lines().any(is_there));
+    }
+}
+
+/// scripts/test.sh: a second run leaves the logs of the first one alone.
+#[test]
+fn the_tests_run_once_in_a_folder() {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tools second run");
+    let _ = fs::remove_dir_all(&target);
+    fs::create_dir_all(target.join("test-logs")).unwrap();
+    let status = target.join("test-logs/tests.status");
+    fs::write(&status, "0 1 1 1\n").unwrap();
+    let second = script("test.sh");
+    let mut first = Command::new("flock"); // has what it has
+    first.arg(target.join("test-logs.lock")).arg(second.get_program()).args(second.get_args());
+    first.arg("nothing").env("CARGO_TARGET_DIR", &target).env("RADIXKV_CUDA", "0");
+    let (success, said) = ended(first.output().unwrap());
+    assert!(!success && said.contains("error: another run has "), "{said}");
+    assert!(status.is_file());
 }

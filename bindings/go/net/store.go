@@ -1,9 +1,24 @@
 package net
 
 /*
-#include <radixkv.h>
-
 #include "failure.h"
+#include <stddef.h>
+
+// rkv_remote_store of radixkv.h, which need not be installed where only this library is.
+typedef struct rkvnetgo_remote {
+	uint32_t struct_size, reserved;
+	void *user_data;
+	void (*has)(void), (*get)(void), (*put)(void), (*remove)(void);
+} rkvnetgo_remote;
+
+#ifdef RKVNETGO_TREE
+#include <radixkv.h>
+_Static_assert(offsetof(rkvnetgo_remote, user_data) == offsetof(rkv_remote_store, user_data), "");
+_Static_assert(offsetof(rkvnetgo_remote, has) == offsetof(rkv_remote_store, has), "");
+_Static_assert(offsetof(rkvnetgo_remote, get) == offsetof(rkv_remote_store, get), "");
+_Static_assert(offsetof(rkvnetgo_remote, put) == offsetof(rkv_remote_store, put), "");
+_Static_assert(offsetof(rkvnetgo_remote, remove) == offsetof(rkv_remote_store, remove), "");
+#endif
 
 typedef struct rkvnetgo_store_created {
 	rkvnetgo_failure *failure;
@@ -23,9 +38,9 @@ static inline rkvnetgo_store_created rkvnetgo_create_store(rkv_net_store_config 
 }
 
 static inline rkvnetgo_described rkvnetgo_describe(const rkv_net_store *store) {
-	rkv_remote_store remote = {.struct_size = sizeof remote};
+	rkvnetgo_remote remote = {.struct_size = sizeof remote};
 	rkvnetgo_described made = {0};
-	made.failure = rkvnetgo_end(rkv_net_store_describe(store, &remote));
+	made.failure = rkvnetgo_end(rkv_net_store_describe(store, (struct rkv_remote_store *)&remote));
 	made.user_data = remote.user_data;
 	made.has = (void *)remote.has;
 	made.get = (void *)remote.get;

@@ -25,7 +25,8 @@ def library() -> Path:
     target = Path(os.environ.get("RADIXKV_TARGET_DIR", ROOT / "target"))
     command = ["cargo", "build", "--locked", "--release", "--lib", "--target-dir", str(target)]
     subprocess.run(command, cwd=ROOT, check=True)
-    return target / "release" / "libradixkv.so"
+    # What is built for a target that is named lies in a folder of its own.
+    return target / os.environ.get("CARGO_BUILD_TARGET", "") / "release" / "libradixkv.so"
 
 
 def stage() -> None:
