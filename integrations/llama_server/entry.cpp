@@ -1,5 +1,6 @@
 #include "entry.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
@@ -60,6 +61,22 @@ std::vector<std::uint8_t> copied(const rkv_snapshot_part& part) {
 }
 
 }  // namespace
+
+std::uint32_t saved_before_window(const common_params& params, const llama_context* target,
+                                  const llama_context* draft) {
+    std::uint32_t count = (1U << 24) - 1;  // the most that LLAMA_STATE_SEQ_FLAGS_BEFORE_WINDOW has
+    bool has_windows = false;
+    for (const llama_context* context : {target, draft}) {
+        if (context == nullptr || llama_model_n_swa(llama_get_model(context)) == 0) continue;
+        has_windows = true;
+        if (params.swa_full) continue;
+        // As llama_kv_cache_iswa() makes its memory: longer than the windows by a batch, or more.
+        const auto window = static_cast<std::uint32_t>(llama_model_n_swa(llama_get_model(context)));
+        const std::uint32_t windows = window * (params.kv_unified ? llama_n_seq_max(context) : 1);
+        count = std::min(count, GGML_PAD(windows + llama_n_ubatch(context), 256) - windows);
+    }
+    return has_windows ? count : 0;
+}
 
 Entry::Entry(const server_prompt& prompt, llama_pos pos_min, std::size_t state_bytes,
              std::size_t draft_bytes)

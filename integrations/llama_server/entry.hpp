@@ -2,6 +2,7 @@
 #ifndef RADIXKV_LLAMA_SERVER_ENTRY_HPP
 #define RADIXKV_LLAMA_SERVER_ENTRY_HPP
 
+#include "common.h"
 #include "server-task.h"
 
 #include <radixkv.hpp>
@@ -14,6 +15,12 @@ namespace radixkv_server {
 
 /// Of the form in which entries are written.
 constexpr std::uint32_t entry_version = 1;
+
+/// How many positions before a window are saved with it, if there are windows: as many as a slot
+/// has room for at any time, whatever the others have. So what was just computed can be cut off
+/// again, of a state as of a slot. `draft` may be NULL.
+std::uint32_t saved_before_window(const common_params& params, const llama_context* target,
+                                  const llama_context* draft);
 
 /// A prompt with the state after it, in parts that can be written as they are: a header, with the
 /// tokens; the state; that of the draft model; and of each checkpoint three.
@@ -77,10 +84,10 @@ std::size_t usable(const server_tokens& tokens, const Checkpoints& checkpoints, 
     if (common == 0) return 0;
     const llama_pos next = tokens.pos_next(static_cast<std::int64_t>(common));
     const llama_pos wanted = std::max(0, next - window - (is_whole_request ? 1 : 0));
-    if (pos_min < wanted) return common;
+    if (pos_min == 0 || pos_min < wanted) return common;
     for (auto it = checkpoints.rbegin(); it != checkpoints.rend(); ++it) {
         if (it->pos_max > next || (it->pos_min >= wanted && it->pos_min != 0)) continue;
-        const llama_pos end = std::min(next, std::max(it->pos_min + 1, it->pos_max));
+        const llama_pos end = std::min(next, it->pos_max + 1);
         return std::min(tokens.size_up_to_pos(end), static_cast<std::size_t>(it->n_tokens));
     }
     return 0;

@@ -160,13 +160,17 @@ Fingerprint fingerprint_of(const common_params& params, const llama_context* tar
     // llama.cpp turns what it quantizes, unless this says otherwise; a state doesn't tell.
     const char* is_off = std::getenv("LLAMA_ATTN_ROT_DISABLE");
     if (is_off != nullptr && std::atoi(is_off) != 0) gathered.add("turned", 0.0);
-    gathered.add("whole window", params.swa_full ? 1 : 0);
+    // 1 had the windows alone.
+    gathered.add("whole window", params.swa_full ? 2 : 0);
     // V lies otherwise without it.
     gathered.add("fused attention",
                  params.flash_attn_type != LLAMA_FLASH_ATTN_TYPE_DISABLED ? 1 : 0);
     const common_params_speculative_draft& drafting = params.speculative.draft;
     if (draft != nullptr) {
         add_context(gathered, "draft", params, draft);
+        // A state says how much it has before the target's window, and not before this one's.
+        if (llama_model_n_swa(llama_get_model(draft)) > 0)
+            gathered.add("before window", saved_before_window(params, target, draft));
         add_model(gathered, "draft model", drafting.mparams.path);
         gathered.add("draft K", std::string(ggml_type_name(drafting.cache_type_k)));
         gathered.add("draft V", std::string(ggml_type_name(drafting.cache_type_v)));

@@ -11,8 +11,11 @@ namespace radixkv_server {
 
 namespace {
 
-/// For the lists of ids that lead to checkpoints.
-constexpr std::uint64_t checkpoint_bytes = 64U << 20;
+/// For the lists of ids that lead to where states can be cut.
+constexpr std::uint64_t cut_bytes = 64U << 20;
+
+/// Places before a window that are noted as such.
+constexpr llama_pos cut_steps = 8;
 
 rkv_snapshot_cache_config config_of(std::uint64_t byte_limit) {
     rkv_snapshot_cache_config config = rkv::SnapshotCache::config();
@@ -41,7 +44,7 @@ std::unique_ptr<server_prompt_cache> PromptCache::make(const Setup& setup) {
 PromptCache::PromptCache(const Setup& setup)
     : server_prompt_cache(setup.params->cache_ram_mib, 0),
       cache_(config_of(bytes_of(setup.params->cache_ram_mib))),
-      checkpoints_(config_of(checkpoint_bytes)),
+      cuts_(config_of(cut_bytes)),
       byte_limit_(bytes_of(setup.params->cache_ram_mib)) {
     reopen(setup);
 }
@@ -50,15 +53,13 @@ PromptCache::~PromptCache() { close(); }
 
 void PromptCache::reopen(const Setup& setup) {
     const llama_model* model = llama_get_model(setup.target);
-    saved_window_ = llama_model_n_swa(model);
-    window_ = setup.params->swa_full ? 0 : saved_window_;
-    std::array<char, 64> architecture{};
-    llama_model_meta_val_str(model, "general.architecture", architecture.data(),
-                             architecture.size());
-    is_chunked_ = std::string(architecture.data()) == "llama4";
+    window_ = setup.params->swa_full ? 0 : llama_model_n_swa(model);
+    before_window_ = static_cast<llama_pos>(
+        saved_before_window(*setup.params, setup.target, setup.draft));
+    state_flags = LLAMA_STATE_SEQ_FLAGS_BEFORE_WINDOW(before_window_);
     has_media_ = setup.has_media;
     context_tokens_ = llama_n_ctx_seq(setup.target);
-    is_cuttable_ = saved_window_ == 0 && !llama_model_is_recurrent(model) &&
+    is_cuttable_ = window_ == 0 && !llama_model_is_recurrent(model) &&
                    !llama_model_is_hybrid(model);
     set_adapters(setup.params->lora_adapters);
     try {
@@ -73,7 +74,7 @@ void PromptCache::reopen(const Setup& setup) {
         // What was kept is another model's, or may be.
         close();
         cache_.clear();
-        checkpoints_.base().clear();
+        cuts_.base().clear();
         fingerprint_ = now;
         if (!now) throw std::runtime_error(why);
         if (options().has_below()) attach(setup);
@@ -130,35 +131,41 @@ std::optional<PromptCache::Found> PromptCache::best(const Query& query) {
     // Where the state can't be cut at once, a shorter one that ends in time may serve better, or
     // one that has a later checkpoint.
     if (!found || found->usable < found->common) take(find(query, ids, 0));
-    if (!is_cuttable_ && found && found->usable < found->common) take(find_by_checkpoint(query));
+    if (!is_cuttable_ && found && found->usable < found->common) take(find_by_cut(query));
     return found;
 }
 
-std::optional<PromptCache::Found> PromptCache::find_by_checkpoint(const Query& query) {
+std::optional<PromptCache::Found> PromptCache::find_by_cut(const Query& query) {
     const rkv::TokenView ids = first(query.ids, query.ids.size());
-    while (const auto named = checkpoints_.match(ids, query.space)) {
+    while (const auto named = cuts_.match(ids, query.space, trimmable)) {
         const std::vector<std::uint32_t>& entry = **named;
         std::optional<Found> found = find(query, first(entry, entry.size()), 0);
         if (found && found->parts.tokens.size() == entry.size()) return found;
-        checkpoints_.base().remove(first(query.ids, named.token_count()), query.space);
+        cuts_.base().remove(first(entry, named.token_count()), query.space);
     }
     return std::nullopt;
 }
 
-void PromptCache::note_checkpoints(const server_prompt& prompt, llama_pos begin,
-                                   const Query& query) {
+void PromptCache::note_cuts(const server_prompt& prompt, llama_pos begin, const Query& query) {
     const auto ids = std::make_shared<const std::vector<std::uint32_t>>(query.ids);
-    for (const common_prompt_checkpoint& checkpoint : prompt.checkpoints) {
-        const auto end = static_cast<std::size_t>(checkpoint.n_tokens);
+    const auto note = [&](std::size_t count, std::uint32_t flags) {
+        cuts_.insert(first(query.ids, count), ids, ids->size() * sizeof(ids->front()),
+                     std::nullopt, query.space, flags);
+    };
+    if (begin == 0) return note(ids->size(), RKV_SNAPSHOT_INSERT_TRIMMABLE);
+    const auto note_first = [&](std::size_t end) {
         // Some serve only those who have one token more in common.
-        for (std::size_t count = end; count <= end + 1 && count < ids->size(); ++count) {
-            if (usable(prompt.tokens, prompt.checkpoints, begin, window_, count, false) == 0)
-                continue;
-            checkpoints_.insert(first(query.ids, count), ids, ids->size() * sizeof(ids->front()),
-                                std::nullopt, query.space);
-            break;
-        }
-    }
+        for (std::size_t count = end; count <= end + 1 && count < ids->size(); ++count)
+            if (usable(prompt.tokens, prompt.checkpoints, begin, window_, count, false) > 0)
+                return note(count, 0);
+    };
+    for (const common_prompt_checkpoint& checkpoint : prompt.checkpoints)
+        note_first(static_cast<std::size_t>(checkpoint.n_tokens));
+    if (window_ == 0) return;
+    // From there on each end can be cut off. What is noted below it serves as well as what is not.
+    const llama_pos end = prompt.tokens.pos_next(), step = std::max(1, before_window_ / cut_steps);
+    for (llama_pos at = begin + window_; at < end; at += step)
+        note_first(prompt.tokens.size_up_to_pos(at));
 }
 
 std::optional<PromptCache::Found> PromptCache::best_for(const server_prompt& prompt,
@@ -172,13 +179,20 @@ std::optional<PromptCache::Found> PromptCache::best_for(const server_prompt& pro
     const auto serves = [&](const Found& found) {
         const std::size_t count = found.parts.tokens.size();
         const std::size_t gained = found.usable > has ? found.usable - has : 0;
-        return count <= context_tokens_ && is_worth(found.common, gained, count);
+        return has_room(found.parts) && is_worth(found.common, gained, count);
     };
     std::optional<Found> found = best(query);
     // One that is too long for so little of it may hide a shorter one, which is whole.
     if (found && !serves(*found)) found = find(query, first(query.ids, query.ids.size()), 0);
     if (!found || !serves(*found)) return std::nullopt;
     return found;
+}
+
+bool PromptCache::has_room(const Parts& parts) const {
+    // What is before a window may be of a server with larger batches.
+    return parts.tokens.size() <= context_tokens_ &&
+           (window_ == 0 ||
+            parts.tokens.pos_next() - parts.pos_min <= window_ + before_window_);
 }
 
 bool PromptCache::is_better(const server_prompt& prompt, const server_tokens& tokens_new,
@@ -254,13 +268,15 @@ bool PromptCache::has(const server_prompt& prompt, const Query& query) {
         if (flags != 0 && (result.common_token_count != count ||
                            !is_worth(count, count, static_cast<std::size_t>(result.token_count))))
             continue;
-        const bool ends_here = flags == 0 || can_cut(pos_min);
-        if (ends_here && std::max(result.common_token_count, result.fetchable_token_count) == count)
+        const bool ends_here = flags == 0 || is_cuttable_;
+        const bool is_here = pin && result.common_token_count == count;
+        if (ends_here && (is_here ? window_ == 0 : result.fetchable_token_count == count))
             return true;
-        if (!pin || result.common_token_count != count) continue;
+        if (!is_here) continue;
         const Parts parts = Parts::read(parts_of(pin), has_media_);
-        if (usable(parts.tokens, parts.checkpoints, parts.pos_min, window_, count, false) == count)
-            return true;
+        const std::size_t most =
+            usable(parts.tokens, parts.checkpoints, parts.pos_min, window_, count, false);
+        if (has_room(parts) && (ends_here || most == count)) return true;
     }
     return false;
 }
@@ -276,11 +292,9 @@ bool PromptCache::keeps(const server_prompt& prompt) {
 }
 
 llama_pos PromptCache::begin_of(const server_prompt& prompt) const {
-    const llama_pos next = prompt.tokens.pos_next();
-    // What no later position sees is not saved, also where the memory still has it.
-    if (saved_window_ == 0 || next == 0) return pos_min;
-    return std::max(pos_min, is_chunked_ ? (next - 1) / saved_window_ * saved_window_
-                                         : next - saved_window_);
+    // What is still further back is not saved, also where the memory has it.
+    return window_ == 0 ? pos_min
+                        : std::max(pos_min, prompt.tokens.pos_next() - window_ - before_window_);
 }
 
 server_prompt_cache_state* PromptCache::alloc(const server_prompt& prompt,
@@ -335,8 +349,8 @@ std::vector<std::size_t> PromptCache::beginnings_of(const Entry& entry, const Qu
         const rkv::SnapshotPin pin = cache_.adopt_pin(result);
         below = std::max(result.token_count, result.fetchable_token_count);
         if (below * 2 <= query.ids.size()) break;
-        if (can_cut(entry.pos_min()) || usable(prompt.tokens, prompt.checkpoints, entry.pos_min(),
-                                               window_, below, false) == below)
+        if (usable(prompt.tokens, prompt.checkpoints, entry.pos_min(), window_, below, false) ==
+            below)
             counts.push_back(below);
     }
     return counts;
@@ -353,7 +367,7 @@ void PromptCache::remove(const std::vector<std::size_t>& counts, const Query& qu
 void PromptCache::insert(std::unique_ptr<Entry> entry) {
     const Query query = query_of(entry->prompt().tokens, entry->prompt().space);
     const std::vector<std::size_t> beginnings = beginnings_of(*entry, query);
-    if (!can_cut(entry->pos_min())) note_checkpoints(entry->prompt(), entry->pos_min(), query);
+    if (!is_cuttable_) note_cuts(entry->prompt(), entry->pos_min(), query);
     // On disk what is old goes when what is new is there; memory alone needs the room.
     if (!has_below_) remove(beginnings, query);
     const std::vector<rkv_snapshot_part> parts = entry->parts();

@@ -121,12 +121,16 @@ private:
     /// What the cache has for some ids, and what that is to the query.
     [[nodiscard]] std::optional<Found> find(const Query& query, const rkv::TokenView& ids,
                                             std::uint32_t flags);
-    /// The entry with the last checkpoint within the query.
-    [[nodiscard]] std::optional<Found> find_by_checkpoint(const Query& query);
-    void note_checkpoints(const server_prompt& prompt, llama_pos begin, const Query& query);
+    /// The entry that can be cut last within the query.
+    [[nodiscard]] std::optional<Found> find_by_cut(const Query& query);
+    /// Notes where a state that begins there can be cut: anywhere, or behind its window and at its
+    /// checkpoints.
+    void note_cuts(const server_prompt& prompt, llama_pos begin, const Query& query);
     [[nodiscard]] std::optional<Found> best(const Query& query);
     [[nodiscard]] std::optional<Found> best_for(const server_prompt& prompt, const Query& query,
                                                 llama_context* ctx_tgt, std::int32_t id_slot);
+    /// Whether a slot has room for a state.
+    [[nodiscard]] bool has_room(const Parts& parts) const;
     [[nodiscard]] bool restore(const Found& found, server_prompt& prompt, llama_context* ctx_tgt,
                                llama_context* ctx_dft, std::int32_t id_slot) const;
     [[nodiscard]] std::vector<rkv_snapshot_part> parts_of(const rkv::SnapshotPin& pin) const;
@@ -135,24 +139,18 @@ private:
     void failed(const char* what, const std::exception& error);
     /// Where the saved state of a prompt begins.
     [[nodiscard]] llama_pos begin_of(const server_prompt& prompt) const;
-    /// Whether a state that begins there has all positions.
-    [[nodiscard]] bool can_cut(llama_pos begin) const noexcept {
-        return begin == 0 && saved_window_ == 0;
-    }
-
     /// Outlives what has it below.
     std::optional<engine::RemoteStore> remote_;
     rkv::SnapshotCache cache_;
-    /// Where a state can't be cut at once: the ids of an entry, by the tokens up to a checkpoint of
-    /// it. In memory alone; what it names may be gone.
-    rkv::TypedSnapshotCache<std::shared_ptr<const std::vector<std::uint32_t>>> checkpoints_;
+    /// Where not each state can be cut anywhere: the ids of an entry, by the tokens up to where it
+    /// can be. In memory alone; what it names may be gone.
+    rkv::TypedSnapshotCache<std::shared_ptr<const std::vector<std::uint32_t>>> cuts_;
     std::unique_ptr<Entry> pending_;
     std::uint64_t byte_limit_;
-    /// Of the model; 0 where all layers see all positions.
-    llama_pos saved_window_ = 0;
-    /// As the server counts with it: 0 as well with --swa-full.
+    /// As the server counts with it: 0 where all layers see all positions, and with --swa-full.
     llama_pos window_ = 0;
-    bool is_chunked_ = false;
+    /// Positions before the window that are saved with it, so that an end can be cut off.
+    llama_pos before_window_ = 0;
     bool has_media_ = false;
     /// Whether each state has all positions, so that any end can be cut off.
     bool is_cuttable_ = false;

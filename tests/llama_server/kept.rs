@@ -37,3 +37,21 @@ fn t15_a_slot_is_kept_before_a_file_is_restored() {
     assert_eq!(server.complete(&prompt, 1, "").cached, 199, "{}", server.said());
     server.stop();
 }
+
+/// Before its windows a state may have more than a slot has room for: it is computed then, and kept as
+/// it is now (T15).
+#[test]
+fn t15_a_state_of_larger_batches_is_passed_over() {
+    let (model, folder) = (random_model("cohere2", 1), scratch("batches"));
+    let disk = folder.join("disk");
+    let options = ["--parallel", "1", "--cache-disk", disk.to_str().unwrap(), "--ubatch-size"];
+    let prompt = tokens(230, 300);
+    let mut expected = None;
+    for (batch, is_found) in [("512", false), ("64", false), ("64", true), ("512", true)] {
+        let server = Server::start(&folder, &model, &[&options[..], &[batch]].concat());
+        let reply = server.complete(&prompt, 4, "");
+        assert_eq!(reply.cached > 0, is_found, "{batch}\n{}", server.said());
+        assert_eq!(expected.get_or_insert(reply.tokens.clone()), &reply.tokens, "{batch}");
+        server.stop();
+    }
+}
