@@ -180,7 +180,10 @@ mod tests {
             let (plan, runner) = (Ties::default(), Ties::default());
             let flags = [(); 2].map(|()| StdArc::new(std::sync::atomic::AtomicBool::new(false)));
             let [is_going, is_gone] = flags.clone();
-            let keep = |kept: &Slow| Ok(*kept.0.lock().unwrap() = Some(flags.clone()));
+            let keep = |kept: &Slow| {
+                kept.0.lock().unwrap().replace(flags.clone());
+                Ok(())
+            };
             Ties::with(&plan, &runner, keep).unwrap();
             let (first, second) = if plan_is_first { (plan, runner) } else { (runner, plan) };
             let goes = std::thread::spawn(move || drop(first));
