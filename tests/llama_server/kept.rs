@@ -38,8 +38,8 @@ fn t15_a_slot_is_kept_before_a_file_is_restored() {
     server.stop();
 }
 
-/// Before its windows a state may have more than a slot has room for: it is computed then, and kept as
-/// it is now (T15).
+/// Before its windows a state may have more than a slot has room for: it is computed then, and kept
+/// as it is now (T15).
 #[test]
 fn t15_a_state_of_larger_batches_is_passed_over() {
     let (model, folder) = (random_model("cohere2", 1), scratch("batches"));
