@@ -4,6 +4,7 @@
 # tests/abi.rs; this sees parameter types as well.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+unset CARGO_BUILD_TARGET # what is built here is looked at here
 
 bless=${1-}
 skip() { # why; a comparison can be left out, but not what is to be accepted

@@ -69,6 +69,7 @@ if [ "$what" = wheels ]; then
     exit 0
 fi
 
+unset CARGO_BUILD_TARGET # what is built from here on runs here
 if [ "$what" = bench ] && [ "${1:-}" = --sglang ]; then
     run=$target/engines/sglang/venv/bin/python
     [ -x "$run" ] || { echo "first: bash integrations/sglang/run.sh --quick" >&2; exit 1; }

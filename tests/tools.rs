@@ -348,6 +348,19 @@ fn nothing_is_blessed_without_abidiff() {
     }
 }
 
+/// scripts/abi.sh: what is looked at was built here, whatever target Cargo is told elsewhere.
+#[test]
+fn types_are_those_of_what_is_built_here() {
+    let machine = Machine::new("abi of a target");
+    machine.program("abidiff", "true");
+    machine.program("uname", "echo Linux x86_64");
+    machine.program("cargo", "echo \"for ${CARGO_BUILD_TARGET-this machine}\"; exit 1");
+    let mut command = script("abi.sh");
+    command.arg("--bless").env("PATH", &machine.folder).env("CARGO_BUILD_TARGET", "some-target");
+    let (success, said) = ended(command.output().unwrap());
+    assert_eq!((success, said.as_str()), (false, "for this machine\n"));
+}
+
 /// scripts/gpu.sh: PyTorch is there, and what is compared with it fails.
 #[test]
 fn a_comparison_that_fails_is_a_failure() {

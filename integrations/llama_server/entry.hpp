@@ -13,8 +13,8 @@
 
 namespace radixkv_server {
 
-/// Of the form in which entries are written.
-constexpr std::uint32_t entry_version = 1;
+/// Of the form in which entries are written. 1 had checkpoints whose last token was another's.
+constexpr std::uint32_t entry_version = 2;
 
 /// How many positions before a window are saved with it, if there are windows: as many as a slot
 /// has room for at any time, whatever the others have. So what was just computed can be cut off
@@ -87,6 +87,9 @@ std::size_t usable(const server_tokens& tokens, const Checkpoints& checkpoints, 
     if (pos_min == 0 || pos_min < wanted) return common;
     for (auto it = checkpoints.rbegin(); it != checkpoints.rend(); ++it) {
         if (it->pos_max > next || (it->pos_min >= wanted && it->pos_min != 0)) continue;
+        // Of a window it has no positions that a token before its last one sees.
+        const auto most = static_cast<std::int64_t>(common) + (is_whole_request ? 0 : 1);
+        if (it->n_tokens > most) continue;
         const llama_pos end = std::min(next, it->pos_max + 1);
         return std::min(tokens.size_up_to_pos(end), static_cast<std::size_t>(it->n_tokens));
     }

@@ -59,6 +59,10 @@ void PromptCache::reopen(const Setup& setup) {
     state_flags = LLAMA_STATE_SEQ_FLAGS_BEFORE_WINDOW(before_window_);
     has_media_ = setup.has_media;
     context_tokens_ = llama_n_ctx_seq(setup.target);
+    const std::vector<common_speculative_type>& types = setup.params->speculative.types;
+    has_late_draft_ = setup.draft != nullptr &&
+                      std::find(types.begin(), types.end(),
+                                COMMON_SPECULATIVE_TYPE_DRAFT_EAGLE3) != types.end();
     is_cuttable_ = window_ == 0 && !llama_model_is_recurrent(model) &&
                    !llama_model_is_hybrid(model);
     set_adapters(setup.params->lora_adapters);
@@ -160,7 +164,7 @@ void PromptCache::note_cuts(const server_prompt& prompt, llama_pos begin, const 
                 return note(count, 0);
     };
     for (const common_prompt_checkpoint& checkpoint : prompt.checkpoints)
-        note_first(static_cast<std::size_t>(checkpoint.n_tokens));
+        note_first(prompt.tokens.size_up_to_pos(checkpoint.pos_max + 1));
     if (window_ == 0) return;
     // From there on each end can be cut off. What is noted below it serves as well as what is not.
     const llama_pos end = prompt.tokens.pos_next(), step = std::max(1, before_window_ / cut_steps);
@@ -249,6 +253,21 @@ bool PromptCache::restore(const Found& found, server_prompt& prompt, llama_conte
         SRV_WRN("a state of %.1f MiB doesn't fit the context, or is none of it\n",
                 mib(part.size_bytes));
         return false;
+    }
+    if (has_late_draft_) {
+        // The draft model has the last position outside its memory, which is no part of a state:
+        // what goes on begins one before.
+        llama_memory_t memory = llama_get_memory(ctx_tgt);
+        const llama_pos last = llama_memory_seq_pos_max(memory, id_slot);
+        if (last > 0 &&
+            llama_memory_seq_pos_max(llama_get_memory(ctx_dft), id_slot) + 1 == last) {
+            // A recurrent state can't go back, though its memory may say so: what it would go back
+            // to is not restored. It serves by its checkpoints, which have what the draft model lacks.
+            const llama_model* model = llama_get_model(ctx_tgt);
+            const bool is_cut = !llama_model_is_recurrent(model) && !llama_model_is_hybrid(model);
+            if (is_cut && !llama_memory_seq_rm(memory, id_slot, last, -1)) return false;
+            tokens.keep_first(tokens.size() - 1);
+        }
     }
     prompt.tokens = std::move(tokens);
     prompt.checkpoints = std::move(checkpoints);

@@ -152,6 +152,8 @@ private:
     /// Positions before the window that are saved with it, so that an end can be cut off.
     llama_pos before_window_ = 0;
     bool has_media_ = false;
+    /// Whether the draft model's memory may end a position before the target's (EAGLE3).
+    bool has_late_draft_ = false;
     /// Whether each state has all positions, so that any end can be cut off.
     bool is_cuttable_ = false;
     std::optional<Fingerprint> fingerprint_;

@@ -103,6 +103,7 @@ impl State {
         query.check_text(found.pages() * page_size)?;
         let fit = |positions| cache.reusable(query.boundary(positions), query);
         let (mut limit, mut refused) = (found.positions().min(query.positions - 1), None);
+        let mut own = 0;
         for attempt in 0..=ATTEMPTS {
             let positions = if attempt == ATTEMPTS { 0 } else { fit(limit) };
             // Up to there it was searched.
@@ -116,7 +117,9 @@ impl State {
             let depths = found.depths();
             let saved = cache.depths(groups, (depths.known as usize, positions), query);
             // All of it could be reused, but not so that a token is left to compute.
-            let own = if attempt == 0 { reached.costliest() as u32 } else { 0 };
+            if attempt == 0 {
+                own = reached.costliest() as u32;
+            }
             let costliest = if depths.costliest == 0 { own } else { depths.costliest };
             let depths = Depths { checkpoint_at: saved.checkpoint_at, costliest, ..depths };
             let found = found.cut(positions, query).at(depths);

@@ -34,3 +34,26 @@ fn g03_a_begin_says_what_keeps_it_from_a_prompt_that_is_known_whole() {
     assert_eq!(again.limiting_group, 1);
     library.release(again.sequence);
 }
+
+/// G03: also where there is no page to go on from what the group left.
+#[test]
+fn g03_a_begin_says_what_keeps_it_though_what_is_left_has_no_room() {
+    let library = Library::new(&world(4, &[group(Kind::State, 1)], &[40, 3]));
+    let ids = prompt(&[], 8);
+    let first = library.begin(0, &ids, 0).unwrap().sequence;
+    for computed in [16, 32] {
+        library.publish(first, computed);
+        assert_eq!(library.checkpoint(first), Ok(1));
+        library.confirm(first);
+    }
+    library.release(first);
+    // Of the three pages one is somebody else's, one is locked, and the state after 16 is left.
+    let other = library.allocate(1, 1).unwrap();
+    let lock = library.lookup(0, &ids, true).lock;
+    let again = library.begin(0, &ids, 0).unwrap();
+    assert_eq!((again.cached_position_count, again.known_position_count), (0, 32));
+    assert_eq!(again.limiting_group, 1);
+    library.release(again.sequence);
+    library.unlock(lock);
+    library.free(1, &other);
+}

@@ -1,6 +1,6 @@
 //! What a slot has is kept before another prompt takes it.
 use super::server::{Server, random_model, scratch};
-use super::tokens;
+use super::{OWN, tokens};
 
 /// Who asks for several answers takes several slots: what those have is kept before, and makes room
 /// (T15).
@@ -54,4 +54,44 @@ fn t15_a_state_of_larger_batches_is_passed_over() {
         assert_eq!(expected.get_or_insert(reply.tokens.clone()), &reply.tokens, "{batch}");
         server.stop();
     }
+}
+
+/// A checkpoint that ends with a token which another prompt replaced is not trusted to its end (T15).
+#[test]
+fn t15_a_checkpoint_is_of_the_tokens_that_are_there() {
+    let (model, folder) = (random_model("cohere2", 1), scratch("replaced"));
+    let options = ["--parallel", "1", "--ubatch-size", "64"];
+    // Its last checkpoint but one is at 232 tokens, its last at 296.
+    let first = tokens(240, 300);
+    let other = (first[295] - 3 + 1) % 256 + 3;
+    let second = [&first[..295], &[other], &tokens(241, 599)].concat();
+    let third = [&second[..400], &tokens(242, 20)].concat();
+    let own = Server::start(&folder, &model, &[OWN, &options].concat());
+    let right = own.complete(&third, 24, r#", "cache_prompt": false"#).tokens;
+    own.stop();
+    let server = Server::start(&folder, &model, &options);
+    server.complete(&first, 1, "");
+    server.complete(&second, 1, "");
+    let reply = server.complete(&third, 24, "");
+    assert_eq!((reply.cached, reply.tokens), (295, right), "{}", server.said());
+    server.stop();
+}
+
+/// What is restored into a slot answers who says no name: nobody else's prompt gets there (T15, T07).
+#[test]
+fn t15_a_users_slot_is_not_saved_for_everybody() {
+    let (model, folder) = (random_model("llama", 1), scratch("saved_for_all"));
+    let options = ["--parallel", "1", "--slot-save-path", folder.to_str().unwrap()];
+    let file = r#"{"filename": "slot.bin"}"#;
+    let server = Server::start(&folder, &model, &options);
+    let prompt = tokens(224, 200);
+    server.complete(&prompt, 1, r#", "cache_salt": "anna""#);
+    let (saved, said) = server.post("/slots/0?action=save", file);
+    server.post("/slots/0?action=restore", file);
+    assert_eq!(server.complete(&prompt, 1, "").cached, 0, "{}", server.said());
+    assert_eq!(saved, 400, "{said}");
+    // Who says no name can save what he has.
+    let (saved, said) = server.post("/slots/0?action=save", file);
+    assert_eq!(saved, 200, "{said}");
+    server.stop();
 }

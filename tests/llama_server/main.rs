@@ -205,6 +205,25 @@ fn t15_users_share_nothing() {
     server.stop();
 }
 
+/// A server that keeps nobody apart doesn't take the name of a user (T15, T07).
+#[test]
+fn t15_who_keeps_nobody_apart_says_so() {
+    let (model, folder) = (random_model("llama", 1), scratch("not_apart"));
+    for off in [OWN, &["--cache-ram", "0"]] {
+        let server = Server::start(&folder, &model, &[off, &["--parallel", "1"]].concat());
+        let prompt = tokens(41, 300);
+        server.complete(&prompt, 1, "");
+        for path in ["/completion", "/v1/completions"] {
+            let body = format!(r#"{{"prompt": {prompt:?}, "n_predict": 1, "cache_salt": "anna"}}"#);
+            let (status, said) = server.post(path, &body);
+            assert_eq!(status, 400, "{off:?} {path}: {said}");
+            assert!(said.contains("cache_salt"), "{said}");
+        }
+        assert_eq!(server.complete(&prompt, 1, "").cached, 299, "others are answered as before");
+        server.stop();
+    }
+}
+
 /// The state of the draft model comes along (T15).
 #[test]
 fn t15_with_a_draft_model() {

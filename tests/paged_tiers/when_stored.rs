@@ -150,3 +150,31 @@ fn t10_what_goes_on_after_a_page_does_not_take_its_place() {
     assert_eq!(world.run(&PLAIN, &longer), (0, 52), "others were used longest ago");
     world.end();
 }
+
+/// T10, T16: the same of groups beside the first, whose pages go each by itself.
+#[test]
+fn t10_what_the_device_uses_most_does_not_go_from_below_first_in_any_group() {
+    for kind in [GroupKind::Full, GroupKind::Window { window: 8, sinks: 0 }] {
+        // The device has room for all; host memory for less than a half.
+        let mut world = GroupWorld::new(GroupSetup {
+            groups: vec![FULL, kind.in_pool(1)],
+            pages: vec![100, 100],
+            host_pages: vec![20, 20],
+            store: None,
+            remote: None,
+            policy: PagePolicy::Through,
+            agrees: false,
+            checkpoint_limit: 0,
+            first: 0,
+            slices: None,
+        });
+        let often = prompt(1, 9);
+        for family in 2..22 {
+            world.run(&often, &[]);
+            world.run(&prompt(family, 9), &[]);
+        }
+        world.evict_all();
+        assert_eq!(world.run(&often, &[]), (0, 8), "{kind:?}: it was used last but one");
+        world.end();
+    }
+}

@@ -170,7 +170,7 @@ macro_rules! row_methods {
                 let mut state = std::mem::take(state);
                 if Self::page_count(&state) > 0 {
                     // Nobody is left to be told.
-                    Python::attach(|py| drop(self.let_go(py, &mut state)));
+                    $crate::handle::ending(|py| drop(self.let_go(py, &mut state)));
                 }
             }
         }

@@ -144,19 +144,29 @@ impl EngineRow for GrowingRow {
         if page_count == 0 {
             return Ok(());
         }
-        let cache = self.source.cache.get().handle.get(py)?;
-        let mut lock = 0;
-        let whole = page_count == state.found.len();
-        // SAFETY: a live handle.
-        if !whole || unsafe { rkv_cache_lock(cache.raw(), state.found_node, &mut lock) } != 0 {
-            // Part of it, or nodes came and went since: find it again.
-            let before = state.found.clone();
-            lock = self.find(py, state, page_count * self.source.page_size, RKV_MATCH_LOCK)?;
-            if state.found != before[..page_count] {
-                self.source.unlock(py, lock)?;
-                return Err(evicted(py));
-            }
+        let mut locked = None;
+        if page_count == state.found.len() {
+            // Inserts nothing and locks the end. A lock alone could be had of what was cleared
+            // since, too, where others hold it.
+            let (pages, on) = (state.found.as_ptr(), (state.found_node, 0));
+            let places = (page_count, page_count);
+            let done = self.source.insert(py, &state.tokens, pages, on, places, &[]);
+            locked = done.ok().map(|done| done.lock);
         }
+        let lock = match locked {
+            Some(lock) => lock,
+            None => {
+                // Part of it, or nodes came and went since: find it again.
+                let before = state.found.clone();
+                let lock =
+                    self.find(py, state, page_count * self.source.page_size, RKV_MATCH_LOCK)?;
+                if state.found != before[..page_count] {
+                    self.source.unlock(py, lock)?;
+                    return Err(evicted(py));
+                }
+                lock
+            }
+        };
         state.pages.extend_from_slice(&state.found);
         (state.published, state.node, state.lock) = (page_count, state.found_node, lock);
         Ok(())

@@ -1,6 +1,6 @@
 //! Handles of the library that may be closed while other threads use them.
 use std::ffi::c_void;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyValueError;
@@ -110,6 +110,21 @@ impl<T: Object> Closable<T> {
     pub fn is_closed(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
+}
+
+/// Carries out what the end of an object does. It may come while an exception is on its way, which
+/// is put aside: Python code, and that makes an error of the library's, would fail with it and have
+/// it lost.
+pub fn ending<R>(end: impl FnOnce(Python<'_>) -> R) -> R {
+    Python::attach(|py| {
+        let (mut kind, mut value, mut trace) = (null_mut(), null_mut(), null_mut());
+        // SAFETY: attached; all three are NULL where there is none, and ours until they go back.
+        unsafe { pyo3::ffi::PyErr_Fetch(&mut kind, &mut value, &mut trace) };
+        let done = end(py);
+        // SAFETY: attached; what was taken above.
+        unsafe { pyo3::ffi::PyErr_Restore(kind, value, trace) };
+        done
+    })
 }
 
 /// Pointers that calls take, for closures that run without the interpreter's lock: what they lead

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::c::*;
 use crate::cache::Cache;
-use crate::handle::{Handle, Raw, filled, listed, long};
+use crate::handle::{Handle, Raw, ending, filled, listed, long};
 use crate::record::{PublishResult, SequenceInfo};
 use crate::status::{check, refused};
 use crate::tokens::TokenArg;
@@ -61,7 +61,7 @@ impl Drop for Sequence {
         if id == 0 || !self.owned {
             return;
         }
-        Python::attach(|py| {
+        ending(|py| {
             if let Ok(cache) = self.cache.get().handle.get(py) {
                 // SAFETY: a live handle. One that is stale by now was ended by its id.
                 let _ = unsafe { rkv_sequence_release(cache.raw(), id) };

@@ -4,7 +4,7 @@ use std::ptr::{null, null_mut};
 use pyo3::prelude::*;
 
 use crate::c::*;
-use crate::handle::{Closable, Handle, Raw, filled, long};
+use crate::handle::{Closable, Handle, Raw, ending, filled, long};
 use crate::record::{SnapshotInsertResult, SnapshotStats};
 use crate::snapshot_kept::{Kept, settle};
 use crate::snapshot_pin::Pin;
@@ -23,6 +23,18 @@ use crate::tokens::TokenArg;
 #[pyclass(frozen, weakref, module = "radixkv")]
 pub struct SnapshotCache {
     pub handle: Closable<rkv_snapshot_cache>,
+}
+
+impl Drop for SnapshotCache {
+    /// What it let go of would wait for a call of another one, and pins would keep the rest.
+    fn drop(&mut self) {
+        // With an interpreter that is ending all goes anyway: `Handle` knows how.
+        // SAFETY: this may be asked at any time.
+        let is_there = unsafe { pyo3::ffi::Py_IsInitialized() } != 0;
+        if is_there && !self.handle.is_closed() {
+            ending(|py| self.close(py));
+        }
+    }
 }
 
 #[pymethods]

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
 use crate::c::*;
-use crate::handle::{Handle, Raw, long};
+use crate::handle::{Handle, Raw, ending, long};
 use crate::snapshot_kept::{Kept, settle};
 use crate::status::{check, refused};
 
@@ -80,7 +80,7 @@ impl Drop for Pin {
     fn drop(&mut self) {
         if self.state.get_mut().unwrap_or_else(PoisonError::into_inner).id != 0 {
             // Nobody is left to be told.
-            let _ = Python::attach(|py| self.end(py));
+            let _ = ending(|py| self.end(py));
         }
     }
 }

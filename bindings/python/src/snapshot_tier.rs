@@ -1,12 +1,11 @@
 //! What is below the memory of a snapshot cache: a directory, and fetches from it.
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 
 use crate::c::*;
-use crate::handle::{Handle, Raw, filled, long, milliseconds};
+use crate::handle::{Handle, Raw, ending, filled, long, milliseconds};
 use crate::record::SnapshotTierStats;
 use crate::snapshot::SnapshotCache;
 use crate::snapshot_kept::settle;
@@ -53,7 +52,7 @@ impl SnapshotCache {
     fn attach(
         &self,
         py: Python<'_>,
-        directory: Option<PathBuf>,
+        directory: Option<Bound<'_, PyAny>>,
         byte_limit: u64,
         fingerprint: Option<[u8; 32]>,
         write_after_matches: Option<u32>,
@@ -194,7 +193,7 @@ impl Drop for Fetch {
     fn drop(&mut self) {
         if *self.ticket.get_mut() != 0 {
             // Nobody is left to be told.
-            let _ = Python::attach(|py| self.end(py));
+            let _ = ending(|py| self.end(py));
         }
     }
 }

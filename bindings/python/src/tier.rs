@@ -1,7 +1,5 @@
 //! What is below the pages of a cache: host memory, a directory, a store that caches share.
 use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::ptr::null;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -19,10 +17,12 @@ use crate::space::{Namespace, Space};
 use crate::status::{check, refused};
 use crate::tokens::TokenArg;
 
-/// A path as the library takes it.
-pub fn directory(path: Option<PathBuf>) -> PyResult<Option<CString>> {
-    let path = path.map(|path| CString::new(path.as_os_str().as_bytes())).transpose();
-    path.map_err(|_| PyValueError::new_err("directory: has a NUL"))
+/// A path as the library takes it, of all that Python takes for one.
+pub fn directory(path: Option<Bound<'_, PyAny>>) -> PyResult<Option<CString>> {
+    let Some(path) = path else { return Ok(None) };
+    let path: Vec<u8> = path.py().import("os")?.call_method1("fsencode", (&path,))?.extract()?;
+    let refused = |_| PyValueError::new_err("directory: has a NUL");
+    CString::new(path).map(Some).map_err(refused)
 }
 
 /// Milliseconds until a deadline; None is no deadline.
@@ -142,7 +142,7 @@ impl Cache {
         host_bytes: u64,
         host_memory: Option<Bound<'_, PyAny>>,
         pools: Vec<Pool<'_>>,
-        directory: Option<PathBuf>,
+        directory: Option<Bound<'_, PyAny>>,
         disk_bytes: u64,
         fingerprint: Option<[u8; 32]>,
         store_after_uses: Option<u32>,

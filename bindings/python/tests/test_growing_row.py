@@ -138,6 +138,18 @@ def test_rows_of_a_cleared_namespace_are_told(cache: radixkv.Cache) -> None:
     row.release()
 
 
+def test_what_is_cleared_after_a_match_is_not_taken(cache: radixkv.Cache) -> None:
+    space = radixkv.namespace_of("tenant")
+    holder = computed(cache, ids(40).tolist(), space)
+    row = cache.growing_row(ids(40).tolist(), space=space)
+    assert row.match(40) == holder.pages[:2]
+    cache.clear(space)
+    with pytest.raises(radixkv.StaleNode):
+        row.take(2)
+    assert (row.pages, cache.stats().lock_count) == ([], 1)
+    holder.release()
+
+
 def test_bad_arguments_are_named(cache: radixkv.Cache) -> None:
     row = computed(cache, ids(20).tolist())
     with pytest.raises(radixkv.InvalidArgument, match="computed"):

@@ -57,6 +57,22 @@ def test_who_stops_goes_on_behind_what_was_taken(cache: radixkv.Cache) -> None:
     assert list(journal.events()) == [] and journal.lost_count == 0
 
 
+def test_contents_go_on_beside_events(cache: radixkv.Cache) -> None:
+    def publish(*numbers: int) -> None:
+        for number in numbers:
+            with cache.begin(ids(16, 100 * number)) as sequence:
+                sequence.publish(16)
+
+    publish(1, 2)
+    journal = radixkv.Journal(cache)
+    contents = journal.contents()
+    first = next(contents)
+    publish(3, 4)
+    assert [int(event.tokens[0]) for event in journal.events()] == [300, 400]
+    told = sorted(int(event.tokens[0]) for event in (first, *contents))
+    assert told == [100, 200]
+
+
 def test_events_applied_are_what_is_cached(cache: radixkv.Cache) -> None:
     """Also from the middle, with the contents, and with arrays that have to grow."""
     rng = np.random.default_rng(3)

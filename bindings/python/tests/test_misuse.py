@@ -1,11 +1,12 @@
 """Every mistake is an exception that names the argument, and changes nothing."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 from conftest import ids, pages
+from numpy.typing import NDArray
 
 import radixkv
 
@@ -235,6 +236,25 @@ def test_a_cache_closes_under_its_sequences(cache: radixkv.Cache) -> None:
     del sequence, lock
     with radixkv.Cache(table) as other:  # the table has room for another one
         assert other.probe(ids(64)) == 0
+
+
+def test_an_exception_outlives_the_objects_that_it_ends(cache: radixkv.Cache) -> None:
+    def prompts() -> Iterator[NDArray[np.uint32]]:
+        yield ids(9)
+        cache.close()
+        yield ids(9)
+
+    with pytest.raises(radixkv.InvalidState, match="Cache is closed"):
+        # What the list has so far goes with the exception under way.
+        [cache.begin(prompt) for prompt in prompts()]
+
+
+def test_an_exception_outlives_a_row_of_a_closed_cache(cache: radixkv.Cache) -> None:
+    rows = [cache.growing_row(ids(32))]
+    assert rows[0].extend(None, 32, 32) is not None
+    cache.close()
+    with pytest.raises(TypeError, match="int"):
+        int(rows.pop())  # type: ignore[call-overload]
 
 
 def test_a_table_closes_under_its_cache() -> None:

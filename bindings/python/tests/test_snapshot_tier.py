@@ -197,6 +197,12 @@ def test_what_is_refused(tmp_path: Path) -> None:
         assert watch() is None
 
 
+def test_a_path_may_be_bytes(tmp_path: Path) -> None:
+    with radixkv.SnapshotCache() as cache:
+        cache.attach(os.fsencode(tmp_path / "states"), 64 << 20)
+    assert (tmp_path / "states").is_dir()
+
+
 def test_an_error_is_that_of_the_call(tmp_path: Path) -> None:
     """What is let go of on the way may run code, in which calls fail as well."""
     cache = radixkv.SnapshotCache()
@@ -208,13 +214,17 @@ def test_an_error_is_that_of_the_call(tmp_path: Path) -> None:
                 cache.insert(np.array([1 << 31], np.uint32), 1)
             gone.append(True)
 
-    other = radixkv.SnapshotCache()
-    other.insert(ids(4), Failing(), parts=[b"a state"])
-    del other  # what it had waits for the next call
-    assert not gone
-    with pytest.raises(radixkv.InvalidArgument, match="byte_limit"):
-        cache.attach(tmp_path, 0)
-    assert gone
+    other = opened(tmp_path / "other")
+    for _ in range(50):
+        other.insert(ids(4), Failing(), parts=[bytes(1 << 16)])
+    # What was replaced while it was written waits for the next call, whichever that is.
+    count, deadline = len(gone), time.monotonic() + 60
+    while len(gone) == count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+        with pytest.raises(radixkv.InvalidArgument, match="byte_limit"):
+            cache.attach(tmp_path, 0)
+    other.close()
 
 
 def test_an_object_goes_when_it_is_written_and_replaced(tmp_path: Path) -> None:
@@ -230,6 +240,19 @@ def test_an_object_goes_when_it_is_written_and_replaced(tmp_path: Path) -> None:
     cache.close()
     gc.collect()
     assert [watch() for watch in watches] == [None] * 50
+
+
+def test_what_nobody_closed_keeps_nothing() -> None:
+    cache = radixkv.SnapshotCache()
+    watches = [weakref.ref(put(cache, ids(4, first), 7)) for first in (1, 50)]
+    pin = cache.match(ids(4))
+    assert pin is not None
+    del cache
+    gc.collect()
+    assert watches[0]() is pin.data and watches[1]() is None
+    del pin
+    gc.collect()
+    assert watches[0]() is None
 
 
 def test_t12_threads_share_what_is_fetched(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ class Manager(radixkv.RequestRows):
         known = self.cache.probe_groups(tokens, space=space)[0].known_position_count
         end = min(request.num_tokens + request.max_tokens, self.max_model_len)
         page_count = known // self.page_size - (-end // self.page_size)
-        return len(self.order) * page_count > self.usable_pages
+        return bool(len(self.order) * page_count > self.usable_pages)
 
     def make_row(self, tokens: list[int], space: radixkv.Namespace | None, late: bool) -> Any:
         """A row without pages, which gives them to the cache `late` or as they are computed."""

@@ -6,6 +6,7 @@ use super::poll::Fetched;
 use super::rest::{AT_ONCE, Rest};
 use super::work::PageTiers;
 use crate::error::{Error, text};
+use crate::group::{GroupConfig, GroupKind};
 use crate::ids::SequenceId;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -29,6 +30,9 @@ impl Deadline {
         }
     }
 }
+
+/// Pages that one fetch says it uses, at most: that takes a moment.
+const USED: usize = 256;
 
 impl PageTiers {
     /// Where what the device has of a sequence ends, and whether the remote store may be asked;
@@ -57,18 +61,35 @@ impl PageTiers {
     }
 
     /// What the device uses is used below, or would be the first to go there: the last page that a
-    /// sequence reuses, which leads to those before it. Nobody waits for that.
+    /// sequence reuses, which leads to those before it; of groups beside the first, whose pages go
+    /// each by itself, what an end there needs. Nobody waits for that.
     fn use_below(&self, id: SequenceId) -> Result<(), Error> {
-        let Some((page, _)) = self.shared.read().last_shared(id)? else { return Ok(()) };
+        let (mut page, end) = {
+            let state = self.shared.read();
+            let Some((page, _)) = state.last_shared(id)? else { return Ok(()) };
+            (page, state.sequence_info(id)?.shared_pages)
+        };
         let Some(mut table) = self.try_table() else { return Ok(()) };
         let table = &mut *table;
-        // It may hold something else by now: then that counts as used.
-        let Some(what) = table.pages.get(page) else { return Ok(()) };
-        table.map.tick();
-        for group in 0..self.groups.list().len() as u8 {
-            if let Some(at) = table.map.find(Name { group, ..what.name() }) {
-                table.map.touch(at);
+        let first_of = |group: usize, kind: GroupKind| {
+            let needs = kind.needs(end * self.page_size, self.page_size).filter(|_| group > 0);
+            needs.map_or(end - 1, |needs| needs.last.start)
+        };
+        let groups = self.groups.list().iter().enumerate();
+        let first = groups.clone().map(|(group, of)| first_of(group, of.kind)).min();
+        // From the end up: what comes behind a page needs it.
+        for place in (first.unwrap_or(0).max(end.saturating_sub(USED))..end).rev() {
+            // It may hold something else by now: then that counts as used.
+            let Some(what) = table.pages.get(page).filter(|what| what.group == 0) else { break };
+            table.map.tick();
+            let needed = |&(group, of): &(usize, &GroupConfig)| place >= first_of(group, of.kind);
+            for (group, _) in groups.clone().filter(needed) {
+                let name = Name { group: group as u8, ..what.name() };
+                if let Some(at) = table.map.find(name) {
+                    table.map.touch(at);
+                }
             }
+            page = what.before;
         }
         Ok(())
     }

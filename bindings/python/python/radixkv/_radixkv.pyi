@@ -76,7 +76,7 @@ __all__ = [
 
 _Array: TypeAlias = Buffer | _Dlpack | _CudaArray
 _Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
-_Ids: TypeAlias = _Array | Tokens | _List[int]
+_Ids: TypeAlias = _Array | Tokens | list[int] | tuple[int, ...]
 
 @final
 class Shortage:

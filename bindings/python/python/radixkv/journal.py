@@ -121,8 +121,8 @@ class Journal:
             if not begun:
                 self.number, begun = done.number, True
             page = done.next_page
-            for at in range(done.record_count):
-                yield self._event(at, numbered=False)
+            # Whole: who gets them may read on in between.
+            yield from [self._event(at, numbered=False) for at in range(done.record_count)]
             if page == 0:
                 return
 
