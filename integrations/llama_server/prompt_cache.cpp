@@ -261,8 +261,9 @@ bool PromptCache::restore(const Found& found, server_prompt& prompt, llama_conte
         const llama_pos last = llama_memory_seq_pos_max(memory, id_slot);
         if (last > 0 &&
             llama_memory_seq_pos_max(llama_get_memory(ctx_dft), id_slot) + 1 == last) {
-            // A recurrent state can't go back, though its memory may say so: what it would go back
-            // to is not restored. It serves by its checkpoints, which have what the draft model lacks.
+            // A recurrent state can't go back, though its memory may say so: what it would go
+            // back to is not restored. It serves by its checkpoints, which have what the draft
+            // model lacks.
             const llama_model* model = llama_get_model(ctx_tgt);
             const bool is_cut = !llama_model_is_recurrent(model) && !llama_model_is_hybrid(model);
             if (is_cut && !llama_memory_seq_rm(memory, id_slot, last, -1)) return false;

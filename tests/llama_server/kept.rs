@@ -56,7 +56,8 @@ fn t15_a_state_of_larger_batches_is_passed_over() {
     }
 }
 
-/// A checkpoint that ends with a token which another prompt replaced is not trusted to its end (T15).
+/// A checkpoint that ends with a token which another prompt replaced is not trusted to its end
+/// (T15).
 #[test]
 fn t15_a_checkpoint_is_of_the_tokens_that_are_there() {
     let (model, folder) = (random_model("cohere2", 1), scratch("replaced"));
@@ -77,7 +78,8 @@ fn t15_a_checkpoint_is_of_the_tokens_that_are_there() {
     server.stop();
 }
 
-/// What is restored into a slot answers who says no name: nobody else's prompt gets there (T15, T07).
+/// What is restored into a slot answers who says no name: nobody else's prompt gets there (T15,
+/// T07).
 #[test]
 fn t15_a_users_slot_is_not_saved_for_everybody() {
     let (model, folder) = (random_model("llama", 1), scratch("saved_for_all"));
