@@ -80,14 +80,8 @@ printf 'installed %s\n' "${installed[@]}"
 # As in install.sh: programs start only when the loader knows the library.
 [ -z "$root" ] || exit 0
 export PATH="$PATH:/usr/sbin:/sbin"
-is_searched() { # by whichever name: /lib may be a link to usr/lib
-    local folder
-    while read -r folder; do
-        [ ! "$folder" -ef "$lib" ] || return 0
-    done < <(ldconfig -vNX 2>/dev/null | sed -n 's/^\(\/[^:]*\):.*/\1/p')
-    return 1
-}
-if is_searched; then
+source scripts/loader.sh
+if is_searched "$lib"; then
     if [ "$(id -u)" = 0 ]; then ldconfig; fi
 else
     echo "The loader does not search $lib. Link programs with -Wl,-rpath,$lib,"
