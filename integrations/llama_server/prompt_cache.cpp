@@ -3,7 +3,6 @@
 #include "options.hpp"
 
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <utility>
 
