@@ -292,15 +292,18 @@ fn the_engine_has_the_nvcc_of_the_library() {
     machine.program("pkg-config", "true");
     machine.program("cargo", "echo cargo 9.0.0");
     machine.program("cmake", "echo \"$@\" >>\"$HOME/told\"");
-    let target = machine.folder.join("target");
-    fs::create_dir_all(target.join("release")).unwrap();
+    // A tree of its own: this one may have an nvcc, from `make cuda-toolchain`.
+    let tree = machine.folder.join("tree");
+    fs::create_dir_all(tree.join("target/release")).unwrap();
+    symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts"), tree.join("scripts")).unwrap();
     let configure = |release: &str, wish: &str, archs: Option<&str>| {
         let version = format!("echo 'Cuda compilation tools, release {release}, V{release}.131'");
         machine.program("nvcc", &version);
         let _ = fs::remove_file(machine.folder.join("told"));
-        let mut command = script("engine.sh");
-        command.arg("build").env_clear().env("PATH", &machine.folder).env("HOME", &machine.folder);
-        command.env("CARGO_TARGET_DIR", &target).env("RADIXKV_CUDA", wish);
+        let mut command = Command::new("bash");
+        command.arg(tree.join("scripts/engine.sh")).arg("build").env_clear();
+        command.env("PATH", &machine.folder).env("HOME", &machine.folder);
+        command.env("RADIXKV_CUDA", wish);
         command.envs(archs.map(|archs| ("RADIXKV_CUDA_ARCHS", archs)));
         let (success, said) = ended(command.output().unwrap());
         assert!(success, "{said}");
