@@ -997,7 +997,8 @@ typedef struct rkv_page_table_config {
      */
     size_t group_count;
     /**
-     * sizeof(rkv_group_config), which is the default; not read without groups.
+     * sizeof(rkv_group_config); not read without groups. Set it with them: the default is that
+     * of the loaded library, which may be later and know a longer one.
      */
     size_t group_size;
     /**
@@ -1010,7 +1011,8 @@ typedef struct rkv_page_table_config {
      */
     size_t pool_count;
     /**
-     * sizeof(rkv_pool_config), which is the default; not read without pools.
+     * sizeof(rkv_pool_config); not read without pools. Set it with them: the default is that
+     * of the loaded library, which may be later and know a longer one.
      */
     size_t pool_size;
 } rkv_page_table_config;
@@ -3056,9 +3058,9 @@ typedef struct rkv_remote_item {
 /**
  * A call to a remote store, about item_count values, item_size bytes apart. It may wait, but
  * should return within timeout_ms: what comes later is not waited for, and its thread does nothing
- * else meanwhile. It can't detach what it belongs to, and must not destroy that cache, since both
- * wait for it. It must not throw, longjmp or end its thread: the process would end, see
- * Callbacks at the top.
+ * else meanwhile. It can't detach or flush what it belongs to, and must not destroy that cache,
+ * since all of them wait for it. It must not throw, longjmp or end its thread: the process would
+ * end, see Callbacks at the top.
  */
 typedef void (*rkv_remote_call)(void *user_data,
                                 struct rkv_remote_item *items,
@@ -3218,7 +3220,8 @@ typedef struct rkv_tier_config {
      */
     size_t pool_count;
     /**
-     * sizeof(rkv_tier_pool_config), which is the default; not read without pools.
+     * sizeof(rkv_tier_pool_config); not read without pools. Set it with them: the default is that
+     * of the loaded library, which may be later and know a longer one.
      */
     size_t pool_size;
 } rkv_tier_config;
@@ -5030,7 +5033,8 @@ enum rkv_status rkv_cache_probe_many(const struct rkv_cache *cache,
                                      enum rkv_status *statuses);
 
 /**
- * Publishes the whole pages of a prefix.
+ * Publishes the whole pages of a prefix. Pages that were computed before rkv_cache_clear() cleared
+ * the namespace are not to be inserted: the cache can't know.
  *
  * Pages for which the cache has none yet are claimed: they must be private, and are the cache's
  * from then on, also where they are mapped: then keep them locked (RKV_INSERT_LOCK) until
@@ -5828,6 +5832,9 @@ enum rkv_status rkv_sequence_release_many(struct rkv_cache *cache,
  * ends inside a page, the child is told to copy as at rkv_sequence_begin(); the page to copy from
  * stays protected also when the parent ends. At least one token is left to compute, and the cut is
  * never inside an image.
+ *
+ * With several groups the child copies the states; until it has, a parent that runs must not
+ * change them, and a plan with it is refused.
  *
  * @param cache the cache
  * @param args parent and tokens
@@ -6889,7 +6896,7 @@ enum rkv_status rkv_cache_detach_tiers(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or the directory has no
  * room for something, failed since the flush before, or cannot be written any more: the cache goes
  * on, and the statistics count what is not there; RKV_STATUS_INVALID_STATE when the cache has no
- * tiers; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * tiers, or in a function of the remote store; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(1), and what the disk takes; blocks for the time given at most; other calls go on meanwhile.
  * A remote store that doesn't answer is not waited for
@@ -7555,8 +7562,8 @@ enum rkv_status rkv_snapshot_cache_detach(struct rkv_snapshot_cache *cache,
  * room for something that is still in memory, a write failed since the flush before, the directory
  * cannot be written and has something that was removed or cleared, the remote store does not
  * answer, or refuses, and has something that was removed, or another thread detached it meanwhile;
- * RKV_STATUS_INVALID_STATE when nothing is attached; RKV_STATUS_INVALID_ARGUMENT;
- * RKV_STATUS_POISONED
+ * RKV_STATUS_INVALID_STATE when nothing is attached, or in a function of the remote store;
+ * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * blocks for the time given at most; other calls go on meanwhile
  * @par Thread safety

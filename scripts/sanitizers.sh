@@ -10,6 +10,7 @@
 # Each part says PASS, FAIL or SKIP with the reason; status 1 when one failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+unset CARGO_BUILD_TARGET # what is built here runs here
 
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=(miri address thread helgrind loom)

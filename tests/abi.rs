@@ -400,6 +400,14 @@ fn numbers_keep_their_meaning() {
 }
 
 #[test]
+fn the_changelog_says_what_came_with_the_version() {
+    let text = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    let version = capi::RKV_ABI_VERSION;
+    assert!(text.contains(&format!("`RKV_ABI_VERSION` is {version}:")), "{version}");
+    assert!(text.contains(&format!("\n| {version} | ")), "what came with {version}");
+}
+
+#[test]
 fn every_struct_of_the_header_is_pinned() {
     let header = header();
     let mut found = BTreeMap::new();

@@ -125,3 +125,41 @@ fn steps_that_are_too_large_for_a_gpu_have_a_status() {
         assert!(comment.contains("RKV_STATUS_UNSUPPORTED"), "{call}");
     }
 }
+
+/// What no call can refuse is said where it is met.
+#[test]
+fn the_pages_say_what_nothing_refuses() {
+    for (page, text) in [
+        ("external.md", "inserts nothing of what it computed before"),
+        ("groups.md", "inserts nothing of what it computed before"),
+        ("groups.md", "computes nothing until its children have copied"),
+        ("continuations.md", "computes nothing until its children have copied"),
+        ("tiers.md", "Fetch before you carry out what `rkv_sequence_read_copies()` names"),
+    ] {
+        let written = fs::read_to_string(native::root().join("docs").join(page)).unwrap();
+        let words: Vec<_> = written.split_whitespace().collect();
+        assert!(words.join(" ").contains(text), "{page}: {text}");
+    }
+}
+
+/// A snapshot that was fetched says nothing of a full hit, and the sample goes on with it.
+#[test]
+fn a_snapshot_that_is_taken_may_be_all_of_the_prompt() {
+    let page = fs::read_to_string(native::root().join("docs/snapshot.md")).unwrap();
+    let mut samples = fragments(&page).filter(|sample| sample.contains("rkv_snapshot_cache_take("));
+    assert!(samples.next().unwrap().contains("found.full_hit = "));
+}
+
+/// A later library fills in the size of its own elements.
+#[test]
+fn who_gives_a_list_says_how_large_its_elements_are() {
+    let page = fs::read_to_string(native::root().join("docs/groups.md")).unwrap();
+    for name in ["config.group", "config.pool"] {
+        let given = |sample: &&str| sample.contains(&format!("{name}s = "));
+        let samples: Vec<_> = fragments(&page).filter(given).collect();
+        assert!(!samples.is_empty(), "{name}s");
+        for sample in samples {
+            assert!(sample.contains(&format!("{name}_size = ")), "{name}s without {name}_size");
+        }
+    }
+}

@@ -364,6 +364,22 @@ fn types_are_those_of_what_is_built_here() {
     assert_eq!((success, said.as_str()), (false, "for this machine\n"));
 }
 
+/// scripts/sanitizers.sh: the programs for helgrind get the library that was built for them.
+#[test]
+fn helgrind_looks_at_what_is_built_here() {
+    let machine = Machine::new("helgrind of a target");
+    machine.link(&["mkdir", "tail", "timeout"]);
+    machine.program("rustc", "echo host: some-host");
+    machine.program("valgrind", "true");
+    machine.program("gcc", "true");
+    machine.program("cargo", "echo \"for ${CARGO_BUILD_TARGET-this machine}\"; exit 1");
+    let mut command = script("sanitizers.sh");
+    command.arg("helgrind").env("PATH", &machine.folder).env("CARGO_BUILD_TARGET", "some-target");
+    command.env("CARGO_TARGET_DIR", machine.folder.join("built"));
+    let (success, said) = ended(command.output().unwrap());
+    assert!(!success && said.contains("\nfor this machine\n"), "{said}");
+}
+
 /// scripts/gpu.sh: PyTorch is there, and what is compared with it fails.
 #[test]
 fn a_comparison_that_fails_is_a_failure() {

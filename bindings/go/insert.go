@@ -151,7 +151,8 @@ type InsertResult struct {
 }
 
 // Insert publishes the whole pages of a prefix. Pages for which the cache has none yet must be
-// private; they are claimed. Where it has another one, that one stays.
+// private; they are claimed. Where it has another one, that one stays. Pages that were computed
+// before Clear cleared the namespace are not to be inserted: the cache can't know.
 //
 // published may be nil, or as long as args.Pages: it receives the cache's page at each whole page
 // of the tokens, and the caller's own elsewhere. With an external pool it may not be nil: it says

@@ -215,7 +215,8 @@ type SnapshotPin[V any] struct {
 	CommonTokenCount int
 	// SizeBytes is what it takes.
 	SizeBytes uint64
-	// FullHit says that these are all tokens: with NextToken no forward pass is needed.
+	// FullHit says that these are all tokens: with NextToken no forward pass is needed. It is false
+	// of what a fetch brought: compare TokenCount.
 	FullHit bool
 	// HasNextToken says that NextToken is set.
 	HasNextToken bool

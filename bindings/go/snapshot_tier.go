@@ -176,7 +176,7 @@ type SnapshotTierConfig struct {
 	// to 1 min. Default 250 ms.
 	CommitInterval time.Duration
 	// EventFD is an eventfd that becomes readable when something was read or written, if
-	// HasEventFD. The cache never closes it.
+	// HasEventFD. Read it before you ask for the fetches, not after. The cache never closes it.
 	EventFD int32
 	// HasEventFD says that EventFD is set.
 	HasEventFD bool

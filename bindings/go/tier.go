@@ -219,18 +219,18 @@ type TierConfig struct {
 	// StoreAfterUses says when a page is copied to host memory: 0 as soon as it is published, n
 	// after so many fetches, math.MaxUint32 when it is about to be evicted.
 	StoreAfterUses uint32
-	// WorkerCount is how many reads of the disk, and writes, are under way at once; 0: the default.
+	// WorkerCount is how many reads and writes of the disk are under way at once; 0: the default.
 	WorkerCount uint32
 	// CommitIntervalMS is the longest time from a write to its commit; 0 for the default.
 	CommitIntervalMS uint32
-	// EventFD becomes readable when there is something to poll for; 0 for none.
+	// EventFD becomes readable when there is something to poll for, once until the next Poll, so it
+	// is read before that; 0 for none.
 	EventFD int32
 	// Remote is a store that others share; without Has there is none.
 	Remote RemoteStore
 	// RemoteTimeoutMS is how long a call to it may take; 0 for the default.
 	RemoteTimeoutMS uint32
-	// Pools are those of a page table with several, in order. PageBytes, HostBytes and HostMemory
-	// are zero then.
+	// Pools are those of a page table with several: PageBytes, HostBytes, HostMemory are zero then.
 	Pools []TierPoolConfig
 }
 

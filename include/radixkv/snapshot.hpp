@@ -66,7 +66,8 @@ public:
     [[nodiscard]] std::size_t common_token_count() const noexcept {
         return static_cast<std::size_t>(found_.common_token_count);
     }
-    /// Whether these are all tokens of the query.
+    /// Whether these are all tokens of the query. False of what SnapshotFetch::take() gives:
+    /// compare token_count().
     [[nodiscard]] bool full_hit() const noexcept { return found_.full_hit != 0; }
     /// What the model predicts after them.
     [[nodiscard]] std::optional<std::uint32_t> next_token() const noexcept {

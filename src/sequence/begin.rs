@@ -430,6 +430,8 @@ impl Turn<'_> {
         }
         if let Err(error) = filled {
             self.abandon(&begun);
+            // Its path may have been cleared meanwhile.
+            self.drop_let_go();
             return Err(error);
         }
         self.finish(&begun);

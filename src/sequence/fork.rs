@@ -94,6 +94,8 @@ impl Turn<'_> {
             children.iter().for_each(|child| self.abandon(child));
             self.end_rows_of(children);
             children.clear();
+            // Their path may have been cleared meanwhile.
+            self.drop_let_go();
             return why.map_or(Ok(None), Err);
         }
         if let Some(child) = children.first() {

@@ -410,7 +410,11 @@ impl Turn<'_> {
         });
         match done {
             Ok(()) => children.iter().for_each(|child| self.finish(child)),
-            Err(_) => children.iter().for_each(|child| self.abandon(child)),
+            Err(_) => {
+                children.iter().for_each(|child| self.abandon(child));
+                // Their path may have been cleared meanwhile.
+                self.drop_let_go();
+            }
         }
         self.end_rows_of(children);
         done

@@ -11,9 +11,25 @@ impl State {
         Ok(())
     }
 
+    /// Whether a sequence computed a page in part that is kept with it when it is retained.
+    fn has_partial(&self, sequence: &Sequence) -> Result<bool, Error> {
+        let page_size = self.table.page_size();
+        let has_more = sequence.computed(page_size) > sequence.shared * page_size;
+        Ok(self.cache()?.inherits_parts() && has_more)
+    }
+
+    /// Whether a sequence is retained when it ends: others may go on from it, and it alone is not
+    /// more than the limit allows.
+    fn can_be_retained(&self, sequence: &Sequence) -> Result<bool, Error> {
+        let pages = sequence.base_pages + self.has_partial(sequence)? as usize;
+        Ok(!self.is_cleared(sequence)
+            && !sequence.has_unpublished_pages(self.table.page_size())
+            && pages <= self.retained.page_limit)
+    }
+
     /// Ends a sequence like `release`, but keeps what was published of it, its tokens, and the page
     /// that was computed in part. The first to finish are to give way to it. Returns what is still
-    /// to be given back; None when it alone is more than the limit allows: it was released then.
+    /// to be given back; None when it can't be retained: it was released then.
     fn retain(
         &mut self,
         id: SequenceId,
@@ -25,22 +41,16 @@ impl State {
         if !sequence.groups.copies().is_empty() {
             return Err(Error::state("a copy is not confirmed yet"));
         }
-        let page_size = self.table.page_size();
-        if self.is_cleared(sequence) || sequence.has_unpublished_pages(page_size) {
-            // Nobody may go on from it.
+        if !self.can_be_retained(sequence)? {
             self.release(id)?;
             return Ok(None);
         }
-        let cache = self.cache()?;
+        let page_size = self.table.page_size();
         let computed = sequence.computed(page_size);
         let shared = sequence.shared;
         debug_assert!((shared..=shared + 1).contains(&computed.div_ceil(page_size)));
-        let has_partial = cache.inherits_parts() && computed > shared * page_size;
+        let has_partial = self.has_partial(sequence)?;
         let partial = has_partial.then(|| self.table.row(id.slot()).expect("it is live")[shared]);
-        if sequence.base_pages + has_partial as usize > self.retained.page_limit {
-            self.release(id)?;
-            return Ok(None);
-        }
         let no_room = |_| Error::memory("a retained sequence");
         // A long one goes along.
         let copy = || sequence.tail.try_clone().map_err(no_room);
@@ -67,7 +77,10 @@ impl State {
 impl Turn<'_> {
     /// Ends a sequence, and keeps what others go on from. False when it was released instead.
     pub fn retain(&mut self, id: SequenceId) -> Result<bool, Error> {
-        let held = match self.sequence(id)?.base {
+        let sequence = self.sequence(id)?;
+        // Of one that is released instead nothing is counted meanwhile: others would give way.
+        let base = if self.can_be_retained(sequence)? { sequence.base } else { None };
+        let held = match base {
             Some(node) => self.keep_ahead(node)?,
             None => None,
         };

@@ -237,6 +237,8 @@ impl Turn<'_> {
         }
         self.empty_hold(at)?;
         descent.forget_walk();
+        // Others were let in.
+        self.leave_cleared(descent)?;
         Ok(true)
     }
 

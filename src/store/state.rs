@@ -83,7 +83,9 @@ impl State {
     /// Refuses what cannot be had even by evicting everything but `protected` more pages.
     #[inline]
     pub(crate) fn check_room(&self, needed: usize, protected: usize) -> Result<(), Error> {
-        if needed.saturating_add(protected) <= self.table.pool.free() + self.reclaimable() {
+        // A tier may be copying what is protected: that is not taken from the free pages besides.
+        let reclaimable = self.reclaimable().saturating_sub(protected);
+        if needed <= self.table.pool.free() + reclaimable {
             return Ok(());
         }
         self.short_of_room(needed, protected)

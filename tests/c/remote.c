@@ -197,29 +197,29 @@ static void t13_what_others_computed_was_wanted(void) {
     end_engine(&e);
 }
 
-/* A store whose first call detaches it. */
-typedef struct detaching_store {
+/* A store whose first call waits for the tiers that it belongs to. */
+typedef struct waiting_store {
     rkv_cache *cache;
+    rkv_status (*wait)(rkv_cache *cache, uint64_t timeout_ms);
     rkv_status status;
     bool has_called;
-} detaching_store;
+} waiting_store;
 
-static void detach_itself(void *user_data, rkv_remote_item *items, size_t item_size, size_t count,
-                          uint64_t timeout_ms) {
+static void wait_for_itself(void *user_data, rkv_remote_item *items, size_t item_size,
+                            size_t count, uint64_t timeout_ms) {
     (void)items, (void)item_size, (void)count, (void)timeout_ms;
-    detaching_store *store = user_data;
+    waiting_store *store = user_data;
     if (!__atomic_load_n(&store->has_called, __ATOMIC_ACQUIRE)) {
-        store->status = rkv_cache_detach_tiers(store->cache, 10);
+        store->status = store->wait(store->cache, 10);
         __atomic_store_n(&store->has_called, true, __ATOMIC_RELEASE);
     }
 }
 
-/* T13: who is called by the tiers can't end them: he would wait for himself. */
-static void t13_a_store_does_not_detach_itself(void) {
+static void is_refused(rkv_status (*wait)(rkv_cache *cache, uint64_t timeout_ms)) {
     engine e = {.f = journal_fixture()};
-    detaching_store store = {e.f.cache, RKV_STATUS_OK, false};
+    waiting_store store = {e.f.cache, wait, RKV_STATUS_OK, false};
     rkv_remote_store remote = {.struct_size = sizeof remote, .user_data = &store};
-    remote.has = remote.get = remote.put = detach_itself;
+    remote.has = remote.get = remote.put = wait_for_itself;
     rkv_tier_config config = tier_config();
     config.remote = &remote;
     config.worker_count = 1;
@@ -239,10 +239,21 @@ static void t13_a_store_does_not_detach_itself(void) {
     end_engine(&e);
 }
 
+/* T13: who is called by the tiers can't end them: he would wait for himself. */
+static void t13_a_store_does_not_detach_itself(void) {
+    is_refused(rkv_cache_detach_tiers);
+}
+
+/* T13: nor can he wait for what he is to write. */
+static void t13_a_store_does_not_flush_itself(void) {
+    is_refused(rkv_cache_flush_tiers);
+}
+
 int main(void) {
     RUN_BOTH(t13_remote);
     RUN_BOTH(t13_what_others_computed_was_wanted);
     RUN(t13_a_store_does_not_detach_itself);
+    RUN(t13_a_store_does_not_flush_itself);
     RUN(m06_detach_while_another_thread_polls);
     RUN(m01_remote);
     return check_result();

@@ -154,9 +154,51 @@ static void t13_snapshots_are_shared(void) {
     pthread_mutex_destroy(&store.lock);
 }
 
+/* A store whose first call waits for the cache that it belongs to. */
+typedef struct waiting_store {
+    rkv_snapshot_cache *cache;
+    rkv_status (*wait)(rkv_snapshot_cache *cache, uint64_t timeout_ms);
+    rkv_status status;
+    bool has_called;
+} waiting_store;
+
+static void wait_for_itself(void *user_data, rkv_remote_item *items, size_t item_size,
+                            size_t count, uint64_t timeout_ms) {
+    (void)items, (void)item_size, (void)count, (void)timeout_ms;
+    waiting_store *store = user_data;
+    if (!store->has_called) {
+        store->status = store->wait(store->cache, 10);
+        store->has_called = true;
+    }
+}
+
+/* T13: who is called by a cache neither ends what is below it nor waits for it: he would wait for
+ * himself. */
+static void t13_a_store_does_not_wait_for_itself(void) {
+    rkv_status (*const waits[])(rkv_snapshot_cache *, uint64_t) = {
+        rkv_snapshot_cache_detach,
+        rkv_snapshot_cache_flush,
+    };
+    uint32_t ids[150];
+    count_up(ids, 150, 1);
+    for (size_t at = 0; at < sizeof waits / sizeof waits[0]; at++) {
+        waiting_store store = {NULL, waits[at], RKV_STATUS_OK, false};
+        rkv_remote_store remote = {.struct_size = sizeof remote, .user_data = &store};
+        remote.has = remote.get = remote.put = wait_for_itself;
+        /* Each call to the store comes after the cache was given something. */
+        rkv_snapshot_cache *cache = store.cache = new_cache(&remote);
+        store_state(cache, text(ids, 150));
+        /* its threads have ended then */
+        end_cache(cache);
+        CHECK(store.has_called);
+        CHECK_EQ(store.status, RKV_STATUS_INVALID_STATE);
+    }
+}
+
 int main(void) {
     event_fd = eventfd(0, EFD_NONBLOCK);
     RUN(t13_snapshots_are_shared);
+    RUN(t13_a_store_does_not_wait_for_itself);
     close(event_fd);
     return check_result();
 }

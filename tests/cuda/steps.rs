@@ -142,6 +142,34 @@ fn windows_soft_caps_and_regions() {
     }
 }
 
+/// A soft cap far beyond all logits leaves them as they are.
+// K20
+#[test]
+fn k20_soft_caps_beyond_all_logits() {
+    for cap in [1e5, 1e6, 1e10, 1e18] {
+        let mut setup = Setup::new(64, 16);
+        (setup.params.soft_cap, setup.q_size) = (Some(cap), 3.0);
+        let mut world = World::new(setup, 1);
+        // Many rows, and few.
+        world.step(&[(0, 60)]);
+        world.step(&[(0, 1)]);
+    }
+}
+
+/// A window of 0 is one of 1: a query always sees itself.
+// K21
+#[test]
+fn k21_a_window_of_nothing_shows_the_position_itself() {
+    let outcome = |window| {
+        let mut setup = Setup::new(64, 16);
+        setup.params.view.window = Some(window);
+        let mut world = World::new(setup, 1);
+        world.fill(0, 40);
+        world.run(&[(0, 20)]).unwrap()
+    };
+    assert_eq!(outcome(0), outcome(1));
+}
+
 #[test]
 fn strides_layouts_and_page_sizes() {
     for layout in [KvLayout::Nhd, KvLayout::Hnd] {

@@ -8,6 +8,7 @@
 #include "fixture.hpp"
 #include "http/server.hpp"
 
+#include <httplib.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -45,6 +46,44 @@ engine::BenchRecord record(engine::Clock::time_point start, const std::vector<do
     made.prompt_tokens = 100;
     made.cached_tokens = 40;
     return made;
+}
+
+/// A server that answers everything with the same.
+class OtherServer {
+public:
+    OtherServer(int status, const std::string& text) {
+        server_.Post("/v1/completions", [status, text](const auto&, httplib::Response& response) {
+            response.status = status;
+            response.set_content(text, "text/event-stream");
+        });
+        port_ = server_.bind_to_any_port("127.0.0.1");
+        thread_ = std::thread([this] { server_.listen_after_bind(); });
+    }
+    OtherServer(const OtherServer&) = delete;
+    OtherServer& operator=(const OtherServer&) = delete;
+    ~OtherServer() {
+        while (!server_.is_running()) std::this_thread::yield();
+        server_.stop();
+        thread_.join();
+    }
+    /// What comes of a request of one token.
+    [[nodiscard]] engine::BenchRecord ask() const {
+        engine::HttpClient client("http://127.0.0.1:" + std::to_string(port_));
+        return engine::run_workload(workload("prefix_caching", 1, 1, 1), client, "other")
+            .records.front();
+    }
+
+private:
+    httplib::Server server_;
+    int port_ = 0;
+    std::thread thread_;
+};
+
+/// One token and the usage, as events.
+std::string events(const std::string& token, const std::string& details) {
+    return "data: {\"choices\": [{\"index\": 0, \"text\": \"a\"" + token + "}]}\n\n" +
+           "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 5, \"completion_tokens\": 1" +
+           details + "}}\n\ndata: [DONE]\n\n";
 }
 
 }  // namespace
@@ -239,6 +278,40 @@ static void b12_requests_that_fail_fail_the_run() {
                   (void)run_workload(made, nobody, "http"));
 }
 
+/// Not every server says what it found, or which tokens it generated.
+static void b12_other_servers_say_less() {
+    const std::string token = ", \"token_ids\": [97]";
+    for (const char* details :
+         {"", ", \"prompt_tokens_details\": null", ", \"prompt_tokens_details\": {}",
+          ", \"prompt_tokens_details\": {\"cached_tokens\": null}"}) {
+        const engine::BenchRecord got = OtherServer(200, events(token, details)).ask();
+        CHECK_EQ(got.prompt_tokens, 5U);
+        CHECK_EQ(got.cached_tokens, 0U);
+        CHECK_EQ(got.tokens.size(), 1U);
+    }
+    for (const char* none : {"", ", \"token_ids\": null"})
+        CHECK_REFUSES(std::runtime_error, "request 1: the server tells no token_ids",
+                      (void)OtherServer(200, events(none, "")).ask());
+}
+
+/// Comments keep a connection alive, and lines may end as those of HTTP do.
+static void b12_events_are_lines_of_data() {
+    std::string text = ": ping\n\nevent: completion\n" + events(", \"token_ids\": [97]", "");
+    CHECK_EQ(OtherServer(200, text).ask().tokens.size(), 1U);
+    for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 2)
+        text.insert(at, 1, '\r');
+    CHECK_EQ(OtherServer(200, text).ask().tokens.size(), 1U);
+}
+
+static void b12_a_refusal_has_its_reason() {
+    const std::string other = R"({"detail":"no such model"})";
+    for (const auto& told :
+         {std::pair<std::string, std::string>(R"({"error": {"message": "no"}})", "no"),
+          {other, other}, {"no such model", "no such model"}})
+        CHECK_REFUSES(std::runtime_error, "request 1: status 404: " + told.second,
+                      (void)OtherServer(404, told.first).ask());
+}
+
 int main() {
     RUN(b12_prefix_caching_shares_its_system_prompt);
     RUN(b12_other_workloads_have_their_lengths_and_arrivals);
@@ -248,5 +321,8 @@ int main() {
     RUN(b12_numbers_mean_what_their_names_say);
     RUN(b12_runs_with_and_without_caching_and_over_http_agree);
     RUN(b12_requests_that_fail_fail_the_run);
+    RUN(b12_other_servers_say_less);
+    RUN(b12_events_are_lines_of_data);
+    RUN(b12_a_refusal_has_its_reason);
     return 0;
 }

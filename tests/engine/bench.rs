@@ -43,3 +43,19 @@ fn b12_more_requests_than_a_server_lets_wait() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("prefix_caching: 1100 requests"), "{said}");
 }
+
+/// B12: nor is anybody refused over HTTP, where a server answers so many at once.
+#[test]
+fn b12_more_requests_than_a_server_answers_at_once() {
+    let Some(folder) = built() else { return };
+    let output = program(folder, "engine_bench")
+        .args(["--requests", "700", "--speed", "1000", "--max-output", "1"])
+        .args(["--max-running", "8", "--caching", "on", "--transport", "http"])
+        .arg("--model")
+        .arg(model(folder))
+        .output()
+        .unwrap();
+    native::check(&output, folder);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("prefix_caching: 700 requests"), "{said}");
+}

@@ -1,4 +1,5 @@
 // B11: POST /v1/chat/completions, with a tokenizer whose tokens are bytes and words.
+#include "http/answer_format.hpp"
 #include "server_fixture.hpp"
 #include "small_tokenizer.hpp"
 
@@ -161,11 +162,35 @@ static void b11_logprobs_of_a_chat() {
     const auto tokenizer = chat_model().tokenizer();
     for (std::size_t i = 0; i < 6; ++i) {
         const std::string_view piece =
-            tokenizer->decode(choice["token_ids"][i].get<std::uint32_t>());
+            engine::token_bytes(*tokenizer, choice["token_ids"][i].get<std::uint32_t>());
         CHECK_EQ(tokens[i]["bytes"].size(), piece.size());
         CHECK_EQ(tokens[i]["top_logprobs"].size(), 3U);
         CHECK_EQ(tokens[i]["top_logprobs"][0]["logprob"], tokens[i]["logprob"]);  // greedy
     }
+    running.audit_idle();
+}
+
+/// Special tokens are no text of an answer, but of a prompt they are what its client wrote.
+static void b11_an_echo_is_the_prompt_as_it_was_sent() {
+    Running running = running_chat();
+    const std::string prompt = "<turn>user:the<end><turn>assistant:";
+    Json asked = with(request(prompt, 8), "ignore_eos", true);
+    const std::string answer = choice_of(post(running.port(), asked).json())["text"];
+    asked["echo"] = true;
+    for (const Json& given : {Json(prompt), Json::array({prompt})}) {
+        asked["prompt"] = given;
+        CHECK_EQ(choice_of(post(running.port(), asked).json())["text"], prompt + answer);
+    }
+    asked["stream"] = true;
+    std::string text;
+    for (const Json& event : events_of(post(running.port(), asked)))
+        for (const Json& choice : event["choices"]) text += choice["text"].get<std::string>();
+    CHECK_EQ(text, prompt + answer);
+    // Of ids there is no other text than theirs.
+    asked["prompt"] = {turn_id, the_id};
+    asked["stream"] = false;
+    const std::string of_ids = choice_of(post(running.port(), asked).json())["text"];
+    CHECK_EQ(of_ids.find("the"), 0U);
     running.audit_idle();
 }
 
@@ -275,6 +300,7 @@ int main() {
     RUN(b11_a_stream_begins_with_its_prompt);
     RUN(b11_a_turn_finds_the_turns_before);
     RUN(b11_logprobs_of_a_chat);
+    RUN(b11_an_echo_is_the_prompt_as_it_was_sent);
     RUN(b11_a_chat_may_be_as_long_as_there_is_room);
     RUN(b11_bad_chats_get_a_reason);
     RUN(b11_a_body_is_read_whatever_it_is_called);

@@ -377,6 +377,22 @@ static void b11_no_body_is_taken_for_a_request() {
     running.audit_idle();
 }
 
+/// Where many are connected, sockets have numbers that select() does not take.
+static void b11_a_socket_may_have_a_high_number() {
+    rlimit files{};
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    if (files.rlim_cur < 1200) return;
+    Running running;
+    std::vector<int> taken;
+    while (taken.empty() || taken.back() < 1100) {
+        taken.push_back(socket(AF_INET, SOCK_STREAM, 0));
+        CHECK(taken.back() >= 0);
+    }
+    // The first socket has the number that accept() waits with, the second a high one.
+    serves(running);
+    for (const int file : taken) close(file);
+}
+
 int main() {
     // Both ends of each connection are here.
     rlimit files{};
@@ -392,6 +408,7 @@ int main() {
     RUN(b11_answers_are_neither_cut_nor_in_the_way);
     RUN(b11_who_takes_nothing_is_cut);
     RUN(b11_requests_of_a_connection_are_counted);
+    RUN(b11_a_socket_may_have_a_high_number);
     RUN(b06_five_hundred_streams_and_hang_ups);
     return 0;
 }

@@ -66,6 +66,30 @@ static void b11_a_stream_is_the_same_in_pieces() {
     running.audit_idle();
 }
 
+/// In HTTP/1.0 the end of the connection is the end of an answer.
+static void b11_http_1_0_has_no_chunks() {
+    Running running;
+    Json asked = request("no chunks", 12);
+    const std::string expected = choice_of(post(running.port(), asked).json())["text"];
+    asked["stream"] = true;
+    const std::string body = asked.dump();
+    for (const std::string connection : {"close", "Keep-Alive"}) {
+        const Socket socket(running.port());
+        CHECK(socket.send("POST /v1/completions HTTP/1.0\r\nConnection: " + connection +
+                          "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+                          body));
+        const Response response = parse_response(socket.read_all());
+        CHECK_EQ(response.status, 200);
+        CHECK(response.head.find("Transfer-Encoding") == std::string::npos);
+        CHECK(response.head.find("Connection: close") != std::string::npos);
+        std::string text;
+        for (const Json& event : events_of(response))
+            text += choice_of(event)["text"].get<std::string>();
+        CHECK_EQ(text, expected);
+    }
+    running.audit_idle();
+}
+
 static void b11_parameters_of_a_completion() {
     Running running;
     const Json plain = post(running.port(), request("parameters", 40)).json();
@@ -200,6 +224,7 @@ static void b11_text_offsets_count_characters() {
 int main() {
     RUN(b11_a_completion_is_what_the_engine_generates);
     RUN(b11_a_stream_is_the_same_in_pieces);
+    RUN(b11_http_1_0_has_no_chunks);
     RUN(b11_parameters_of_a_completion);
     RUN(b11_bad_requests_get_a_reason);
     RUN(b11_text_offsets_count_characters);

@@ -1,4 +1,5 @@
 // B11: tokenizer.json and chat templates, good ones and bad ones.
+#include "http/answer_format.hpp"
 #include "small_tokenizer.hpp"
 
 #include <ctime>
@@ -34,6 +35,31 @@ static void b11_text_to_tokens_and_back() {
     for (const std::uint32_t id : {the_id, marker_id, UINT32_MAX})
         CHECK_EQ(tokenizer->special(id), "");
     for (const std::uint32_t id : {263U, 100000U, UINT32_MAX}) CHECK_EQ(tokenizer->decode(id), "");
+}
+
+/// Log probabilities are told of special tokens too: of several that are likely, each has a key.
+static void b11_log_probabilities_name_special_tokens() {
+    const ChatCheckpoint folder;
+    const auto tokenizer = folder.tokenizer();
+    for (const auto& [id, text] :
+         {std::pair(turn_id, "<turn>"), {end_id, "<end>"}, {marker_id, "<marker>"},
+          {the_id, "the"}, {0xE2U, "\xEF\xBF\xBD"}, {UINT32_MAX, ""}})
+        CHECK_EQ(engine::token_text(*tokenizer, id), text);
+    CHECK_EQ(engine::token_bytes(*tokenizer, end_id), "<end>");
+    CHECK_EQ(engine::token_bytes(*tokenizer, 0xE2), "\xE2");
+    engine::CompletionRequest asked;
+    asked.spec.logprobs = 2;
+    const std::vector<engine::OutputToken> tokens = {
+        {0, end_id, "", {-0.5, {{end_id, -0.5}, {turn_id, -1.5}}}, 0}};
+    const auto of_completion = engine::completion_format(asked, *tokenizer);
+    const auto completion = of_completion->choice({0, tokens, "", 0, true})["logprobs"];
+    CHECK_EQ(completion["tokens"].dump(), R"(["<end>"])");
+    CHECK_EQ(completion["top_logprobs"].dump(), R"([{"<end>":-0.5,"<turn>":-1.5}])");
+    const auto of_chat = engine::chat_format(asked, *tokenizer);
+    const auto chat = of_chat->choice({0, tokens, "", 0, true})["logprobs"]["content"][0];
+    CHECK_EQ(chat["token"], "<end>");
+    CHECK_EQ(chat["bytes"].dump(), "[60,101,110,100,62]");
+    CHECK_EQ(chat["top_logprobs"][1]["token"], "<turn>");
 }
 
 /// As Llama 2 has them: a space is a character of its own, other bytes are written in hexadecimal.
@@ -153,6 +179,7 @@ static void b11_files_that_are_wrong() {
 
 int main() {
     RUN(b11_text_to_tokens_and_back);
+    RUN(b11_log_probabilities_name_special_tokens);
     RUN(b11_bytes_in_hexadecimal);
     RUN(b11_a_prompt_is_neither_cut_nor_filled_up);
     RUN(b11_chat_templates);

@@ -53,3 +53,41 @@ fn m06_what_gives_way_already_counts_no_more() {
         shared.read().audit().unwrap();
     }
 }
+
+/// C05, M06: a sequence that is too large to be retained displaces nobody, also while it is looked
+/// at in portions.
+#[test]
+fn m06_what_is_not_retained_displaces_nobody() {
+    for at in 0.. {
+        NEXT.set(None);
+        let config = PageTableConfig {
+            page_size: 2,
+            page_count: 60,
+            slot_count: 6,
+            ..PageTableConfig::default()
+        };
+        let shared = Arc::new(Shared::with_slices(config, 1, Some(Box::new(at_yield))).unwrap());
+        shared.attach_cache(CacheConfig { retained_pages: 9, ..CacheConfig::default() }).unwrap();
+        SHARED.set(Some(shared.clone()));
+        // A node of ten pages, and others below it.
+        let fork: Vec<u32> = (0..20).collect();
+        let other = published(&shared, &[&fork[..], &[900, 901, 902, 903, 904]].concat());
+        shared.turn().release(other).unwrap();
+        let fits = published(&shared, &(200..209).collect::<Vec<u32>>());
+        assert!(shared.turn().retain(fits).unwrap());
+        let large = published(&shared, &[&fork[..], &[100, 101, 102, 103, 104]].concat());
+        let small = published(&shared, &[400, 401, 402]);
+        NEXT.set(Some((
+            at,
+            Box::new(move |shared: &Shared| assert!(shared.turn().retain(small).unwrap())),
+        )));
+        let is_retained = shared.turn().retain(large).unwrap();
+        assert!(!is_retained, "12 pages are more than 9");
+        if NEXT.take().is_some() {
+            break;
+        }
+        let kept = shared.read().retained_ids().unwrap();
+        assert!([fits, small].iter().all(|id| kept.contains(id)), "at {at}: {kept:?}");
+        shared.read().audit().unwrap();
+    }
+}

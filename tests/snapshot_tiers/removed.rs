@@ -10,7 +10,7 @@ use radixkv::snapshot::{NewSnapshot, SnapshotLimits};
 use radixkv::tier::remote::{Item, RemoteConfig, RemoteStore};
 use radixkv::tier::{DiskConfig, DiskStore, FoundRecords};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -41,12 +41,41 @@ fn wait(what: &str, is_true: impl Fn() -> bool) {
     }
 }
 
-/// A store whose writes stand still until told.
+/// The version of what a fetch brings.
+fn bring(cache: &TieredSnapshots<Part>, tokens: &[u32]) -> Option<u32> {
+    let freed = &mut FreedSnapshots::new();
+    let fetch = cache.fetch(&PLAIN, tokens, false, freed).unwrap()?;
+    loop {
+        match cache.take(fetch.ticket, seen, freed).unwrap() {
+            Taken::Pending => std::thread::sleep(Duration::from_millis(1)),
+            Taken::Missed => return None,
+            Taken::Hit(hit) => {
+                cache.release(hit.pin, freed).unwrap();
+                return Some(hit.value.0);
+            }
+        }
+    }
+}
+
+/// A store whose writes and removals stand still until told.
 #[derive(Clone)]
 struct Gated {
     inner: MemoryRemote,
     is_open: Arc<AtomicBool>,
-    puts: Arc<AtomicUsize>,
+    /// How many have begun.
+    writes: Arc<AtomicUsize>,
+}
+
+impl Gated {
+    fn new(is_open: bool) -> Self {
+        let is_open = Arc::new(AtomicBool::new(is_open));
+        Self { inner: MemoryRemote::new(), is_open, writes: Arc::default() }
+    }
+
+    fn stand_still(&self) {
+        self.writes.fetch_add(1, SeqCst);
+        wait("the gate", || self.is_open.load(SeqCst));
+    }
 }
 
 impl RemoteStore for Gated {
@@ -59,12 +88,12 @@ impl RemoteStore for Gated {
     }
 
     fn put(&self, items: &mut [Item<'_>], time: Duration) {
-        self.puts.fetch_add(1, SeqCst);
-        wait("the gate", || self.is_open.load(SeqCst));
+        self.stand_still();
         self.inner.put(items, time);
     }
 
     fn remove(&self, items: &mut [Item<'_>], time: Duration) {
+        self.stand_still();
         self.inner.remove(items, time);
     }
 }
@@ -72,8 +101,7 @@ impl RemoteStore for Gated {
 /// T17: a state is removed while one of several threads writes it.
 #[test]
 fn t17_what_was_removed_on_its_way_to_a_store_does_not_come_back() {
-    let (is_open, puts) = (Arc::new(AtomicBool::new(false)), Arc::default());
-    let remote = Gated { inner: MemoryRemote::new(), is_open, puts };
+    let remote = Gated::new(false);
     let cache = new_cache();
     let config = RemoteConfig {
         store: Box::new(remote.clone()),
@@ -86,20 +114,112 @@ fn t17_what_was_removed_on_its_way_to_a_store_does_not_come_back() {
     cache.attach_both(None, Some((config, Box::new(|| {}))), TierPolicy::Through).unwrap();
     let tokens = prompt(1, 100);
     insert(&cache, &tokens, 7);
-    wait("a write", || remote.puts.load(SeqCst) > 0);
+    wait("a write", || remote.writes.load(SeqCst) > 0);
     assert!(cache.remove(&PLAIN, &tokens, freed));
     // The other thread could remove it now, before it is there.
     std::thread::sleep(Duration::from_millis(50));
     remote.is_open.store(true, SeqCst);
     assert!(cache.flush(LONG, freed));
-    let Some(fetch) = cache.fetch(&PLAIN, &prompt(1, 150), false, freed).unwrap() else { return };
-    loop {
-        match cache.take(fetch.ticket, seen, freed).unwrap() {
-            Taken::Pending => std::thread::sleep(Duration::from_millis(1)),
-            Taken::Missed => return,
-            Taken::Hit(hit) => panic!("{} tokens came back", hit.tokens),
+    assert_eq!(bring(&cache, &prompt(1, 150)), None);
+}
+
+/// T17, T12: nor while the store still has it, since what came before is being written, or since a
+/// removal takes a while; what another one took the place of neither.
+#[test]
+fn t17_what_waits_to_be_removed_from_a_store_does_not_come_back() {
+    for (is_replaced, is_behind) in [(false, true), (false, false), (true, true), (true, false)] {
+        let (remote, cache) = (Gated::new(true), new_cache());
+        let config = RemoteConfig {
+            store: Box::new(remote.clone()),
+            fingerprint: [1; 32],
+            timeout: LONG,
+            workers: 1,
+            waiting_bytes: 1 << 20,
+        };
+        let freed = &mut FreedSnapshots::new();
+        cache.attach_both(None, Some((config, Box::new(|| {}))), TierPolicy::Through).unwrap();
+        let (tokens, shorter) = (prompt(1, 100), prompt(1, 90));
+        insert(&cache, &shorter, 6);
+        insert(&cache, &tokens, 7);
+        assert!(cache.flush(LONG, freed));
+        remote.is_open.store(false, SeqCst);
+        let before = remote.writes.load(SeqCst);
+        let wait_for_thread = || wait("a write", || remote.writes.load(SeqCst) > before);
+        if is_behind {
+            insert(&cache, &prompt(2, 100), 8);
+            wait_for_thread();
         }
+        match is_replaced {
+            true => insert(&cache, &tokens, 9),
+            false => assert!(cache.remove(&PLAIN, &tokens, freed)),
+        }
+        wait_for_thread();
+        // Memory has four entries.
+        (3..7).for_each(|family| insert(&cache, &prompt(family, 10), family));
+        assert_eq!(cache.probe(&PLAIN, &tokens), 0);
+        let came = bring(&cache, &prompt(1, 150));
+        remote.is_open.store(true, SeqCst);
+        // What is shorter was not removed.
+        assert_eq!(came, Some(6), "replaced: {is_replaced}, behind: {is_behind}");
+        assert!(cache.flush(LONG, freed));
+        assert_eq!(cache.probe(&PLAIN, &prompt(1, 150)), 90, "{is_replaced}, {is_behind}");
+        assert_eq!(bring(&cache, &prompt(1, 150)), is_replaced.then_some(9), "{is_behind}");
     }
+}
+
+/// A store during each removal of which another state is removed.
+struct Renewing {
+    inner: MemoryRemote,
+    cache: Weak<TieredSnapshots<Part>>,
+    is_on: Arc<AtomicBool>,
+}
+
+impl RemoteStore for Renewing {
+    fn has(&self, items: &mut [Item<'_>], time: Duration) {
+        self.inner.has(items, time);
+    }
+
+    fn get(&self, items: &mut [Item<'_>], time: Duration) {
+        self.inner.get(items, time);
+    }
+
+    fn put(&self, items: &mut [Item<'_>], time: Duration) {
+        self.inner.put(items, time);
+    }
+
+    fn remove(&self, items: &mut [Item<'_>], time: Duration) {
+        if self.is_on.load(SeqCst)
+            && let Some(cache) = self.cache.upgrade()
+        {
+            cache.remove(&PLAIN, &prompt(9, 10), &mut FreedSnapshots::new());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        self.inner.remove(items, time);
+    }
+}
+
+/// T17: who flushes does not wait for what is removed meanwhile.
+#[test]
+fn t17_a_flush_does_not_wait_for_what_a_store_is_asked_to_remove_meanwhile() {
+    let (cache, is_on) = (Arc::new(new_cache()), Arc::new(AtomicBool::new(true)));
+    let (known, flag) = (Arc::downgrade(&cache), is_on.clone());
+    let config = RemoteConfig {
+        store: Box::new(Renewing { inner: MemoryRemote::new(), cache: known, is_on: flag }),
+        fingerprint: [1; 32],
+        timeout: LONG,
+        workers: 1,
+        waiting_bytes: 1 << 20,
+    };
+    let freed = &mut FreedSnapshots::new();
+    cache.attach_both(None, Some((config, Box::new(|| {}))), TierPolicy::Through).unwrap();
+    let tokens = prompt(1, 100);
+    insert(&cache, &tokens, 7);
+    assert!(cache.flush(LONG, freed));
+    assert!(cache.remove(&PLAIN, &tokens, freed));
+    let is_gone = cache.flush(Duration::from_secs(5), freed);
+    is_on.store(false, SeqCst);
+    assert!(is_gone, "it was removed long ago");
+    assert!(cache.detach(LONG, freed));
 }
 
 /// T17: a state is removed while the store doesn't answer, and is left alone.
@@ -257,6 +377,8 @@ fn t17_a_flush_does_not_say_that_what_a_store_refuses_to_remove_is_gone() {
     remote.set(Mood::Keeps);
     let freed = &mut FreedSnapshots::new();
     world.cache.remove(&PLAIN, &tokens, freed);
+    world.settle();
+    assert_eq!(world.bring(&prompt(1, 150)), None, "it is asked for again");
     let start = Instant::now();
     while world.stats().remote.waiting > 0 {
         assert!(start.elapsed() < LONG, "it is asked for ever");

@@ -45,6 +45,18 @@ fn t01_what_memory_cannot_hold_hides_nothing() {
     assert_eq!(again.bring(&[1, 2, 3, 4, 5]), Some((2, 7)));
 }
 
+/// T01: a cache that is disabled reads nothing.
+#[test]
+fn t01_a_disabled_cache_reads_nothing() {
+    let world = World::new(8, 1000, TierPolicy::Through);
+    world.insert(&[1, 2], 7);
+    world.settle();
+    let again = world.restarted(SnapshotLimits { entries: 0, bytes: u64::MAX });
+    assert_eq!(again.find(&[1, 2, 3]), (None, 0));
+    assert_eq!(again.fetch(&[1, 2, 3]), None);
+    assert_eq!(again.stats().counters.loads, 0);
+}
+
 /// T13, T12: a state of the store that memory is too small for hides no shorter one, in its block
 /// or before that.
 #[test]

@@ -60,7 +60,8 @@ import (
 // StoreConfig says where a store is. Zero but for URL is a good beginning.
 type StoreConfig struct {
 	// URL is "redis://HOST:PORT", with USER:PASSWORD@ and /DATABASE as they are needed, the same with
-	// valkey://, or "unix://PATH" for its socket; "s3://BUCKET" or "s3://BUCKET/FOLDER".
+	// valkey://, "rediss://" or "valkeys://" over TLS, or "unix://PATH" for its socket;
+	// "s3://BUCKET" or "s3://BUCKET/FOLDER".
 	URL string
 	// Prefix is what each key begins with; "" for "radixkv/".
 	Prefix string

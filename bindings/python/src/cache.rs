@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 
 use crate::array::{Array, output};
 use crate::c::*;
+use crate::clears::Clears;
 use crate::handle::{Closable, Handle, Raw, filled, listed, long};
 use crate::lock::Lock;
 use crate::page_table::PageTable;
@@ -37,6 +38,8 @@ pub struct Cache {
     // Before what it writes to.
     pub handle: Closable<rkv_cache>,
     pub host_memory: HostMemory,
+    /// For rows that insert without a node.
+    pub clears: Clears,
     /// The page table.
     #[pyo3(get)]
     pub table: Py<PageTable>,
@@ -82,7 +85,8 @@ impl Cache {
         let status = long(py, true, || unsafe { rkv_cache_create(on.raw(), &config, call.get()) });
         check(py, status)?;
         let handle = Closable::new(Handle::new(cache));
-        Ok(Cache { handle, host_memory: HostMemory::default(), table })
+        let (host_memory, clears) = (HostMemory::default(), Clears::default());
+        Ok(Cache { handle, host_memory, clears, table })
     }
 
     /// Ends the cache: its sequences end, all cached pages return to the pool. It is not waited for
@@ -174,7 +178,8 @@ impl Cache {
     /// beginning, at least one for each whole page of the tokens. The cache claims those for which
     /// it has none yet; where it has another one for the same tokens, that stays, and the caller's
     /// is a duplicate. `published` (uint32, as long) receives the page that the cache has at each
-    /// place: map those instead. With an external pool it must be given.
+    /// place: map those instead. With an external pool it must be given. Pages that were computed
+    /// before `clear()` cleared the namespace are not to be inserted.
     ///
     /// from_node, from_token_index, from_page_index: go on from an earlier match, by its `node`,
     ///     `token_count` and `page_count`; what lies before is not compared again.
@@ -322,7 +327,8 @@ impl Cache {
 
     /// Clears namespaces while requests run: when weights or an adapter change, or a tenant leaves.
     /// Without a flag, exactly `space`; with flags, all namespaces that have these fields like
-    /// `space`; with `everything`, all. What a lock or a sequence holds stays for its holder.
+    /// `space`; with `everything`, all. What a lock or a sequence holds stays for its holder. Pages
+    /// that were computed before are not to be inserted: `insert()` can't know.
     #[pyo3(signature = (space=None, *, lora=false, image=false, salt=false, epoch=false,
                         everything=false))]
     #[allow(clippy::too_many_arguments)]
@@ -350,11 +356,12 @@ impl Cache {
         let args =
             rkv_cache_clear_args { flags, space: space.c(), ..rkv_cache_clear_args::sized() };
         let mut done = rkv_cache_clear_result::sized();
-        let call = Raw((&args, &raw mut done));
+        let call = Raw((&args, &raw mut done, &space));
         let status = long(py, true, || {
-            let (args, done) = call.get();
+            let (args, done, space) = call.get();
             // SAFETY: a live handle, arguments that are kept.
-            unsafe { rkv_cache_clear(cache.raw(), args, done) }
+            let clear = || unsafe { rkv_cache_clear(cache.raw(), args, done) };
+            self.clears.clear((flags, space), clear)
         });
         check(py, status)?;
         Ok(ClearResult(done))

@@ -42,7 +42,7 @@ impl GroupRow {
             };
             row_count += 1;
         }
-        let (more, on) = (&rows[..row_count], (state.node, state.lock));
+        let (more, on) = (&rows[..row_count], (state.node, state.lock, state.began));
         let done = self.source.insert(py, &state.tokens, base, on, (first, end), more)?;
         let reached = done.page_count as usize;
         // The cache knows prefixes: what it has already of group 0 comes first.

@@ -39,6 +39,8 @@ pub struct GroupState {
     /// Where the published pages end, and the lock on it.
     pub node: u64,
     pub lock: u64,
+    /// The latest clear when it began.
+    pub began: u64,
     /// Gives its pages to the cache when it ends.
     pub late: bool,
     /// Pages of states that were published since the engine asked.
@@ -235,6 +237,9 @@ impl EngineRow for GroupRow {
         computed: usize,
     ) -> PyResult<Option<usize>> {
         let (known, held) = (state.tokens.len(), state.page_count);
+        if held == 0 {
+            state.began = self.source.begins();
+        }
         let (wanted, whole) =
             self.source.places(py, (known + added.len(), held), (positions, computed))?;
         if wanted > held {

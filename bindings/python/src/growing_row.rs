@@ -38,6 +38,8 @@ pub struct State {
     /// Where the published pages end, and the lock on it.
     node: u64,
     lock: u64,
+    /// The latest clear when it began.
+    began: u64,
     /// Gives its pages to the cache when it ends.
     late: bool,
     /// What the last match found.
@@ -86,7 +88,7 @@ impl GrowingRow {
     /// Gives the tokens and pages up to `end` pages to the cache.
     fn publish(&self, py: Python<'_>, state: &mut State, end: usize) -> PyResult<()> {
         let first = state.published;
-        let (pages, on) = (state.pages.as_ptr(), (state.node, state.lock));
+        let (pages, on) = (state.pages.as_ptr(), (state.node, state.lock, state.began));
         let done = self.source.insert(py, &state.tokens, pages, on, (first, end), &[])?;
         let reached = done.page_count as usize;
         (state.node, state.lock, state.published) = (done.node, done.lock, reached);
@@ -148,7 +150,7 @@ impl EngineRow for GrowingRow {
         if page_count == state.found.len() {
             // Inserts nothing and locks the end. A lock alone could be had of what was cleared
             // since, too, where others hold it.
-            let (pages, on) = (state.found.as_ptr(), (state.found_node, 0));
+            let (pages, on) = (state.found.as_ptr(), (state.found_node, 0, 0));
             let places = (page_count, page_count);
             let done = self.source.insert(py, &state.tokens, pages, on, places, &[]);
             locked = done.ok().map(|done| done.lock);
@@ -181,6 +183,9 @@ impl EngineRow for GrowingRow {
         computed: usize,
     ) -> PyResult<Option<usize>> {
         let (known, held) = (state.tokens.len(), state.pages.len());
+        if held == 0 {
+            state.began = self.source.begins();
+        }
         let (wanted, whole) =
             self.source.places(py, (known + added.len(), held), (positions, computed))?;
         if wanted > held {

@@ -14,6 +14,7 @@ mod array;
 mod begin;
 mod c;
 mod cache;
+mod clears;
 mod cuda_array;
 mod dlpack;
 mod engine_row;

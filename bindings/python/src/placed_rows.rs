@@ -266,7 +266,8 @@ impl PlacedRows {
     }
 
     /// Publishes the pages of a request's positions [from_token_index, length), whole pages of
-    /// them, locks the whole prefix, makes it recent, and undoes the lock from before.
+    /// them, locks the whole prefix, makes it recent, and undoes the lock from before. Pages that
+    /// were computed before `Cache.clear()` cleared the namespace are not to be published.
     ///
     /// tokens: all of them from the beginning of the prefix on; more may follow.
     /// row: the request's number in `rows`. Instead `places` may have those of the positions.

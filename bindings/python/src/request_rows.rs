@@ -17,12 +17,12 @@ use crate::status::refused;
 /// its KVCacheManager for each request in each step: in compiled code, as most of them find that
 /// the step neither needs nor fills a page. A subclass adds the calls that are seldom made.
 ///
-/// Of a request it reads `request_id`, `num_computed_tokens`, `num_tokens`, `status` and
-/// `all_token_ids`, with several groups of layers also `num_in_flight_tokens`. The subclass has
-/// `begin_row(request)`, which returns a new GrowingRow, or a GroupRow with several groups, and
-/// with `tells` also `published(request, pages, first, end)`, which is told of the pages
-/// [first, end) that a call gave to the cache. With several groups `pages` is a list of lists.
-/// `__init__` has to be called once.
+/// Of a request it reads `request_id`, `num_computed_tokens`, `num_output_placeholders`,
+/// `num_tokens`, `status` and `all_token_ids`, with several groups of layers also
+/// `num_in_flight_tokens`. The subclass has `begin_row(request)`, which returns a new GrowingRow,
+/// or a GroupRow with several groups, and with `tells` also `published(request, pages, first,
+/// end)`, which is told of the pages [first, end) that a call gave to the cache. With several
+/// groups `pages` is a list of lists. `__init__` has to be called once.
 #[pyclass(frozen, subclass, weakref, module = "radixkv")]
 pub struct RequestRows {
     inner: OnceLock<Inner>,
@@ -113,6 +113,16 @@ fn number(request: &Bound<'_, PyAny>, name: &Bound<'_, pyo3::types::PyString>) -
     request.getattr(name)?.extract()
 }
 
+/// Tokens that are computed and stay. A step that is under way computes others, for tokens that
+/// are not known yet, or that a request gives up when it goes on.
+fn computed_of(request: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let py = request.py();
+    let computed = number(request, intern!(py, "num_computed_tokens"))?;
+    let placeholders = number(request, intern!(py, "num_output_placeholders"))?;
+    let known = number(request, intern!(py, "num_tokens"))?;
+    Ok(computed.saturating_sub(placeholders).min(known))
+}
+
 impl RequestRows {
     fn inner(&self, py: Python<'_>) -> PyResult<&Inner> {
         self.inner.get().ok_or_else(|| {
@@ -179,9 +189,7 @@ impl RequestRows {
         row: &Row<'_>,
         request: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let py = this.py();
-        let computed = number(request, intern!(py, "num_computed_tokens"))?;
-        let computed = computed.min(number(request, intern!(py, "num_tokens"))?);
+        let computed = computed_of(request)?;
         with!(row, row => Self::publish(this, row.get(), request, computed))
     }
 
@@ -442,8 +450,7 @@ impl RequestRows {
         };
         if inner.publishes && with!(&row, row => is_late(py, row.get())?) {
             // They will, when it ends.
-            let computed = number(request, intern!(py, "num_computed_tokens"))?;
-            return Ok(computed / inner.page_size * inner.page_size);
+            return Ok(computed_of(request)? / inner.page_size * inner.page_size);
         }
         if !inner.ahead {
             Self::publish_computed(this, &row, request)?;

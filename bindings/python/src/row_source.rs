@@ -97,14 +97,21 @@ impl Source {
         Ok(true)
     }
 
+    /// A row has no pages yet, so that all it publishes is computed from now on: what `insert()`
+    /// is told as `began`.
+    pub fn begins(&self) -> u64 {
+        self.cache.get().clears.latest()
+    }
+
     /// Publishes the pages from `first` to `end` of a prefix that ends behind `from`, with a lock
-    /// that goes along. `more` are what groups give besides.
+    /// that goes along; refused where the namespace was cleared since the row began. `more` are
+    /// what groups give besides.
     pub fn insert(
         &self,
         py: Python<'_>,
         tokens: &[u32],
         pages: *const u32,
-        (from, lock): (u64, u64),
+        (from, lock, began): (u64, u64, u64),
         (first, end): (usize, usize),
         more: &[rkv_group_row],
     ) -> PyResult<rkv_cache_insert_result> {
@@ -126,12 +133,20 @@ impl Source {
             ..rkv_cache_insert_args::sized()
         };
         let mut done = rkv_cache_insert_result::sized();
-        let call = Raw((&raw const args, &raw mut done));
+        let clears = &self.cache.get().clears;
+        let call = Raw((&raw const args, &raw mut done, &self.space));
         let status = long(py, end - first > MANY, || {
-            let (args, done) = call.get();
+            let (args, done, space) = call.get();
             // SAFETY: a live handle, arguments that are kept, rows with as many pages.
-            unsafe { rkv_cache_insert(cache.raw(), args, null_mut(), done) }
+            let insert = || unsafe { rkv_cache_insert(cache.raw(), args, null_mut(), done) };
+            if from == 0 { clears.insert((space, began), insert) } else { insert() }
         });
+        // After a node it is the library that says so: its lock goes along, nothing else is amiss.
+        let cleared = if from == 0 { RKV_STATUS_STALE_NODE } else { RKV_STATUS_INVALID_STATE };
+        if status == cleared {
+            let message = "the namespace was cleared since the row began";
+            return Err(refused(py, RKV_STATUS_STALE_NODE, message));
+        }
         check(py, status)?;
         Ok(done)
     }

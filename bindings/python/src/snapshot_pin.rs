@@ -163,7 +163,8 @@ impl Pin {
         self.found.get().size_bytes
     }
 
-    /// Whether it is that of all tokens: with `next_token` no forward pass is needed.
+    /// Whether it is that of all tokens: with `next_token` no forward pass is needed. False of what
+    /// `Fetch.take()` gives: compare token_count.
     #[getter]
     fn full_hit(&self) -> bool {
         self.found.get().full_hit != 0

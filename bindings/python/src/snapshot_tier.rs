@@ -30,7 +30,8 @@ impl SnapshotCache {
     /// worker_count: threads that read, and as many that write.
     /// waiting_byte_limit: bytes of snapshots that wait to be written, at most.
     /// commit_interval_ms: from a write to its commit, at most, while the disk keeps up.
-    /// event_fd: an eventfd that becomes readable when something was read or written.
+    /// event_fd: an eventfd that becomes readable when something was read or written. Read it
+    ///     before you ask for the fetches, not after.
     /// remote: the address of an rkv_remote_store, as `radixkv.net.Store.address`; close that only
     ///     after `detach()` or `close()` here. What it has is found by `fetch()` alone.
     /// remote_timeout_ms: a call to it takes that long at most; 0 for 2000.

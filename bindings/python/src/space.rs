@@ -17,7 +17,7 @@ use crate::c::*;
 ///
 /// Raises ValueError for bytes of another length.
 #[pyclass(frozen, eq, hash, module = "radixkv")]
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Namespace {
     /// The adapter, or None for the base model.
     #[pyo3(get)]
@@ -115,5 +115,38 @@ impl Space {
     #[inline]
     pub fn c(&self) -> *const rkv_namespace {
         self.0.as_ref().map_or(null(), |space| space)
+    }
+
+    pub fn namespace(&self) -> Namespace {
+        self.0.as_ref().map_or_else(Namespace::default, Namespace::from_c)
+    }
+}
+
+/// Namespaces that are cleared at once: what each of the chosen fields is; all without any.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Scope {
+    lora_id: Option<Option<u64>>,
+    digest: Option<Option<[u8; 16]>>,
+    bytes: Option<[u8; 32]>,
+    epoch: Option<u64>,
+}
+
+impl Scope {
+    /// RKV_CLEAR_ flags choose the fields.
+    pub fn of(flags: u32, like: &Namespace) -> Scope {
+        let has = |flag: u32| flags & flag != 0;
+        Scope {
+            lora_id: has(RKV_CLEAR_LORA).then_some(like.lora_id),
+            digest: has(RKV_CLEAR_IMAGE).then_some(like.digest),
+            bytes: has(RKV_CLEAR_SALT).then_some(like.bytes),
+            epoch: has(RKV_CLEAR_EPOCH).then_some(like.epoch),
+        }
+    }
+
+    pub fn covers(&self, space: &Namespace) -> bool {
+        self.lora_id.is_none_or(|id| id == space.lora_id)
+            && self.digest.is_none_or(|digest| digest == space.digest)
+            && self.bytes.is_none_or(|bytes| bytes == space.bytes)
+            && self.epoch.is_none_or(|epoch| epoch == space.epoch)
     }
 }

@@ -110,7 +110,8 @@ impl Cache {
     ///     evicted.
     /// worker_count: requests that are under way to the disk at once, as many to read as to write.
     /// commit_interval_ms: from a write to its commit, at most, while the disk keeps up.
-    /// event_fd: an eventfd that becomes readable when there is something to `poll()` for.
+    /// event_fd: an eventfd that becomes readable when there is something to `poll()` for. Read it
+    ///     before, not after: what comes is announced once, and not again until the next poll.
     /// remote: the address of an rkv_remote_store, as `radixkv.net.Store.address`; close that only
     ///     after `detach_tiers()` here, or `close()` when no call goes on in another thread.
     /// remote_timeout_ms: a call to it takes that long at most; 0 for 2000.

@@ -217,11 +217,24 @@ def test_rows_of_a_cleared_namespace_are_told(windowed: radixkv.Cache) -> None:
     assert row.extend(None, 40, 40) is not None
     windowed.clear(space)
     private = windowed.table.pool_stats(0).private_page_count
-    with pytest.raises(radixkv.Error):
+    with pytest.raises(radixkv.StaleNode, match="cleared"):
         row.extend(ids(24, 900).tolist(), 64, 64)
     assert (row.page_count, row.token_count) == (3, 40)
     assert windowed.table.pool_stats(0).private_page_count == private
     row.release()
+
+
+def test_a_row_of_groups_from_before_a_clear_publishes_nothing(windowed: radixkv.Cache) -> None:
+    space = radixkv.namespace_of("tenant")
+    row = windowed.group_row(ids(40).tolist(), space=space)
+    assert row.extend(None, 40, 0) is not None
+    windowed.clear(space)
+    with pytest.raises(radixkv.StaleNode, match="cleared"):
+        row.extend(None, 64, 40)
+    assert (row.page_count, windowed.probe(ids(40), space=space)) == (3, 0)
+    row.release()
+    assert row.extend(None, 40, 40) is not None
+    assert windowed.probe(ids(40), space=space) == 32
 
 
 def test_what_is_not_covered_is_refused() -> None:

@@ -131,11 +131,71 @@ def test_rows_of_a_cleared_namespace_are_told(cache: radixkv.Cache) -> None:
     row = computed(cache, ids(40).tolist(), space)
     cache.clear(space)
     private = cache.table.stats().private_page_count
-    with pytest.raises(radixkv.Error):
+    with pytest.raises(radixkv.StaleNode, match="cleared"):
         row.extend(ids(24, 900).tolist(), 64, 64)
     assert (row.page_count, row.token_count) == (3, 40)
     assert cache.table.stats().private_page_count == private
     row.release()
+
+
+@pytest.mark.parametrize("known", [10, 40])
+def test_a_row_from_before_a_clear_publishes_nothing(cache: radixkv.Cache, known: int) -> None:
+    space, other = radixkv.namespace_of("tenant"), radixkv.namespace_of("another")
+    tokens = ids(40).tolist()
+    row = cache.growing_row(tokens[:known], space=space)
+    beside = cache.growing_row(tokens, space=other)
+    assert row.extend(None, known, 0) is not None  # Pages, computed with the weights of before.
+    assert beside.extend(None, 40, 0) is not None
+    cache.clear(space)
+    later = cache.growing_row(tokens, space=space)
+    assert later.extend(None, 40, 0) is not None
+    with pytest.raises(radixkv.StaleNode, match="cleared"):
+        row.extend(tokens[known:], 40, 40)
+    assert (row.token_count, cache.probe(ids(40), space=space)) == (known, 0)
+    # Other namespaces were not cleared, and who began after the clear publishes.
+    assert beside.extend(None, 40, 40) is not None
+    assert cache.probe(ids(40), space=other) == 32
+    assert later.extend(None, 32, 32) is not None
+    assert cache.probe(ids(40), space=space) == 32
+    # It can begin again, as after a preemption.
+    row.release()
+    assert row.extend(tokens[known:], 40, 40) is not None
+    assert row.published_page_count == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_cleared"),
+    [
+        ({}, [True, False, False]),
+        ({"lora": True}, [True, True, False]),
+        ({"epoch": True}, [True, False, True]),
+        ({"lora": True, "epoch": True}, [True, False, False]),
+        ({"image": True, "salt": True}, [True, True, True]),
+        ({"everything": True}, [True, True, True]),
+    ],
+)
+def test_a_clear_concerns_the_rows_of_its_fields(
+    cache: radixkv.Cache, fields: dict[str, bool], is_cleared: list[bool]
+) -> None:
+    spaces = [
+        radixkv.Namespace(lora_id=1),
+        radixkv.Namespace(lora_id=1, epoch=2),
+        radixkv.Namespace(),
+    ]
+    rows = [cache.growing_row(ids(20).tolist(), space=space) for space in spaces]
+    for row in rows:
+        assert row.extend(None, 20, 0) is not None
+    with pytest.raises(radixkv.InvalidArgument):
+        cache.clear(spaces[0], everything=True)
+    cache.clear(None if "everything" in fields else spaces[0], **fields)
+    for row, cleared in zip(rows, is_cleared, strict=True):
+        if cleared:
+            with pytest.raises(radixkv.StaleNode):
+                row.extend(None, 20, 20)
+        else:
+            assert row.extend(None, 20, 20) is not None
+    # The default namespace is that without fields.
+    assert cache.probe(ids(20)) == (0 if is_cleared[2] else 16)
 
 
 def test_what_is_cleared_after_a_match_is_not_taken(cache: radixkv.Cache) -> None:

@@ -73,6 +73,32 @@ def test_contents_go_on_beside_events(cache: radixkv.Cache) -> None:
     assert told == [100, 200]
 
 
+def test_contents_beside_events_end_as_what_is_cached(cache: radixkv.Cache) -> None:
+    for number in (1, 2):
+        with cache.begin(ids(16, 100 * number)) as sequence:
+            sequence.publish(16)
+    journal = radixkv.Journal(cache)
+    known: set[int] = set()
+
+    def apply(event: radixkv.Event) -> None:
+        if event.kind == radixkv.JOURNAL_STORED:
+            known.update(event.pages.tolist())
+        else:
+            known.difference_update(event.pages.tolist())
+
+    contents = journal.contents()
+    apply(next(contents))
+    assert cache.evict(2) == 2
+    # That both are gone is read before it is told that the second one is there.
+    for event in journal.events():
+        apply(event)
+    for event in contents:
+        apply(event)
+    for event in journal.events():
+        apply(event)
+    assert known == set() and journal.lost_count == 0
+
+
 def test_events_applied_are_what_is_cached(cache: radixkv.Cache) -> None:
     """Also from the middle, with the contents, and with arrays that have to grow."""
     rng = np.random.default_rng(3)

@@ -41,6 +41,7 @@ def asked(name: str, count: int, first: int = 1, status: str = "waiting") -> Sim
         all_token_ids=tokens,
         num_tokens=count,
         num_computed_tokens=0,
+        num_output_placeholders=0,
         status=status,
     )
 
@@ -169,6 +170,23 @@ def test_what_a_step_has_computed_counts_when_it_is_asked_for(cache: radixkv.Cac
     assert cache.probe(np.array(request.all_token_ids, np.uint32)) == 2 * PAGE_SIZE
     engine.free(request)
     assert cache.table.stats().private_page_count == 0
+
+
+def test_a_token_that_may_be_taken_back_is_not_published(cache: radixkv.Cache) -> None:
+    """A step that computes its KV is under way, but its request may go on with another one."""
+    engine = Engine(cache, ahead=False)
+    request = asked("a", PAGE_SIZE - 1)
+    assert engine.allocate_slots(request, PAGE_SIZE - 1) is not None
+    request.num_computed_tokens = PAGE_SIZE - 1
+    assert engine.allocate_slots(request, 1) == []
+    request.num_computed_tokens, request.num_output_placeholders = PAGE_SIZE, 1
+    request.all_token_ids.append(7)
+    request.num_tokens = PAGE_SIZE
+    assert engine.estimate_cached_tokens(request) == 0
+    assert cache.probe(np.array(request.all_token_ids, np.uint32)) == 0
+    request.num_output_placeholders = 0
+    assert engine.estimate_cached_tokens(request) == PAGE_SIZE
+    engine.free(request)
 
 
 @pytest.mark.parametrize("publishes", [False, True])

@@ -45,32 +45,52 @@ private:
     BenchRecord record_;
 };
 
+/// A field; null where there is none, or no object to have one. Not every server says everything.
+const Json& field(const Json& json, const char* name) {
+    static const Json none;
+    const auto found = json.find(name);
+    return found == json.end() ? none : *found;
+}
+
+std::size_t count(const Json& json) {
+    return json.is_number_unsigned() ? json.get<std::size_t>() : 0;
+}
+
+std::vector<std::uint32_t> ids_of(const Json& choice) {
+    const Json& ids = field(choice, "token_ids");
+    if (!ids.is_array()) return {};
+    return ids.get<std::vector<std::uint32_t>>();
+}
+
+/// What an error says: as OpenAI's API words it, or else as it is.
+std::string reason_of(const Json& json) {
+    const Json& message = field(field(json, "error"), "message");
+    return message.is_string() ? message.get<std::string>() : json.dump();
+}
+
 /// The fields that a whole answer has and the events of a stream, too.
 void read_answer(const Json& json, BenchRecord& record) {
-    if (json.contains("error")) record.error = json["error"]["message"].get<std::string>();
+    if (!field(json, "error").is_null()) record.error = reason_of(json);
     // Null until the last event.
-    if (const Json usage = json.value("usage", Json()); usage.is_object()) {
-        const Json& details = usage["prompt_tokens_details"];
-        record.prompt_tokens = usage["prompt_tokens"].get<std::size_t>();
-        record.cached_tokens = details["cached_tokens"].get<std::size_t>();
-        // Not every server knows of continuations.
-        record.inherited_tokens = details.value("inherited_tokens", std::size_t{0});
+    if (const Json& usage = field(json, "usage"); usage.is_object()) {
+        const Json& details = field(usage, "prompt_tokens_details");
+        record.prompt_tokens = count(field(usage, "prompt_tokens"));
+        record.cached_tokens = count(field(details, "cached_tokens"));
+        record.inherited_tokens = count(field(details, "inherited_tokens"));
     }
     record.first_token_seconds = json.value("first_token_seconds", record.first_token_seconds);
-    if (!json.contains("choices")) return;
-    for (const Json& choice : json["choices"])
-        if (choice.contains("retained_id") && choice["retained_id"].is_string())
-            record.retained_id = choice["retained_id"].get<std::string>();
+    for (const Json& choice : field(json, "choices"))
+        if (const Json& id = field(choice, "retained_id"); id.is_string())
+            record.retained_id = id.get<std::string>();
 }
 
 /// An answer that came in one piece.
 void read_whole(const std::string& body, BenchRecord& record) {
     const Json json = parse_json(body);
     read_answer(json, record);
-    if (!json.contains("choices")) return;
-    for (const Json& choice : json["choices"]) {
-        auto tokens = choice["token_ids"].get<std::vector<std::uint32_t>>();
-        if (choice["index"] == 0)
+    for (const Json& choice : field(json, "choices")) {
+        std::vector<std::uint32_t> tokens = ids_of(choice);
+        if (count(field(choice, "index")) == 0)
             record.tokens = std::move(tokens);
         else
             record.other_choices.push_back(std::move(tokens));
@@ -84,9 +104,9 @@ public:
 
     void push(const char* data, std::size_t size) {
         pending_.append(data, size);
-        for (std::size_t end; (end = pending_.find("\n\n")) != std::string::npos;) {
-            event(pending_.substr(0, end));
-            pending_.erase(0, end + 2);
+        for (std::size_t end; (end = pending_.find('\n')) != std::string::npos;) {
+            line(pending_.substr(0, end));
+            pending_.erase(0, end + 1);
         }
     }
     [[nodiscard]] bool complete() const { return complete_; }
@@ -96,18 +116,22 @@ private:
     std::string pending_;
     bool complete_ = false;
 
-    void event(const std::string& text) {
-        constexpr std::size_t prefix = 6;  // "data: "
-        if (text.size() < prefix) return;
-        if (text.compare(prefix, std::string::npos, "[DONE]") == 0) {
+    /// What an event has is in one line. Others are empty, or comments that keep a connection.
+    void line(const std::string& text) {
+        constexpr std::size_t prefix = 5;
+        if (text.compare(0, prefix, "data:") != 0) return;
+        const std::size_t begin = text.find_first_not_of(' ', prefix);
+        if (begin == std::string::npos) return;
+        if (text.compare(begin, 6, "[DONE]") == 0) {
             complete_ = true;
             return;
         }
-        const Json json = parse_json(text.substr(prefix));
+        const Json json = parse_json(text.substr(begin));
         read_answer(json, record_);
-        if (!json.contains("choices") || json["choices"].empty()) return;
-        for (const Json& id : json["choices"][0]["token_ids"]) {
-            record_.tokens.push_back(id.get<std::uint32_t>());
+        const Json& choices = field(json, "choices");
+        if (choices.empty()) return;
+        for (const std::uint32_t id : ids_of(choices[0])) {
+            record_.tokens.push_back(id);
             record_.token_times.push_back(Clock::now());
         }
     }
@@ -137,6 +161,15 @@ std::string body_of(const BenchRequest& request) {
     return body.dump();
 }
 
+std::string refusal(int status, const std::string& body) {
+    const std::string said = "status " + std::to_string(status) + ": ";
+    try {
+        return said + reason_of(parse_json(body));
+    } catch (const std::exception&) {  // no JSON
+        return said + body.substr(0, 200);
+    }
+}
+
 BenchRecord post(const std::string& url, const std::string& body, bool streams) {
     BenchRecord record;
     EventReader events(record);
@@ -149,9 +182,15 @@ BenchRecord post(const std::string& url, const std::string& body, bool streams) 
     request.set_header("Content-Type", "application/json");
     request.body = body;
     std::string whole;
+    bool has_events = false;
+    request.response_handler = [&](const httplib::Response& response) {
+        // A refusal is none.
+        has_events = streams && response.status == 200;
+        return true;
+    };
     request.content_receiver = [&](const char* data, std::size_t size, std::uint64_t,
                                    std::uint64_t) {
-        if (streams)
+        if (has_events)
             events.push(data, size);
         else
             whole.append(data, size);
@@ -162,11 +201,14 @@ BenchRecord post(const std::string& url, const std::string& body, bool streams) 
         if (!result)
             record.error = "no answer: " + httplib::to_string(result.error());
         else if (result->status != 200)
-            record.error = "status " + std::to_string(result->status);
+            record.error = refusal(result->status, whole);
         else if (!streams)
             read_whole(whole, record);
         else if (!events.complete() && record.error.empty())
             record.error = "the stream ended early";
+        // Without a token there is nothing to measure.
+        if (record.error.empty() && record.tokens.empty())
+            record.error = "the server tells no token_ids";
     } catch (const std::exception& error) {
         record.error = error.what();
     }

@@ -10,6 +10,8 @@
 #include "engine_options.hpp"
 #include "http/server.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -78,6 +80,9 @@ private:
     static ServerConfig config() {
         ServerConfig config;
         config.port = 0;
+        // However many come: one that is refused would end the run.
+        config.connections.count = std::numeric_limits<std::size_t>::max();
+        config.max_answers = config.connections.count - 1;
         return config;
     }
 };
@@ -223,6 +228,14 @@ void write_file(const std::string& path, const std::string& text) {
     std::fprintf(stderr, "written: %s\n", path.c_str());
 }
 
+/// Over HTTP each request has a connection, with both of its ends here.
+void allow_open_files() {
+    rlimit files{};
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int bench(int count, char** arguments) {
     BenchOptions options;
     Options parser;
@@ -234,6 +247,7 @@ int bench(int count, char** arguments) {
     }
     if (options.workloads == two_stage && !options.svg.empty())
         throw UsageError(std::string("--svg: ") + two_stage + " has no chart");
+    allow_open_files();
     std::vector<BenchReport> reports;
     const auto is_wanted = [&](const std::string& name) {
         return options.workloads == "all" || options.workloads == name;

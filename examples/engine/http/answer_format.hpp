@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace engine {
@@ -43,7 +44,9 @@ public:
 [[nodiscard]] std::unique_ptr<AnswerFormat> chat_format(const CompletionRequest& request,
                                                         const Tokenizer& tokenizer);
 
-/// The bytes of a token as text that is valid by itself.
+/// How log probabilities spell a token: special ones, which are no text of an answer, by name.
+[[nodiscard]] std::string_view token_bytes(const Tokenizer& tokenizer, std::uint32_t id);
+/// These bytes as text that is valid by itself.
 [[nodiscard]] std::string token_text(const Tokenizer& tokenizer, std::uint32_t id);
 
 }  // namespace engine

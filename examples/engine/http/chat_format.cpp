@@ -45,7 +45,7 @@ private:
     }
     [[nodiscard]] Json token_json(std::uint32_t id, double logprob) const {
         Json bytes = Json::array();
-        for (const char byte : tokenizer_.decode(id))
+        for (const char byte : token_bytes(tokenizer_, id))
             bytes.push_back(static_cast<unsigned char>(byte));
         return {{"token", token_text(tokenizer_, id)}, {"logprob", logprob}, {"bytes", bytes}};
     }

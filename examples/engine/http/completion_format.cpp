@@ -53,9 +53,14 @@ std::unique_ptr<AnswerFormat> completion_format(const CompletionRequest& request
     return std::make_unique<CompletionFormat>(request, tokenizer);
 }
 
+std::string_view token_bytes(const Tokenizer& tokenizer, std::uint32_t id) {
+    const std::string_view bytes = tokenizer.decode(id);
+    return bytes.empty() ? tokenizer.special(id) : bytes;
+}
+
 std::string token_text(const Tokenizer& tokenizer, std::uint32_t id) {
     Utf8Stream stream;
-    std::string text = stream.push(tokenizer.decode(id));
+    std::string text = stream.push(token_bytes(tokenizer, id));
     return text + stream.finish();
 }
 

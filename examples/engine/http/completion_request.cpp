@@ -1,6 +1,7 @@
 #include "http/completion_request.hpp"
 
 #include "http/fields.hpp"
+#include "serve/text.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -23,18 +24,33 @@ std::vector<std::uint32_t> ids_of(const Json& list, const char* name) {
     return ids;
 }
 
-/// A text, or ids that are taken as they are; either may stand alone in an array, as clients send
-/// it.
-std::vector<std::uint32_t> prompt_of(const Json& body, const Tokenizer& tokenizer) {
+/// A text, or ids; either may stand alone in an array, as clients send it.
+const Json& prompt_in(const Json& body) {
     const Json* prompt = find(body, "prompt");
     if (prompt == nullptr) refuse("prompt", "missing");
     if (prompt->is_array() && !prompt->empty() && !prompt->front().is_number()) {
         if (prompt->size() > 1) refuse("prompt", "one prompt a request; there are several");
         prompt = &prompt->front();
     }
-    if (prompt->is_array()) return ids_of(*prompt, "prompt");
-    if (!prompt->is_string()) refuse("prompt", "neither a string nor an array of token ids");
-    return tokenizer.encode_whole(prompt->get_ref<const std::string&>());
+    if (!prompt->is_array() && !prompt->is_string())
+        refuse("prompt", "neither a string nor an array of token ids");
+    return *prompt;
+}
+
+/// Ids are taken as they are.
+std::vector<std::uint32_t> tokens_of(const Json& prompt, const Tokenizer& tokenizer) {
+    if (prompt.is_array()) return ids_of(prompt, "prompt");
+    return tokenizer.encode_whole(prompt.get_ref<const std::string&>());
+}
+
+/// A text is told as it was sent: its tokens may spell another one.
+std::string echo_of(const Json& prompt, const std::vector<std::uint32_t>& tokens,
+                    const Tokenizer& tokenizer) {
+    if (prompt.is_string()) return prompt.get<std::string>();
+    Utf8Stream stream;
+    std::string text;
+    for (const std::uint32_t id : tokens) text += stream.push(tokenizer.decode(id));
+    return text + stream.finish();
 }
 
 /// A continuation needs no prompt; an empty one is none.
@@ -102,16 +118,20 @@ CompletionRequest parse_completion(const std::string& body, const Tokenizer& tok
     refuse_unsupported(json, {"suffix"});
     RequestSpec& spec = request.spec;
     spec.continuation = continuation_of(json, tokenizer);
-    if (!spec.continuation || has_prompt(json)) spec.prompt = prompt_of(json, tokenizer);
+    const bool echo = flag(json, "echo");
+    if (!spec.continuation || has_prompt(json)) {
+        const Json& prompt = prompt_in(json);
+        spec.prompt = tokens_of(prompt, tokenizer);
+        if (echo) request.echo = echo_of(prompt, spec.prompt, tokenizer);
+    }
     spec.retain = flag(json, "retain");
     read_choices(json, spec);
     spec.max_tokens = count(json, "max_tokens", 16, 1, SIZE_MAX / 2);
-    request.echo = flag(json, "echo");
     check_stream(request);
     if (find(json, "logprobs") != nullptr) spec.logprobs = count(json, "logprobs", 0, 0, 20);
-    if (request.echo && spec.logprobs)
+    if (echo && spec.logprobs)
         refuse("echo", "not together with logprobs: a cached prompt is not computed again");
-    if (request.echo && spec.continuation)
+    if (echo && spec.continuation)
         refuse("echo", "not together with continuation_of: the prompt is not in the request");
     return request;
 }

@@ -18,8 +18,8 @@ struct CompletionRequest {
     bool stream = false;
     /// A last chunk of the stream that has the usage.
     bool include_usage = false;
-    /// The output begins with the prompt.
-    bool echo = false;
+    /// What the output begins with: the prompt, if that is wanted.
+    std::string echo;
     /// The output's ids beside its text.
     bool return_token_ids = false;
 };

@@ -37,21 +37,12 @@ CompletionResponse::CompletionResponse(const CompletionRequest& request,
                                        std::string served_model, const Tokenizer& tokenizer)
     : request_(request),
       served_model_(std::move(served_model)),
-      tokenizer_(tokenizer),
       format_(request.chat ? chat_format(request, tokenizer)
                            : completion_format(request, tokenizer)),
       created_(std::chrono::duration_cast<std::chrono::seconds>(
                    std::chrono::system_clock::now().time_since_epoch())
                    .count()),
       outputs_(request.spec.width()) {}
-
-std::string CompletionResponse::prompt_text() const {
-    if (!request_.echo) return {};
-    Utf8Stream stream;
-    std::string text;
-    for (const std::uint32_t id : request_.spec.prompt) text += stream.push(tokenizer_.decode(id));
-    return text + stream.finish();
-}
 
 CompletionResponse::Json CompletionResponse::body(bool streams, Json choices) const {
     return {{"id", request_.spec.id},
@@ -85,7 +76,7 @@ CompletionResponse::Json CompletionResponse::event(Json choices) const {
 std::string CompletionResponse::token_event(const OutputToken& token) {
     Output& output = outputs_.at(token.sequence);
     const bool is_first = !std::exchange(output.began, true);
-    const std::string text = (is_first ? prompt_text() : std::string()) + token.text;
+    const std::string text = (is_first ? request_.echo : std::string()) + token.text;
     const std::vector<OutputToken> tokens = {token};
     const Json choice = unfinished(
         format_->event({token.sequence, tokens, text, output.text_offset, is_first}), tokens);
@@ -137,7 +128,7 @@ std::string CompletionResponse::whole() const {
     for (std::size_t i = 0; i < result_->choices.size(); ++i) {
         const ChoiceResult& result = result_->choices[i];
         const Output& output = outputs_.at(result.sequence);
-        const std::string text = prompt_text() + output.text + result.text;
+        const std::string text = request_.echo + output.text + result.text;
         Json choice = unfinished(format_->choice({i, output.tokens, text, 0, true}), output.tokens);
         add_result(request_, result, choice);
         choices.push_back(std::move(choice));

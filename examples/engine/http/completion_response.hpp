@@ -47,13 +47,11 @@ private:
 
     CompletionRequest request_;
     std::string served_model_;
-    const Tokenizer& tokenizer_;
     std::unique_ptr<AnswerFormat> format_;
     std::int64_t created_;
     std::vector<Output> outputs_;
     std::optional<RequestResult> result_;
 
-    [[nodiscard]] std::string prompt_text() const;
     [[nodiscard]] std::string token_event(const OutputToken& token);
     [[nodiscard]] std::string last_event(std::size_t index) const;
     [[nodiscard]] bool tells_prompt() const;

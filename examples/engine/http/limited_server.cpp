@@ -54,8 +54,9 @@ bool LimitedServer::answer_one(Connection& connection, bool is_last) {
         // A request may name thousands, and the library would send all of them.
         request.headers.erase("Range");
         request.ranges.clear();
-        // Where chunks end, their sender and the library may not agree. The client is told so.
-        has_end = !request.has_header("Transfer-Encoding");
+        // Where chunks end, their sender and the library may not agree; and in HTTP/1.0 an answer
+        // may have no other end than the connection's. The client is told so.
+        has_end = !request.has_header("Transfer-Encoding") && request.version != "HTTP/1.0";
         if (!has_end) {
             request.headers.erase("Connection");
             request.headers.emplace("Connection", "close");

@@ -183,7 +183,8 @@ private:
     /// Takes the body as it is, whatever its client calls it: to curl JSON is a form, of which the
     /// library would read no more than 8 KiB.
     void on_post(const char* path, Parse parse) {
-        http_.Post(path, [this, parse](const httplib::Request&, httplib::Response& response,
+        http_.Post(path, [this, parse](const httplib::Request& request,
+                                       httplib::Response& response,
                                        const httplib::ContentReader& read) {
             std::string body;
             const bool is_whole = read([&body](const char* data, std::size_t size) {
@@ -191,7 +192,7 @@ private:
                 return true;
             });
             // If it isn't, the client has left, or has been answered.
-            if (is_whole) completions(body, parse, response);
+            if (is_whole) completions(body, parse, request.version != "HTTP/1.0", response);
         });
     }
 
@@ -203,13 +204,14 @@ private:
                           engine_.core().longest_text());
     }
 
-    void completions(const std::string& body, Parse parse, httplib::Response& response) {
+    void completions(const std::string& body, Parse parse, bool takes_chunks,
+                     httplib::Response& response) {
         try {
             auto active = std::make_shared<Active>(active_, config_.max_answers,
                                                    "requests are being answered");
             // After it is counted: who drains sees one of both.
             if (draining_) throw ApiError(503, "the server is shutting down");
-            begin((this->*parse)(body), response, std::move(active));
+            begin((this->*parse)(body), takes_chunks, response, std::move(active));
         } catch (const ApiError& error) {
             answer(response, error);
         } catch (const UnknownParent& error) {
@@ -223,18 +225,22 @@ private:
         }
     }
 
-    void begin(CompletionRequest request, httplib::Response& response,
+    void begin(CompletionRequest request, bool takes_chunks, httplib::Response& response,
                std::shared_ptr<Active> active) {
         const auto exchange =
             std::make_shared<Exchange>(std::move(request), config_.served_model, engine_);
         if (!exchange->streams() && exchange->finishes_within(whole_answer))
             return exchange->finish(response);
-        response.set_chunked_content_provider(
-            exchange->streams() ? "text/event-stream" : json_type,
-            // Owns the exchange: it ends with the response, however that ends.
-            [exchange, active](std::size_t, httplib::DataSink& sink) {
-                return exchange->write_some(sink);
-            });
+        const char* type = exchange->streams() ? "text/event-stream" : json_type;
+        // Owns the exchange: it ends with the response, however that ends.
+        const auto provide = [exchange, active](std::size_t, httplib::DataSink& sink) {
+            return exchange->write_some(sink);
+        };
+        // HTTP/1.0 has no chunks: there the connection ends with the answer.
+        if (takes_chunks)
+            response.set_chunked_content_provider(type, provide);
+        else
+            response.set_content_provider(type, provide);
         if (exchange->streams()) response.set_header("Cache-Control", "no-cache");
     }
 

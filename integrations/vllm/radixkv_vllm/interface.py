@@ -60,6 +60,7 @@ REQUEST = {
     "max_tokens",
     "num_computed_tokens",
     "num_in_flight_tokens",
+    "num_output_placeholders",
     "num_preemptions",
     "session_id",
     "skip_reading_prefix_cache",

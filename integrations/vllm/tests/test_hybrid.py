@@ -14,6 +14,7 @@ import twins
 from vllm.config.diffusion import DiffusionConfig
 from vllm.distributed.kv_events import AllBlocksCleared
 from vllm.lora.request import LoRARequest
+from vllm.sampling_params import SamplingParams
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 from worker import STATE, Worker
@@ -284,3 +285,27 @@ def test_what_a_prompt_that_may_not_be_found_passed_is_found(
         twins.step(scheduler)
     scheduler.add_request(twins.request_of(twins.Prompt("next", [*range(70), 7], 1), hasher))
     assert twins.step(scheduler) == {"next": 64}
+
+
+@pytest.mark.parametrize("name", twins.CLASSES)
+def test_a_token_that_a_turn_gave_up_is_not_found(model: str, name: str) -> None:
+    """A session goes on in the place of the token that ended its turn: what a step under way
+    computes of that is overwritten."""
+    scheduler = twins.make(name, model, 60, policy="priority")
+    hasher = twins.hasher_of(scheduler)
+    tokens = list(range(100, 179))  # With one more they fill a block.
+
+    def turn(more: list[int]) -> Request:
+        params = SamplingParams(max_tokens=8, temperature=0, stop_token_ids=[7])
+        return Request("chat", more, params, None, block_hasher=hasher, resumable=True)
+
+    scheduler.add_request(turn(list(tokens)))
+    for output in [scheduler.schedule(), scheduler.schedule()]:
+        answer = ModelRunnerOutput(
+            req_ids=["chat"], req_id_to_index={"chat": 0}, sampled_token_ids=[[7]]
+        )
+        scheduler.update_from_output(output, answer)
+    scheduler.add_request(turn([8, 9]))
+    other = twins.Prompt("other", [*tokens, 7, 9], 1)
+    scheduler.add_request(twins.request_of(other, hasher))
+    assert twins.step(scheduler) == {"chat": 79, "other": 64}

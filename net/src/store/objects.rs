@@ -3,6 +3,7 @@ use super::{Answer, Config, Done, Last, Put};
 use crate::failure::Failure;
 use bytes::BytesMut;
 use futures_util::StreamExt;
+use http::Uri;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse};
 use object_store::client::{HttpService, ReqwestConnector};
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use url::Url;
 
 /// Requests at once, of all calls together that read, and as many of those that write.
 const REQUESTS: usize = 64;
@@ -67,6 +69,46 @@ impl HttpService for Bounded {
     }
 }
 
+/// Refuses what no request can be made of: the client finds that out with each, and panics.
+fn check_place(builder: &AmazonS3Builder, bucket: &str) -> Result<(), Failure> {
+    let in_headers = [
+        (AmazonS3ConfigKey::AccessKeyId, "AWS_ACCESS_KEY_ID"),
+        (AmazonS3ConfigKey::Token, "AWS_SESSION_TOKEN"),
+        (AmazonS3ConfigKey::Region, "AWS_REGION"),
+    ];
+    for (key, name) in in_headers {
+        let value = builder.get_config_value(&key).unwrap_or_default();
+        if !value.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let text = format!("{name} has a space, a line end or another such character");
+            return Err(Failure::argument(text));
+        }
+    }
+    let (place, text) = match builder.get_config_value(&AmazonS3ConfigKey::Endpoint) {
+        Some(endpoint) => {
+            // Not shown: there may be a password in it.
+            let text = "config.endpoint, or AWS_ENDPOINT, is not http://HOST:PORT or \
+                        https://HOST:PORT";
+            (endpoint, text.to_owned())
+        }
+        None => {
+            let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
+            let region = region.as_deref().unwrap_or("us-east-1");
+            let place = format!("https://{bucket}.s3.{region}.amazonaws.com");
+            let text = format!("config.url: with AWS_REGION it makes {place}, which is no URL");
+            (place, text)
+        }
+    };
+    if is_place(&place) { Ok(()) } else { Err(Failure::argument(text)) }
+}
+
+/// Whether URLs begin with it, by both rules that the client goes by. Names are put behind it, and
+/// all of it is told when a request fails: a password would be, too.
+fn is_place(text: &str) -> bool {
+    let Ok(uri) = text.parse::<Uri>() else { return false };
+    let is_of_http = matches!(uri.scheme_str(), Some("http" | "https"));
+    is_of_http && !text.contains(['?', '#', '@']) && Url::parse(&uri.to_string()).is_ok()
+}
+
 /// That there is no such object says of a value that is asked for that it isn't there. To who
 /// writes it says that there is no bucket.
 fn found(done: Result<Answer, Error>) -> Result<Answer, Error> {
@@ -97,7 +139,9 @@ impl Objects {
         }
         let rest = config.url.strip_prefix("s3://").unwrap_or_default();
         let (bucket, folder) = rest.split_once('/').unwrap_or((rest, ""));
-        if bucket.is_empty() {
+        // It becomes a part of URLs as it is. Some servers have a tenant before a colon.
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+        if bucket.trim_matches('.').is_empty() || !bucket.bytes().all(is_plain) {
             return Err(Failure::argument("config.url is not s3://BUCKET or s3://BUCKET/FOLDER"));
         }
         let folder = folder.trim_matches('/');
@@ -115,6 +159,7 @@ impl Objects {
         if let Some(endpoint) = &config.endpoint {
             builder = builder.with_endpoint(endpoint);
         }
+        check_place(&builder, bucket)?;
         let made = builder.build();
         let bucket = made.map_err(|error| Failure::argument(format!("config.url: {error}")))?;
         let turns = || Arc::new(Semaphore::new(REQUESTS));
@@ -217,5 +262,48 @@ impl Objects {
             found(bucket.delete(&path).await.map(|()| Answer::Done))
         };
         self.each(&self.writes, time, paths, remove).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(builder: AmazonS3Builder, bucket: &str) -> Option<String> {
+        check_place(&builder, bucket).err().map(|failure| failure.message)
+    }
+
+    /// T13: what the environment says is looked at before requests are made of it.
+    #[test]
+    fn t13_an_environment_that_makes_no_request_is_named() {
+        let new = AmazonS3Builder::new;
+        let named = |builder, name: &str| {
+            let text = refused(builder, "bucket").unwrap();
+            assert!(text.starts_with(name) && !text.contains("secret"), "{text}");
+        };
+        named(new().with_access_key_id("secret\n"), "AWS_ACCESS_KEY_ID");
+        named(new().with_token("secret\n"), "AWS_SESSION_TOKEN");
+        named(new().with_region("eu west"), "AWS_REGION");
+        named(new().with_region("eu#west"), "config.url");
+        named(new().with_endpoint("host:9000"), "config.endpoint, or AWS_ENDPOINT");
+        assert!(refused(new(), "tenant:bucket").is_some(), "a port");
+    }
+
+    #[test]
+    fn t13_places_of_other_servers_are_good() {
+        for endpoint in [
+            "http://localhost",
+            "http://127.0.0.1:9000/",
+            "HTTPS://[::1]:9000",
+            "https://gateway.example.com/storage/s3",
+        ] {
+            let builder = AmazonS3Builder::new().with_endpoint(endpoint).with_token("a+/=");
+            assert_eq!(refused(builder, "tenant:bucket"), None, "{endpoint}");
+        }
+        for bucket in ["bucket", "Old_Bucket.1", "bucket--use1-az4--x-s3"] {
+            assert_eq!(refused(AmazonS3Builder::new(), bucket), None, "{bucket}");
+            let far = AmazonS3Builder::new().with_region("eu-west-3");
+            assert_eq!(refused(far, bucket), None, "{bucket}");
+        }
     }
 }

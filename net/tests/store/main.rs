@@ -5,6 +5,7 @@ mod engine;
 mod objects;
 mod servers;
 mod snapshots;
+mod urls;
 
 use engine::{Engine, PAGE_BYTES, Ran, Store, prompt};
 use servers::{Server, answers, http, redis, redis_over_tls, s3};
@@ -373,79 +374,6 @@ fn t13_what_is_much_too_long_is_not_read_from_redis() {
     assert_eq!(engine.stats().remote.damaged_page_count, 1, "{}", engine.said());
     let more = most_memory() - before;
     assert!(more < 200 << 10, "{more} KiB for a value of another length");
-}
-
-/// What a config says wrong is named.
-#[test]
-fn urls_that_are_none_are_named() {
-    use radixkv_net::*;
-    use std::ffi::{CStr, CString};
-    let refused = |url: Option<&str>, change: fn(&mut rkv_net_store_config)| {
-        let url = url.map(|url| CString::new(url).unwrap());
-        let mut config = rkv_net_store_config {
-            struct_size: size_of::<rkv_net_store_config>() as u32,
-            flags: 0,
-            url: url.as_ref().map_or(std::ptr::null(), |url| url.as_ptr()),
-            prefix: std::ptr::null(),
-            endpoint: std::ptr::null(),
-            ttl_s: 0,
-            connection_count: 0,
-            reserved: 0,
-            ca_file: std::ptr::null(),
-        };
-        change(&mut config);
-        let mut made = std::ptr::null_mut();
-        let mut text = [0u8; 256];
-        // SAFETY: everything is there during the calls.
-        let status = unsafe {
-            let status = rkv_net_store_create(&config, &mut made);
-            rkv_net_last_error_message(text.as_mut_ptr().cast(), text.len());
-            status
-        };
-        assert!(status == rkv_net_status::InvalidArgument && made.is_null());
-        CStr::from_bytes_until_nul(&text).unwrap().to_str().unwrap().to_owned()
-    };
-    let wrong = [
-        None,
-        Some(""),
-        Some("redis"),
-        Some("http://localhost"),
-        Some("redis://"),
-        Some("s3://"),
-        Some("s3:///folder"),
-        Some("redis://host:port"),
-    ];
-    for url in wrong {
-        let text = refused(url, |_| {});
-        assert!(text.starts_with("config.url"), "{url:?}: {text}");
-    }
-    let good = Some("redis://127.0.0.1:1");
-    assert!(refused(good, |config| config.flags = 1).starts_with("config.flags"));
-    assert!(refused(good, |config| config.reserved = 1).starts_with("config.reserved"));
-    let many = refused(good, |config| config.connection_count = 257);
-    assert!(many.starts_with("config.connection_count"));
-    let endpoint = refused(good, |config| config.endpoint = c"http://x".as_ptr());
-    assert!(endpoint.starts_with("config.endpoint"));
-    let ttl = refused(Some("s3://bucket"), |config| config.ttl_s = 1);
-    assert!(ttl.starts_with("config.ttl_s"));
-    let for_ever = refused(good, |config| config.ttl_s = u64::MAX);
-    assert!(for_ever.starts_with("config.ttl_s"), "{for_ever}");
-    let too_long = refused(good, |config| config.ttl_s = (1 << 40) + 1);
-    assert!(too_long.starts_with("config.ttl_s"), "{too_long}");
-    let no_tls = refused(good, |config| config.ca_file = c"/x".as_ptr());
-    assert!(no_tls.starts_with("config.ca_file"));
-    let secure = Some("rediss://127.0.0.1:1");
-    let no_file = refused(secure, |config| config.ca_file = c"/there/is/none".as_ptr());
-    assert!(no_file.starts_with("config.ca_file"), "{no_file}");
-    let no_certificates = refused(secure, |config| config.ca_file = c"/dev/null".as_ptr());
-    assert!(no_certificates.starts_with("config."), "{no_certificates}");
-    let size = refused(good, |config| config.struct_size = 8);
-    assert!(size.starts_with("config: struct_size"));
-    // SAFETY: NULL is refused, and destroyed without a word.
-    unsafe {
-        assert_eq!(rkv_net_store_last_failure(std::ptr::null(), std::ptr::null_mut(), 0), 0);
-        rkv_net_store_destroy(std::ptr::null_mut());
-    }
 }
 
 /// T13, T08: values that are written to a slow bucket keep nobody waiting who reads.

@@ -263,7 +263,8 @@ impl Given<'_> {
     }
 }
 
-/// Publishes the whole pages of a prefix.
+/// Publishes the whole pages of a prefix. Pages that were computed before rkv_cache_clear() cleared
+/// the namespace are not to be inserted: the cache can't know.
 ///
 /// Pages for which the cache has none yet are claimed: they must be private, and are the cache's
 /// from then on, also where they are mapped: then keep them locked (RKV_INSERT_LOCK) until

@@ -6,6 +6,7 @@ use crate::capi::ffi::{
 use crate::capi::token::{namespace_of, rkv_namespace};
 use crate::error::Error;
 use crate::index::DumpFormat;
+use crate::memory::TryGrow;
 
 /// Format of rkv_cache_dump(): one JSON object.
 pub const RKV_DUMP_JSON: u32 = 0;
@@ -222,7 +223,7 @@ pub unsafe extern "C" fn rkv_cache_dump(
                 _ => return Err(Error::argument("format is unknown").into()),
             };
             let mut text = shared.read().dump(format)?.into_bytes();
-            text.push(0);
+            text.try_push(0)?;
             fill(&text, buffer.cast::<u8>(), capacity, out_bytes, ["buffer", "out_bytes"])
         })
     }

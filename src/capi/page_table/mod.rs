@@ -66,14 +66,16 @@ pub struct rkv_page_table_config {
     pub groups: *const rkv_group_config,
     /// Number of groups, at most RKV_GROUP_LIMIT. Default 0.
     pub group_count: usize,
-    /// sizeof(rkv_group_config), which is the default; not read without groups.
+    /// sizeof(rkv_group_config); not read without groups. Set it with them: the default is that
+    /// of the loaded library, which may be later and know a longer one.
     pub group_size: usize,
     /// The pools of pages; all are external with RKV_PAGE_TABLE_EXTERNAL_POOL. page_count is 0
     /// then. Default NULL: one pool, of page_count pages.
     pub pools: *const rkv_pool_config,
     /// Number of pools, at most RKV_GROUP_LIMIT. Default 0.
     pub pool_count: usize,
-    /// sizeof(rkv_pool_config), which is the default; not read without pools.
+    /// sizeof(rkv_pool_config); not read without pools. Set it with them: the default is that
+    /// of the loaded library, which may be later and know a longer one.
     pub pool_size: usize,
 }
 // SAFETY: integers and pointers, no padding.

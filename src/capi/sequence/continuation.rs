@@ -91,6 +91,9 @@ unsafe impl AbiElement for rkv_sequence_fork_child {
 /// stays protected also when the parent ends. At least one token is left to compute, and the cut is
 /// never inside an image.
 ///
+/// With several groups the child copies the states; until it has, a parent that runs must not
+/// change them, and a plan with it is refused.
+///
 /// @param cache the cache
 /// @param args parent and tokens
 /// @param out_state receives the sequence; set its struct_size first. inherited_position_count is 0

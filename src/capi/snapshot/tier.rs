@@ -280,8 +280,8 @@ fn check_attached(call: &Call<'_>) -> Result<(), Fail> {
 /// room for something that is still in memory, a write failed since the flush before, the directory
 /// cannot be written and has something that was removed or cleared, the remote store does not
 /// answer, or refuses, and has something that was removed, or another thread detached it meanwhile;
-/// RKV_STATUS_INVALID_STATE when nothing is attached; RKV_STATUS_INVALID_ARGUMENT;
-/// RKV_STATUS_POISONED
+/// RKV_STATUS_INVALID_STATE when nothing is attached, or in a function of the remote store;
+/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// blocks for the time given at most; other calls go on meanwhile
 /// @par Thread safety
@@ -296,6 +296,9 @@ pub unsafe extern "C" fn rkv_snapshot_cache_flush(
     unsafe {
         with(cache, Needs::Owner, |call| {
             check_attached(&call)?;
+            if call.cache.is_own_thread() {
+                return Err(Error::state(OWN_THREAD).into());
+            }
             if call.cache.flush(time(timeout_ms), call.freed) {
                 Ok(())
             } else {

@@ -84,7 +84,8 @@ pub struct rkv_tier_config {
     pub pools: *const rkv_tier_pool_config,
     /// Number of pools. Default 0.
     pub pool_count: usize,
-    /// sizeof(rkv_tier_pool_config), which is the default; not read without pools.
+    /// sizeof(rkv_tier_pool_config); not read without pools. Set it with them: the default is that
+    /// of the loaded library, which may be later and know a longer one.
     pub pool_size: usize,
 }
 // SAFETY: integers and pointers, no padding.
@@ -338,7 +339,7 @@ pub(super) fn tiers_of(shared: &Arc<Shared>) -> Result<std::sync::Arc<PageTiers>
 
 /// Why a call of a remote store's function is refused.
 pub(in crate::capi) const OWN_THREAD: &str =
-    "a function of the remote store can't detach it: it would wait for itself";
+    "a function of the remote store can't detach or flush it: it would wait for itself";
 
 /// Takes the tiers away from a cache, after waiting for what is being written. What was committed
 /// is found when the directory is attached again, and nothing of what rkv_cache_clear() cleared;
@@ -403,7 +404,7 @@ pub unsafe extern "C" fn rkv_cache_detach_tiers(
 /// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or the directory has no
 /// room for something, failed since the flush before, or cannot be written any more: the cache goes
 /// on, and the statistics count what is not there; RKV_STATUS_INVALID_STATE when the cache has no
-/// tiers; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// tiers, or in a function of the remote store; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// O(1), and what the disk takes; blocks for the time given at most; other calls go on meanwhile.
 /// A remote store that doesn't answer is not waited for
@@ -418,7 +419,11 @@ pub unsafe extern "C" fn rkv_cache_flush_tiers(
     // SAFETY: the caller's contract on cache.
     unsafe {
         with(cache, |shared| {
-            if tiers_of(shared)?.flush_all(Duration::from_millis(timeout_ms)) {
+            let tiers = tiers_of(shared)?;
+            if tiers.is_own_thread() {
+                return Err(Error::state(OWN_THREAD).into());
+            }
+            if tiers.flush_all(Duration::from_millis(timeout_ms)) {
                 return Ok(());
             }
             Err(Fail::pending("something is not written yet"))

@@ -36,9 +36,9 @@ pub struct rkv_remote_item {
 
 /// A call to a remote store, about item_count values, item_size bytes apart. It may wait, but
 /// should return within timeout_ms: what comes later is not waited for, and its thread does nothing
-/// else meanwhile. It can't detach what it belongs to, and must not destroy that cache, since both
-/// wait for it. It must not throw, longjmp or end its thread: the process would end, see
-/// Callbacks at the top.
+/// else meanwhile. It can't detach or flush what it belongs to, and must not destroy that cache,
+/// since all of them wait for it. It must not throw, longjmp or end its thread: the process would
+/// end, see Callbacks at the top.
 pub type rkv_remote_call = Option<
     unsafe extern "C-unwind" fn(
         user_data: *mut c_void,

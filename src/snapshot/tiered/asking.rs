@@ -88,6 +88,11 @@ impl Asking {
         lowest.keys.key_after(&self.digests[block], &self.tokens[block * BLOCK..length])
     }
 
+    /// Whether the state of so many tokens is on its way out of the store.
+    pub(super) fn is_to_go(&self, lowest: &Lowest, length: usize) -> bool {
+        lowest.remote.is_to_go(&self.key(lowest, length))
+    }
+
     /// The first block that is of use.
     fn first_block(&self) -> usize {
         (self.least + 1) / BLOCK
@@ -190,8 +195,8 @@ impl Asking {
         }
     }
 
-    /// The step after a state that memory has no room for: a shorter one may have some. Only so
-    /// often, as each takes as long as any other question.
+    /// The step after a state that memory has no room for, or that is on its way out: a shorter one
+    /// may do. Only so often, as each takes as long as any other question.
     pub(super) fn shorter(&mut self, length: usize) -> Option<Step> {
         self.rounds += 1;
         if self.rounds >= ROUNDS || self.is_shorter_removed {

@@ -403,8 +403,10 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             None => (None, FoundRecords::default()),
         };
         let attachment = self.attachments.fetch_add(1, Relaxed).wrapping_add(1);
-        let made =
-            Lower::new(store, records, policy, lowest, attachment, self.memory.limits.bytes)?;
+        // Memory that is disabled holds nothing, whichever limit says so.
+        let SnapshotLimits { entries, bytes } = self.memory.limits;
+        let memory_bytes = if entries > 0 { bytes } else { 0 };
+        let made = Lower::new(store, records, policy, lowest, attachment, memory_bytes)?;
         // For the first inserts.
         grow_allocator();
         let mut lower = self.lower.write();

@@ -101,17 +101,17 @@ impl Lower {
         answered || self.link.store.has_events()
     }
 
-    /// How many states the store that caches share was ever given.
+    /// How many states the store that caches share was ever given, or told to remove.
     pub(super) fn given(&self) -> u64 {
         self.lowest.as_ref().map_or(0, |lowest| lowest.remote.given())
     }
 
-    /// Whether that has the first so many of them, or takes nothing now; and has removed what it is
-    /// to remove, which waits for the end of a pause.
+    /// Whether that has written the first so many of them, or takes nothing now; and has removed
+    /// those that it was to remove, which wait for the end of a pause.
     pub(super) fn is_given(&self, count: u64) -> bool {
         let remote = self.lowest.as_ref().map(|lowest| &lowest.remote);
         remote.is_none_or(|remote| {
-            (remote.is_paused() || remote.are_written(count)) && !remote.is_removing()
+            (remote.is_paused() || remote.are_written(count)) && remote.are_removed(count)
         })
     }
 
@@ -188,7 +188,8 @@ impl Lower {
         tokens: &[u32],
         trims: bool,
     ) -> Result<Option<Asking>, Error> {
-        if !self.lowest.as_ref().is_some_and(Lowest::is_open) {
+        let is_open = self.lowest.as_ref().is_some_and(Lowest::is_open);
+        if !is_open || self.memory_bytes == 0 {
             return Ok(None);
         }
         // Ids that are no text match nothing, nor does what comes behind them.
@@ -317,7 +318,14 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         let (Some(lowest), Some(asking)) = (&lower.lowest, table.loads.asking(number)) else {
             return true;
         };
-        let next = asking.answered(found);
+        let next = match asking.answered(found) {
+            // What was removed or replaced is gone, though no thread has come to it yet. Where one
+            // was quicker the head is missing; a removal after this look finds the question.
+            Some(Step::Head { length }) if asking.is_to_go(lowest, length) => {
+                asking.shorter(length)
+            }
+            next => next,
+        };
         next.is_some_and(|next| {
             (asking.step, asking.until) = (next, lower.end_of_step(1));
             asking.ask(lowest, number) == Ok(true)

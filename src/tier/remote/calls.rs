@@ -180,7 +180,7 @@ impl Remote {
         self.inner.has_events.store(false, Ordering::Release);
     }
 
-    /// How many values were ever given to be written.
+    /// How many values were ever given to be written, or to be removed.
     pub fn given(&self) -> u64 {
         self.inner.queue().given
     }
@@ -190,14 +190,19 @@ impl Remote {
         self.inner.queue().are_written(count)
     }
 
+    /// Whether none of the first so many of them waits to be removed, or is.
+    pub fn are_removed(&self, count: u64) -> bool {
+        self.inner.queue().are_removed(count)
+    }
+
     /// Whether nothing waits, or goes on.
     pub fn is_done(&self) -> bool {
         self.inner.queue().waiting() == 0
     }
 
-    /// Whether something waits to be removed, or is.
-    pub fn is_removing(&self) -> bool {
-        self.inner.queue().is_removing()
+    /// Whether a value waits to be removed, or is: the store may still say that it has it.
+    pub fn is_to_go(&self, key: &Key) -> bool {
+        self.inner.queue().is_to_go(key)
     }
 
     /// What was counted.

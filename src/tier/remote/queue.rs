@@ -124,7 +124,7 @@ impl Read {
 }
 
 pub(super) struct Put {
-    /// How many values were given to be written before it.
+    /// How many were given before it.
     pub number: u64,
     pub key: Key,
     pub source: Box<dyn Source>,
@@ -133,7 +133,7 @@ pub(super) struct Put {
 
 /// A large value, and what else is to be known of it, which takes a while to say.
 pub(super) struct PutLarge {
-    /// How many values were given to be written before it.
+    /// How many were given before it.
     pub number: u64,
     pub plan: Box<dyn FnOnce() -> Option<LargePlan> + Send>,
     pub source: Box<dyn Source>,
@@ -155,10 +155,11 @@ impl Write {
         }
     }
 
-    fn number(&mut self) -> Option<&mut u64> {
+    fn number(&mut self) -> &mut u64 {
         match self {
-            Self::Put(Put { number, .. }) | Self::Large(PutLarge { number, .. }) => Some(number),
-            Self::Remove(_) => None,
+            Self::Put(Put { number, .. })
+            | Self::Large(PutLarge { number, .. })
+            | Self::Remove(Removal { number, .. }) => number,
         }
     }
 }
@@ -196,14 +197,14 @@ pub(super) struct Queue {
     pub(super) refused: Refused,
     /// A removal that was promised was given up.
     pub has_unremoved: bool,
-    /// Values that were ever given to be written.
+    /// Values that were ever given to be written, or to be removed.
     pub given: u64,
     /// Values that are being written or removed.
     pub writing: usize,
     /// Of the calls that write some, the first numbers; there is room for each thread's.
     pub in_hand: Vec<u64>,
     /// Of those, the ones that are being removed.
-    pub removing: usize,
+    pub(super) removing: Vec<Removal>,
     /// Reads without an event.
     open: usize,
     /// When whoever sleeps until a read ends is to look, as long as there are any.
@@ -326,25 +327,20 @@ impl Queue {
     /// Queues a write.
     pub fn add_write(&mut self, mut write: Write) -> Result<(), OutOfMemory> {
         self.writes.try_reserve(1)?;
-        if let Some(number) = write.number() {
-            *number = self.given;
-            self.given += 1;
-        }
+        *write.number() = self.given;
+        self.given += 1;
         self.waiting_bytes += write.bytes();
         self.removals += matches!(write, Write::Remove(_)) as usize;
         self.writes.push_back(write);
         Ok(())
     }
 
-    /// The same, or they go on.
-    pub fn is_removing(&self) -> bool {
-        self.has_removals() || self.removing > 0
-    }
-
     /// Whether none of the first so many values waits to be written, or is.
     pub fn are_written(&mut self, count: u64) -> bool {
         // They wait in the order of their numbers.
-        let first = self.writes.iter_mut().find_map(|write| write.number().map(|number| *number));
+        let mut writes = self.writes.iter_mut();
+        let first = writes.find(|write| !matches!(write, Write::Remove(_)));
+        let first = first.map(|write| *write.number());
         first.is_none_or(|number| number >= count) && self.in_hand.iter().all(|&at| at >= count)
     }
 
@@ -362,8 +358,8 @@ impl Queue {
         }
         match self.writes.front() {
             None => false,
-            Some(Write::Remove(_)) => self.writing == self.removing,
-            Some(_) => self.removing == 0,
+            Some(Write::Remove(_)) => self.writing == self.removing.len(),
+            Some(_) => self.removing.is_empty(),
         }
     }
 
@@ -417,7 +413,9 @@ impl Queue {
             if !fits {
                 break;
             }
-            let has_room = puts.try_reserve(1).is_ok() && removes.try_reserve(1).is_ok();
+            let has_room = puts.try_reserve(1).is_ok()
+                && removes.try_reserve(1).is_ok()
+                && self.removing.try_reserve(removes.len() + 1).is_ok();
             let is_none = puts.is_empty() && removes.is_empty();
             if !has_room && !is_none {
                 break;
@@ -451,7 +449,7 @@ impl Queue {
             }
         }
         self.writing += puts.len() + removes.len();
-        self.removing += removes.len();
+        self.removing.extend(&removes);
         self.in_hand.extend(puts.first().map(|put| put.number));
         match (puts.is_empty(), removes.is_empty()) {
             (false, _) => Writes::Puts(puts),

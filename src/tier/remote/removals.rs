@@ -19,6 +19,8 @@ pub(super) struct Removal {
     pub key: Key,
     /// Somebody was told that it goes. What is damaged would be better gone.
     pub is_promised: bool,
+    /// How many were given before it.
+    pub number: u64,
     /// How often the store did not remove it, though it answered.
     refusals: u32,
     /// It was asked for before.
@@ -28,7 +30,7 @@ pub(super) struct Removal {
 impl Removal {
     /// One that was not asked for yet.
     pub fn new(key: Key, is_promised: bool) -> Self {
-        Self { key, is_promised, refusals: 0, is_again: false }
+        Self { key, is_promised, number: 0, refusals: 0, is_again: false }
     }
 
     /// The same, which is to be asked for again.
@@ -37,9 +39,9 @@ impl Removal {
     }
 }
 
-/// Those that were refused, by when they are asked for again.
+/// Those that were refused, by when they are asked for again and their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Refused(OrderedMap<(Instant, Key), (u32, bool)>);
+pub(super) struct Refused(OrderedMap<(Instant, u64), Removal>);
 
 impl Refused {
     pub fn len(&self) -> usize {
@@ -48,20 +50,22 @@ impl Refused {
 
     /// It is asked for again later. False when it is given up.
     pub fn add(&mut self, removal: Removal, now: Instant) -> bool {
-        let refusals = removal.refusals + 1;
         let at = now + FIRST * (1 << removal.refusals);
-        refusals < REFUSALS
-            && self.0.try_insert((at, removal.key), (refusals, removal.is_promised)).is_ok()
+        let again = Removal { refusals: removal.refusals + 1, ..removal.again() };
+        again.refusals < REFUSALS && self.0.try_insert((at, removal.number), again).is_ok()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Removal> {
+        self.0.iter().map(|(_, removal)| removal)
     }
 
     /// The next that is to be asked for again now.
     pub fn take_due(&mut self, now: Instant) -> Option<Removal> {
-        let (&(at, key), &(refusals, is_promised)) = self.0.first()?;
+        let (&(at, number), _) = self.0.first()?;
         if at > now {
             return None;
         }
-        self.0.remove(&(at, key));
-        Some(Removal { key, is_promised, refusals, is_again: true })
+        self.0.remove(&(at, number))
     }
 }
 
@@ -118,10 +122,40 @@ impl Queue {
     pub fn has_removals(&self) -> bool {
         self.removals + self.refused.len() > 0
     }
+
+    /// A call has ended that was to remove some. What waits again is there a second time.
+    pub fn end_removing(&mut self, removals: &[Removal]) {
+        self.writing -= removals.len();
+        for removal in removals {
+            let at = self.removing.iter().position(|one| one.number == removal.number);
+            self.removing.swap_remove(at.expect("it is being removed"));
+        }
+    }
+
+    /// What waits to be removed, or is being: the store may still have it.
+    fn to_go(&self) -> impl Iterator<Item = &Removal> {
+        let waiting = self.writes.iter().filter_map(|write| match write {
+            Write::Remove(removal) => Some(removal),
+            _ => None,
+        });
+        // Without any there is nothing to look through.
+        waiting.take(self.removals).chain(self.refused.iter()).chain(&self.removing)
+    }
+
+    /// Whether a value is such a one.
+    pub fn is_to_go(&self, key: &Key) -> bool {
+        self.to_go().any(|removal| removal.key == *key)
+    }
+
+    /// Whether none of those is that were given among the first so many.
+    pub fn are_removed(&self, count: u64) -> bool {
+        self.to_go().all(|removal| removal.number >= count)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::queue::Writes;
     use super::*;
 
     /// T13: ever later, and not for ever.
@@ -151,7 +185,27 @@ mod tests {
         assert_eq!((keys, refused.take_due(later)), ([Some(3), Some(2)], None));
     }
 
+    /// T17: what is to go is known as that wherever it waits, also twice at the same time.
+    #[test]
+    fn t17_what_is_to_go_is_known_as_that_until_it_is_gone() {
+        let (mut now, mut queue) = (Instant::now(), Queue::default());
+        let seen = |queue: &Queue| (queue.is_to_go(&[1; 32]), queue.are_removed(1));
+        (0..2).for_each(|_| queue.add_removal([1; 32], true));
+        assert!(queue.are_removed(0) && !queue.is_to_go(&[2; 32]));
+        for is_refused in [true, false] {
+            assert_eq!(seen(&queue), (true, false), "they wait");
+            let Writes::Removes(removals) = queue.take_writes(now, 1) else { panic!("two wait") };
+            assert_eq!((removals.len(), seen(&queue)), (2, (true, false)), "a call goes on");
+            if is_refused {
+                removals.iter().for_each(|&removal| queue.refuse_removal(removal, now));
+            }
+            queue.end_removing(&removals);
+            now += Duration::from_secs(1);
+        }
+        assert_eq!((seen(&queue), queue.waiting()), ((false, true), 0));
+    }
+
     fn removal_of(key: u8, refusals: u32) -> Removal {
-        Removal { key: [key; 32], is_promised: true, refusals, is_again: true }
+        Removal { refusals, ..Removal::new([key; 32], true).again() }
     }
 }

@@ -43,16 +43,16 @@ impl Inner {
             Writes::Puts(puts) => {
                 let (count, first) = (puts.len(), puts.first().map(|put| put.number));
                 self.put(puts, scratch);
-                self.end_writes(count, first);
+                self.end_puts(count, first);
             }
             Writes::Large(large) => {
                 let number = large.number;
                 self.put_large(large, scratch);
-                self.end_writes(1, Some(number));
+                self.end_puts(1, Some(number));
             }
             Writes::Removes(removals) => {
                 self.remove(&removals);
-                self.end_writes(removals.len(), None);
+                self.end_removals(&removals);
             }
         }
         // There may be room for others.
@@ -99,15 +99,18 @@ impl Inner {
         true
     }
 
-    /// So many values were written, the first of which had a number, or removed, or could not be:
-    /// who waited for that goes on.
-    fn end_writes(&self, count: usize, first: Option<u64>) {
+    /// So many values were written, the first of which had a number, or could not be: who waited
+    /// for that goes on.
+    fn end_puts(&self, count: usize, first: Option<u64>) {
         let mut queue = self.queue();
         queue.writing -= count;
-        match first {
-            Some(first) => queue.in_hand.retain(|&number| number != first),
-            None => queue.removing -= count,
-        }
+        queue.in_hand.retain(|&number| Some(number) != first);
+        self.to_write.notify_all();
+    }
+
+    /// The same of some that were removed, or could not be.
+    fn end_removals(&self, removals: &[Removal]) {
+        self.queue().end_removing(removals);
         self.to_write.notify_all();
     }
 

@@ -121,8 +121,10 @@ class Journal:
             if not begun:
                 self.number, begun = done.number, True
             page = done.next_page
-            # Whole: who gets them may read on in between.
+            # Whole: who gets them may read on in between. What was read so is told again behind
+            # them, for they are of before it.
             yield from [self._event(at, numbered=False) for at in range(done.record_count)]
+            self.number = min(self.number, done.number)
             if page == 0:
                 return
 
