@@ -6,7 +6,7 @@ package radixkv
 static inline rkvgo_failure *rkvgo_runner_append_prefill(
 	rkv_runner *runner, const rkv_plan *plan, rkv_runner_append_prefill_args args,
 	const uint8_t *q, const uint8_t *k, const uint8_t *v, uint8_t *out, float *lse,
-	const float *sinks, const float *k_scales, const float *v_scales
+	const float *sinks, const float *k_scales, const float *v_scales, uintptr_t stream
 ) {
 	// Apart from the struct: of a pointer in one cgo looks through all that lies around it in Go's
 	// memory, and ends the program where that has pointers.
@@ -18,6 +18,7 @@ static inline rkvgo_failure *rkvgo_runner_append_prefill(
 	args.sinks = sinks;
 	args.k_scales = k_scales;
 	args.v_scales = v_scales;
+	args.stream = (void *)stream;
 	args.struct_size = sizeof args;
 	return rkvgo_end(rkv_runner_append_prefill(runner, plan, &args));
 }
@@ -28,23 +29,25 @@ static inline rkvgo_failure *rkvgo_runner_reserve_plan(rkv_runner *runner, rkv_p
 
 static inline rkvgo_failure *rkvgo_runner_keep_branches(
 	rkv_runner *runner, const rkv_plan *plan, const rkv_kept_branch *branches, size_t count,
-	void *stream
+	uintptr_t stream
 ) {
-	return rkvgo_end(
-		rkv_runner_keep_branches(runner, plan, branches, count, sizeof *branches, stream));
+	return rkvgo_end(rkv_runner_keep_branches(
+		runner, plan, branches, count, sizeof *branches, (void *)stream));
 }
 
 static inline rkvgo_failure *rkvgo_runner_prepare_plan(
-	rkv_runner *runner, rkv_plan *plan, uint32_t flags, void *stream
+	rkv_runner *runner, rkv_plan *plan, uint32_t flags, uintptr_t stream
 ) {
-	return rkvgo_end(rkv_runner_prepare_plan(runner, plan, flags, stream));
+	return rkvgo_end(rkv_runner_prepare_plan(runner, plan, flags, (void *)stream));
 }
 
 static inline rkvgo_failure *rkvgo_runner_merge_states(
-	rkv_runner *runner, rkv_runner_merge_states_args args, uint8_t *out, float *lse
+	rkv_runner *runner, rkv_runner_merge_states_args args, uint8_t *out, float *lse,
+	uintptr_t stream
 ) {
 	args.out = out;
 	args.lse = lse;
+	args.stream = (void *)stream;
 	args.struct_size = sizeof args;
 	return rkvgo_end(rkv_runner_merge_states(runner, &args));
 }
@@ -115,6 +118,10 @@ func (t *Tensor) check(name string, positions, heads, dim int, s *shape) error {
 	return nil
 }
 
+// Stream is a CUstream as a number: those that CUDA has of its own are no addresses, and Go ends a
+// program that has one of them in a pointer. 0 on the CPU; on CUDA the legacy default stream.
+type Stream uintptr
+
 // AppendPrefillArgs is what one layer of a step reads and writes.
 type AppendPrefillArgs struct {
 	// Layer is below LayerCount.
@@ -150,8 +157,8 @@ type AppendPrefillArgs struct {
 	KScales []float32
 	// VScales are the same of V: nil if KScales is, and with RunnerLatent.
 	VScales []float32
-	// Stream is for CUDA only: the CUstream to work on. nil on the CPU.
-	Stream unsafe.Pointer
+	// Stream is for CUDA only: what to work on. 0 on the CPU.
+	Stream Stream
 }
 
 // PrepareFlags say what PreparePlan leaves out.
@@ -201,14 +208,14 @@ func (r *Runner) ReservePlan(plan *Plan) error {
 // all but one are prepared with PrepareKeepCopiesOpen, and then that one; where a state group has
 // copies, all are, and the engine carries out those and confirms. On CUDA it comes before a step's
 // calls are captured into a graph, and before a graph is launched that computes the step; stream is
-// the CUstream to work on. On the CPU stream is nil.
-func (r *Runner) PreparePlan(plan *Plan, flags PrepareFlags, stream unsafe.Pointer) error {
+// what to work on. On the CPU it is 0.
+func (r *Runner) PreparePlan(plan *Plan, flags PrepareFlags, stream Stream) error {
 	raw, rawPlan, leave, err := r.enterBoth(plan)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return asError(C.rkvgo_runner_prepare_plan(raw, rawPlan, C.uint32_t(flags), stream))
+	return asError(C.rkvgo_runner_prepare_plan(raw, rawPlan, C.uint32_t(flags), C.uintptr_t(stream)))
 }
 
 // KeptBranch are the new positions of a row of a plan that hold.
@@ -224,7 +231,7 @@ type KeptBranch struct {
 // holds. Then Sequence.Truncate to the last position before the branches, and Sequence.Append of
 // the tokens of the branch, whose positions count as computed. Branches are in the order of the
 // plan's rows, of a row at most one. With an error other than Device nothing was moved.
-func (r *Runner) KeepBranches(plan *Plan, branches []KeptBranch, stream unsafe.Pointer) error {
+func (r *Runner) KeepBranches(plan *Plan, branches []KeptBranch, stream Stream) error {
 	raw, rawPlan, leave, err := r.enterBoth(plan)
 	if err != nil {
 		return err
@@ -248,7 +255,7 @@ func (r *Runner) KeepBranches(plan *Plan, branches []KeptBranch, stream unsafe.P
 		}
 	}
 	return asError(C.rkvgo_runner_keep_branches(
-		raw, rawPlan, unsafe.SliceData(given), C.size_t(len(given)), stream))
+		raw, rawPlan, unsafe.SliceData(given), C.size_t(len(given)), C.uintptr_t(stream)))
 }
 
 // AppendPrefill writes K and V of a plan's new positions into their pages, and attends from each
@@ -284,9 +291,9 @@ func (r *Runner) AppendPrefill(plan *Plan, args AppendPrefillArgs) error {
 		window:              C.uint32_t(args.Window),
 		k_scale:             C.float(args.KScale),
 		v_scale:             C.float(args.VScale),
-		stream:              args.Stream,
 	}, args.Q.bytes(), args.K.bytes(), args.V.bytes(), args.Out.bytes(), f32Pointer(args.LSE),
-		f32Pointer(args.Sinks), f32Pointer(args.KScales), f32Pointer(args.VScales)))
+		f32Pointer(args.Sinks), f32Pointer(args.KScales), f32Pointer(args.VScales),
+		C.uintptr_t(args.Stream)))
 }
 
 func (a *AppendPrefillArgs) check(positions int, s *shape) error {
@@ -334,8 +341,8 @@ type MergeStatesArgs struct {
 	Out Tensor
 	// LSE receives the merged logarithms; may be one of LSEs. nil when not wanted.
 	LSE []float32
-	// Stream is for CUDA only: the CUstream to work on. nil on the CPU.
-	Stream unsafe.Pointer
+	// Stream is for CUDA only: what to work on. 0 on the CPU.
+	Stream Stream
 }
 
 // MergeStates is attention over the union of disjoint sets of keys, from the attention over each of
@@ -365,8 +372,7 @@ func (r *Runner) MergeStates(args MergeStatesArgs) error {
 		position_count: C.uint64_t(args.PositionCount),
 		outs:           unsafe.SliceData(outs),
 		lses:           unsafe.SliceData(lses),
-		stream:         args.Stream,
-	}, args.Out.bytes(), f32Pointer(args.LSE)))
+	}, args.Out.bytes(), f32Pointer(args.LSE), C.uintptr_t(args.Stream)))
 }
 
 func (a *MergeStatesArgs) check(s *shape) error {

@@ -114,11 +114,11 @@ func TestHalfTensors(t *testing.T) {
 	must(t, b.runner.AppendPrefill(b.plan, args))
 	equalSlices(t, "results", out, fill(5*queryWidth, half))
 	keep := []radixkv.KeptBranch{{Positions: []uint32{0, 2, 4}}}
-	must(t, b.runner.KeepBranches(b.plan, keep, nil))
+	must(t, b.runner.KeepBranches(b.plan, keep, 0))
 	keep[0].Positions[2] = 5
-	names(t, b.runner.KeepBranches(b.plan, keep, nil), radixkv.InvalidArgument, "positions")
+	names(t, b.runner.KeepBranches(b.plan, keep, 0), radixkv.InvalidArgument, "positions")
 	keep[0].Row = -1
-	names(t, b.runner.KeepBranches(b.plan, keep, nil), radixkv.InvalidArgument, "Row")
+	names(t, b.runner.KeepBranches(b.plan, keep, 0), radixkv.InvalidArgument, "Row")
 	args.VScales = nil
 	names(t, b.runner.AppendPrefill(b.plan, args), radixkv.InvalidArgument, "args.v_scales")
 	args.VScales = []float32{1}
@@ -268,13 +268,13 @@ func TestKeepBranchesTogether(t *testing.T) {
 		{radixkv.KeptBranch{Row: 1, Positions: []uint32{0, 5}}, "branches[1].positions"},
 		{radixkv.KeptBranch{Row: -1}, "branches[1].Row"},
 	} {
-		err := b.runner.KeepBranches(b.plan, []radixkv.KeptBranch{good, c.second}, nil)
+		err := b.runner.KeepBranches(b.plan, []radixkv.KeptBranch{good, c.second}, 0)
 		names(t, err, radixkv.InvalidArgument, c.word)
 		equalSlices(t, "keys", keys, before)
 	}
-	must(t, b.runner.KeepBranches(b.plan, []radixkv.KeptBranch{good, {Row: 1}}, nil))
+	must(t, b.runner.KeepBranches(b.plan, []radixkv.KeptBranch{good, {Row: 1}}, 0))
 	equalSlices(t, "moved", keys[kvWidth:][:kvWidth], before[2*kvWidth:][:kvWidth])
-	must(t, b.runner.KeepBranches(b.plan, nil, nil))
+	must(t, b.runner.KeepBranches(b.plan, nil, 0))
 	must(t, first.Release())
 	must(t, second.Release())
 }
@@ -313,5 +313,30 @@ func TestReserveBesideViewAndClose(t *testing.T) {
 		}
 	}
 	must(t, plan.Close())
+	must(t, sequence.Release())
+}
+
+// A stream may be one that CUDA has of its own, whose handle is no address: 1 is CU_STREAM_LEGACY,
+// 2 is CU_STREAM_PER_THREAD. What lies in a pointer would end the program, see deep.
+func TestStreamsThatAreNoAddresses(t *testing.T) {
+	b := newRunnerBench(t, 4, 9)
+	ids := run(1, 5)
+	sequence, _ := b.begin(ids)
+	whole := chunk{sequence, ids, 0, 5}
+	must(t, b.plan.Set(planRows(whole)))
+	tensors, refused := newTensors(0, whole), make(chan error)
+	go func() { // a goroutine's stack is small at first
+		args := tensors.args(0)
+		args.Stream = 2
+		deep(2000)
+		refused <- b.runner.AppendPrefill(b.plan, args)
+	}()
+	names(t, <-refused, radixkv.InvalidArgument, "stream") // the CPU has none
+	names(t, b.runner.PreparePlan(b.plan, 0, 1), radixkv.InvalidArgument, "stream")
+	names(t, b.runner.KeepBranches(b.plan, nil, 2), radixkv.InvalidArgument, "stream")
+	names(t, b.runner.MergeStates(radixkv.MergeStatesArgs{
+		PositionCount: 5, Outs: []radixkv.Tensor{radixkv.F32(tensors.out)},
+		LSEs: [][]float32{tensors.lse}, Out: radixkv.F32(tensors.out), Stream: 2,
+	}), radixkv.InvalidArgument, "stream")
 	must(t, sequence.Release())
 }

@@ -116,8 +116,8 @@ func TestUseAfterClose(t *testing.T) {
 	for _, runner := range []*radixkv.Runner{closedRunner, noRunner, {}} {
 		for name, call := range map[string]func() error{
 			"ReservePlan":  func() error { return runner.ReservePlan(live.plan) },
-			"PreparePlan":  func() error { return runner.PreparePlan(live.plan, 0, nil) },
-			"KeepBranches": func() error { return runner.KeepBranches(live.plan, nil, nil) },
+			"PreparePlan":  func() error { return runner.PreparePlan(live.plan, 0, 0) },
+			"KeepBranches": func() error { return runner.KeepBranches(live.plan, nil, 0) },
 			"Stats":        func() error { _, err := runner.Stats(); return err },
 			"KVMemory":     func() error { _, err := runner.KVMemory(0); return err },
 			"CopyPages":    func() error { return runner.CopyPages(nil) },
@@ -136,8 +136,8 @@ func TestUseAfterClose(t *testing.T) {
 			"Set":          func() error { return plan.Set(nil) },
 			"Check":        func() error { return plan.Check() },
 			"ReservePlan":  func() error { return live.runner.ReservePlan(plan) },
-			"PreparePlan":  func() error { return live.runner.PreparePlan(plan, 0, nil) },
-			"KeepBranches": func() error { return live.runner.KeepBranches(plan, nil, nil) },
+			"PreparePlan":  func() error { return live.runner.PreparePlan(plan, 0, 0) },
+			"KeepBranches": func() error { return live.runner.KeepBranches(plan, nil, 0) },
 			"View":         func() error { return plan.View(func(radixkv.PlanArrays) {}) },
 			"AppendPrefill": func() error {
 				return live.runner.AppendPrefill(plan, radixkv.AppendPrefillArgs{})

@@ -108,9 +108,9 @@ func TestRunnersOfGroups(t *testing.T) {
 	must(t, plan.View(func(arrays radixkv.PlanArrays) {
 		equalSlices(t, "groups of copies", arrays.Copies.Group, []int32{stateGroup})
 	}))
-	names(t, full.PreparePlan(plan, 0, nil), radixkv.InvalidState, "group 2")
-	must(t, full.PreparePlan(plan, radixkv.PrepareKeepCopiesOpen, nil))
-	must(t, sliding.PreparePlan(plan, radixkv.PrepareKeepCopiesOpen, nil))
+	names(t, full.PreparePlan(plan, 0, 0), radixkv.InvalidState, "group 2")
+	must(t, full.PreparePlan(plan, radixkv.PrepareKeepCopiesOpen, 0))
+	must(t, sliding.PreparePlan(plan, radixkv.PrepareKeepCopiesOpen, 0))
 	must(t, second.ConfirmCopies())
 	compute(ids, 20, 4)
 

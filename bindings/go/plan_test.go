@@ -112,7 +112,7 @@ func TestPlanReserve(t *testing.T) {
 	sequence, _ := b.begin(run(1, 6))
 	row := radixkv.PlanRow{Sequence: sequence.ID(), Count: 6}
 	names(t, b.plan.Check(), radixkv.InvalidState, "plan")
-	names(t, b.runner.PreparePlan(b.plan, 0, nil), radixkv.InvalidState, "plan")
+	names(t, b.runner.PreparePlan(b.plan, 0, 0), radixkv.InvalidState, "plan")
 	must(t, b.plan.Set([]radixkv.PlanRow{row}))
 	capacity := radixkv.PlanCapacity{
 		Flags: radixkv.PlanSeparate, RowCount: 1, PositionCount: 5, PageCount: 2,
@@ -123,8 +123,8 @@ func TestPlanReserve(t *testing.T) {
 	names(t, b.runner.ReservePlan(b.plan), radixkv.InvalidState, "rkv_plan_reserve")
 	must(t, b.plan.Reserve(capacity))
 	must(t, b.runner.ReservePlan(b.plan))
-	names(t, b.runner.PreparePlan(b.plan, 8, nil), radixkv.InvalidArgument, "flags")
-	must(t, b.runner.PreparePlan(b.plan, 0, nil))
+	names(t, b.runner.PreparePlan(b.plan, 8, 0), radixkv.InvalidArgument, "flags")
+	must(t, b.runner.PreparePlan(b.plan, 0, 0))
 	must(t, b.plan.Check())
 	row.Regions = []radixkv.Region{{Start: 1, End: 3}}
 	names(t, b.plan.Set([]radixkv.PlanRow{row}), radixkv.InvalidArgument, "regions")
@@ -147,7 +147,7 @@ func TestPlanOfTwoRunners(t *testing.T) {
 	compute := func(c chunk) {
 		t.Helper()
 		must(t, b.plan.Set(planRows(c)))
-		must(t, b.runner.PreparePlan(b.plan, radixkv.PrepareKeepCopiesOpen, nil))
+		must(t, b.runner.PreparePlan(b.plan, radixkv.PrepareKeepCopiesOpen, 0))
 		for layer := 0; layer < layers; layer++ {
 			must(t, b.runner.AppendPrefill(b.plan, newTensors(layer, c).args(layer)))
 		}

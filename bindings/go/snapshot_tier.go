@@ -239,7 +239,8 @@ func (c *SnapshotCache[V]) wait(detach bool, timeout time.Duration) (bool, error
 	made := C.rkvgo_snapshot_wait(raw, C.bool(detach), C.uint64_t(milliseconds), c.shelf.c)
 	c.mu.RUnlock()
 	freeSnapshots(made.freed, c.free)
-	return !bool(made.pending), asError(made.failure)
+	err = asError(made.failure)
+	return err == nil && !bool(made.pending), err
 }
 
 // SnapshotFetch brings a value from below memory. Take or Cancel ends it.

@@ -196,10 +196,12 @@ func TestSnapshotTierRefused(t *testing.T) {
 	wants(t, other.Attach(config), radixkv.Storage)
 	config.CommitInterval = -time.Second
 	wants(t, other.Attach(config), radixkv.InvalidArgument)
-	_, err = other.Flush(0)
+	isDone, err := other.Flush(0)
 	wants(t, err, radixkv.InvalidState)
-	_, err = other.Detach(0)
+	equal(t, "flushed", isDone, false)
+	isDone, err = other.Detach(0)
 	wants(t, err, radixkv.InvalidState)
+	equal(t, "written", isDone, false)
 	_, err = d.Insert(radixkv.SnapshotArgs[*state]{
 		Tokens: run(0, 2), Flags: radixkv.SnapshotInsertStorable,
 	})

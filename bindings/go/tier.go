@@ -129,8 +129,7 @@ type TierFlags uint32
 const (
 	// TiersAgree: nothing that was fetched is used before [Sequence.Agree].
 	TiersAgree TierFlags = C.RKV_TIERS_AGREE
-	// TiersThreads: the directory is written by threads that wait for it, also where the system has
-	// io_uring.
+	// TiersThreads: threads that wait write the directory, also where the system has io_uring.
 	TiersThreads TierFlags = C.RKV_TIERS_THREADS
 )
 
@@ -171,8 +170,9 @@ const (
 // NoDeadline lets a fetch take as long as it takes.
 const NoDeadline time.Duration = -1
 
-// RemoteStore is a store of C functions, an rkv_remote_call each, for instance those that
-// rkv_net_store_describe() of the network library gives. What they lead to outlives the tiers.
+// RemoteStore is a store of C functions, an rkv_remote_call each, such as rkv_net_store_describe()
+// of the network library gives. What they lead to outlives the tiers. UserData is nil or an address
+// in C's memory: a cgo.Handle, which is none, goes into such memory.
 type RemoteStore struct {
 	UserData unsafe.Pointer
 	Has      unsafe.Pointer
@@ -393,7 +393,7 @@ func (c *Cache) ShrinkTiers(hostBytes, diskBytes uint64) error {
 }
 
 // Poll gives copies to carry out, and the fetches that have ended: it fills the front of both
-// slices, and says how much of each.
+// slices, with 64 of each at most, and says how much of each.
 func (c *Cache) Poll(jobs []CopyJob, ends []FetchEnd) (jobCount, endCount int, err error) {
 	raw, err := c.enter()
 	if err != nil {

@@ -184,11 +184,20 @@ public:
         lock = Lock(handle_, done.lock);
         return done;
     }
-    /// rkv_cache_insert() that goes on from an earlier match, which is best still locked.
+    /// rkv_cache_insert() that goes on from an earlier match, which is best still locked. It must
+    /// have a node: what begins at the root is inserted with a namespace.
     rkv_cache_insert_result insert_after(const rkv_cache_match_result& found, TokenView tokens,
                                    span<const std::uint32_t> pages,
-                                   span<std::uint32_t> published = {},
-                                   const Namespace& ns = Namespace()) {
+                                   span<std::uint32_t> published = {}) {
+        // The library would begin in the default namespace, whichever one was looked in.
+        if (found.node == 0)
+            throw Error(RKV_STATUS_INVALID_ARGUMENT, "found has no node, and ns is missing");
+        return insert_after(found, tokens, pages, published, Namespace());
+    }
+    /// The same of any match: one without a node begins at the root of `ns`.
+    rkv_cache_insert_result insert_after(const rkv_cache_match_result& found, TokenView tokens,
+                                   span<const std::uint32_t> pages,
+                                   span<std::uint32_t> published, const Namespace& ns) {
         auto args = sized<rkv_cache_insert_args>();
         args.space = ns.get();
         args.from_node = found.node;

@@ -81,7 +81,8 @@ public:
     /// Whether data() is a copy that the cache read from below memory: its first part, not what
     /// an insert was given.
     [[nodiscard]] bool is_copy() const noexcept { return found_.is_copy != 0; }
-    /// rkv_snapshot_cache_read_parts(): good until the pin ends.
+    /// rkv_snapshot_cache_read_parts(), for which the SnapshotCache must still be there: good until
+    /// the pin ends.
     [[nodiscard]] std::vector<rkv_snapshot_part> parts() const {
         // An empty one keeps no cache alive: there may be none any more.
         const rkv_snapshot_cache* cache = get() != 0 ? cache_ : nullptr;
@@ -219,6 +220,9 @@ public:
                                       std::optional<std::uint32_t> next_token = std::nullopt,
                                       const Namespace& ns = Namespace(),
                                       std::uint32_t flags = 0) {
+        // The library would write size_bytes from where the object begins.
+        if ((flags & RKV_SNAPSHOT_INSERT_STORABLE) != 0)
+            throw Error(RKV_STATUS_INVALID_ARGUMENT, "flags: what is storable has parts");
         auto args = of_object(tokens, snapshot, next_token, ns);
         args.flags = flags;
         args.size_bytes = size_bytes;

@@ -111,11 +111,15 @@ public:
     }
     /// rkv_tokens_build(): the ids of a prompt with items in between.
     [[nodiscard]] static Tokens build(TokenView prompt) {
+        const rkv_tokens& given = *prompt.get();
+        // The library writes items as large as those that it reads, and there is room for ours.
+        if (given.item_count != 0 && given.item_size != sizeof(rkv_token_item))
+            throw Error(RKV_STATUS_INVALID_ARGUMENT, "prompt.item_size is not this header's");
         Tokens out;
-        out.items_.resize(prompt.get()->item_count);
-        out.ids_.resize(prompt.get()->count + prompt.get()->item_count);
+        out.items_.resize(given.item_count);
+        out.ids_.resize(given.count + given.item_count);
         std::size_t count = 0;
-        check(rkv_tokens_build(prompt.get(), out.ids_.data(), out.ids_.size(), out.items_.data(),
+        check(rkv_tokens_build(&given, out.ids_.data(), out.ids_.size(), out.items_.data(),
                                &count));
         return out;
     }

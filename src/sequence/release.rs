@@ -19,8 +19,13 @@ impl State {
     }
 
     /// Whether a sequence is retained when it ends: others may go on from it, and it alone is not
-    /// more than the limit allows.
-    fn can_be_retained(&self, sequence: &Sequence) -> Result<bool, Error> {
+    /// more than the limit allows. Refused for one that may not end yet.
+    fn can_be_retained(&self, id: SequenceId) -> Result<bool, Error> {
+        let sequence = self.sequence(id)?;
+        sequence.check_loaded()?;
+        if !sequence.groups.copies().is_empty() {
+            return Err(Error::state("a copy is not confirmed yet"));
+        }
         let pages = sequence.base_pages + self.has_partial(sequence)? as usize;
         Ok(!self.is_cleared(sequence)
             && !sequence.has_unpublished_pages(self.table.page_size())
@@ -36,15 +41,12 @@ impl State {
         kept: Option<KeptWindows>,
         slice: usize,
     ) -> Result<Option<EarlyByPool>, Error> {
-        let sequence = self.sequence(id)?;
-        sequence.check_loaded()?;
-        if !sequence.groups.copies().is_empty() {
-            return Err(Error::state("a copy is not confirmed yet"));
-        }
-        if !self.can_be_retained(sequence)? {
+        if !self.can_be_retained(id)? {
+            // It was cleared while others were let in.
             self.release(id)?;
             return Ok(None);
         }
+        let sequence = self.sequence(id)?;
         let page_size = self.table.page_size();
         let computed = sequence.computed(page_size);
         let shared = sequence.shared;
@@ -77,10 +79,12 @@ impl State {
 impl Turn<'_> {
     /// Ends a sequence, and keeps what others go on from. False when it was released instead.
     pub fn retain(&mut self, id: SequenceId) -> Result<bool, Error> {
-        let sequence = self.sequence(id)?;
-        // Of one that is released instead nothing is counted meanwhile: others would give way.
-        let base = if self.can_be_retained(sequence)? { sequence.base } else { None };
-        let held = match base {
+        if !self.can_be_retained(id)? {
+            // Nothing of it is counted meanwhile: others would give way.
+            self.release(id)?;
+            return Ok(false);
+        }
+        let held = match self.sequence(id)?.base {
             Some(node) => self.keep_ahead(node)?,
             None => None,
         };

@@ -115,10 +115,12 @@ impl<V> Nodes<V> {
         self.gone
     }
 
-    /// Whether a node is the one that had its number when so many had gone.
+    /// Whether a node is the one that had its number when so many had gone. Of more than have, it
+    /// was in another index: one may come later than another that has the higher number.
     #[inline]
     pub(super) fn is_still(&self, at: u32, gone: u64) -> bool {
-        self.gone_by.get(at as usize / CHUNK).is_some_and(|&last| last <= gone)
+        let last = self.gone_by.get(at as usize / CHUNK);
+        last.is_some_and(|&last| last <= gone && gone <= self.gone)
     }
 
     /// Nodes, roots included.

@@ -360,6 +360,25 @@ void an_empty_lock_moves_nowhere() {
     test::audit(table, cache);
 }
 
+// A match of nothing has no node, and says nothing of its namespace: the library would begin in
+// the default one.
+void what_found_nothing_is_inserted_with_its_namespace() {
+    rkv::PageTable table = test::table(41, 4);
+    rkv::Cache cache(table);
+    const rkv::Namespace anna = rkv::Namespace().salt(std::array<std::uint8_t, 32>{7});
+    const std::vector<std::uint32_t> tokens = test::ids(1, 12), pages = table.allocate_pages(3);
+    const rkv::Match missed = cache.match(tokens, anna, RKV_MATCH_LOCK);
+    CHECK_EQ(missed.found.node, 0u);
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
+                 (void)cache.insert_after(missed.found, tokens, pages));
+    CHECK_EQ(cache.probe(tokens).token_count, 0u);
+    CHECK_EQ(cache.insert_after(missed.found, tokens, pages, {}, anna).claimed_page_count, 3u);
+    CHECK_EQ(cache.probe(tokens, anna).token_count, 12u);
+    CHECK_EQ(cache.probe(tokens).token_count, 0u);
+    CHECK_EQ(cache.evict(3), 3u);
+    test::audit(table, cache);
+}
+
 }  // namespace
 
 int main() {
@@ -368,6 +387,7 @@ int main() {
     clears();
     locks();
     an_empty_lock_moves_nowhere();
+    what_found_nothing_is_inserted_with_its_namespace();
     evicts();
     shows_nodes();
     takes_a_configuration();

@@ -204,6 +204,16 @@ void empty_pins_ask_nobody() {
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)taken.parts());
 }
 
+// What may be written is made of parts: of an object nobody knows which bytes those are.
+void an_object_alone_is_not_storable() {
+    rkv::SnapshotCache cache;
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
+                 (void)cache.insert({1}, state(9), 1000, std::nullopt, rkv::Namespace(),
+                                    RKV_SNAPSHOT_INSERT_STORABLE));
+    CHECK_EQ(State::alive, 0);
+    CHECK_EQ(cache.stats().entry_count, 0u);
+}
+
 }  // namespace
 
 int main() {
@@ -217,4 +227,5 @@ int main() {
 #if defined(RKV_FAULT_INJECTION)
     survives_a_panic();
 #endif
+    an_object_alone_is_not_storable();
 }

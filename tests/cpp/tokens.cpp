@@ -98,6 +98,29 @@ void builds_from_a_prompt() {
     CHECK_EQ(rkv::Tokens::build(prompt).count(), 2u);
 }
 
+// Items of another header have another size, which the library would write here, too.
+void builds_of_its_own_items_alone() {
+    struct Later {
+        rkv_token_item item;
+        std::uint64_t more;
+    };
+    std::array<Later, 3> items{};
+    for (Later& later : items) {
+        later.item.kind = RKV_TOKEN_IMAGE;
+        later.item.position_count = 5;
+    }
+    const std::vector<std::uint32_t> prompt{1, 2};
+    auto raw = rkv::sized<rkv_tokens>();
+    raw.ids = prompt.data();
+    raw.count = prompt.size();
+    raw.items = &items[0].item;
+    raw.item_size = sizeof(Later);
+    raw.item_count = items.size();
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)rkv::Tokens::build(raw));
+    raw.item_count = 0;  // nor is the size read then
+    CHECK_EQ(rkv::Tokens::build(raw).count(), 2u);
+}
+
 std::size_t positions(rkv::TokenView tokens) { return tokens.position_count(); }
 std::size_t length(rkv::span<const std::uint32_t> ids) { return ids.size(); }
 
@@ -135,5 +158,6 @@ int main() {
     digests();
     builds_a_list();
     builds_from_a_prompt();
+    builds_of_its_own_items_alone();
     converts();
 }

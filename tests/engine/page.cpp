@@ -383,6 +383,20 @@ static void b11_a_page_that_is_too_slow_begins_again() {
     }
 }
 
+/// In HTTP/1.0 there are no chunks.
+static void b11_events_have_no_chunks_in_http_1_0() {
+    Running running(with_journal, 64, with_page);
+    const Socket socket(running.port());
+    CHECK(socket.send("GET /cache/events HTTP/1.0\r\nHost: localhost\r\n\r\n"));
+    std::string text;
+    CHECK(socket.read_until("\n\n", text));
+    CHECK_EQ(text.compare(0, 12, "HTTP/1.1 200"), 0);
+    CHECK(text.find("Transfer-Encoding") == std::string::npos);
+    const std::size_t head = text.find("\r\n\r\n");
+    CHECK(head != std::string::npos);
+    CHECK_EQ(text.compare(head + 4, 7, "event: "), 0);
+}
+
 static void b11_text_in_events_is_no_event() {
     Running running(with_journal, 64, with_page);
     const Socket socket(running.port());
@@ -429,6 +443,7 @@ int main() {
     RUN(b11_a_page_that_is_too_slow_begins_again);
     RUN(b11_g15_events_of_windows);
     RUN(b11_g15_events_of_states);
+    RUN(b11_events_have_no_chunks_in_http_1_0);
     RUN(b11_text_in_events_is_no_event);
     RUN(b11_event_streams_are_bounded);
 }

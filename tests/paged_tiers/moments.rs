@@ -5,8 +5,8 @@ use crate::world::{PAGE_BYTES, PAGE_SIZE, Setup, World};
 use crate::{PLAIN, prompt};
 use radixkv::ids::SequenceId;
 use radixkv::store::Scope;
-use radixkv::tier::DiskConfig;
 use radixkv::tier::paged::Deadline;
+use radixkv::tier::{Contents, DiskConfig};
 use radixkv::token::TokenList;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -299,4 +299,31 @@ fn t17_a_clear_that_was_carried_out_takes_nothing_that_came_later() {
     // The first round has looked for what was cleared.
     let found = world.tiers.stats().disk.pages;
     assert!(found >= PAGES, "{found} pages: they came after the clear");
+}
+
+/// T10: a directory that is allowed less keeps the beginnings of prefixes: nobody can fetch what
+/// stands behind a page that is not there.
+#[test]
+fn t10_a_smaller_directory_keeps_beginnings() {
+    let disk = SimDisk::new();
+    let config = |bytes| {
+        let config = DiskConfig::new("", bytes, [7; 32]);
+        let commit_interval = Duration::from_millis(1);
+        DiskConfig { contents: Contents::Pages, commit_interval, ..config }
+    };
+    let mut world = World::new(Setup::new(64, 1, None));
+    attach_simulated(&mut world, HOST_PAGES, &disk, config(1 << 20)).unwrap();
+    keep(&mut world, 1);
+    assert!(world.tiers.flush(LONG));
+    assert_eq!(world.tiers.stats().disk.pages, PAGES);
+    // The directory is nobody's, and the device has the pages until then.
+    attach_host(&mut world, HOST_PAGES);
+    world.shared.evict(64, |_, _| {}).unwrap();
+    // A page takes a block and its note.
+    attach_simulated(&mut world, HOST_PAGES, &disk, config(5 * 4400)).unwrap();
+    assert_eq!(world.tiers.stats().disk.pages, 5);
+    let info = world.begin(&PLAIN, &prompt(1, 4 * PAGES as u32 + 1)).unwrap();
+    let found = world.fetch(info.id, Deadline::Never);
+    assert_eq!((info.cached_positions, found.positions), (0, 5 * PAGE_SIZE));
+    world.release(info.id);
 }

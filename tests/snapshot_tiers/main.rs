@@ -1,4 +1,5 @@
 //! The snapshot cache over a store: what is found where, and what is not.
+mod attachments;
 mod busy;
 mod cleared;
 mod destructors;
@@ -147,29 +148,6 @@ fn t01_what_comes_below_a_hit_is_found() {
     other.commit();
     world.insert(A, 1);
     (0..2).for_each(|_| found(4));
-}
-
-/// What was noted of one directory, of a state that stays in memory, means nothing in the next.
-#[test]
-fn t01_the_next_directory_is_searched_anew() {
-    let tokens = &[1, 2, 3, 4, 5, 6, 7];
-    let world = World::new(1, 64, TierPolicy::Through);
-    world.insert(C, 2);
-    world.settle();
-    world.insert(A, 1);
-    world.settle();
-    (0..2).for_each(|_| assert_eq!(world.find(tokens), (Some((3, 1, false)), 0)));
-    let next = World::new(1, 64, TierPolicy::Through);
-    for (tokens, version) in [(&tokens[..6], 3), (&[8], 4), (&[9], 5)] {
-        next.insert(tokens, version);
-        next.settle();
-    }
-    let freed = &mut FreedSnapshots::new();
-    assert!(world.cache.detach(Duration::from_secs(60), freed));
-    let store = next.store.restarted();
-    let records = store.records();
-    world.cache.attach(Box::new(store), records, TierPolicy::Through).unwrap();
-    (0..2).for_each(|_| assert_eq!(world.find(tokens), (Some((3, 1, false)), 6)));
 }
 
 #[test]

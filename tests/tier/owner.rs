@@ -1,6 +1,8 @@
 //! One owner per directory, of one version and one model.
+use crate::sim::SimDisk;
 use crate::support::*;
-use radixkv::tier::{Contents, DiskStore, OpenError};
+use radixkv::tier::{Contents, DiskConfig, DiskStore, OpenError};
+use std::process::Command;
 
 fn refused(folder: &Folder) -> OpenError {
     match DiskStore::open(folder.config(MIB)) {
@@ -135,4 +137,31 @@ fn t14_the_lock_of_a_file_that_was_removed_is_none() {
         }
     }
     panic!("it was never opened");
+}
+
+const NO_THREADS: &str = "RKV_TIER_NO_THREADS";
+
+/// T14: an opening that fails since there is no thread for it has let go of the file of records
+/// when it lets go of the lock. In a process of its own, whose threads would have more memory than
+/// there is.
+#[test]
+fn t14_an_opening_without_threads_writes_nothing_without_the_lock() {
+    if std::env::var(NO_THREADS).is_ok() {
+        let disk = SimDisk::new();
+        let config = DiskConfig::new("", MIB, FINGERPRINT);
+        let error = DiskStore::open_on(Box::new(disk.clone()), config).map(|_| ()).unwrap_err();
+        assert!(matches!(error, OpenError::OutOfMemory { .. }), "{error}");
+        assert_eq!(disk.writes_without_lock(), 0, "another one's file was written to");
+        return;
+    }
+    let done = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "owner::t14_an_opening_without_threads_writes_nothing_without_the_lock"])
+        .args(["--nocapture", "--test-threads=1"])
+        .env(NO_THREADS, "1")
+        .env("RUST_MIN_STACK", (1_u64 << 47).to_string())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&done.stdout);
+    let is_done = done.status.success() && text.contains("1 passed");
+    assert!(is_done, "{text}{}", String::from_utf8_lossy(&done.stderr));
 }

@@ -1,6 +1,7 @@
 //! What was committed is there when the store is opened again.
+use crate::sim::{Fault, SimDisk, When};
 use crate::support::*;
-use radixkv::tier::{DiskStore, FoundRecords, LowerStore, Refused};
+use radixkv::tier::{DiskConfig, DiskStore, FoundRecords, LowerStore, Refused};
 
 fn numbers(found: &FoundRecords) -> Vec<u64> {
     found
@@ -132,4 +133,31 @@ fn t05_a_restart_finds_many_records_in_the_order_of_use() {
     let numbers = numbers(&found);
     assert!(numbers.len() > COUNT as usize / 2 && numbers.len() < expected.len());
     assert!(numbers == expected[expected.len() - numbers.len()..]);
+}
+
+/// T06, T10: a directory on a disk that is full is opened with a smaller bound, which is what makes
+/// room: what can't be copied to the front of the file goes.
+#[test]
+fn t06_a_smaller_bound_is_kept_on_a_disk_that_is_full() {
+    let disk = SimDisk::new();
+    let config = |bytes| DiskConfig::new("", bytes, FINGERPRINT);
+    let open = |bytes| DiskStore::open_on(Box::new(disk.clone()), config(bytes)).unwrap();
+    let bytes = MIB as usize - 100;
+    let store = open(17 * MIB).0;
+    (0..16).for_each(|number| put(&store, number, bytes).unwrap());
+    assert!(store.flush(LONG));
+    (0..8).for_each(|number| store.remove(key(number)));
+    assert!(store.flush(LONG));
+    drop(store);
+    // Room for all eight, of which one lies before the end.
+    disk.fail(Some((When::From(0), Fault::DataFull)));
+    let (store, found) = open(9 * MIB);
+    assert_eq!(numbers(&found), [8]);
+    assert_eq!(load(&store, 8, bytes), Ok(content(8, bytes)));
+    drop(store);
+    disk.fail(None);
+    // Bytes of the others are not there any more.
+    let (store, found) = open(9 * MIB);
+    assert_eq!(numbers(&found), [8]);
+    keep(&store, 50, bytes);
 }

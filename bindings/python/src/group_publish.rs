@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::c::*;
 use crate::group_lane::Kind;
 use crate::group_row::{GroupRow, GroupState};
-use crate::row_source::all_published;
+use crate::row_source::{all_published, room_to_tell};
 
 impl GroupRow {
     /// Gives the tokens and pages up to `end` pages to the cache; the row's lock goes along.
@@ -42,16 +42,20 @@ impl GroupRow {
             };
             row_count += 1;
         }
-        let (more, on) = (&rows[..row_count], (state.node, state.lock, state.began));
+        let mut there = room_to_tell(first, end);
+        let more = (&rows[..row_count], &mut there[..]);
+        let on = (state.node, state.lock, state.began);
         let done = self.source.insert(py, &state.tokens, base, on, (first, end), more)?;
         let reached = done.page_count as usize;
-        // The cache knows prefixes: what it has already of group 0 comes first.
-        let known = first + done.duplicate_page_count as usize;
         for lane in &mut state.lanes {
             // Where the cache has another page, the row's own stays private to it. The lock is on
             // all that the cache has.
             let kept: Vec<_> = match lane.number {
-                0 => lane.pages[first..known].to_vec(),
+                0 if done.duplicate_page_count == 0 => Vec::new(),
+                0 => {
+                    let is_known = |&at: &usize| there.get(at) != Some(&lane.pages[at]);
+                    (first..reached).filter(is_known).map(|at| lane.pages[at]).collect()
+                }
                 _ if done.duplicate_group_page_count == 0 => Vec::new(),
                 _ => {
                     let locked = self.locked(py, done.lock, lane.number, reached)?;

@@ -7,7 +7,7 @@ use pyo3::types::PyList;
 use crate::c::*;
 use crate::cache::Cache;
 use crate::engine_row::{EngineRow, held, row_methods};
-use crate::row_source::{Source, all_published, begun, evicted, ids_of};
+use crate::row_source::{Source, all_published, begun, evicted, ids_of, room_to_tell};
 use crate::space::Namespace;
 use crate::status::refused;
 
@@ -88,13 +88,17 @@ impl GrowingRow {
     /// Gives the tokens and pages up to `end` pages to the cache.
     fn publish(&self, py: Python<'_>, state: &mut State, end: usize) -> PyResult<()> {
         let first = state.published;
+        let mut there = room_to_tell(first, end);
         let (pages, on) = (state.pages.as_ptr(), (state.node, state.lock, state.began));
-        let done = self.source.insert(py, &state.tokens, pages, on, (first, end), &[])?;
+        let more = (&[][..], &mut there[..]);
+        let done = self.source.insert(py, &state.tokens, pages, on, (first, end), more)?;
         let reached = done.page_count as usize;
         (state.node, state.lock, state.published) = (done.node, done.lock, reached);
-        // The cache knows prefixes: what it has already comes first.
-        let known = first..first + done.duplicate_page_count as usize;
-        state.duplicates.extend_from_slice(&state.pages[known]);
+        if done.duplicate_page_count > 0 {
+            let State { pages, duplicates, .. } = state;
+            let others = (first..reached).filter(|&at| there.get(at) != Some(&pages[at]));
+            duplicates.extend(others.map(|at| pages[at]));
+        }
         all_published(py, reached, end)
     }
 }
@@ -152,7 +156,7 @@ impl EngineRow for GrowingRow {
             // since, too, where others hold it.
             let (pages, on) = (state.found.as_ptr(), (state.found_node, 0, 0));
             let places = (page_count, page_count);
-            let done = self.source.insert(py, &state.tokens, pages, on, places, &[]);
+            let done = self.source.insert(py, &state.tokens, pages, on, places, (&[], &mut []));
             locked = done.ok().map(|done| done.lock);
         }
         let lock = match locked {

@@ -105,7 +105,7 @@ impl Source {
 
     /// Publishes the pages from `first` to `end` of a prefix that ends behind `from`, with a lock
     /// that goes along; refused where the namespace was cleared since the row began. `more` are
-    /// what groups give besides.
+    /// what groups give besides. `published` receives the cache's page at each place, or is empty.
     pub fn insert(
         &self,
         py: Python<'_>,
@@ -113,8 +113,10 @@ impl Source {
         pages: *const u32,
         (from, lock, began): (u64, u64, u64),
         (first, end): (usize, usize),
-        more: &[rkv_group_row],
+        (more, published): (&[rkv_group_row], &mut [u32]),
     ) -> PyResult<rkv_cache_insert_result> {
+        debug_assert!(published.is_empty() || published.len() == end);
+        let into = if published.is_empty() { null_mut() } else { published.as_mut_ptr() };
         let cache = self.cache.get().handle.get(py)?;
         let tokens = text(&tokens[..end * self.page_size]);
         let args = rkv_cache_insert_args {
@@ -134,11 +136,11 @@ impl Source {
         };
         let mut done = rkv_cache_insert_result::sized();
         let clears = &self.cache.get().clears;
-        let call = Raw((&raw const args, &raw mut done, &self.space));
+        let call = Raw((&raw const args, into, &raw mut done, &self.space));
         let status = long(py, end - first > MANY, || {
-            let (args, done, space) = call.get();
+            let (args, into, done, space) = call.get();
             // SAFETY: a live handle, arguments that are kept, rows with as many pages.
-            let insert = || unsafe { rkv_cache_insert(cache.raw(), args, null_mut(), done) };
+            let insert = || unsafe { rkv_cache_insert(cache.raw(), args, into, done) };
             if from == 0 { clears.insert((space, began), insert) } else { insert() }
         });
         // After a node it is the library that says so: its lock goes along, nothing else is amiss.
@@ -190,4 +192,11 @@ pub fn all_published(py: Python<'_>, reached: usize, end: usize) -> PyResult<()>
         return Err(refused(py, RKV_STATUS_OUT_OF_MEMORY, message));
     }
     Ok(())
+}
+
+/// Room for what `Source::insert` is to say of the pages from `first` to `end`: none for a page
+/// alone. Several may come in portions, between which others publish: then any of them may be the
+/// ones that the cache had already.
+pub fn room_to_tell(first: usize, end: usize) -> Vec<u32> {
+    vec![0; if end > first + 1 { end } else { 0 }]
 }

@@ -258,3 +258,43 @@ def test_rows_of_many_threads_share_a_cache(cache: radixkv.Cache) -> None:
         thread.join()
     assert not failed
     cache.check()
+
+
+def test_rows_that_overtake_each_other_give_all_pages_back() -> None:
+    """A long insert comes in portions: what another thread publishes in between lies behind what
+    was taken, not before it."""
+    count = 4096
+    failed: list[BaseException] = []
+
+    def work(row: radixkv.GrowingRow, start: threading.Barrier, end: int) -> None:
+        try:
+            start.wait()
+            assert row.extend(None, end, end) is not None
+        except BaseException as error:
+            failed.append(error)
+
+    with (
+        radixkv.PageTable(3 * count, page_size=PAGE_SIZE, slot_count=1) as table,
+        radixkv.Cache(table) as cache,
+    ):
+        for turn in range(100):
+            tokens = ids(count * PAGE_SIZE, 1 + turn * count * PAGE_SIZE).tolist()
+            # Both go on from a node: what begins at the root is one after the other.
+            computed(cache, tokens[:PAGE_SIZE]).release()
+            rows = [cache.growing_row(tokens) for _ in range(2)]
+            for row in rows:
+                assert len(row.match(PAGE_SIZE)) == 1
+                row.take(1)
+            start = threading.Barrier(2)
+            threads = [
+                threading.Thread(target=work, args=(row, start, len(tokens))) for row in rows
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert not failed
+            for row in rows:
+                row.release()
+            assert table.stats().private_page_count == 0
+        cache.check()

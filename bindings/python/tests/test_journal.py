@@ -99,6 +99,36 @@ def test_contents_beside_events_end_as_what_is_cached(cache: radixkv.Cache) -> N
     assert known == set() and journal.lost_count == 0
 
 
+def test_events_that_stand_still_beside_contents_are_told_again(cache: radixkv.Cache) -> None:
+    for number in (1, 2):
+        with cache.begin(ids(16, 100 * number)) as sequence:
+            sequence.publish(16)
+    journal = radixkv.Journal(cache)
+    known: set[int] = set()
+
+    def apply(event: radixkv.Event) -> None:
+        if event.kind == radixkv.JOURNAL_STORED:
+            known.update(event.pages.tolist())
+        else:
+            known.difference_update(event.pages.tolist())
+
+    contents = journal.contents()
+    apply(next(contents))
+    assert cache.evict(2) == 2
+    count = len(list(radixkv.Journal(cache, after=journal.number).events()))
+    events = journal.events()
+    # All of them, and yet not the end.
+    for _ in range(count):
+        apply(next(events))
+    for event in contents:
+        apply(event)
+    for event in events:
+        apply(event)
+    for event in journal.events():
+        apply(event)
+    assert known == set() and journal.lost_count == 0
+
+
 def test_events_applied_are_what_is_cached(cache: radixkv.Cache) -> None:
     """Also from the middle, with the contents, and with arrays that have to grow."""
     rng = np.random.default_rng(3)

@@ -54,7 +54,7 @@ void PageRoutes::add_to(httplib::Server& server) {
     server.Get("/cache/events", [this](const httplib::Request& request,
                                        httplib::Response& response) {
         check(request);
-        events(response);
+        events(request.version != "HTTP/1.0", response);
     });
 }
 
@@ -78,16 +78,19 @@ void PageRoutes::page(httplib::Response& response) const {
     response.set_content(page_html(nonce), "text/html; charset=utf-8");
 }
 
-void PageRoutes::events(httplib::Response& response) {
+void PageRoutes::events(bool takes_chunks, httplib::Response& response) {
     const auto active = std::make_shared<Active>(streams_, most_streams, "pages are open");
     const auto stream = std::make_shared<EventStream>(engine_.core(), ends_);
     response.set_header("Cross-Origin-Resource-Policy", "same-origin");
     response.set_header("Cache-Control", "no-store");
-    response.set_chunked_content_provider(
-        "text/event-stream",
-        [active, stream](std::size_t, httplib::DataSink& sink) {
-            return stream->write_some(sink);
-        });
+    const auto provide = [active, stream](std::size_t, httplib::DataSink& sink) {
+        return stream->write_some(sink);
+    };
+    // HTTP/1.0 has no chunks: there the connection ends with the events.
+    if (takes_chunks)
+        response.set_chunked_content_provider("text/event-stream", provide);
+    else
+        response.set_content_provider("text/event-stream", provide);
 }
 
 }  // namespace engine

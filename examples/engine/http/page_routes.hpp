@@ -35,7 +35,7 @@ private:
 
     void check(const httplib::Request& request) const;
     void page(httplib::Response& response) const;
-    void events(httplib::Response& response);
+    void events(bool takes_chunks, httplib::Response& response);
 };
 
 }  // namespace engine

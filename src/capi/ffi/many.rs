@@ -110,7 +110,11 @@ where
             let ready = hashed.is_some().then_some(&ready);
             let mut copy = MaybeUninit::uninit();
             let item = self.items.get(at, &mut copy);
-            self.put(at, each(item, (is_ahead, ready)), &mut results);
+            // Another call may have panicked meanwhile.
+            let is_poisoned = shared.is_poisoned();
+            let done =
+                if is_poisoned { Err(Fail::poisoned()) } else { each(item, (is_ahead, ready)) };
+            self.put(at, done, &mut results);
         }
         Ok(())
     }
@@ -144,5 +148,37 @@ where
         });
         // SAFETY: `new` was promised one for each item.
         unsafe { self.statuses.add(at).write(item_status(done, self.name, at)) };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::paging::PageTableConfig;
+
+    /// M02: what a panic of another call left half done is looked at no more, in whatever batch.
+    #[test]
+    fn m02_the_rest_of_a_batch_is_refused_after_a_panic() {
+        let config =
+            PageTableConfig { page_size: 1, page_count: 4, slot_count: 1, ..Default::default() };
+        let shared = Shared::new(config).expect("a page table");
+        let (items, mut statuses) = ([1_u64, 2, 3], [rkv_status::Internal; 3]);
+        let (count, size) = (items.len(), size_of::<u64>());
+        let into = statuses.as_mut_ptr();
+        // SAFETY: arrays of so many, which stay.
+        let many = unsafe { Many::new((items.as_ptr(), "items"), count, size, into) };
+        let done = many.ok().expect("good arrays").one_by_one(
+            &shared,
+            WantedElements::none(),
+            |&item, _| {
+                if item == 2 {
+                    // As a panic of another thread does.
+                    shared.poison();
+                }
+                Ok(())
+            },
+        );
+        assert!(done.is_ok());
+        assert!(statuses == [rkv_status::Ok, rkv_status::Ok, rkv_status::Poisoned]);
     }
 }

@@ -22,8 +22,8 @@ use crate::token::PageDigest;
 pub(super) const NONE: u32 = u32::MAX;
 
 /// What a record is found by: a page's digest, and the group whose KV it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Name {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Name {
     pub digest: PageDigest,
     pub group: u8,
 }

@@ -77,6 +77,9 @@ mod work;
 pub use config::{HostMemory, PagePolicy, TierConfig, TierPool};
 pub use fetch::Deadline;
 pub use known::Fetchable;
+pub(crate) use note::chain;
+#[cfg(test)]
+pub(crate) use note::tests::note_of;
 pub use poll::{CopyJob, Direction, Fetched, Polled};
 pub use prefetch::Prefetched;
 pub use stats::{PageTierStats, TierTotals};

@@ -66,9 +66,24 @@ impl Note {
     }
 }
 
+/// From a note, the name of its page and that of the page before it, without which nobody can fetch
+/// it.
+pub(crate) fn chain(note: &[u8]) -> Option<(Name, Option<Name>)> {
+    let Note { name, parent, .. } = Note::decode(note)?;
+    Some((name, parent.map(|digest| Name { digest, ..name })))
+}
+
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Of a page that goes on from another one.
+    pub(crate) fn note_of(page: u8, parent: Option<u8>) -> Box<[u8]> {
+        let digest = |page| PageDigest([page; 32]);
+        let name = Name { digest: digest(page), group: 0 };
+        let (namespace, parent) = (Namespace::default(), parent.map(digest));
+        Note { namespace, name, parent, checksum: 0 }.encode().unwrap()
+    }
 
     /// T07: whatever keeps prefixes apart comes back from the disk; what is no note is none.
     #[test]

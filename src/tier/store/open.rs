@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicBool;
 
 impl DiskStore {
     /// Opens the store in a directory, or makes one there. Records that the bound has no room for
-    /// go, least recently used first.
+    /// go, least recently used first; of pages, ends of prefixes before beginnings.
     pub fn open(config: DiskConfig) -> Result<(Self, FoundRecords), OpenError> {
         // It stays the same one when the process goes elsewhere.
         let absolute = std::path::absolute(&config.directory);
@@ -57,7 +57,7 @@ fn open(disk: Box<dyn Disk>, config: DiskConfig) -> Result<(DiskStore, FoundReco
     let mut damaged = gone.len() as u64;
     let data = Data::open(&*disk, config.bytes / UNIT * UNIT)?;
     damaged += rows.take_out_wrong(data.length() / UNIT, &mut gone)?;
-    rows.take_out_old(config.bytes, &mut gone)?;
+    rows.take_out_old(config.bytes, config.contents, &mut gone)?;
     let removed = gone;
     if !removed.is_empty() {
         records.commit(&Changes { removed, ..Changes::default() })?;
@@ -157,6 +157,8 @@ fn start(
     })?;
     // Dropping it ends the threads that were started, whatever comes.
     let mut store = DiskStore { shared, workers: Vec::new(), committer: None };
+    // It goes before that, which has the lock: the file of records is written to when it goes.
+    let committer = Committer { records: Some(records), failures: 0 };
     // One that the system refuses is memory.
     fn thread(
         name: &str,
@@ -196,8 +198,7 @@ fn start(
         let (shared, buffer) = (store.shared.clone(), Buffer::new()?);
         store.workers.push(thread("rkv-write", move || shared.write_pieces(buffer))?);
     }
-    let (shared, committer) =
-        (store.shared.clone(), Committer { records: Some(records), failures: 0 });
+    let shared = store.shared.clone();
     let run = move || shared.commit_batches(committer);
     store.committer = Some(thread("rkv-commit", run)?);
     Ok(store)

@@ -87,8 +87,13 @@ fn moved(
             read += bytes;
         }
         for (at, bytes) in place.stretches(piece) {
-            data.grow(at + bytes as u64)?;
-            write_exactly(&*data.file, &buffer[written..written + bytes], at)?;
+            // On a full disk there may be no block for it: there is room once the file is cut. The
+            // file is longer than all that, and need not grow.
+            let from = &buffer[written..written + bytes];
+            if write_exactly(&*data.file, from, at).is_err() {
+                space.give(&place.extents);
+                return Ok(None);
+            }
             written += bytes;
         }
         place.set_sum(piece, old.sum(piece));

@@ -1,12 +1,15 @@
 //! What is made of the rows of a file while they are read: entries, and what the caller is told.
-use super::DiskStore;
 use super::entries::Entry;
 use super::notes::Notes;
 use super::sorted::Sorted;
-use crate::memory::{Arc, OutOfMemory, SharedBytes, TryGrow};
+use super::{Contents, DiskStore};
+use crate::memory::{Arc, OutOfMemory, SharedBytes, TryGrow, try_zeros};
+use crate::tier::paged::chain;
 use crate::tier::records::Row;
 use crate::tier::space::{Extent, not_there};
 use crate::tier::{FoundRecords, Key, Record};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
 
 /// No store has counted so many uses.
 const USES: u64 = 1 << 62;
@@ -153,8 +156,46 @@ impl Rows {
         Ok(wrong.len() as u64)
     }
 
-    /// Rows go that a smaller bound has no room for, least recently used first.
-    pub fn take_out_old(&mut self, bytes: u64, gone: &mut Vec<Key>) -> Result<(), OutOfMemory> {
+    /// Uses of pages, which are in their order, so that none comes before those of pages that go on
+    /// from it.
+    fn ends_first(&self) -> Result<Vec<(u64, u32)>, OutOfMemory> {
+        let count = self.uses.len();
+        let (mut numbers, mut parents) = (HashMap::with_hasher(RandomState::default()), Vec::new());
+        numbers.try_reserve(count)?;
+        parents.try_reserve_exact(count)?;
+        for (number, record) in (0..).zip(self.records.iter().flatten()) {
+            let links = chain(&record.note);
+            if let Some((name, _)) = links {
+                numbers.insert(name, number);
+            }
+            parents.push(links.and_then(|(_, before)| before));
+        }
+        let (mut uses, mut path) = (Vec::new(), Vec::new());
+        let mut is_listed = try_zeros::<bool>(count)?;
+        uses.try_reserve_exact(count)?;
+        // A page is used when one behind it is: from the last use on, all that it needs.
+        for &(used, number) in self.uses.iter().rev() {
+            let mut next = Some(number);
+            // That also ends where a damaged file has pages that go on from each other.
+            while let Some(at) = next.filter(|&at| !is_listed[at as usize]) {
+                is_listed[at as usize] = true;
+                path.try_push((used, at))?;
+                next = parents[at as usize].and_then(|name| numbers.get(&name).copied());
+            }
+            uses.extend(path.drain(..).rev());
+        }
+        uses.reverse();
+        Ok(uses)
+    }
+
+    /// Rows go that a smaller bound has no room for, least recently used first. Of pages, ends of
+    /// prefixes go before beginnings.
+    pub fn take_out_old(
+        &mut self,
+        bytes: u64,
+        contents: Contents,
+        gone: &mut Vec<Key>,
+    ) -> Result<(), OutOfMemory> {
         if self.cost <= bytes {
             return Ok(());
         }
@@ -163,7 +204,11 @@ impl Rows {
         costs.try_reserve_exact(self.entries.len())?;
         costs.extend(self.iter().map(|(entry, _)| entry.cost));
         let (mut left, mut numbers) = (self.cost, Vec::new());
-        for &(_, number) in &self.uses {
+        let ends_first = match contents {
+            Contents::Pages => Some(self.ends_first()?),
+            Contents::Snapshots => None,
+        };
+        for &(_, number) in ends_first.as_ref().unwrap_or(&self.uses) {
             if left <= bytes {
                 break;
             }
@@ -217,6 +262,7 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tier::paged::note_of;
     use crate::tier::records::Place;
     use smallvec::smallvec;
 
@@ -298,9 +344,9 @@ mod tests {
         assert_eq!((keys(&rows), rows.cost), (vec![1, 2, 4, 6, 7], 5 * UNIT));
         assert_eq!(gone, [[3; 32], [5; 32]]);
         assert_eq!(rows.take_out_wrong(10, &mut gone), Ok(0));
-        rows.take_out_old(5 * UNIT, &mut gone).unwrap();
+        rows.take_out_old(5 * UNIT, Contents::Snapshots, &mut gone).unwrap();
         assert_eq!(gone.len(), 2);
-        rows.take_out_old(4 * UNIT - 1, &mut gone).unwrap();
+        rows.take_out_old(4 * UNIT - 1, Contents::Snapshots, &mut gone).unwrap();
         assert_eq!((keys(&rows), rows.cost), (vec![1, 4, 7], 3 * UNIT));
         assert_eq!(gone[2..], [[2; 32], [6; 32]]);
         let starts = rows.extents().map(|extent| extent.start);
@@ -308,6 +354,46 @@ mod tests {
         let (records, last) = rows.records_by_use().unwrap();
         let records = records.into_iter().map(|record| record.key[0]);
         assert_eq!((records.collect::<Vec<_>>(), last), (vec![7, 4, 1], 50));
+    }
+
+    /// T10: whatever the order in which pages were used, none stays without the one before it.
+    #[test]
+    fn t10_pages_stay_that_can_be_fetched() {
+        // The page, the one before it, and when it was used.
+        let pages = [
+            (1, None, 1),
+            (2, Some(1), 9),
+            (3, Some(2), 2),
+            (4, Some(1), 3),
+            // The one before it is not there.
+            (5, Some(99), 8),
+            // What only a damaged file says.
+            (6, Some(7), 4),
+            (7, Some(6), 5),
+            (8, Some(8), 6),
+        ];
+        let cost = DiskStore::cost_of(UNIT, note_of(1, None).len());
+        let all: [&[u8]; 9] = [
+            &[],
+            &[1],
+            &[1, 2],
+            &[1, 2, 5],
+            &[1, 2, 5, 8],
+            &[1, 2, 5, 6, 8],
+            &[1, 2, 5, 6, 7, 8],
+            &[1, 2, 4, 5, 6, 7, 8],
+            &[1, 2, 3, 4, 5, 6, 7, 8],
+        ];
+        for (count, expected) in (0..).zip(all) {
+            let mut part = Part::default();
+            for (page, before, used) in pages {
+                let note = note_of(page, before);
+                part.add(Row { note: &note, ..row(page, page.into(), used) }).unwrap();
+            }
+            let mut rows = Rows::new(vec![part]).unwrap();
+            rows.take_out_old(count * cost, Contents::Pages, &mut Vec::new()).unwrap();
+            assert_eq!(keys(&rows), expected);
+        }
     }
 
     /// T06: numbers of uses have no checksum: what cannot have been counted is none, and counting

@@ -18,6 +18,8 @@ pub enum Fault {
     Io,
     /// ENOSPC.
     NoSpace,
+    /// The same, but only of what writes to the data file.
+    DataFull,
     /// Reads or writes a part, and says so.
     Short,
     /// Writes a part, and says EIO.
@@ -63,6 +65,8 @@ struct World {
     names_after: Vec<BTreeMap<String, usize>>,
     is_locked: bool,
     is_gone: bool,
+    /// Writes of those who don't have the lock.
+    without_lock: usize,
     calls: u64,
     /// Where what was read went, and how many bytes.
     reads: Vec<(usize, usize)>,
@@ -99,6 +103,7 @@ impl SimDisk {
             names,
             is_locked: false,
             is_gone: false,
+            without_lock: 0,
             calls: 0,
             reads: Vec::new(),
             fault: None,
@@ -128,6 +133,10 @@ impl SimDisk {
     /// Where went what was read since the last call, and how many bytes.
     pub fn take_reads(&self) -> Vec<(usize, usize)> {
         std::mem::take(&mut self.world().reads)
+    }
+
+    pub fn writes_without_lock(&self) -> usize {
+        self.world().without_lock
     }
 
     pub fn crash_at(&self, call: u64) {
@@ -236,7 +245,8 @@ impl Disk for SimDisk {
             None => return Err(io::ErrorKind::NotFound.into()),
         };
         let ring = world.ring.clone().filter(|_| how.direct);
-        Ok(Box::new(SimFile { disk: self.clone(), file, ring }))
+        let is_data = name == "data";
+        Ok(Box::new(SimFile { disk: self.clone(), file, is_data, ring }))
     }
 
     fn exists(&self, name: &str) -> io::Result<bool> {
@@ -280,12 +290,21 @@ impl Drop for SimLock {
 struct SimFile {
     disk: SimDisk,
     file: usize,
+    is_data: bool,
     ring: Option<Arc<File>>,
 }
 
 impl std::fmt::Debug for SimFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "file {}", self.file)
+    }
+}
+
+impl SimFile {
+    fn call_to_write(&self) -> Result<(MutexGuard<'_, World>, Option<Fault>), io::Error> {
+        let (mut world, fault) = self.disk.call(true)?;
+        world.without_lock += usize::from(!world.is_locked);
+        Ok((world, fault))
     }
 }
 
@@ -310,8 +329,9 @@ impl DiskFile for SimFile {
     }
 
     fn write_at(&self, from: &[u8], at: u64) -> io::Result<usize> {
-        let (mut world, fault) = self.disk.call(true)?;
+        let (mut world, fault) = self.call_to_write()?;
         let count = match fault {
+            Some(Fault::DataFull) if self.is_data => return Err(error(ENOSPC)),
             Some(Fault::Short | Fault::Torn) => from.len().div_ceil(2),
             _ => from.len(),
         };
@@ -320,7 +340,7 @@ impl DiskFile for SimFile {
     }
 
     fn set_length(&self, bytes: u64) -> io::Result<()> {
-        let (mut world, fault) = self.disk.call(true)?;
+        let (mut world, fault) = self.call_to_write()?;
         world.files[self.file].set_length(bytes as usize);
         if fault == Some(Fault::Torn) { Err(error(EIO)) } else { Ok(()) }
     }

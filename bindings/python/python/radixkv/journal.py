@@ -97,7 +97,11 @@ class Journal:
             for event in [self._event(at, numbered=True) for at in range(count)]:
                 self.number = event.number
                 yield event
-            self.number = last
+                if self.number < event.number:
+                    # `contents()` told meanwhile what is of before it: it is told again.
+                    break
+            else:
+                self.number = last
 
     def contents(self) -> Iterator[Event]:
         """What the cache holds, as events of stored pages: what a reader begins with, and begins
