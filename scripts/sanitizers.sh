@@ -163,7 +163,9 @@ helgrind() {
         return
     fi
     local lib=$build/helgrind/debug name program ok=1
-    local run=(valgrind --tool=helgrind --error-exitcode=99)
+    # Valgrind runs one thread at a time: without fairness one may end before the next begins, and
+    # then there is nothing to see.
+    local run=(valgrind --tool=helgrind --fair-sched=try --error-exitcode=99)
     mkdir -p "$build/programs"
     CARGO_TARGET_DIR=$build/helgrind \
         logged helgrind-build 900 cargo build --features pthread-lock || ok=0
