@@ -13,9 +13,15 @@ fn the_folder_has_a_driver_and_kernels() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated-cuda");
     let kernels = folder.join("kernels");
     fs::create_dir_all(&kernels).unwrap();
+    // Others may read what is there.
+    let put = |name: &str, text: &str| {
+        let part = folder.join(format!("{}.part", std::process::id()));
+        fs::write(&part, text).unwrap();
+        fs::rename(&part, kernels.join(name)).unwrap();
+    };
     // The driver knows its own kernels, whatever the image says.
-    fs::write(kernels.join("sources"), env!("RKV_KERNEL_SOURCES")).unwrap();
-    fs::write(kernels.join("any.fatbin"), "any\0").unwrap();
+    put("sources", env!("RKV_KERNEL_SOURCES"));
+    put("any.fatbin", "any\0");
     let driver = folder.join("libcuda.so");
     let part = folder.join(format!("{}.so", std::process::id()));
     symlink(emulated_driver::build(), &part).unwrap();

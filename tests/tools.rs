@@ -1,7 +1,7 @@
 //! `scripts/tools.sh` on machines that lack something: what it installs, and what it says; and
 //! other scripts there. A folder of links is the whole PATH, `apt-get` only writes down what it is
 //! asked for, and `id` says that we are root.
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -43,8 +43,7 @@ impl Machine {
     fn program(&self, name: &str, text: &str) {
         let path = self.folder.join(name);
         let _ = fs::remove_file(&path); // not what a link leads to
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, text);
     }
 
     /// Whether the script succeeds, what it says, and what apt-get was asked for.
@@ -61,6 +60,16 @@ fn script(name: &str) -> Command {
     let mut command = Command::new("bash");
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(name));
     command
+}
+
+/// Another process writes it: what other tests start meanwhile has, for a moment, all that this one
+/// has open, and what somebody has open for writing does not run.
+fn write_program(path: &Path, text: &str) {
+    let write = "printf '#!/bin/sh\\n%s\\n' \"$2\" >\"$1\" && chmod 755 \"$1\"";
+    let mut command = Command::new("sh");
+    let (success, said) =
+        ended(command.args(["-c", write, "sh"]).arg(path).arg(text).output().unwrap());
+    assert!(success, "{said}");
 }
 
 /// Whether it succeeded, and what it said.
@@ -251,8 +260,7 @@ fn a_llama_server_has_the_model_that_was_named() {
     let patch = root.join("integrations/llama_server/llama.cpp.patch");
     fs::copy(patch, made.join("applied.patch")).unwrap();
     let server = made.join("build/bin/llama-server");
-    fs::write(&server, "#!/bin/sh\necho starts with \"$@\"\n").unwrap();
-    fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&server, "echo starts with \"$@\"");
     let model = target.join("model/SmolLM2-135M-Instruct.Q4_1.gguf");
     let run = |options: &[&str], variable: Option<&str>| {
         let mut command = script("llama_server.sh");

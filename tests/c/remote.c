@@ -67,8 +67,11 @@ static void t13_remote(void) {
         CHECK_EQ(store.removed, 1);
         end_engine(&e);
     }
-    for (int is_slow = 0; is_slow <= 1; is_slow++) {
-        /* One that fails, and one that answers too late. */
+    bool was_late = false;
+    for (int round = 0; round <= 10 && !was_late; round++) {
+        /* One that fails, and one that answers too late: on a busy machine its answer may be seen
+         * before its time is over. Not each time. */
+        bool is_slow = round > 0;
         engine e = {.f = journal_fixture()};
         pthread_mutex_lock(&store.lock);
         store.is_dead = !is_slow, store.is_slow = is_slow;
@@ -76,11 +79,14 @@ static void t13_remote(void) {
         config.remote_timeout_ms = is_slow ? 20 : MINUTE;
         CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
         CHECK_EQ(hopeless(&e, ids, 33), 0);
-        CHECK_EQ(tier_stats(&e.f).remote.late_fetch_count, is_slow);
+        uint64_t late = tier_stats(&e.f).remote.late_fetch_count;
+        CHECK(late <= is_slow);
+        was_late = late > 0;
         until_stored(&e, 8, 0);
         CHECK_OK(rkv_cache_detach_tiers(e.f.cache, MINUTE));
         end_engine(&e);
     }
+    CHECK(was_late);
 }
 
 /* M01: wrong calls change nothing. */

@@ -213,8 +213,14 @@ static void b11_a_port_in_use_is_refused() {
 
 /// What runs is finished, what comes is refused, and then the server is gone.
 static void b11_shutdown_finishes_what_runs() {
-    Running running([](engine::EngineConfig& config) {
-        config.before_forward = [](std::size_t) { std::this_thread::sleep_for(5ms); };
+    // It stands still until others were refused.
+    std::atomic<bool> goes_on{false};
+    std::atomic<int> steps{0};
+    Running running([&](engine::EngineConfig& config) {
+        config.before_forward = [&](std::size_t) {
+            if (++steps <= 5) return;
+            while (!goes_on) std::this_thread::sleep_for(1ms);
+        };
     });
     Json body = with(request("finish this", 100), "stream", true);
     body["ignore_eos"] = true;
@@ -225,6 +231,7 @@ static void b11_shutdown_finishes_what_runs() {
     std::thread closing([&] { running.shutdown(); });
     CHECK(eventually([&] { return http(running.port(), "GET", "/health").status == 503; }));
     CHECK_EQ(post(running.port(), request("too late", 1)).status, 503);
+    goes_on = true;
     text += socket.read_all();
     CHECK_EQ(events_of(parse_response(text)).size(), 101U);
     closing.join();

@@ -1,15 +1,18 @@
 //! Where cargo builds, and where the loader looks: both may be told.
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
 use crate::{as_a_user, have, prefix, release, root, run, scratch, script};
 
+/// Another process writes it: what other tests start meanwhile has, for a moment, all that this one
+/// has open, and what somebody has open for writing does not run.
 fn write_program(path: &Path, text: &str) {
-    fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    let write = "printf '#!/bin/sh\\n%s\\n' \"$2\" >\"$1\" && chmod 755 \"$1\"";
+    run(Command::new("sh").args(["-c", write, "sh"]).arg(path).arg(text));
 }
 
 /// The PATH with a folder before all others.

@@ -438,7 +438,7 @@ fn a_question_of_groups_without_memory_is_given_up() {
         while world.tiers.work_remote() {}
         let (begun, mut is_first) = (Instant::now(), true);
         while world.requests[&id].is_open {
-            assert!(begun.elapsed() < Duration::from_secs(2), "after {first} and {later}");
+            assert!(begun.elapsed() < Duration::from_secs(60), "after {first} and {later}");
             let after = if std::mem::take(&mut is_first) { first } else { later };
             failing(Failure::From(after), || world.tiers.work());
             world.poll(64);

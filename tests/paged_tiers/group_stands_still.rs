@@ -51,7 +51,7 @@ fn t13_a_store_that_was_given_up_keeps_no_fetch_of_groups() {
     }
     // What the end before that needs of the window leaves host memory.
     world.tiers.shrink_to(0, 0);
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + Duration::from_secs(60);
     while world.fetched.is_empty() {
         assert!(Instant::now() < end, "it waits for ever: {:?}", world.tiers.stats());
         work(&world);
@@ -119,7 +119,7 @@ fn t16_t12_a_store_that_stands_still_keeps_no_second_fetch() {
     }
     let begun = Instant::now();
     while ids.iter().any(|id| world.requests[id].is_open) {
-        assert!(begun.elapsed() < Duration::from_secs(5), "it waits: {:?}", world.tiers.stats());
+        assert!(begun.elapsed() < Duration::from_secs(60), "it waits: {:?}", world.tiers.stats());
         while world.tiers.work() {}
         world.poll(64);
         std::thread::sleep(Duration::from_millis(5));

@@ -23,6 +23,8 @@ const WORKERS: usize = 3;
 const PAGES: u32 = 64;
 const HOST_PAGES: usize = 80;
 const DISK_BYTES: u64 = 200 << 12;
+/// What nothing may take.
+const LONG: Duration = Duration::from_secs(600);
 
 /// A page of the device.
 struct Page(UnsafeCell<[u32; PAGE_SIZE]>);
@@ -169,8 +171,19 @@ impl Engine {
         self.shared.turn().release(id).map(drop)
     }
 
+    /// Pages that came from host memory, from the disk, and to sequences.
+    fn came(&self) -> [u64; 3] {
+        let stats = self.tiers.stats();
+        let brought = self.brought.load(Ordering::Relaxed) as u64;
+        [stats.host.fetched, stats.disk.fetched, brought]
+    }
+
     fn work(&self, rng: &mut fastrand::Rng) {
-        for _ in 0..runs(600) {
+        let (start, mut served) = (Instant::now(), 0);
+        // On a slow disk little can be fetched at first.
+        while served < runs(600) || self.came().iter().any(|&pages| pages <= runs(20)) {
+            served += 1;
+            assert!(start.elapsed() < LONG, "little was fetched: {:?}", self.tiers.stats());
             match self.serve(rng) {
                 Ok(()) | Err(Error::OutOfPages(_)) => {}
                 Err(error) => panic!("{error:?}"),
@@ -236,8 +249,7 @@ fn t04_threads_share_tiers() {
     }
     assert!(engine.tiers.flush(Duration::from_secs(60)));
     let stats = engine.tiers.stats();
-    let brought = engine.brought.load(Ordering::Relaxed) as u64;
-    let pages = [stats.host.fetched, stats.disk.fetched, brought];
+    let pages = engine.came();
     assert!(pages.iter().all(|&pages| pages > runs(20)), "{pages:?} {stats:?}");
     assert_eq!((stats.counters.damaged, stats.store.damaged), ([0, 0], 0));
     let state = engine.shared.read();

@@ -18,7 +18,7 @@ const BYTES: u64 = PARTS[0] + PARTS[1];
 /// Fetches that bring something, at least.
 const FETCHED: usize = 50;
 /// What nothing may take.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(600);
 
 /// Names a list of up to four tokens, each 0 or 1.
 fn name(tokens: &[u32]) -> u64 {

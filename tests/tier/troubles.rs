@@ -192,6 +192,11 @@ fn t06_a_disk_that_is_full_for_a_moment_is_not_given_up() {
     store.remove(key(1));
     std::thread::scope(|scope| {
         let flushed = scope.spawn(|| store.flush(LONG));
+        let start = Instant::now();
+        while store.stats().failed_commits == 0 && start.elapsed() < LONG {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Whoever tries without a pause has given up by then.
         std::thread::sleep(Duration::from_millis(30));
         disk.fail(None);
         assert!(flushed.join().unwrap());

@@ -125,7 +125,7 @@ def test_t13_pages_that_one_cache_computed_another_one_fetches(url: str) -> None
 
 def test_t13_without_a_server_nothing_is_found() -> None:
     with net.Store("redis://127.0.0.1:1") as store, radixkv.SnapshotCache() as cache:
-        cache.attach(remote=store.address, remote_timeout_ms=100)
+        cache.attach(remote=store.address, remote_timeout_ms=20_000)
         cache.insert(ids(10), "state", parts=[b"state"])
         until(lambda: "refused" in store.last_failure())
 

@@ -380,13 +380,22 @@ fn t13_what_is_much_too_long_is_not_read_from_redis() {
 #[test]
 fn t08_reads_from_a_bucket_do_not_queue_behind_writes() {
     use radixkv::capi::{RKV_REMOTE_MISSING, rkv_remote_item};
+    use std::sync::atomic::{AtomicBool, Ordering};
     const WRITERS: usize = 8;
     const VALUES: usize = 64;
+    static IS_READ: AtomicBool = AtomicBool::new(false);
     let endpoint = answers(|method, stream| {
         if method == "PUT" {
-            std::thread::sleep(Duration::from_millis(250));
+            // No write ends before the read, but for one that waits far too long.
+            for _ in 0..1000 {
+                if IS_READ.load(Ordering::Relaxed) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
             write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\netag: \"x\"\r\n")?;
         } else {
+            IS_READ.store(true, Ordering::Relaxed);
             write!(stream, "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n")?;
         }
         write!(stream, "connection: close\r\n\r\n")
@@ -416,7 +425,7 @@ fn t08_reads_from_a_bucket_do_not_queue_behind_writes() {
         let mut asked = item(1_000_000, &mut []);
         asked.bytes = std::ptr::null_mut();
         // SAFETY: as above.
-        unsafe { has(data as *mut _, &mut asked, size_of::<rkv_remote_item>(), 1, 1000) };
+        unsafe { has(data as *mut _, &mut asked, size_of::<rkv_remote_item>(), 1, 10_000) };
         assert_eq!(asked.answer, RKV_REMOTE_MISSING, "it waited for writes");
     });
 }

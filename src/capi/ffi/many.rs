@@ -63,13 +63,18 @@ where
         let (lookup, mut asked, mut ways) = (self.lookup(), 0..count, Ways::default());
         let (mut hashed, ready) = (self.asks(), ReadyDigests::default());
         shared.each_with(count, &ready, |turn, at| {
+            // Another call may have panicked while it was let in.
+            if turn.is_poisoned() {
+                return self.put(at, Err(Fail::poisoned()), &mut results);
+            }
             if let Some(next) = &mut hashed
                 && at.is_multiple_of(READY)
                 && !turn.make_ready(next)
             {
                 hashed = None;
             }
-            if let Some(lookup) = lookup {
+            // To make ready lets others in, too.
+            if let Some(lookup) = lookup.filter(|_| !turn.is_poisoned()) {
                 turn.state().go_ahead(&mut ways, at, |named| {
                     lookup(self.items.get(asked.next()?, &mut MaybeUninit::uninit()), named)
                 });
@@ -99,6 +104,11 @@ where
         let ready = ReadyDigests::default();
         let mut hashed = self.asks().and_then(|asks| Some((asks, shared.digested_pages()?)));
         for at in 0..count {
+            // Another call may have panicked meanwhile.
+            if shared.is_poisoned() {
+                self.put(at, Err(Fail::poisoned()), &mut results);
+                continue;
+            }
             if let Some((asks, page_size)) = hashed.as_mut().filter(|_| at.is_multiple_of(READY)) {
                 shared.make_ready(&ready, *page_size, asks);
             }
@@ -110,11 +120,7 @@ where
             let ready = hashed.is_some().then_some(&ready);
             let mut copy = MaybeUninit::uninit();
             let item = self.items.get(at, &mut copy);
-            // Another call may have panicked meanwhile.
-            let is_poisoned = shared.is_poisoned();
-            let done =
-                if is_poisoned { Err(Fail::poisoned()) } else { each(item, (is_ahead, ready)) };
-            self.put(at, done, &mut results);
+            self.put(at, each(item, (is_ahead, ready)), &mut results);
         }
         Ok(())
     }
@@ -155,6 +161,8 @@ where
 mod tests {
     use super::*;
     use crate::paging::PageTableConfig;
+    use crate::store::CacheConfig;
+    use std::cell::Cell;
 
     /// M02: what a panic of another call left half done is looked at no more, in whatever batch.
     #[test]
@@ -180,5 +188,48 @@ mod tests {
         );
         assert!(done.is_ok());
         assert!(statuses == [rkv_status::Ok, rkv_status::Ok, rkv_status::Poisoned]);
+    }
+
+    /// M02: nor does anything go ahead for those that are refused.
+    #[test]
+    fn m02_nothing_goes_ahead_after_a_panic() {
+        const COUNT: usize = 200;
+        for takes_turns in [false, true] {
+            let config = PageTableConfig {
+                page_size: 1,
+                page_count: 4,
+                slot_count: 1,
+                ..Default::default()
+            };
+            let shared = Shared::new(config).expect("a page table");
+            shared.attach_cache(CacheConfig::default()).expect("a cache");
+            let items: Vec<u64> = (0..COUNT as u64).collect();
+            let mut statuses = [rkv_status::Internal; COUNT];
+            let (into, size) = (statuses.as_mut_ptr(), size_of::<u64>());
+            let (asked, at_panic) = (Cell::new(0), Cell::new(None));
+            // SAFETY: arrays of so many, which stay.
+            let many = unsafe { Many::new((items.as_ptr(), "items"), COUNT, size, into) };
+            let many = many.ok().expect("good arrays").with_lookups(
+                |_: &u64, named: &mut Option<Namespace>| {
+                    asked.set(asked.get() + 1);
+                    Some((&*named.insert(Namespace::default()), &[7_u32][..]))
+                },
+            );
+            let each = |item: u64| {
+                if item == 2 {
+                    at_panic.set(Some(asked.get()));
+                    // As a panic of another thread does.
+                    shared.poison();
+                }
+                Ok(())
+            };
+            let done = match takes_turns {
+                true => many.in_turn(&shared, WantedElements::none(), |_, _, &item| each(item)),
+                false => many.one_by_one(&shared, WantedElements::none(), |&item, _| each(item)),
+            };
+            assert!(done.is_ok());
+            assert_eq!(at_panic.get(), Some(asked.get()), "lookups that went ahead");
+            assert!(statuses[3..].iter().all(|&status| status == rkv_status::Poisoned));
+        }
     }
 }

@@ -79,7 +79,7 @@ pub use fetch::Deadline;
 pub use known::Fetchable;
 pub(crate) use note::chain;
 #[cfg(test)]
-pub(crate) use note::tests::note_of;
+pub(crate) use note::tests::{note_beside, note_of};
 pub use poll::{CopyJob, Direction, Fetched, Polled};
 pub use prefetch::Prefetched;
 pub use stats::{PageTierStats, TierTotals};

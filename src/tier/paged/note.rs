@@ -66,11 +66,12 @@ impl Note {
     }
 }
 
-/// From a note, the name of its page and that of the page before it, without which nobody can fetch
-/// it.
+/// From a note, the name of its page and that of the page without which nobody can fetch it: the
+/// one before it, or of another group the one of the first group that it hangs on.
 pub(crate) fn chain(note: &[u8]) -> Option<(Name, Option<Name>)> {
     let Note { name, parent, .. } = Note::decode(note)?;
-    Some((name, parent.map(|digest| Name { digest, ..name })))
+    let needed = if name.group == 0 { parent } else { Some(name.digest) };
+    Some((name, needed.map(|digest| Name { digest, group: 0 })))
 }
 
 #[cfg(test)]
@@ -83,6 +84,12 @@ pub(crate) mod tests {
         let name = Name { digest: digest(page), group: 0 };
         let (namespace, parent) = (Namespace::default(), parent.map(digest));
         Note { namespace, name, parent, checksum: 0 }.encode().unwrap()
+    }
+
+    /// Of a page of another group, which hangs on that one.
+    pub(crate) fn note_beside(page: u8) -> Box<[u8]> {
+        let name = Name { digest: PageDigest([page; 32]), group: 1 };
+        Note { namespace: Namespace::default(), name, parent: None, checksum: 0 }.encode().unwrap()
     }
 
     /// T07: whatever keeps prefixes apart comes back from the disk; what is no note is none.

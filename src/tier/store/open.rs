@@ -154,7 +154,9 @@ fn start(
         commit_bytes: config.commit_bytes,
         waiting_bytes: config.waiting_bytes,
         wake: config.wake,
-    })?;
+    })
+    // The lock is gone with it, and the file may be another one's.
+    .inspect_err(|_| records.leave())?;
     // Dropping it ends the threads that were started, whatever comes.
     let mut store = DiskStore { shared, workers: Vec::new(), committer: None };
     // It goes before that, which has the lock: the file of records is written to when it goes.

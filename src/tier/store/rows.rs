@@ -157,18 +157,32 @@ impl Rows {
     }
 
     /// Uses of pages, which are in their order, so that none comes before those of pages that go on
-    /// from it.
+    /// from it, or hang on it; those that hang on it stay as long.
     fn ends_first(&self) -> Result<Vec<(u64, u32)>, OutOfMemory> {
         let count = self.uses.len();
         let (mut numbers, mut parents) = (HashMap::with_hasher(RandomState::default()), Vec::new());
+        let mut beside = Vec::new();
         numbers.try_reserve(count)?;
         parents.try_reserve_exact(count)?;
-        for (number, record) in (0..).zip(self.records.iter().flatten()) {
+        for (number, record) in (0_u32..).zip(self.records.iter().flatten()) {
             let links = chain(&record.note);
             if let Some((name, _)) = links {
                 numbers.insert(name, number);
+                if name.group > 0 {
+                    beside.try_push(number)?;
+                }
             }
             parents.push(links.and_then(|(_, before)| before));
+        }
+        // Of each page the first of another group that hangs on it, and of those the next one:
+        // their numbers plus one.
+        let (mut hanging, mut next_hanging) = (try_zeros::<u32>(count)?, try_zeros::<u32>(count)?);
+        for number in beside {
+            let on = parents[number as usize].and_then(|name| numbers.get(&name).copied());
+            if let Some(on) = on {
+                let before = std::mem::replace(&mut hanging[on as usize], number + 1);
+                next_hanging[number as usize] = before;
+            }
         }
         let (mut uses, mut path) = (Vec::new(), Vec::new());
         let mut is_listed = try_zeros::<bool>(count)?;
@@ -182,7 +196,16 @@ impl Rows {
                 path.try_push((used, at))?;
                 next = parents[at as usize].and_then(|name| numbers.get(&name).copied());
             }
-            uses.extend(path.drain(..).rev());
+            for (used, at) in path.drain(..).rev() {
+                uses.push((used, at));
+                let mut next = hanging[at as usize];
+                while let Some(other) = next.checked_sub(1) {
+                    if !std::mem::replace(&mut is_listed[other as usize], true) {
+                        uses.push((used, other));
+                    }
+                    next = next_hanging[other as usize];
+                }
+            }
         }
         uses.reverse();
         Ok(uses)
@@ -262,7 +285,7 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tier::paged::note_of;
+    use crate::tier::paged::{note_beside, note_of};
     use crate::tier::records::Place;
     use smallvec::smallvec;
 
@@ -389,6 +412,32 @@ mod tests {
             for (page, before, used) in pages {
                 let note = note_of(page, before);
                 part.add(Row { note: &note, ..row(page, page.into(), used) }).unwrap();
+            }
+            let mut rows = Rows::new(vec![part]).unwrap();
+            rows.take_out_old(count * cost, Contents::Pages, &mut Vec::new()).unwrap();
+            assert_eq!(keys(&rows), expected);
+        }
+    }
+
+    /// T10: pages of other groups stay with the one that they hang on, and as long: without the
+    /// ones nobody can fetch the others.
+    #[test]
+    fn t10_pages_of_all_groups_stay_together() {
+        // Two pages of the first group, those of another one that hang on them, and one whose page
+        // is not there; and when each was used.
+        let notes = [
+            (1, note_of(1, None), 2),
+            (2, note_of(2, Some(1)), 9),
+            (3, note_beside(1), 1),
+            (4, note_beside(2), 8),
+            (5, note_beside(99), 7),
+        ];
+        let cost = DiskStore::cost_of(UNIT, notes[0].1.len());
+        let all: [&[u8]; 6] = [&[], &[1], &[1, 3], &[1, 2, 3], &[1, 2, 3, 4], &[1, 2, 3, 4, 5]];
+        for (count, expected) in (0..).zip(all) {
+            let mut part = Part::default();
+            for (key, note, used) in &notes {
+                part.add(Row { note, ..row(*key, u64::from(*key), *used) }).unwrap();
             }
             let mut rows = Rows::new(vec![part]).unwrap();
             rows.take_out_old(count * cost, Contents::Pages, &mut Vec::new()).unwrap();
