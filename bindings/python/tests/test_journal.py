@@ -73,29 +73,30 @@ def test_contents_go_on_beside_events(cache: radixkv.Cache) -> None:
     assert told == [100, 200]
 
 
+def apply(event: radixkv.Event, known: set[int]) -> None:
+    """Which pages are known after an event."""
+    if event.kind == radixkv.JOURNAL_STORED:
+        known.update(event.pages.tolist())
+    else:
+        known.difference_update(event.pages.tolist())
+
+
 def test_contents_beside_events_end_as_what_is_cached(cache: radixkv.Cache) -> None:
     for number in (1, 2):
         with cache.begin(ids(16, 100 * number)) as sequence:
             sequence.publish(16)
     journal = radixkv.Journal(cache)
     known: set[int] = set()
-
-    def apply(event: radixkv.Event) -> None:
-        if event.kind == radixkv.JOURNAL_STORED:
-            known.update(event.pages.tolist())
-        else:
-            known.difference_update(event.pages.tolist())
-
     contents = journal.contents()
-    apply(next(contents))
+    apply(next(contents), known)
     assert cache.evict(2) == 2
     # That both are gone is read before it is told that the second one is there.
     for event in journal.events():
-        apply(event)
+        apply(event, known)
     for event in contents:
-        apply(event)
+        apply(event, known)
     for event in journal.events():
-        apply(event)
+        apply(event, known)
     assert known == set() and journal.lost_count == 0
 
 
@@ -105,27 +106,20 @@ def test_events_that_stand_still_beside_contents_are_told_again(cache: radixkv.C
             sequence.publish(16)
     journal = radixkv.Journal(cache)
     known: set[int] = set()
-
-    def apply(event: radixkv.Event) -> None:
-        if event.kind == radixkv.JOURNAL_STORED:
-            known.update(event.pages.tolist())
-        else:
-            known.difference_update(event.pages.tolist())
-
     contents = journal.contents()
-    apply(next(contents))
+    apply(next(contents), known)
     assert cache.evict(2) == 2
     count = len(list(radixkv.Journal(cache, after=journal.number).events()))
     events = journal.events()
     # All of them, and yet not the end.
     for _ in range(count):
-        apply(next(events))
+        apply(next(events), known)
     for event in contents:
-        apply(event)
+        apply(event, known)
     for event in events:
-        apply(event)
+        apply(event, known)
     for event in journal.events():
-        apply(event)
+        apply(event, known)
     assert known == set() and journal.lost_count == 0
 
 
