@@ -63,27 +63,25 @@ where
         let (lookup, mut asked, mut ways) = (self.lookup(), 0..count, Ways::default());
         let (mut hashed, ready) = (self.asks(), ReadyDigests::default());
         shared.each_with(count, &ready, |turn, at| {
-            // Another call may have panicked while it was let in.
-            if turn.is_poisoned() {
-                return self.put(at, Err(Fail::poisoned()), &mut results);
-            }
             if let Some(next) = &mut hashed
                 && at.is_multiple_of(READY)
+                && !turn.is_poisoned()
                 && !turn.make_ready(next)
             {
                 hashed = None;
             }
-            // To make ready lets others in, too.
-            if let Some(lookup) = lookup.filter(|_| !turn.is_poisoned()) {
+            // Another call may have panicked while it was let in.
+            if turn.is_poisoned() {
+                return self.put(at, Err(Fail::poisoned()), &mut results);
+            }
+            if let Some(lookup) = lookup {
                 turn.state().go_ahead(&mut ways, at, |named| {
                     lookup(self.items.get(asked.next()?, &mut MaybeUninit::uninit()), named)
                 });
             }
             let mut copy = MaybeUninit::uninit();
             let item = self.items.get(at, &mut copy);
-            let poisoned = turn.is_poisoned();
-            let done = if poisoned { Err(Fail::poisoned()) } else { each(turn, at, item) };
-            self.put(at, done, &mut results);
+            self.put(at, each(turn, at, item), &mut results);
             if lookup.is_some() && at + 1 == count {
                 turn.state().end_ahead();
             }
