@@ -33,6 +33,7 @@ mod many;
 mod page_numbers;
 mod page_table;
 mod place_tables;
+mod placed_pages;
 mod placed_rows;
 mod plan;
 mod plan_arrays;

@@ -7,17 +7,28 @@ use crate::array::{Array, Kind};
 /// A place as a number; those below 0 are none.
 pub trait Place: Copy {
     fn number(self) -> i64;
+
+    /// Of a number that it was made from.
+    fn of(number: i64) -> Self;
 }
 
 impl Place for i32 {
     fn number(self) -> i64 {
         self.into()
     }
+
+    fn of(number: i64) -> Self {
+        number as i32
+    }
 }
 
 impl Place for i64 {
     fn number(self) -> i64 {
         self
+    }
+
+    fn of(number: i64) -> Self {
+        number
     }
 }
 
@@ -36,7 +47,15 @@ pub fn divide<T: Place>(places: &[T], page_size: usize, pages: &mut [u32]) -> Py
 
 /// An argument that is a dense array of places on the host. `name` is the argument's, for messages.
 pub fn places_of(places: &Bound<'_, PyAny>, name: &str) -> PyResult<Array> {
-    let places = Array::of(places, name, false)?;
+    dense(Array::of(places, name, false)?, name)
+}
+
+/// The same of one whose places are changed.
+pub fn places_to_change(places: &Bound<'_, PyAny>, name: &str) -> PyResult<Array> {
+    dense(Array::of(places, name, true)?, name)
+}
+
+fn dense(places: Array, name: &str) -> PyResult<Array> {
     if places.kind != Kind::Integer || !matches!(places.item_size, 4 | 8) {
         let message = format!("{name}: 32-bit or 64-bit integers are needed");
         return Err(PyTypeError::new_err(message));

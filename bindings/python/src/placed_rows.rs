@@ -11,7 +11,7 @@ use crate::cache::Cache;
 use crate::engine_row::held;
 use crate::handle::{Raw, long};
 use crate::page_numbers::{divide_places, places_of};
-use crate::place_tables::{Mapping, Rows, longs, numbers};
+use crate::place_tables::{Mapping, Rows, longs};
 use crate::record::InsertResult;
 use crate::space::{Namespace, Space};
 use crate::status::{check, refused};
@@ -32,24 +32,24 @@ const EVICTED_AT_ONCE: usize = 1 << 14;
 /// and evictions go. One thread uses it at a time; another one gets Busy.
 ///
 /// rows: an array of int32 or int64 with a row of places for each of the engine's requests. It is
-///     kept, and read where it lies; None where it lies on a GPU.
+///     kept, read and, by `share()`, written where it lies; None where it lies on a GPU.
 /// mapping: with a window, an array of int64 that has for each place of full attention that of the
 ///     window, 0 for none. It is kept, read and, where a page of the window's goes, written.
 ///
 /// Raises Unsupported for other groups; TypeError, ValueError naming the argument.
 #[pyclass(frozen, weakref, module = "radixkv")]
 pub struct PlacedRows {
-    cache: Py<Cache>,
-    page_size: usize,
-    beside: Beside,
+    pub cache: Py<Cache>,
+    pub page_size: usize,
+    pub beside: Beside,
     rows: Option<Rows>,
-    mapping: Option<Mapping>,
-    state: Mutex<State>,
+    pub mapping: Option<Mapping>,
+    pub state: Mutex<State>,
 }
 
 /// What the page table has beside full attention, in pool 1.
 #[derive(Clone, Copy, PartialEq)]
-enum Beside {
+pub enum Beside {
     Nothing,
     Windows,
     States,
@@ -57,19 +57,19 @@ enum Beside {
 
 /// The pages of the last publish in a pool, by their index in the prefix.
 #[derive(Default)]
-struct Pages {
+pub struct Pages {
     given: Vec<u32>,
     /// Those that the cache has.
     published: Vec<u32>,
 }
 
 #[derive(Default)]
-struct State {
-    full: Pages,
+pub struct State {
+    pub full: Pages,
     /// Of pool 1.
-    beside: Pages,
+    pub beside: Pages,
     /// By page of pool 1: the page of pool 0 that it hangs on, 0 where the cache has none.
-    hangs_on: Vec<u32>,
+    pub hangs_on: Vec<u32>,
     evicted: Vec<rkv_evicted_page>,
 }
 
@@ -86,6 +86,14 @@ impl Pages {
     fn make_room(&mut self, count: usize) {
         self.given.resize(count.max(self.given.len()), 0);
         self.published.resize(count.max(self.published.len()), 0);
+    }
+
+    /// Those from one on: given, and published.
+    pub fn part(&self, first: usize, end: usize) -> PyResult<(&[u32], &[u32])> {
+        self.given.get(first..end).zip(self.published.get(first..end)).ok_or_else(|| {
+            let message = format!("first, end: {first} to {end} of {} pages", self.given.len());
+            PyValueError::new_err(message)
+        })
     }
 }
 
@@ -127,11 +135,11 @@ impl PlacedRows {
         Ok(())
     }
 
-    fn rows(&self) -> PyResult<&Rows> {
+    pub fn rows(&self) -> PyResult<&Rows> {
         self.rows.as_ref().ok_or_else(|| PyValueError::new_err("row: there is no table of rows"))
     }
 
-    fn clear(&self, pages: &[u32]) {
+    pub fn clear(&self, pages: &[u32]) {
         if let Some(mapping) = &self.mapping {
             pages.iter().for_each(|&page| mapping.clear(page, self.page_size));
         }
@@ -145,6 +153,7 @@ impl PlacedRows {
         tokens: &TokenArg<'_>,
         space: &Space,
         (from_node, first, end): (u64, usize, usize),
+        recent: bool,
     ) -> PyResult<rkv_cache_insert_result> {
         let cache = self.cache.get().handle.get(py)?;
         let beside = rkv_group_row {
@@ -178,7 +187,7 @@ impl PlacedRows {
             // SAFETY: a live handle, arguments that are kept, room for every page.
             unsafe {
                 let status = rkv_cache_insert(cache.raw(), args, into, done);
-                if status == RKV_STATUS_OK {
+                if status == RKV_STATUS_OK && recent {
                     // A match makes what lies before recent, too. Where it fails, it does not.
                     let (space, tokens) = ((*args).space, (*args).tokens);
                     rkv_cache_match(cache.raw(), space, tokens, 0, null_mut(), 0, found);
@@ -276,13 +285,15 @@ impl PlacedRows {
     ///     none. Whether the cache took it is the result's `claimed_group_page_count`.
     /// from_node, from_token_index: go on from an earlier result, by its `node` and its pages.
     /// lock: a lock to undo; 0 for none.
+    /// recent: False for a request that goes on, whose prefix nothing evicts while it is locked:
+    ///     what lies before the new pages becomes recent with the last publish.
     ///
     /// Returns an InsertResult. Where it has duplicates, the cache has other pages than the
     /// request: `pages()`. Raises InvalidArgument, e.g. for a page that is the cache's already,
     /// ValueError, TypeError, StaleNode: then nothing has changed. StaleLock: the cache has the
     /// pages, and there is no new lock.
     #[pyo3(signature = (tokens, length, row=None, *, places=None, window_places=None, space=None,
-                        from_node=0, from_token_index=0, lock=0, state=0))]
+                        from_node=0, from_token_index=0, lock=0, state=0, recent=true))]
     #[allow(clippy::too_many_arguments)]
     fn publish(
         &self,
@@ -297,6 +308,7 @@ impl PlacedRows {
         from_token_index: usize,
         lock: u64,
         state: u32,
+        recent: bool,
     ) -> PyResult<InsertResult> {
         let start = from_token_index;
         if start > length
@@ -332,7 +344,8 @@ impl PlacedRows {
             }
         }
         let space = Space::of(space);
-        let done = self.insert(py, &mut kept, &tokens, &space, (from_node, first, end))?;
+        let part = (from_node, first, end);
+        let done = self.insert(py, &mut kept, &tokens, &space, part, recent)?;
         if self.beside != Beside::Nothing {
             for at in first..done.page_count as usize {
                 let (page, full) = (kept.beside.published[at], kept.full.published[at]);
@@ -353,59 +366,6 @@ impl PlacedRows {
             undone?;
         }
         Ok(InsertResult(done))
-    }
-
-    /// The pages [first, end) of the last publish, by their index in the prefix, of group 0 or 1.
-    ///
-    /// Returns (given, published), two new arrays of uint32: those of the places, and those that
-    /// the cache has. They differ where it had a page for the same tokens already.
-    #[pyo3(signature = (first, end, *, group=0))]
-    fn pages<'py>(
-        &self,
-        py: Python<'py>,
-        first: usize,
-        end: usize,
-        group: u32,
-    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-        let state = held(py, &self.state)?;
-        let pages = if group == 0 { &state.full } else { &state.beside };
-        let part = |all: &[u32]| match all.get(first..end) {
-            Some(pages) => numbers(py, "u4", pages),
-            None => {
-                let message = format!("first, end: {first} to {end} of {} pages", all.len());
-                Err(PyValueError::new_err(message))
-            }
-        };
-        Ok((part(&pages.given)?, part(&pages.published)?))
-    }
-
-    /// The pages of the positions [start, end) of a row that are the request's own: `start` begins
-    /// a page, `end` may lie within one. The mapping becomes 0 there.
-    ///
-    /// Returns (pages, window's pages), two new arrays of int64, for the engine to free.
-    fn release<'py>(
-        &self,
-        py: Python<'py>,
-        row: usize,
-        start: usize,
-        end: usize,
-    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-        let rows = self.rows()?;
-        // More than a row has is refused, before memory is asked for.
-        let count = end.saturating_sub(start).min(rows.width);
-        let mut pages = vec![0; count.div_ceil(self.page_size)];
-        rows.divide((row, start, end), self.page_size, &mut pages)?;
-        let mut windows = Vec::new();
-        if let Some(mapping) = &self.mapping {
-            for &page in &pages {
-                let window = mapping.window(page, self.page_size)?;
-                if window != 0 {
-                    windows.push(window);
-                }
-            }
-            self.clear(&pages);
-        }
-        Ok((longs(py, &pages)?, longs(py, &windows)?))
     }
 
     /// Evicts until pool 0 has got so many pages, and pool 1 `window_page_count`, of a window or of
@@ -432,12 +392,5 @@ impl PlacedRows {
         self.evict_pool(py, &mut state, &mut gone, (1, left))?;
         self.clear(&gone.bare);
         Ok((longs(py, &gone.full)?, longs(py, &gone.beside)?, longs(py, &gone.bare)?))
-    }
-
-    /// The pages of pool 1 that the cache has, in order, as a new array of int64: for checks.
-    fn window_pages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let state = held(py, &self.state)?;
-        let pages = (0..).zip(&state.hangs_on).filter(|(_, hangs_on)| **hangs_on != 0);
-        longs(py, &pages.map(|(page, _)| page).collect::<Vec<u32>>())
     }
 }

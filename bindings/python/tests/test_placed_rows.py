@@ -61,6 +61,13 @@ class Engine:
         first = known - done.duplicate_page_count
         given, published = self.placed.pages(first, known)
         assert (given != published).all()
+        if not self.copies:
+            pages, windows = (it.tolist() for it in self.placed.share(row, first, known))
+            assert pages == given.tolist()
+            self.free[0] += pages
+            if windows:
+                self.free[1] += windows
+            return done
         if len(self.free) > 1:
             mine, theirs = self.placed.pages(first, known, group=1)
             for page, window in zip(given, mine, strict=True):
@@ -189,6 +196,12 @@ def test_p02_g01_a_state_is_where_a_row_ends() -> None:
     none = placed.publish(tokens, 28, places=np.arange(64, 92), lock=short.lock)
     assert none.claimed_group_page_count == 0
     assert placed.window_pages().tolist() == [2, 3, 4]
+    # Whoever goes on from a prefix is told where its state lies.
+    ahead = cache.match(tokens, np.empty(8, np.uint32), lock=True)
+    assert placed.locked_state(ahead.lock).tolist() == [2]
+    cache.unlock(ahead.lock)
+    with pytest.raises(radixkv.StaleLock):
+        placed.locked_state(ahead.lock)
     # Those that rows end at are locked.
     assert [it.tolist() for it in placed.evict(0, 5)] == [[], [3], [4]]
     for lock in (again.lock, none.lock):
@@ -263,6 +276,8 @@ def test_what_is_refused_changes_nothing() -> None:
         placed.publish(tokens, 32, places=np.full(32, 4))
     with pytest.raises(ValueError, match="first, end"):
         placed.pages(3, 1000)
+    with pytest.raises(ValueError, match="first, end"):
+        placed.share(0, 3, 1000)
     with pytest.raises(ValueError, match="row"):
         placed.release(0, 0, WIDTH + 1)
     engine.rows[1, :4] = 40 * PAGE + np.arange(PAGE)
@@ -271,6 +286,12 @@ def test_what_is_refused_changes_nothing() -> None:
     assert (engine.mapping == before).all() and engine.cache.stats().cached_page_count == 0
     done = placed.publish(tokens, 32, 0)
     assert done.claimed_page_count == 8
+    mapped, rows = engine.mapping.copy(), engine.rows.copy()
+    with pytest.raises(ValueError, match="row 8"):
+        placed.share(ROWS, 0, 8)
+    # What is the cache's own is nobody's to free.
+    assert [it.size for it in placed.share(0, 0, 8)] == [0, 0]
+    assert (engine.mapping == mapped).all() and (engine.rows == rows).all()
     with pytest.raises(radixkv.StaleLock):
         placed.publish(tokens, 32, 0, from_node=done.node, from_token_index=32, lock=1 << 40)
     engine.cache.unlock(done.lock)
@@ -286,9 +307,15 @@ def test_what_it_is_made_for() -> None:
         radixkv.PlacedRows(engine.cache, rows=np.zeros((2, 2)))
     with pytest.raises(TypeError, match="mapping: an array of 64-bit"):
         radixkv.PlacedRows(engine.cache, mapping=engine.rows)
+    fixed = engine.rows.copy()
+    fixed.flags.writeable = False
+    with pytest.raises(ValueError, match="rows"):
+        radixkv.PlacedRows(engine.cache, rows=fixed)
     without = radixkv.PlacedRows(engine.cache)
     with pytest.raises(ValueError, match="no table of rows"):
         without.publish(ids(4), 4, 0)
+    with pytest.raises(ValueError, match="no table of rows"):
+        without.share(0, 0, 0)
     groups = [Group.full(), Group.state(), Group.state(pool=1)]
     with radixkv.PageTable(pools=[9, 9], groups=groups, external=True) as table:
         with radixkv.Cache(table) as cache:
@@ -297,6 +324,48 @@ def test_what_it_is_made_for() -> None:
     two = Engine([9, 9], copies=True)
     with pytest.raises(ValueError, match="window_places"):
         two.placed.publish(ids(4), 4, places=np.arange(4, 8))
+    unmapped = radixkv.PlacedRows(two.cache, rows=two.rows)
+    with pytest.raises(ValueError, match="mapping"):
+        unmapped.share(0, 0, 0)
+
+
+def test_p02_j07_places_of_the_cache_fit_into_the_rows() -> None:
+    """What was published by 64-bit places may lie beyond those that a row of 32 bits can have."""
+    page_count = (1 << 31) // PAGE + 2
+    table = radixkv.PageTable(pools=[page_count], page_size=PAGE, external=True)
+    cache = radixkv.Cache(table, whole_pages=True)
+    rows = np.zeros((1, 8), np.int32)
+    placed, tokens = radixkv.PlacedRows(cache, rows=rows), ids(4)
+    far = (1 << 31) + np.arange(PAGE)
+    cache.unlock(placed.publish(tokens, PAGE, places=far).lock)
+    rows[0, :PAGE] = PAGE + np.arange(PAGE)
+    done = placed.publish(tokens, PAGE, 0)
+    assert done.duplicate_page_count == 1
+    with pytest.raises(ValueError, match="32 bits"):
+        placed.share(0, 0, 1)
+    assert rows[0, 0] == PAGE
+
+
+def test_p02_j07_a_prefix_becomes_recent_when_its_request_ends() -> None:
+    """A request that goes on spares the look at its whole prefix, which nobody can evict."""
+    for recent in (False, True):
+        table = radixkv.PageTable(pools=[40], page_size=PAGE, external=True)
+        cache = radixkv.Cache(table, whole_pages=True)
+        placed = radixkv.PlacedRows(cache)
+        shared, other = ids(8), ids(8, 100)
+        first = placed.publish(shared, 8, places=np.arange(PAGE, 12))
+        held = placed.publish(other, 8, places=np.arange(12, 20))
+        more = np.concatenate([shared, ids(4, 200)])
+        done = placed.publish(
+            more, 12, places=np.arange(20, 24), from_node=first.node, from_token_index=8,
+            lock=first.lock, recent=recent,
+        )
+        cache.unlock(done.lock)
+        gone = np.empty(1, np.uint32)
+        assert cache.evict(1, gone) == 1 and gone[0] == 5
+        cache.unlock(held.lock)
+        assert cache.evict(1, gone) == 1 and gone[0] == (4 if recent else 2)
+        cache.check()
 
 
 def test_places_of_pages() -> None:

@@ -23,6 +23,7 @@ from sglang.srt.mem_cache.base_prefix_cache import (
     TreeLock,
 )
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
+from sglang.srt.mem_cache.common import coalesce_ranges
 from sglang.srt.mem_cache.events import KVCacheEventRecorder
 
 from . import order
@@ -233,7 +234,7 @@ class RadixkvCache(BasePrefixCache):
         if log is not None and req.session_id is not None:
             log.read()
         try:
-            done = self._publish(kv, tokens, length, space, last, lock, state)
+            done = self._publish(req, length, space, last, lock, state)
         except NOT_TEXT:
             if are_text(tokens, length):
                 raise
@@ -276,8 +277,7 @@ class RadixkvCache(BasePrefixCache):
 
     def _publish(
         self,
-        kv: "ReqKvInfo",
-        tokens: "array[int]",
+        req: "Req",
         length: int,
         space: radixkv.Namespace | None,
         last: CachedPrefix,
@@ -286,33 +286,31 @@ class RadixkvCache(BasePrefixCache):
     ) -> radixkv.InsertResult:
         """Publishes what comes after `last` in a request's row, and locks the whole prefix in the
         place of a lock from before."""
-        row, start = kv.req_pool_idx, last.length
-        if self._tables.are_on_host:
-            return self._placed.publish(
-                tokens,
-                length,
-                row,
-                space=space,
-                from_node=last.node,
-                from_token_index=start,
-                lock=lock,
-                state=state,
-            )
+        row, places, window_places = req.kv.req_pool_idx, None, None
+        if not self._tables.are_on_host:
+            places, window_places = self._tables.copied(row, last.length, length)
+            row = None
         return self._placed.publish(
-            tokens,
+            req.full_untruncated_fill_ids,
             length,
-            **self._tables.copied(row, start, length),
+            row,
+            places=places,
+            window_places=window_places,
             space=space,
             from_node=last.node,
-            from_token_index=start,
+            from_token_index=last.length,
             lock=lock,
             state=state,
+            recent=req.finished(),
         )
 
     def _share(self, kv: "ReqKvInfo", first: int, end: int) -> None:
         """Frees pages of a request that the cache has already, and puts the cache's in its row."""
+        if self._tables.are_on_host:
+            self._free(*self._placed.share(kv.req_pool_idx, first, end))
+            return
         given, published = self._placed.pages(first, end)
-        self._free(given)
+        self._free(given.astype(np.int64))
         self._write(kv, first, published)
 
     def _write(self, kv: "ReqKvInfo", first: int, pages: NDArray[np.uint32]) -> None:
@@ -320,12 +318,22 @@ class RadixkvCache(BasePrefixCache):
         part = slice(first * self.page_size, (first + len(pages)) * self.page_size)
         self.req_to_token_pool.write((kv.req_pool_idx, part), self._numbers.indices(pages))
 
-    def _free(self, pages: NDArray[np.integer]) -> None:
-        """Gives pages back to the allocator."""
-        self.token_to_kv_pool_allocator.free_page_ids(self._numbers.tensor(pages))
+    def _free(
+        self, pages: NDArray[np.int64], window_pages: NDArray[np.int64] | None = None
+    ) -> None:
+        """Gives pages back to the allocator, which has the arrays from then on."""
+        if pages.size:
+            self.token_to_kv_pool_allocator.free_page_ids(self._numbers.own(pages))
 
     def free_kv_row(self, kv: "ReqKvInfo", ranges: list[tuple[int, int]]) -> None:
-        super().free_kv_row(kv, self._own(kv, ranges))
+        own = self._own(kv, ranges)
+        if not self._tables.are_on_host:
+            # Nobody needs to wait for the numbers.
+            super().free_kv_row(kv, own)
+            return
+        for start, end in coalesce_ranges(own):
+            if start < end:
+                self._free(*self._placed.release(kv.req_pool_idx, start, end))
 
     def _own(self, kv: "ReqKvInfo", ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Without what the cache has of the row, which is not the request's to free."""
@@ -340,8 +348,7 @@ class RadixkvCache(BasePrefixCache):
             return EvictResult()
         start_time = time.perf_counter()
         evicted = self._cache.evict(page_count, self._published)
-        if evicted:
-            self._free(self._published[:evicted])
+        self._free(self._published[:evicted].astype(np.int64))
         token_count = evicted * self.page_size
         self.update_eviction_metrics(token_count, start_time)
         return EvictResult(num_tokens_evicted=token_count)
@@ -370,7 +377,7 @@ class RadixkvCache(BasePrefixCache):
         return (stats.cached_page_count - stats.reclaimable_page_count) * self.page_size
 
     def full_evictable_size(self) -> int:
-        return self.evictable_size()
+        return self._table.pool_stats(0).reclaimable_page_count * self.page_size
 
     def full_protected_size(self) -> int:
         return self.protected_size()

@@ -4,7 +4,7 @@ The token at an offset of a page has the index page * page_size + offset. SGLang
 torch; the arrays of the cache are NumPy's, whose calls take less of the scheduler's time.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import radixkv
@@ -36,16 +36,18 @@ class Tables:
         mapping = None if self._mapping is None else self._mapping.numpy()
         return radixkv.PlacedRows(cache, rows=self._rows.numpy(), mapping=mapping)
 
-    def copied(self, row: int, start: int, end: int) -> dict[str, Any]:
-        """Copies of a part of a row, as `PlacedRows.publish()` takes them. Waits until what was
-        written on the current stream is there."""
+    def copied(
+        self, row: int, start: int, end: int
+    ) -> "tuple[NDArray[np.integer], NDArray[np.integer] | None]":
+        """Copies of a part of a row, and with windows of the places in their pool, as
+        `PlacedRows.publish()` takes them. Waits until what was written on the current stream is
+        there."""
         assert self._rows is not None
         places = self._rows[row, start:end]
-        found = {"places": places.cpu().numpy()}
-        if self._mapping is not None:
-            firsts = places[:: self._page_size].long()
-            found["window_places"] = self._mapping[firsts].cpu().numpy()
-        return found
+        if self._mapping is None:
+            return places.cpu().numpy(), None
+        firsts = places[:: self._page_size].long()
+        return places.cpu().numpy(), self._mapping[firsts].cpu().numpy()
 
 
 class PageNumbers:
@@ -54,17 +56,19 @@ class PageNumbers:
     def __init__(self, page_size: int, device: torch.device) -> None:
         self.page_size = page_size
         self.device = device
+        self._is_host = device.type == "cpu"
 
     def tensor(self, pages: NDArray[np.integer]) -> torch.Tensor:
         """The page numbers, as a new tensor on the device."""
-        return self._on_device(pages.astype(np.int64, copy=False))
+        return self.own(pages.astype(np.int64))
+
+    def own(self, numbers: NDArray[np.int64]) -> torch.Tensor:
+        """The same of an array that nobody else has: on the CPU the tensor is just that."""
+        tensor = torch.from_numpy(numbers)
+        return tensor if self._is_host else tensor.to(self.device)
 
     def indices(self, pages: NDArray[np.integer]) -> torch.Tensor:
         """The token indices of whole pages, as a new tensor on the device."""
         indices = np.empty(len(pages) * self.page_size, np.int64)
         radixkv.page_places(pages, self.page_size, indices)
-        return self._on_device(indices)
-
-    def _on_device(self, numbers: NDArray[np.int64]) -> torch.Tensor:
-        tensor = torch.from_numpy(numbers)
-        return tensor if self.device.type == "cpu" else tensor.to(self.device)
+        return self.own(indices)

@@ -49,6 +49,8 @@ class StatesCache(RadixkvCache):
         self._has_buffer = params.enable_mamba_extra_buffer
         # How far apart the places are at which a step leaves a state.
         self._grid = mamba_checkpoint_grid(params.page_size)
+        # Asked once: reading it takes longer than what it decides.
+        self._gives_locks_back = envs.SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK.get()
         super().__init__(params)
 
     def _open_table(self, page_count: int) -> radixkv.PageTable:
@@ -86,13 +88,13 @@ class StatesCache(RadixkvCache):
             # Nothing is found.
             found = self._cache.match(np.empty(0, np.uint32), self._published, space=space)
         # Where others have these tokens and no state, the request should leave one.
-        branch = found.known_position_count // self._grid * self._grid
-        result = self._nothing
+        known = found.known_position_count
+        branch = known // self._grid * self._grid
+        length, prefix = 0, self.root_node
         if found.page_count:
             length = found.page_count * self.page_size
             prefix = CachedPrefix(found.node, length, tokens, space)
             prefix.pages = self._published[: found.page_count].copy()
-            result = MatchResult(length, prefix, prefix, prefix)
             if copies:
                 # In one step with the copy's slot, for which something may have to be evicted.
                 self._copy(params.req, found.lock)
@@ -101,9 +103,13 @@ class StatesCache(RadixkvCache):
             # A request of a session that had to wait keeps the slot of a match from before, whose
             # copy was called off: what it has is somebody else's.
             params.req.kv.mamba_needs_clear = True
-        return result._replace(
-            mamba_branching_seqlen=branch if branch > result.device_prefix_len else None,
-            full_kv_hit_length=found.known_position_count,
+        return MatchResult(
+            length,
+            prefix,
+            prefix,
+            prefix,
+            mamba_branching_seqlen=branch if branch > length else None,
+            full_kv_hit_length=known,
         )
 
     def _copy(self, req: "Req", lock: int) -> None:
@@ -111,8 +117,7 @@ class StatesCache(RadixkvCache):
         kv = req.kv
         if not kv.holds_mamba:
             kv.mamba_pool_idx = self._new_slot()[0]
-        source = self._cache.locked_pages(lock, 1)["page"]
-        kv.mamba_cow_src_index = self._numbers.tensor(source)
+        kv.mamba_cow_src_index = self._numbers.own(self._placed.locked_state(lock))
         kv.mamba_needs_clear = False
 
     def _new_slot(self) -> torch.Tensor:
@@ -144,11 +149,12 @@ class StatesCache(RadixkvCache):
         if length and length >= req.kv.cache_protected_len:
             state = self._given(req, which, is_finished)
             done = self._keep(req, length, state=int(state))
-            is_taken = done is not None and done.claimed_group_page_count > 0
-            if done is not None and envs.SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK.get():
-                self._cache.slide_lock(done.lock, length + 1)
-            if not (is_finished or is_taken):
-                self._slots.free(state)
+            if done is not None:
+                is_taken = done.claimed_group_page_count > 0
+                if self._gives_locks_back:
+                    self._cache.slide_lock(done.lock, length + 1)
+            if not is_finished:
+                self._settle(req, state, is_taken)
         if not is_finished:
             req.kv.mamba_last_track_seqlen = req.kv.mamba_prev_track_seqlen = None
         elif self._has_buffer:
@@ -177,16 +183,22 @@ class StatesCache(RadixkvCache):
 
     def _given(self, req: "Req", which: int, finished: bool) -> torch.Tensor:
         """The slot of the state that a request gives away."""
-        kv, pool = req.kv, self._pool
+        kv = req.kv
         if finished:
-            own = kv.mamba_ping_pong_track_buffer[which] if self._has_buffer else kv.mamba_pool_idx
-            return own.unsqueeze(-1).clone()
+            return kv.mamba_ping_pong_track_buffer[which] if self._has_buffer else kv.mamba_pool_idx
         new = self._new_slot()
         if self._has_buffer:
-            given: torch.Tensor = pool.donate_mamba_ping_pong_slot(req, new)
-            return given
-        pool.mamba_pool.copy_from(kv.mamba_pool_idx.unsqueeze(0), new)
+            new = self._pool.donate_mamba_ping_pong_slot(req, new)
         return new
+
+    def _settle(self, req: "Req", state: torch.Tensor, taken: bool) -> None:
+        """What becomes of the slot that a running request gave: the cache has it or, since it had
+        such a state, nobody."""
+        if not taken:
+            self._slots.free(state)
+        elif not self._has_buffer:
+            # Nobody reads it before the next step.
+            self._pool.mamba_pool.copy_from(req.kv.mamba_pool_idx.unsqueeze(0), state)
 
     def on_release(self, req: "Req", *, checkpointed: bool) -> None:
         if not checkpointed:
@@ -201,7 +213,8 @@ class StatesCache(RadixkvCache):
         start_time = time.perf_counter()
         pages, states, _ = self._placed.evict(max(0, page_count), max(0, state_count))
         self._free(pages)
-        self._slots.free(self._numbers.tensor(states))
+        if states.size:
+            self._slots.free(self._numbers.own(states))
         token_count = pages.size * self.page_size
         self.update_eviction_metrics(token_count, start_time)
         return EvictResult(num_tokens_evicted=token_count, mamba_num_evicted=states.size)
@@ -234,4 +247,4 @@ class StatesCache(RadixkvCache):
 
     def all_mamba_values_flatten(self) -> torch.Tensor:
         """The slots of all cached states, for checks."""
-        return self._numbers.tensor(self._placed.window_pages())
+        return self._numbers.own(self._placed.window_pages())

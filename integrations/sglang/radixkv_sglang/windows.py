@@ -22,7 +22,6 @@ from sglang.srt.mem_cache.base_prefix_cache import (
     InsertResult,
 )
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
-from sglang.srt.mem_cache.common import coalesce_ranges
 
 from .cache import EVICTED_LIMIT, EVICTED_SHARE, RadixkvCache, room
 from .prefix import CachedPrefix
@@ -72,18 +71,12 @@ class WindowedCache(RadixkvCache):
     def insert(self, params: InsertParams) -> InsertResult:
         raise NotImplementedError("radixkv_sglang: windows are inserted from a request's row")
 
-    def free_kv_row(self, kv: Any, ranges: list[tuple[int, int]]) -> None:
-        if not self._tables.are_on_host:
-            # Nobody needs to wait for the numbers.
-            super().free_kv_row(kv, ranges)
-            return
-        for start, end in coalesce_ranges(self._own(kv, ranges)):
-            if start < end:
-                self._free(*self._placed.release(kv.req_pool_idx, start, end))
-
     def _share(self, kv: Any, first: int, end: int) -> None:
         """The cache has these pages: its own come into the row, and the request's are free. Where
         it lacked the window's page, it has taken over the request's, which hangs on its own now."""
+        if self._tables.are_on_host:
+            super()._share(kv, first, end)
+            return
         given, published = self._placed.pages(first, end)
         mine, known = self._placed.pages(first, end, group=1)
         allocator = self.token_to_kv_pool_allocator
@@ -92,23 +85,23 @@ class WindowedCache(RadixkvCache):
         allocator.set_full_to_swa_mapping(
             self._numbers.indices(published[moved]), self._numbers.indices(mine[moved])
         )
-        self._free(given, mine[~moved & (mine != 0)])
+        self._free(given.astype(np.int64), mine[~moved & (mine != 0)].astype(np.int64))
         self._write(kv, first, published)
 
     def _free(
-        self, pages: NDArray[np.integer], window_pages: NDArray[np.integer] | None = None
+        self, pages: NDArray[np.int64], window_pages: NDArray[np.int64] | None = None
     ) -> None:
         # None of them is in the mapping any more.
         allocator = self.token_to_kv_pool_allocator
         if window_pages is not None and window_pages.size:
-            freed = self._numbers.tensor(window_pages)
+            freed = self._numbers.own(window_pages)
             # As the allocator does: its own groups of frees are those of full attention.
             if allocator.free_group is None:
                 allocator.swa_attn_allocator.free_page_ids(freed)
             else:
                 allocator.swa_page_ids_group.append(freed)
         if pages.size:
-            allocator.full_attn_allocator.free_page_ids(self._numbers.tensor(pages))
+            allocator.full_attn_allocator.free_page_ids(self._numbers.own(pages))
 
     # What the scheduler takes back when it lacks pages, and what it may count on.
 
@@ -147,14 +140,8 @@ class WindowedCache(RadixkvCache):
         ]
         return self.evict(EvictParams(num_tokens=wanted[0], swa_num_tokens=wanted[1]))
 
-    def evictable_size(self) -> int:
-        return self.full_evictable_size()
-
     def protected_size(self) -> int:
         return self.full_protected_size()
-
-    def full_evictable_size(self) -> int:
-        return self._table.pool_stats(0).reclaimable_page_count * self.page_size
 
     def full_protected_size(self) -> int:
         return self._protected(0)

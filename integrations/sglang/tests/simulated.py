@@ -67,7 +67,9 @@ class SimulatedCache(RadixkvCache):
         made_up = [index for page in real.tolist() for index in self._indices_of[page]]
         return torch.tensor(made_up, dtype=torch.int64)
 
-    def _free(self, pages: NDArray[np.integer]) -> None:
+    def _free(
+        self, pages: NDArray[np.int64], window_pages: NDArray[np.int64] | None = None
+    ) -> None:
         """What was made up goes back, by the call that SGLang's caches make."""
         for page in pages.tolist():
             made_up = self._indices_of.pop(page)
