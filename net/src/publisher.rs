@@ -12,12 +12,11 @@ use std::time::Duration;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::{Semaphore, oneshot};
 
-/// How long the sockets get for what they took, when the publisher is destroyed.
+/// How long the sockets get for what they took, when the publisher is destroyed; and before that
+/// one who was connected to, to say what it subscribes to.
 const FLUSH: Duration = Duration::from_millis(100);
 /// Before one is looked for again who had no name or no route, was not there, or sent us away.
 const RETRY: Duration = Duration::from_secs(1);
-/// Before it is looked again whether one who was connected to has said who it is.
-const STEP: Duration = Duration::from_millis(5);
 /// Subscribers at once, at most, and as many who ask for replays.
 const CONNECTIONS: usize = 1024;
 
@@ -252,8 +251,8 @@ impl Serving {
         tokio::time::sleep(FLUSH).await;
     }
 
-    /// Looks for the one to connect to, however late it comes, and sends it batches until it goes:
-    /// then it may come back. False when the publisher ends.
+    /// Looks for the one to connect to, however late it comes, and from what it subscribes on sends
+    /// it batches until it goes: then it may come back. False when the publisher ends.
     async fn send_to_one(&mut self, subscribers: &Subscribers) -> bool {
         let find = async {
             loop {
@@ -268,27 +267,27 @@ impl Serving {
             _ = &mut self.ends => return false,
         };
         let mut served = tokio::spawn(subscribers.clone().serve(connection, self.topic.clone()));
-        let known = async {
-            while subscribers.is_empty() {
-                tokio::time::sleep(STEP).await;
-            }
-        };
+        // What it subscribes to comes behind what it is, from far away a good while later: what is
+        // in the queue is for it, and waits for that.
+        let mut wanted = std::pin::pin!(subscribers.wanted());
         tokio::select! {
-            _ = known => {}
+            () = &mut wanted => {}
             _ = &mut served => {
                 let ends = tokio::time::timeout(RETRY, &mut self.ends).await;
                 return ends.is_err();
             }
-            _ = &mut self.ends => return false,
+            _ = &mut self.ends => {
+                // Who ends the publisher waits for it too, but not as long.
+                if tokio::time::timeout(FLUSH, wanted).await.is_err() {
+                    return false;
+                }
+            }
         }
-        // What it subscribes to comes behind what it is. Who ends the publisher waits for that,
-        // too: what is in the queue is for it.
-        tokio::time::sleep(FLUSH).await;
         loop {
             tokio::select! {
                 // Who went is to get nothing that another could have.
                 biased;
-                _ = &mut served => return true,
+                _ = &mut served => return !self.batches.is_closed(),
                 batch = self.batches.recv() => match batch {
                     Some(batch) => subscribers.send(&batch),
                     None => return false,

@@ -2,6 +2,7 @@
 use crate::zmtp::{Reader, Writer};
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -14,6 +15,10 @@ pub const IDLE: Duration = Duration::from_secs(60);
 pub const AGAIN: Duration = Duration::from_secs(15);
 /// Who takes nothing of what is on its way to it for so long is gone: then nobody asks.
 const GONE: Duration = Duration::from_secs(180);
+
+/// Who answers nothing for so long at an address that is gone to is not there: it may be at another
+/// one by then. The system would wait for minutes.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Both ways of a connection.
 pub type Connection = (Reader, Writer);
@@ -57,8 +62,8 @@ impl Listener {
         }
         let mut found: Vec<_> = tokio::net::lookup_host(address(endpoint)).await?.collect();
         // Subscribers of libzmq look for IPv4 unless they are told otherwise.
-        found.sort_by_key(std::net::SocketAddr::is_ipv6);
-        Ok(Self::Tcp(TcpListener::bind(&found[..]).await?))
+        found.sort_by_key(SocketAddr::is_ipv6);
+        Ok(Self::Tcp(bind_one_of(&found).await?))
     }
 
     /// Its port; 0 for a path.
@@ -97,6 +102,19 @@ impl Drop for Listener {
     }
 }
 
+/// Binds the first of a name's addresses that this host has. One at which the port is taken is not
+/// passed over: who goes to the name finds the other one there, and not who is at the next address.
+async fn bind_one_of(found: &[SocketAddr]) -> io::Result<TcpListener> {
+    let mut refused = io::ErrorKind::AddrNotAvailable.into();
+    for &address in found {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => refused = error,
+            done => return done,
+        }
+    }
+    Err(refused)
+}
+
 /// Removes the socket that a process left when it was killed: nobody answers there.
 async fn clear(path: &str) {
     let is_socket =
@@ -115,12 +133,20 @@ fn file_at(path: &str) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// Goes to a resolved endpoint.
+/// Goes to a resolved endpoint: to the first of its addresses where somebody answers.
 pub async fn connect(endpoint: &str) -> io::Result<Connection> {
-    match endpoint.strip_prefix("ipc://") {
-        Some(path) => UnixStream::connect(path).await.map(of_path),
-        None => TcpStream::connect(address(endpoint)).await.map(of_tcp),
+    if let Some(path) = endpoint.strip_prefix("ipc://") {
+        return UnixStream::connect(path).await.map(of_path);
     }
+    let mut refused = io::ErrorKind::AddrNotAvailable.into();
+    for found in tokio::net::lookup_host(address(endpoint)).await? {
+        match tokio::time::timeout(ANSWER, TcpStream::connect(found)).await {
+            Ok(Ok(stream)) => return Ok(of_tcp(stream)),
+            Ok(Err(error)) => refused = error,
+            Err(late) => refused = late.into(),
+        }
+    }
+    Err(refused)
 }
 
 fn address(endpoint: &str) -> &str {
@@ -142,6 +168,48 @@ mod tests {
             set_up(&stream);
             assert_eq!(SockRef::from(&stream).tcp_user_timeout().unwrap(), Some(GONE));
             assert!(SockRef::from(&stream).keepalive().unwrap() && stream.nodelay().unwrap());
+        });
+    }
+
+    /// A port that is taken is not passed over for the next address of the same name.
+    #[test]
+    fn e03_a_port_in_use_is_no_reason_to_bind_another_address() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let first = taken.local_addr().unwrap();
+            // Another address of this host, also where it has no IPv6.
+            let next = SocketAddr::from(([127, 0, 0, 2], first.port()));
+            let refused = bind_one_of(&[first, next]).await.unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+            // One that this host does not have is.
+            let foreign = SocketAddr::from(([192, 0, 2, 1], 0));
+            let own = SocketAddr::from(([127, 0, 0, 1], 0));
+            bind_one_of(&[foreign, own]).await.unwrap();
+            let refused = bind_one_of(&[foreign]).await.unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::AddrNotAvailable);
+        });
+    }
+
+    /// Who answers nothing is given up after some seconds: by then it may be at another address.
+    #[test]
+    fn e05_who_answers_nothing_is_not_waited_for() {
+        use socket2::{Domain, Socket, Type};
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        // When as many wait to be let in, others hear nothing.
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let (time, mut waiting) = (Duration::from_millis(300), Vec::new());
+        while let Ok(peer) = std::net::TcpStream::connect_timeout(&address, time) {
+            waiting.push(peer);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let endpoint = format!("tcp://{address}");
+            let done = tokio::time::timeout(4 * ANSWER, connect(&endpoint)).await;
+            let failed = done.expect("it waits as long as the system does").err();
+            assert_eq!(failed.map(|error| error.kind()), Some(io::ErrorKind::TimedOut));
         });
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Mutex as TurnMutex, mpsc};
+use tokio::sync::{Mutex as TurnMutex, Notify, mpsc};
 
 /// Batches that wait for a subscriber, at most: what comes then is not sent to it.
 const ROOM: usize = 100_000;
@@ -26,11 +26,15 @@ struct Subscriber {
 
 /// All who listen.
 #[derive(Debug, Clone, Default)]
-pub struct Subscribers(Arc<Mutex<Vec<Subscriber>>>);
+pub struct Subscribers {
+    all: Arc<Mutex<Vec<Subscriber>>>,
+    /// Told when somebody subscribes to what is published.
+    subscribed: Arc<Notify>,
+}
 
 impl Subscribers {
     fn with<R>(&self, work: impl FnOnce(&mut Vec<Subscriber>) -> R) -> R {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.all.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Queues a batch for each who wants it. Who has no room, and who went, gets none.
@@ -43,12 +47,13 @@ impl Subscribers {
         });
     }
 
-    /// Whether nobody is there.
-    pub fn is_empty(&self) -> bool {
-        self.with(|all| {
-            all.retain(|one| !one.batches.is_closed());
-            all.is_empty()
-        })
+    /// Waits until somebody is there who wants what is published. One at a time may wait.
+    pub async fn wanted(&self) {
+        let wants =
+            |one: &Subscriber| one.wants.load(Ordering::Relaxed) && !one.batches.is_closed();
+        while !self.with(|all| all.iter().any(wants)) {
+            self.subscribed.notified().await;
+        }
     }
 
     /// Nobody gets more than waits for it.
@@ -72,7 +77,7 @@ impl Subscribers {
         // Whose turn it is to say something: a batch, or an answer.
         let writer = TurnMutex::new(writer);
         tokio::select! {
-            _ = listen(&mut reader, &writer, &topic, &wants) => {}
+            _ = listen(&mut reader, &writer, &topic, &wants, &self.subscribed) => {}
             _ = tell(&writer, &topic, batches) => {}
         }
     }
@@ -84,6 +89,7 @@ async fn listen(
     writer: &TurnMutex<Writer>,
     topic: &[u8],
     wants: &AtomicBool,
+    subscribed: &Notify,
 ) -> io::Result<()> {
     // Of what it subscribed to the topic begins so. By length: others are of no use.
     let mut subscriptions = BTreeMap::<usize, u32>::new();
@@ -109,6 +115,7 @@ async fn listen(
         let count = subscriptions.entry(prefix.len()).or_default();
         *count = if begins { count.saturating_add(1) } else { count.saturating_sub(1) };
         wants.store(subscriptions.values().any(|&count| count > 0), Ordering::Relaxed);
+        subscribed.notify_one();
     }
 }
 

@@ -198,7 +198,10 @@ impl Objects {
                 biased;
                 done = tasks.join_next() => done,
                 () = &mut late => {
-                    failed = Some(format!("no answer within {} ms", time.as_millis()));
+                    // What was said of others says more.
+                    failed.get_or_insert_with(|| {
+                        format!("no answer within {} ms", time.as_millis())
+                    });
                     break;
                 }
             };

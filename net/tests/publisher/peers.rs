@@ -3,8 +3,12 @@ use super::*;
 
 /// A peer that has sent its greeting, and said no more.
 fn greet(port: u16) -> std::net::TcpStream {
+    begin(std::net::TcpStream::connect(("127.0.0.1", port)).unwrap())
+}
+
+/// Sends a greeting.
+fn begin(mut peer: std::net::TcpStream) -> std::net::TcpStream {
     use std::io::Write;
-    let mut peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     peer.set_read_timeout(Some(WAIT)).unwrap();
     let mut greeting = [0; 64];
     (greeting[0], greeting[9], greeting[10]) = (0xff, 0x7f, 3);
@@ -147,6 +151,40 @@ fn e05_a_subscriber_that_is_connected_to_and_comes_back_hears_again() {
     });
 }
 
+/// A subscriber that was connected to, and did not say yet what it wants.
+fn let_in(listener: &std::net::TcpListener) -> std::net::TcpStream {
+    use std::io::{Read, Write};
+    let mut peer = begin(listener.accept().unwrap().0);
+    peer.write_all(b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB").unwrap();
+    // A greeting, and what the socket is.
+    peer.read_exact(&mut [0; 64 + 27]).unwrap();
+    peer
+}
+
+/// Until a subscriber that is connected to says what it wants, which from far away comes a good
+/// while after what it is, batches wait for it; those that find no room are counted.
+#[test]
+fn e05_what_waits_for_a_subscriber_waits_until_it_subscribes() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let publisher = Publisher::connected(listener.local_addr().unwrap().port(), 3);
+    for _ in 0..4 {
+        publisher.publish(b"early");
+    }
+    let mut peer = let_in(&listener);
+    std::thread::sleep(Duration::from_millis(1500));
+    publisher.publish(b"early");
+    peer.write_all(b"\x00\x01\x01").unwrap();
+    for number in 0..3_u64 {
+        // An empty topic, the number, and the payload.
+        let mut heard = [0; 2 + 10 + 7];
+        peer.read_exact(&mut heard).expect("it was thrown away");
+        assert_eq!(heard[4..12], number.to_be_bytes());
+        assert_eq!(&heard[14..], b"early");
+    }
+    assert_eq!(publisher.stats().dropped_batch_count, 2);
+}
+
 /// A path is bound again, after a publisher and after a process that was killed; not while somebody
 /// listens there.
 #[test]
@@ -249,7 +287,7 @@ fn e05_a_publisher_that_ends_early_sends_what_it_has() {
             for _ in 0..3 {
                 publisher.publish(b"early");
             }
-            // They have said who they are by then; what it subscribes to is still waited for.
+            // What it subscribes to is known by then, or still waited for.
             tokio::time::sleep(Duration::from_millis(50)).await;
             drop(publisher);
             for number in 0..3_u64 {
@@ -262,6 +300,30 @@ fn e05_a_publisher_that_ends_early_sends_what_it_has() {
     };
     // On a busy machine they may be strangers still. Not each time.
     assert!((0..10).any(|_| is_heard()), "what it had is lost");
+}
+
+/// Who ends a publisher waits a little for what its subscriber wants, and does not for ever.
+#[test]
+fn e05_a_publisher_that_ends_waits_a_little_for_what_is_wanted() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let is_heard = |says: &'static [u8]| {
+        let publisher = Publisher::connected(listener.local_addr().unwrap().port(), 0);
+        publisher.publish(b"early");
+        let mut peer = let_in(&listener);
+        let hears = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(30));
+            // The publisher may be gone by then.
+            let (_, mut heard) = (peer.write_all(says), Vec::new());
+            let _ = peer.read_to_end(&mut heard);
+            heard
+        });
+        drop(publisher);
+        hears.join().unwrap().ends_with(b"early")
+    };
+    // On a busy machine it may be too late. Not each time.
+    assert!((0..10).any(|_| is_heard(b"\x00\x01\x01")), "what it had is lost");
+    assert!(!is_heard(b""), "nobody wanted it");
 }
 
 /// A name of both kinds of addresses is bound where subscribers look that know IPv4 alone.

@@ -180,6 +180,34 @@ fn t13_a_request_that_is_late_costs_no_other() {
     assert!(store.last_failure().contains("no answer"), "{}", store.last_failure());
 }
 
+/// T13: why a bucket refused a value is told, also when it does not answer about another one.
+#[test]
+fn t13_a_refusal_is_told_beside_a_request_that_is_late() {
+    use radixkv::capi::{RKV_REMOTE_FAILED, rkv_remote_item};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    let endpoint = answers(|_, stream| {
+        if ASKED.fetch_add(1, Ordering::Relaxed) > 0 {
+            std::thread::sleep(Duration::from_secs(10));
+        }
+        write!(stream, "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+    });
+    let store = Store::new("s3://bucket", Some(&endpoint), "kv:", None);
+    let (remote, bytes) = (store.remote(), std::ptr::null_mut());
+    let mut items = [0, 1].map(|key| rkv_remote_item {
+        key: [key; 32],
+        bytes,
+        byte_count: 0,
+        answer: 0,
+        reserved: 0,
+    });
+    let (first, size) = (items.as_mut_ptr(), size_of::<rkv_remote_item>());
+    // SAFETY: the items are there during the call, and nobody else's.
+    unsafe { (remote.has.unwrap())(remote.user_data, first, size, items.len(), 2000) };
+    assert!(items.iter().all(|item| item.answer == RKV_REMOTE_FAILED));
+    assert!(store.last_failure().contains("403 Forbidden"), "{}", store.last_failure());
+}
+
 /// T13: what a server says without end about a value that it does not have is not read.
 #[test]
 fn t13_an_error_without_end_is_not_read() {
