@@ -13,8 +13,9 @@
 
 namespace radixkv_server {
 
-/// Of the form in which entries are written. 1 had checkpoints whose last token was another's.
-constexpr std::uint32_t entry_version = 2;
+/// Of the form in which entries are written. 1 had checkpoints whose last token was another's, 2
+/// those of the prompt before an embedding.
+constexpr std::uint32_t entry_version = 3;
 
 /// How many positions before a window are saved with it, if there are windows: as many as a slot
 /// has room for at any time, whatever the others have. So what was just computed can be cut off

@@ -320,8 +320,9 @@ server_prompt_cache_state* PromptCache::alloc(const server_prompt& prompt,
                                               std::size_t state_size_main,
                                               std::size_t state_size_drft) {
     update();
-    // After a context shift the state is not that of its tokens, so it answers nobody else.
-    if (is_broken_ || prompt.n_exact < prompt.tokens.size()) return nullptr;
+    // After a context shift the state is not that of its tokens, so it answers nobody else. What is
+    // only embedded nobody asks for again.
+    if (is_broken_ || prompt.is_embedded || prompt.n_exact < prompt.tokens.size()) return nullptr;
     // A batch that was given up halfway leaves tokens that never came into the memory.
     if (pos_max + 1 < prompt.tokens.pos_next()) return nullptr;
     try {

@@ -94,6 +94,8 @@ public:
     void tick();
     /// The model was loaded again, perhaps another.
     void reopen(const Setup& setup);
+    /// Whether anything outlives the server.
+    [[nodiscard]] bool has_below() const noexcept { return has_below_; }
     /// Writes what is not on disk or in the remote store yet, and lets go of both.
     void close();
 

@@ -97,3 +97,41 @@ fn t15_a_users_slot_is_not_saved_for_everybody() {
     assert_eq!(saved, 200, "{said}");
     server.stop();
 }
+
+/// Who fills in code goes on from the cache too (T15).
+#[test]
+fn t15_infill_is_answered_from_the_cache() {
+    let (model, folder) = (random_model("llama", 1), scratch("infill"));
+    // The small models have no such tokens of their own.
+    let of = |name: &str, id: u32| format!("tokenizer.ggml.fim_{name}_token_id=int:{id}");
+    let kinds = [of("pre", 256), of("suf", 257), of("mid", 258)].join(",");
+    let disk = folder.join("disk");
+    let disk = ["--cache-disk", disk.to_str().unwrap()];
+    let options = ["--parallel", "1", "--override-kv", &kinds, disk[0], disk[1]];
+    let code = "fn next() { count += 1; } ".repeat(16);
+    let body = format!(
+        r#"{{"input_prefix": "{code}", "input_suffix": "}}", "n_predict": 1, "temperature": 0}}"#
+    );
+    let server = Server::start(&folder, &model, &options);
+    let first = server.reply("/infill", &body);
+    assert_eq!(first.cached, 0);
+    server.complete(&tokens(260, 300), 1, "");
+    let again = server.reply("/infill", &body);
+    assert_eq!(again.cached, first.computed - 1, "{}", server.said());
+    server.stop();
+    let server = Server::start(&folder, &model, &options);
+    let again = server.reply("/infill", &body);
+    assert_eq!(again.cached, first.computed - 1, "{}", server.said());
+    server.stop();
+}
+
+/// What nothing would keep any longer is not copied at the end (T15).
+#[test]
+fn t15_the_end_copies_nothing_without_a_disk() {
+    let (model, folder) = (random_model("llama", 1), scratch("end_without_disk"));
+    let server = Server::start(&folder, &model, &["--parallel", "1"]);
+    server.complete(&tokens(270, 300), 1, "");
+    // At once: what has nothing to do for a second is copied in any case.
+    let said = server.stop();
+    assert!(!said.contains("kept a prompt"), "{said}");
+}

@@ -9,6 +9,7 @@ use std::process::Command;
 
 mod beginnings;
 mod directory;
+mod embedded;
 mod kept;
 #[path = "../native/mod.rs"]
 mod native;

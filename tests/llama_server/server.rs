@@ -236,6 +236,13 @@ impl Server {
         self.reply("/completion", &body)
     }
 
+    /// What becomes of tokens is not looked at. `more` as above.
+    pub fn embed(&self, prompt: &[u32], more: &str) {
+        let (status, said) =
+            self.post("/embedding", &format!(r#"{{"content": {prompt:?}{more}}}"#));
+        assert_eq!(status, 200, "{said}\n{}", self.said());
+    }
+
     pub fn reply(&self, path: &str, body: &str) -> Reply {
         let (status, said) = self.post(path, body);
         assert_eq!(status, 200, "{said}\n{}", self.said());
