@@ -155,12 +155,13 @@ impl State {
     }
 
     /// Publishes the next pages of a sequence, of which so many came, and as many more as others
-    /// have published meanwhile, but no more than `most`. With `goes_on` it waits for more.
+    /// have published meanwhile, but no more than `most`. With `goes_on` it waits for more, and is
+    /// still to be hashed from that page on.
     pub fn land(
         &mut self,
         id: SequenceId,
         (came, most): (usize, usize),
-        goes_on: bool,
+        goes_on: Option<usize>,
     ) -> Result<Landed, Error> {
         let (page_size, slot) = (self.table.page_size(), id.slot());
         let sequence = self.sequence(id)?;
@@ -177,15 +178,16 @@ impl State {
             }
         };
         let end = (shared + came.max(known).min(most)) * page_size;
-        let end = query(sequence).page_boundary(end, page_size);
+        let end = query(sequence).page_boundary(end, page_size).max(shared * page_size);
         self.sequences[slot as usize].is_loading = false;
+        // Of pages that others have its keys go, and what is to be hashed needs them.
+        let ahead = goes_on.map_or(usize::MAX, |hashed| hashed.saturating_sub(end / page_size));
         // A fetch that could not be published is one that brought nothing.
-        let done = self.publish(id, end.max(shared * page_size));
-        if done.is_ok() {
-            self.set_cached(slot, end.max(shared * page_size));
+        if self.publish_near(id, (end, ahead)).is_ok() {
+            self.set_cached(slot, end);
         }
         let sequence = &mut self.sequences[slot as usize];
-        sequence.is_loading = goes_on;
+        sequence.is_loading = goes_on.is_some();
         Ok(Landed { pages: sequence.shared - shared, positions: sequence.cached_positions })
     }
 }

@@ -55,9 +55,18 @@ impl State {
     /// Where somebody else published a page for the same tokens first, the row maps that one and
     /// ours is freed; so the pages of the cache are always the first of the row.
     pub fn publish(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
+        self.publish_near(id, (computed, usize::MAX))
+    }
+
+    /// The same, looking no further than so many pages beyond those for what others published.
+    pub(super) fn publish_near(
+        &mut self,
+        id: SequenceId,
+        (computed, ahead): (usize, usize),
+    ) -> Result<Published, Error> {
         self.check_computed(id, computed)?;
         self.begin_publishing(id, computed);
-        self.publish_checked(id, (computed, usize::MAX), &[])
+        self.publish_checked(id, (computed, ahead), &[])
     }
 
     /// What was published before counts no more. The states are after all that is computed, also
@@ -73,8 +82,8 @@ impl State {
         }
     }
 
-    /// The same, looking no further than so many pages beyond those for what others published. The
-    /// first pages behind the base, of text, may have these digests.
+    /// The same of what was checked. The first pages behind the base, of text, may have these
+    /// digests.
     #[inline]
     pub(super) fn publish_checked(
         &mut self,

@@ -1,6 +1,7 @@
 //! Requests for one prefix, of which the second waits for what the first one brings.
 use crate::world::{Copy, Setup};
 use crate::{PLAIN, prompt, row, stored};
+use radixkv::index::IndexKind;
 use radixkv::tier::paged::{Deadline, Direction};
 
 /// T12: also a long one, which lands in parts while the rest is on its way.
@@ -30,4 +31,30 @@ fn t12_two_requests_share_a_fetch_that_lands_in_parts() {
     assert_eq!(row(&world, ids[0])[..200], row(&world, ids[1])[..200]);
     assert_eq!(world.tiers.stats().host.fetched, 200);
     world.end();
+}
+
+/// T12, T02: somebody publishes more of a prompt while a fetch lands in parts, and the rest is
+/// still to be hashed: it comes all the same.
+#[test]
+fn t12_what_others_publish_does_not_end_a_fetch() {
+    for index in [IndexKind::Radix, IndexKind::BlockHash] {
+        let tokens = prompt(1, 4 * 400 + 1);
+        let mut world = stored(Setup { index, ..Setup::new(900, 500, None) }, &tokens);
+        assert_eq!(world.tiers.stats().host.pages, 400);
+        let id = world.begin(&PLAIN, &tokens).unwrap().id;
+        assert!(world.fetch(id, Deadline::Never).is_begun);
+        // One round: a slice is hashed, and the first pages are checked.
+        world.tiers.work();
+        assert_eq!(world.poll(64), 64);
+        let other = world.begin(&PLAIN, &tokens).unwrap().id;
+        world.compute(other, 1200);
+        while !world.copies.is_empty() {
+            world.step_copy(0, true);
+        }
+        world.settle();
+        assert_eq!(world.requests[&id].computed, 1600, "{index:?}");
+        assert_eq!(row(&world, id)[..300], row(&world, other)[..300], "{index:?}");
+        world.compute(id, tokens.len());
+        world.end();
+    }
 }

@@ -19,6 +19,7 @@ mod group_remote;
 mod group_world;
 mod group_yields;
 mod groups;
+mod images;
 mod joined;
 mod late_answers;
 mod many_clears;

@@ -108,6 +108,38 @@ fn t13_a_fetch_goes_on_where_the_disk_ends() {
     other.end();
 }
 
+/// T13: what is here of a long prompt may be copied before the rest is hashed: the store is asked
+/// for that all the same.
+#[test]
+fn t13_a_long_prompt_that_begins_here_goes_on_in_the_store() {
+    let tokens = prompt(1, 1601);
+    let remote = MemoryRemote::new();
+    let setup = Setup { remote: Some(remote.clone()), ..Setup::new(410, 410, None) };
+    let mut first = World::new(setup.clone());
+    first.run(&PLAIN, &tokens);
+    first.settle();
+    first.end();
+    assert_eq!(remote.inside().values.len(), 400);
+    let mut world = World::new(setup);
+    // As many pages as a call looks for itself.
+    assert_eq!(world.run(&PLAIN, &tokens[..257]), (0, 256));
+    world.settle();
+    world.shared.evict(1000, |_, _| {}).unwrap();
+    let id = world.begin(&PLAIN, &tokens).unwrap().id;
+    world.work();
+    assert_eq!(world.fetch(id, Deadline::Never).host_positions, 256);
+    // One round: a slice is hashed, and what is here is checked.
+    world.tiers.work();
+    assert_eq!(world.poll(64), 64);
+    while !world.copies.is_empty() {
+        world.step_copy(0, true);
+    }
+    world.settle();
+    assert_eq!(world.requests[&id].computed, 1600);
+    world.compute(id, tokens.len());
+    world.end();
+}
+
 /// T13, T07: another fingerprint, namespace or epoch finds nothing.
 #[test]
 fn t13_another_model_or_namespace_finds_nothing() {

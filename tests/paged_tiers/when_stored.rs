@@ -178,3 +178,36 @@ fn t10_what_the_device_uses_most_does_not_go_from_below_first_in_any_group() {
         world.end();
     }
 }
+
+/// T10, T16: nor after a restart: what many prompts begin with was written first, and is needed as
+/// long as one of them.
+#[test]
+fn t10_what_prompts_begin_with_stays_after_a_restart_in_all_groups() {
+    // Of 720 bytes 688 may be used: two pages of each group that all begin with, and two more of
+    // each of six prompts, take 672. A page of the first group is 16 bytes there, another one 32.
+    let mut world = GroupWorld::new(GroupSetup {
+        groups: vec![FULL, GroupKind::Full.in_pool(1)],
+        pages: vec![60, 60],
+        host_pages: vec![100, 100],
+        store: Some(MemoryStore::new(720, 1 << 10)),
+        remote: None,
+        policy: PagePolicy::Through,
+        agrees: false,
+        checkpoint_limit: 0,
+        first: 0,
+        slices: None,
+    });
+    let text = |family| [prompt(1, 8), prompt(family, 9)].concat();
+    for family in 2..8 {
+        world.run(&text(family), &[]);
+        world.settle();
+    }
+    assert_eq!(world.tiers.stats().disk.pages, 28);
+    let mut world = world.restarted();
+    // Another one, for which those go that were used longest ago.
+    world.run(&prompt(50, 17), &[]);
+    (0..8).for_each(|_| world.settle());
+    world.evict_all();
+    assert_eq!(world.run(&text(7), &[]), (0, 16), "it was used last");
+    world.end();
+}

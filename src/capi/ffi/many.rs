@@ -102,13 +102,16 @@ where
         let ready = ReadyDigests::default();
         let mut hashed = self.asks().and_then(|asks| Some((asks, shared.digested_pages()?)));
         for at in 0..count {
-            // Another call may have panicked meanwhile.
+            if let Some((asks, page_size)) = &mut hashed
+                && at.is_multiple_of(READY)
+                && !shared.is_poisoned()
+            {
+                shared.make_ready(&ready, *page_size, asks);
+            }
+            // Another call may have panicked meanwhile, also one that had the lock just now.
             if shared.is_poisoned() {
                 self.put(at, Err(Fail::poisoned()), &mut results);
                 continue;
-            }
-            if let Some((asks, page_size)) = hashed.as_mut().filter(|_| at.is_multiple_of(READY)) {
-                shared.make_ready(&ready, *page_size, asks);
             }
             let is_ahead = lookup.is_some_and(|lookup| {
                 shared.go_ahead(&mut ways, at, |named| {
@@ -158,6 +161,7 @@ where
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::index::IndexKind;
     use crate::paging::PageTableConfig;
     use crate::store::CacheConfig;
     use std::cell::Cell;
@@ -228,6 +232,45 @@ mod tests {
             assert!(done.is_ok());
             assert_eq!(at_panic.get(), Some(asked.get()), "lookups that went ahead");
             assert!(statuses[3..].iter().all(|&status| status == rkv_status::Poisoned));
+        }
+    }
+
+    /// M02: while digests are made ready others have the lock: who panics then is not overlooked.
+    #[test]
+    fn m02_a_panic_while_digests_are_made_is_not_overlooked() {
+        const COUNT: usize = 2 * READY;
+        for takes_turns in [false, true] {
+            let config = PageTableConfig {
+                page_size: 1,
+                page_count: 4,
+                slot_count: 1,
+                ..Default::default()
+            };
+            let shared = Shared::new(config).expect("a page table");
+            let config = CacheConfig { index: IndexKind::BlockHash, ..Default::default() };
+            shared.attach_cache(config).expect("a cache");
+            let items: Vec<u64> = (0..COUNT as u64).collect();
+            let mut statuses = [rkv_status::Internal; COUNT];
+            let (into, size) = (statuses.as_mut_ptr(), size_of::<u64>());
+            // SAFETY: arrays of so many, which stay.
+            let many = unsafe { Many::new((items.as_ptr(), "items"), COUNT, size, into) };
+            let many = many.ok().expect("good arrays").with_lookups(
+                |&item: &u64, named: &mut Option<Namespace>| {
+                    if item == READY as u64 {
+                        // As a panic of another thread does.
+                        shared.poison();
+                    }
+                    Some((&*named.insert(Namespace::default()), &[7_u32][..]))
+                },
+            );
+            let done = match takes_turns {
+                true => many.in_turn(&shared, WantedElements::none(), |_, _, _| Ok(())),
+                false => many.one_by_one(&shared, WantedElements::none(), |_, _| Ok(())),
+            };
+            assert!(done.is_ok());
+            let (before, behind) = statuses.split_at(READY);
+            assert!(before.iter().all(|&status| status == rkv_status::Ok));
+            assert!(behind.iter().all(|&status| status == rkv_status::Poisoned), "{takes_turns}");
         }
     }
 }

@@ -226,6 +226,10 @@ pub unsafe extern "C" fn rkv_sequence_publish_many(
             many.in_turn(shared, results, |turn, at, item| {
                 if at.is_multiple_of(READY) {
                     turn.make_tails_ready(ahead.by_ref().take(READY));
+                    // That lets others in, of whom one may have panicked.
+                    if turn.is_poisoned() {
+                        return Err(Fail::poisoned());
+                    }
                 }
                 let (id, computed) = (item.sequence, item.computed_position_count);
                 publish_with(turn, id, computed, |made| Ok(*made))

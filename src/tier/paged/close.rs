@@ -87,7 +87,7 @@ impl Lower for PageTiers {
             if let Some(id) = id.filter(|&id| turn.is_loading(id)) {
                 let _ = match turn.has_groups() {
                     true => turn.state().end_group_fetch(id),
-                    false => turn.state().land(id, (0, 0), false),
+                    false => turn.state().land(id, (0, 0), None),
                 };
             }
             turn.let_waiting_in();

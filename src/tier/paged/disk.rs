@@ -8,7 +8,7 @@ use super::note::{NOTE_BYTES, Note};
 use super::table::Table;
 use super::work::{PageTiers, TableGuard, checksum};
 use crate::error::{Error, text};
-use crate::memory::{OutOfMemory, Slot, try_box};
+use crate::memory::{OutOfMemory, Slot, try_box, try_zeros};
 use std::any::Any;
 
 /// Of the pages that the disk has room for, the part that is kept free.
@@ -146,6 +146,44 @@ impl PageTiers {
                 disk.remove(record.key);
                 table.counters.unusable += 1;
             }
+        }
+        if self.groups.are_several() {
+            self.use_what_hangs(&mut table.map)?;
+        }
+        Ok(())
+    }
+
+    /// Of pages that were found, those of the first group are used when one behind them is, and so
+    /// is what hangs on them in other groups: with the number of its own last use, which the file
+    /// has, it would go before all that needs it.
+    fn use_what_hangs(&self, map: &mut Map) -> Result<(), OutOfMemory> {
+        let (mut uses, mut order) = (Vec::new(), Vec::new());
+        uses.try_reserve_exact(map.len())?;
+        order.try_reserve_exact(map.len())?;
+        let mut is_listed = try_zeros::<bool>(map.end() as usize)?;
+        let records = (0..map.end()).filter_map(|at| Some((map.get(at)?, at)));
+        uses.extend(records.filter(|(of, _)| of.name().group == 0).map(|(of, at)| (of.used(), at)));
+        uses.sort_unstable();
+        // From the last use on, all that it needs; of each prefix the beginning first.
+        for &(_, last) in uses.iter().rev() {
+            let (mut next, begin) = (Some(last), order.len());
+            // That also ends where a damaged file has pages that go on from each other.
+            while let Some(at) = next.filter(|&at| !is_listed[at as usize]) {
+                is_listed[at as usize] = true;
+                order.push(at);
+                next = map.parent(at);
+            }
+            order[begin..].reverse();
+        }
+        for at in order.into_iter().rev() {
+            map.tick();
+            let name = map.get(at).expect("it is listed").name();
+            for group in 1..self.groups.list().len() {
+                if let Some(hung) = map.find(Name { group: group as u8, ..name }) {
+                    map.touch(hung);
+                }
+            }
+            map.touch(at);
         }
         Ok(())
     }

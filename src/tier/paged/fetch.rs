@@ -152,7 +152,9 @@ impl PageTiers {
         let number = self.shared.number_load();
         loads.numbers.insert(id.0, number);
         let here = known.here;
-        let mut remote = self.wanted((here, count), &beyond, known.before);
+        // It may have what is still to be hashed, too.
+        let most = if asks && rest.is_some() { beyond.most } else { count };
+        let mut remote = self.wanted((here, most), &beyond, known.before);
         if rest.is_some() {
             remote.ask_later();
             if asks && here < count {

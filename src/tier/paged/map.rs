@@ -207,10 +207,14 @@ impl Map {
         self.records.get(at)
     }
 
-    /// The digest of the page before one; none at the beginning of a prefix.
+    /// The record of the page before one; none at the beginning of a prefix.
+    pub fn parent(&self, at: u32) -> Option<u32> {
+        Some(self.records[at].parent).filter(|&parent| parent != NONE)
+    }
+
+    /// Its digest.
     pub fn parent_digest(&self, at: u32) -> Option<PageDigest> {
-        let parent = self.records[at].parent;
-        (parent != NONE).then(|| self.records[parent].digest)
+        self.parent(at).map(|parent| self.records[parent].digest)
     }
 
     fn first_place(&self, name: Name) -> usize {

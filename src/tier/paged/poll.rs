@@ -285,7 +285,7 @@ impl PageTiers {
         let load = loads.open.get(&number).expect("it is open");
         let (came, id) = (load.done, load.sequence.expect("it is one of a sequence"));
         let most = most.min(load.pages.len());
-        let landed = state.land(id, (came, most), false).expect("the sequence was seen");
+        let landed = state.land(id, (came, most), None).expect("the sequence was seen");
         for page in load.pages.iter().take(came.min(landed.pages)) {
             counters.fetched[page.from as usize] += 1;
         }
@@ -337,7 +337,9 @@ impl PageTiers {
         (number, id): (u64, SequenceId),
         (came, most): (usize, usize),
     ) {
-        let landed = state.land(id, (came, most), true).expect("the sequence was seen");
+        let rest = table.loads.open.get(&number).and_then(|load| load.rest);
+        let hashed = rest.map_or(usize::MAX, |rest| rest.next);
+        let landed = state.land(id, (came, most), Some(hashed)).expect("the sequence was seen");
         table.counters.landed_pages += landed.pages as u64;
         let Table { loads, counters, .. } = table;
         let Loads { open, carried, .. } = loads;
@@ -360,19 +362,19 @@ impl PageTiers {
         (number, id): (u64, SequenceId),
         most: usize,
     ) -> Result<usize, Error> {
-        let mut left = most;
+        let (mut left, mut some) = (most, LANDED);
         loop {
             let load = table.loads.open.get(&number).expect("it is open");
             let (came, before) = (load.done, load.landed);
-            if came.min(left) <= LANDED {
+            if came.min(left) <= some {
                 return Ok(left);
             }
-            self.land_some(table, turn.state(), (number, id), (LANDED, LANDED));
+            self.land_some(table, turn.state(), (number, id), (some, some));
             let load = table.loads.open.get(&number).expect("it is open");
             match load.landed - before {
-                // Without memory to publish them.
-                0 => return Ok(left),
-                landed => left = left.saturating_sub(landed),
+                // They end inside an image, or there is no memory to publish them.
+                0 => some *= 2,
+                landed => (left, some) = (left.saturating_sub(landed), LANDED),
             }
             turn.let_waiting_in();
             if !turn.state().is_loading(id) {

@@ -316,6 +316,8 @@ impl PageTiers {
             Asking::Has(end) if load.landed + at >= end => return Some(Begun::No),
             // Known pages that are gone are not asked for.
             _ if load.landed + at < wanted.from => return Some(Begun::No),
+            // It was cut short while it was hashed: nobody asks any more.
+            Asking::Later if load.rest.is_none() => return Some(Begun::No),
             Asking::Later | Asking::Next | Asking::Open => return Some(Begun::Later),
             Asking::Has(_) => {}
         }
