@@ -5609,14 +5609,15 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
  * the row for what comes next.
  *
  * A state can't be taken back: with STATE groups the step that computes draft tokens leaves one
- * behind each. Of the tokens since the last publishing, or the last truncation, it writes the
- * state after the first into the first page of the sequence's row in the group, in its place, and
- * the one after each next token into the next page. Truncation then makes the state after
- * position_count the first page of the row, also when every token is kept. position_count is
- * between one and 1 + draft_state_count more than before. What is kept is to be published before
- * the state is saved, or handed on to children. Of tokens that are not computed yet keep the first
- * alone: no state is moved for that, and it is no truncation that states are counted from. When
- * that token was computed, publish it before the next drafts.
+ * behind each. Of the tokens since the last publishing, the last rkv_sequence_slide(), or the last
+ * truncation, it writes the state after the first into the first page of the sequence's row in the
+ * group, in its place, and the one after each next token into the next page. Truncation then makes
+ * the state after position_count the first page of the row, also when every token is kept.
+ * position_count is between one and 1 + draft_state_count more than before. What is kept is to be
+ * published before the state is saved, or handed on to children. Of tokens that are not computed
+ * yet keep the first alone: no state is moved for that, and it is no truncation that states are
+ * counted from. When that token was computed, publish it, or let the windows slide, before the
+ * next drafts.
  *
  * @param cache the cache
  * @param sequence the sequence
@@ -6788,8 +6789,9 @@ enum rkv_status rkv_event_encoder_name_namespace(struct rkv_event_encoder *encod
  * @param out_batch receives what the batch has; set its struct_size first. Also with
  * RKV_STATUS_BUFFER_TOO_SMALL
  * @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL when there is no room for one event: nothing
- * is lost; RKV_STATUS_INVALID_STATE when a cache of the page table has no journal;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY: nothing is lost; RKV_STATUS_POISONED
+ * is lost; RKV_STATUS_INVALID_STATE when the cache of the page table has no journal, behind an
+ * event that what was told is gone; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY: nothing
+ * is lost; RKV_STATUS_POISONED
  * @par Cost
  * O(bytes written), a SHA-256 of each page that is told; in the beginning and after a loss
  * O(pages held), for each namespace that was cleared O(pages of the page table); shared lock, in

@@ -40,7 +40,8 @@
 //! # }
 //! ```
 //!
-//! No code here beyond that: the architecture.
+//! What [`api`] has no call for is a call of [`api::PageTable::shared`]. No code here beyond that:
+//! the architecture.
 //!
 //! ```text
 //!            C, C++, Go, Python engines                Rust engines
@@ -103,9 +104,10 @@
 //!   lines stay in the caches of other processors only while nobody writes to them.
 //!
 //! A module uses only those below it. Only [`capi`], [`runner`], [`cpu`] and [`gpu`] have `unsafe`
-//! code, and three modules at the bottom: `grace`, which keeps memory alive for threads that probe
-//! without a lock, `sha256`, for the sake of a processor's instructions, and a lock for race
-//! detectors that is built for tests alone.
+//! code, and five modules at the bottom: [`memory`], whose allocations can fail, `grace`, which
+//! keeps memory alive for threads that probe without a lock, [`ring`], requests that the system
+//! carries out, `sha256`, for the sake of a processor's instructions, and a lock for race detectors
+//! that is built for tests alone.
 //!
 //! A cache is changed, and nearly always read, under the lock. Only probes do without: the index
 //! publishes what they need (`index::Probe`), and they take the lock when that doesn't suffice.

@@ -13,6 +13,9 @@
  * checking of arguments, readers without a lock, more than one namespace, ends inside a page, the
  * order of recency, statistics.
  *
+ * The order of use, where a row is about it: leaves are a list by their last use, and each that is
+ * looked up goes to its end, for which its neighbours are asked for with its keys.
+ *
  * An eviction: what to evict next is told beforehand, as by a list in one piece, and asked for
  * ahead; of each the page numbers are read, copied out and marked as free, and when nothing is
  * left of a leaf its slot, its node, its parent's count of children and the first line of its
@@ -30,7 +33,8 @@ struct node {
     uint32_t *words;            /* keys, then pages */
     uint32_t key_count, child_count;
     uint64_t used;
-    char rest[LINE_BYTES - 24];
+    uint32_t older, newer;      /* leaves, by places */
+    char rest[LINE_BYTES - 32];
 };
 
 struct tree {
@@ -46,6 +50,7 @@ struct tree {
     size_t slot_bytes, node_bytes, word_bytes, state_bytes;
     uint64_t clock;
     size_t zero;                        /* the compiler does not know that it is */
+    uint32_t ends;                      /* of the list of leaves, the place behind all nodes */
     bool reads_pages;
     struct prompts prompts;
     uint32_t way[BATCH][FLOOR_LEVELS];  /* slots of a prompt */
@@ -97,6 +102,23 @@ static void list_victims(struct tree *tree, struct rng *rng)
     free(order);
 }
 
+static void link_leaves(struct tree *tree, struct rng *rng, uint32_t node_count)
+{
+    unsigned level = tree->shape.level_count - 1;
+    uint32_t leaves = tree->shape.nodes[level];
+    uint32_t *order = rng_order(rng, leaves);
+    tree->ends = node_count;
+    uint32_t last = tree->ends;
+    for (uint32_t i = 0; i <= leaves; i++) {
+        uint32_t next =
+            i < leaves ? tree->place[node_of(tree, level, order[i])] : tree->ends;
+        tree->nodes[last].newer = next;
+        tree->nodes[next].older = last;
+        last = next;
+    }
+    free(order);
+}
+
 static void open(struct tree *tree, const struct floor_shape *shape, uint32_t page_size)
 {
     memset(tree, 0, sizeof *tree);
@@ -119,7 +141,7 @@ static void open(struct tree *tree, const struct floor_shape *shape, uint32_t pa
         slot_count *= 2;
     }
     tree->slot_bytes = 2 * sizeof *tree->slots * slot_count;
-    tree->node_bytes = sizeof *tree->nodes * count;
+    tree->node_bytes = sizeof *tree->nodes * ((size_t)count + 1);
     tree->word_bytes = sizeof *tree->words * words;
     tree->state_bytes = words;
     tree->slots = floor_memory(tree->slot_bytes);
@@ -152,6 +174,7 @@ static void open(struct tree *tree, const struct floor_shape *shape, uint32_t pa
     tree->pages = allocate(tree->page_capacity * BATCH, sizeof *tree->pages);
     prompts_init(&tree->prompts, BATCH, path_keys);
     list_victims(tree, &rng);
+    link_leaves(tree, &rng, count);
     tree->leaf_evictions = shape->keys[shape->level_count - 1] / EVICT_TOKENS;
 }
 
@@ -235,6 +258,30 @@ static size_t look_up(struct tree *tree, size_t i, size_t wait, bool reads_pages
     return (size_t)(ids - tree->prompts.ids[i]) & tree->zero;
 }
 
+static struct node *leaf_of(const struct tree *tree, size_t i)
+{
+    return &tree->nodes[tree->slots[tree->way[i][tree->shape.level_count - 1]]];
+}
+
+static void fetch_neighbours(const struct tree *tree, size_t i)
+{
+    const struct node *leaf = leaf_of(tree, i);
+    fetch(&tree->nodes[leaf->older]);
+    fetch(&tree->nodes[leaf->newer]);
+}
+
+static void move_to_end(struct tree *tree, size_t i)
+{
+    struct node *leaf = leaf_of(tree, i), *ends = &tree->nodes[tree->ends];
+    tree->nodes[leaf->older].newer = leaf->newer;
+    tree->nodes[leaf->newer].older = leaf->older;
+    leaf->older = ends->older;
+    leaf->newer = tree->ends;
+    uint32_t place = (uint32_t)(leaf - tree->nodes);
+    tree->nodes[ends->older].newer = place;
+    ends->older = place;
+}
+
 static void single(void *context, size_t i)
 {
     struct tree *tree = context;
@@ -250,10 +297,8 @@ static void single(void *context, size_t i)
     look_up(tree, i, wait, true);
 }
 
-static void batch(void *context, size_t i)
+static inline void look_up_all(struct tree *tree, bool in_order)
 {
-    struct tree *tree = context;
-    (void)i;
     for (size_t at = 0; at < BATCH + 3 * AHEAD; at++) {
         if (at < BATCH) {
             fetch_slots(tree, at, 0);
@@ -263,11 +308,29 @@ static void batch(void *context, size_t i)
         }
         if (at >= 2 * AHEAD && at - 2 * AHEAD < BATCH) {
             fetch_keys(tree, at - 2 * AHEAD, 0);
+            if (in_order) {
+                fetch_neighbours(tree, at - 2 * AHEAD);
+            }
         }
         if (at >= 3 * AHEAD) {
             look_up(tree, at - 3 * AHEAD, 0, tree->reads_pages);
+            if (in_order) {
+                move_to_end(tree, at - 3 * AHEAD);
+            }
         }
     }
+}
+
+static void batch(void *context, size_t i)
+{
+    (void)i;
+    look_up_all(context, false);
+}
+
+static void batch_in_order(void *context, size_t i)
+{
+    (void)i;
+    look_up_all(context, true);
 }
 
 static const struct victim *victim(const struct tree *tree, size_t eviction)
@@ -319,15 +382,18 @@ static void evict(void *context, size_t i)
 
 static void measure_lookups(struct tree *tree, const struct floor_names *names)
 {
-    struct meter each, all;
+    struct meter each, all, ordered;
     floor_name(&each, names->workload, names->single != NULL ? names->single : "");
     floor_name(&all, names->workload, names->batch != NULL ? names->batch : "");
+    floor_name(&ordered, names->workload,
+               names->batch_in_order != NULL ? names->batch_in_order : "");
     unsigned runs = run_count(6);
     tree->reads_pages = names->batch_reads_pages;
     for (unsigned run = 0; run < runs; run++) {
         struct rng rng = {7};
         meter_begin(&each, TIMING_BATCH);
         meter_begin(&all, TIMING_BATCH);
+        meter_begin(&ordered, TIMING_BATCH);
         for (size_t i = 0; i < LOOKUPS; i += BATCH) {
             if (names->single != NULL) {
                 prepare(tree, &rng);
@@ -337,9 +403,14 @@ static void measure_lookups(struct tree *tree, const struct floor_names *names)
                 prepare(tree, &rng);
                 meter_calls(&all, batch, tree, 1);
             }
+            if (names->batch_in_order != NULL) {
+                prepare(tree, &rng);
+                meter_calls(&ordered, batch_in_order, tree, 1);
+            }
         }
         meter_end(&each);
         meter_end(&all);
+        meter_end(&ordered);
     }
     if (names->single != NULL) {
         meter_emit(&each, "floor", tree->page_size, -1, -1);
@@ -347,8 +418,12 @@ static void measure_lookups(struct tree *tree, const struct floor_names *names)
     if (names->batch != NULL) {
         meter_emit(&all, "floor", tree->page_size, -1, -1);
     }
+    if (names->batch_in_order != NULL) {
+        meter_emit(&ordered, "floor", tree->page_size, -1, -1);
+    }
     meter_free(&each);
     meter_free(&all);
+    meter_free(&ordered);
 }
 
 static void measure_evictions(struct tree *tree, const struct floor_names *names)

@@ -23,6 +23,7 @@ struct floor_names {
     const char *workload;
     const char *single;         /* one lookup */
     const char *batch;          /* 64 in one call */
+    const char *batch_in_order; /* the same, and the order of last use is kept */
     const char *evict;          /* 64 tokens */
     bool batch_reads_pages;
 };

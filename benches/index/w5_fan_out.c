@@ -158,6 +158,7 @@ void run_w5(uint32_t page_size)
     const struct floor_shape shape = {SEED, 2, {1, CHILDREN}, {PREFIX_TOKENS, CHILD_TOKENS}};
     const struct floor_names names = {.workload = "W5",
                                       .single = OPERATION[MATCH].name,
-                                      .batch = OPERATION[MATCH_MANY].name};
+                                      .batch = OPERATION[MATCH_MANY].name,
+                                      .batch_in_order = "64 matches, and the order of use"};
     floor_of_tree(&shape, &names, page_size);
 }

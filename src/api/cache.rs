@@ -6,7 +6,7 @@ use crate::ids::{LockId, NodeId, SequenceId};
 use crate::index::{Namespace, NodeInfo};
 use crate::memory::{Arc, try_filled, try_to_vec};
 use crate::sequence::{Continuation, Room};
-use crate::store::{CacheStats, InsertRequest, InsertResult, Shared};
+use crate::store::{CacheStats, Cleared, InsertRequest, InsertResult, Scope, Shared};
 use crate::token::TokenList;
 
 /// A cache on a page table. Dropped last of all that came from it.
@@ -238,7 +238,9 @@ impl Cache {
         tokens: TokenList<'_>,
         room: impl Into<Room>,
     ) -> Result<Sequence, Error> {
-        let begun = call(self.shared(), |shared| shared.begin(namespace, tokens, room.into()))?;
+        // The caller's code: what that panics of is no panic of ours.
+        let room = room.into();
+        let begun = call(self.shared(), |shared| shared.begin(namespace, tokens, room))?;
         Ok(Sequence::of(self.clone(), begun))
     }
 
@@ -251,6 +253,12 @@ impl Cache {
     /// Drops a retained sequence.
     pub fn drop_retained(&self, sequence: SequenceId) -> Result<(), Error> {
         call(self.shared(), |shared| shared.turn().drop_retained(sequence))
+    }
+
+    /// Clears namespaces, while requests run: nothing that they have is found any more. What nobody
+    /// holds is free, the rest when who holds it lets go. `Scope::default()` clears all.
+    pub fn clear(&self, scope: Scope) -> Result<Cleared, Error> {
+        call(self.shared(), |shared| shared.clear(scope))
     }
 
     /// Totals.

@@ -157,17 +157,28 @@ impl Cache {
     /// first group takes those of others that hang on it, also of other pools.
     pub fn evict_from_pool(&self, pool: u32, count: usize) -> Result<Evicted, Error> {
         call(self.shared(), |shared| {
-            let (group_count, cached) = {
-                let state = shared.read();
-                let cached = state.pool_stats(pool)?.cached;
-                (state.group_count(), cached)
-            };
-            // Nothing is evicted that there is no room to tell of.
-            let room = (count.min(cached) + 1) * group_count;
-            let mut pages = Vec::new();
-            pages.try_reserve_exact(room).map_err(|_| Error::memory("a list of pages"))?;
-            let freed = shared.evict_from_pool(pool, count, room, |page| pages.push(page))?;
-            Ok(Evicted { pages, freed })
+            let (mut pages, mut freed) = (Vec::new(), 0);
+            loop {
+                let (group_count, cached) = {
+                    let state = shared.read();
+                    let cached = state.pool_stats(pool)?.cached;
+                    (state.group_count(), cached)
+                };
+                let (before, left) = (pages.len(), count.saturating_sub(freed));
+                // Nothing is evicted that there is no room to tell of.
+                let room = (left.min(cached) + 1) * group_count;
+                match pages.try_reserve_exact(room) {
+                    Err(_) if before == 0 => return Err(Error::memory("a list of pages")),
+                    // What went is told.
+                    Err(_) => return Ok(Evicted { pages, freed }),
+                    Ok(()) => {}
+                }
+                freed += shared.evict_from_pool(pool, left, room, |page| pages.push(page))?;
+                // What an external pool was cleared of takes room, and may be of other pools.
+                if freed >= count || pages.len() == before {
+                    return Ok(Evicted { pages, freed });
+                }
+            }
         })
     }
 }

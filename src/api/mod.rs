@@ -19,9 +19,10 @@ pub use sequence::Sequence;
 // What those take and give.
 pub use crate::error::Error;
 pub use crate::group::{GroupConfig, GroupKind, Groups};
-pub use crate::index::Namespace;
-pub use crate::paging::{MorePools, PageCopy, PageTableConfig};
-pub use crate::store::CacheConfig;
+pub use crate::index::{IndexKind, Namespace};
+pub use crate::paging::{BatchRow, MorePools, PageCopy, PageTableConfig};
+pub use crate::sequence::{Continuation, Room};
+pub use crate::store::{CacheConfig, Cleared, GroupRow, Scope};
 pub use crate::token::TokenList;
 
 use crate::store::Shared;

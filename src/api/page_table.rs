@@ -19,7 +19,11 @@ impl PageTable {
         Ok(Self { shared: Shared::new(config)? })
     }
 
-    /// What a [`crate::runner::Runner`] and a [`crate::plan::Plan`] are made over.
+    /// What a [`crate::runner::Runner`], a [`crate::plan::Plan`], tiers and events are made over,
+    /// and what has the calls that are not here, by the ids of sequences, locks and nodes: inserts
+    /// behind a node, rows of one's own, many at once, the journal. Who makes one of those on a
+    /// page table after a panic asks [`Shared::check_whole`] before, and undoes himself what they
+    /// begin.
     pub fn shared(&self) -> Arc<Shared> {
         self.shared.clone()
     }

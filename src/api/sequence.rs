@@ -116,7 +116,8 @@ impl Sequence {
     }
 
     /// Ends it, and leaves its states to the cache as checkpoints where all that it computed is
-    /// published and ends with a page: how many.
+    /// published and ends with a page: how many. It is released, too, where this fails: there is no
+    /// STATE group.
     pub fn donate(mut self) -> Result<usize, Error> {
         let donated = call(self.cache.shared(), |shared| shared.turn().donate(self.id))?;
         self.has_ended = true;
@@ -140,7 +141,8 @@ impl Sequence {
     }
 
     /// Ends it, and keeps it for others to go on from: its id. None when it is too large to be
-    /// kept. It was released then, as it is when this fails.
+    /// kept, was cleared, or has pages of a fetch that are not published. It was released then, as
+    /// it is when this fails.
     pub fn retain(mut self) -> Result<Option<SequenceId>, Error> {
         let retained = call(self.cache.shared(), |shared| shared.turn().retain(self.id))?;
         self.has_ended = true;

@@ -254,8 +254,9 @@ pub unsafe extern "C" fn rkv_event_encoder_name_namespace(
 /// @param out_batch receives what the batch has; set its struct_size first. Also with
 /// RKV_STATUS_BUFFER_TOO_SMALL
 /// @return RKV_STATUS_OK; RKV_STATUS_BUFFER_TOO_SMALL when there is no room for one event: nothing
-/// is lost; RKV_STATUS_INVALID_STATE when a cache of the page table has no journal;
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY: nothing is lost; RKV_STATUS_POISONED
+/// is lost; RKV_STATUS_INVALID_STATE when the cache of the page table has no journal, behind an
+/// event that what was told is gone; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY: nothing
+/// is lost; RKV_STATUS_POISONED
 /// @par Cost
 /// O(bytes written), a SHA-256 of each page that is told; in the beginning and after a loss
 /// O(pages held), for each namespace that was cleared O(pages of the page table); shared lock, in

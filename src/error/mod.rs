@@ -9,6 +9,8 @@ use crate::memory::OutOfMemory;
 
 /// Why a call was refused. Nothing changed when one is returned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+// There will be more reasons.
+#[non_exhaustive]
 pub enum Error {
     /// An argument is out of range, inconsistent or unknown.
     #[error("{0}")]

@@ -161,7 +161,17 @@ impl Reader {
 
     fn read_journal(&mut self, shared: &Shared) -> Result<(), Error> {
         let intake = &mut self.intake;
-        let read = shared.read_journal(self.number, &mut |record| intake.take(record))?;
+        let read = match shared.read_journal(self.number, &mut |record| intake.take(record)) {
+            Ok(read) => read,
+            // The cache went, its records too, and another one without a journal came: what was
+            // known is void. Who reads on is told that there is no journal.
+            Err(Error::State(_)) => {
+                self.intake.clear();
+                self.phase = Phase::Begin;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         self.number = read.last;
         if read.lost > 0 {
             self.lost += read.lost;

@@ -88,7 +88,9 @@ struct Steps {
     capacity: Option<Capacity>,
 }
 
-/// The step of a plan. Nobody sets the plan as long as this is there.
+/// The step of a plan. Nobody sets the plan as long as this is there. Whoever has it calls nothing
+/// else that reads the plan, a runner's calls included: they would wait for a thread that waits to
+/// set it, and that one for him.
 #[derive(Debug)]
 pub struct Current<'a>(RwLockReadGuard<'a, Steps>);
 
@@ -162,8 +164,9 @@ impl Plan {
         self.set_from(rows.iter().copied().map(Ok))
     }
 
-    /// The same of rows that are read one after another.
-    pub fn set_from<'a>(
+    /// The same of rows that are read one after another, under the locks: what reads them calls
+    /// nothing of the plan's or of the page table's.
+    pub(crate) fn set_from<'a>(
         &self,
         rows: impl Iterator<Item = Result<PlanRow<'a>, Error>>,
     ) -> Result<(), Error> {

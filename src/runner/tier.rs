@@ -26,6 +26,7 @@ impl Runner {
     ///
     /// # Safety
     /// So many bytes can be read or written at `host`, and nobody uses them or the pages otherwise.
+    /// `copies` is gone through more than once, and gives the same each time.
     pub unsafe fn copy_tier_pages(
         &self,
         copies: impl ExactSizeIterator<Item = TierCopy> + Clone,

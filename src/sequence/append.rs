@@ -34,7 +34,7 @@ impl Claim<()> for Lengthen {
         }
         let pages = state.table.pages_for(self.positions, "position_count")?;
         let missing = pages.saturating_sub(state.table.row(self.id.slot())?.len());
-        state.check_room(missing.saturating_sub(early), 0)?;
+        state.check_rows_room(self.id.slot(), pages, missing.saturating_sub(early))?;
         Ok(missing)
     }
 
@@ -157,6 +157,17 @@ impl<C: Claim<()>> Claim<()> for InAllGroups<'_, C> {
 }
 
 impl State {
+    /// Refuses pages that can't be had: so many of group 0, with those that the other rows of a
+    /// sequence lack for so many places, so that a shortage says all that is needed.
+    fn check_rows_room(&self, slot: u32, places: usize, spine: usize) -> Result<(), Error> {
+        if !self.has_groups() {
+            return self.check_room(spine, 0);
+        }
+        let mut missing = self.missing_in_groups(slot, places);
+        missing[0] += spine;
+        self.check_all_rooms(&missing)
+    }
+
     fn missing_for_append(
         &self,
         id: SequenceId,
@@ -168,7 +179,7 @@ impl State {
         let known = sequence.positions;
         let pages = self.table.pages_for(positions.saturating_add(known), "tokens")?;
         let missing = pages.saturating_sub(self.table.row(id.slot())?.len());
-        self.check_room(missing.saturating_sub(early), 0)?;
+        self.check_rows_room(id.slot(), pages, missing.saturating_sub(early))?;
         Ok(missing)
     }
 
@@ -204,10 +215,12 @@ impl State {
     }
 
     /// The place of the state after the first positions of a sequence, among those of the last
-    /// step, which computed the tokens since publishing, or since some were taken back.
+    /// step, which computed the tokens since publishing, or sliding, or since some were taken back.
     fn check_states(&self, id: SequenceId, keep: usize, drafts: usize) -> Result<usize, Error> {
         let sequence = self.sequence(id)?;
-        let first = sequence.computed.max(sequence.groups.accepted) + 1;
+        // What slid is computed as well as what is published.
+        let said = sequence.groups.accepted.max(sequence.groups.slid);
+        let first = sequence.computed.max(said) + 1;
         if keep < first || keep - first > drafts {
             return Err(Error::argument(text!(
                 "position_count {keep}: there are states after {first} to {} positions",

@@ -107,6 +107,8 @@ impl State {
             for place in needed_places(config.kind, pages, page_size, &places) {
                 if row[place] == 0 {
                     row[place] = pool.take_one(RowOwner::Sequence);
+                    // Who copies the row has copied a hole.
+                    sequence.groups.changes += 1;
                 }
             }
         }
@@ -353,6 +355,10 @@ impl Turn<'_> {
             if !self.sequence(id)?.is_loading {
                 return Err(Error::state("the sequence's fetch has ended"));
             }
+            // Others who made rows longer may have taken the room.
+            let more = pages.saturating_sub(self.table.row(slot)?.len());
+            self.state().make_room_in_row(slot, more)?;
+            self.state().reserve_group_rows(slot, pages)?;
             // All of it can be had, or nothing is evicted for it.
             let missing = self.state().missing_for_fetch(slot, from..pages, pages);
             self.check_all_rooms(&missing)?;

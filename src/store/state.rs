@@ -95,7 +95,7 @@ impl State {
     fn short_of_room(&self, needed: usize, protected: usize) -> Result<(), Error> {
         Err(Error::OutOfPages(match &self.cache {
             Some(cache) => {
-                let retained = self.retained.pages(Some(cache));
+                let retained = self.retained_in_pool(0);
                 cache.shortage(&self.table, needed, protected, retained)
             }
             None => crate::error::Shortage {

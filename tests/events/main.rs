@@ -189,6 +189,38 @@ fn e03_the_next_cache_is_followed() {
     }
 }
 
+/// A cache goes, and one without a journal comes before anybody looks: what was told is held no
+/// more, and there is nothing else to tell before there is a journal again.
+#[test]
+fn e03_the_next_cache_has_no_journal() {
+    let mut random = fastrand::Rng::with_seed(13);
+    for rank in [None, Some(1)] {
+        let shared = cache(IndexKind::Radix, pages(60), 1 << 20);
+        let config = EventConfig { data_parallel_rank: rank, ..EventConfig::default() };
+        let encoder = EventEncoder::new(shared.clone(), config).unwrap();
+        let mut to = Subscriber::default();
+        (0..10).for_each(|_| request(&shared, &mut random));
+        drain(&encoder, &mut to, &mut random);
+        assert!(!to.held.is_empty());
+        shared.detach_cache();
+        shared.attach_cache(CacheConfig::default()).unwrap();
+        let mut room = vec![MaybeUninit::new(0_u8); 1 << 16];
+        let batch = encoder.encode(0.0, &mut room).unwrap();
+        // SAFETY: all were written in the beginning.
+        let payload = room[..batch.bytes].iter().map(|byte| unsafe { byte.assume_init() });
+        to.apply(&payload.collect::<Vec<u8>>(), world::PAGE_SIZE);
+        assert!(to.held.is_empty(), "they went with their cache");
+        assert!(matches!(encoder.encode(0.0, &mut room), Err(Error::State(_))));
+        shared.detach_cache();
+        drain(&encoder, &mut to, &mut random);
+        let config = CacheConfig { journal_bytes: 1 << 20, ..CacheConfig::default() };
+        shared.attach_cache(config).unwrap();
+        (0..5).for_each(|_| request(&shared, &mut random));
+        drain(&encoder, &mut to, &mut random);
+        compare(&to, &shared);
+    }
+}
+
 thread_local! {
     /// The cache that goes where others are let in, after so many times.
     static GOES: RefCell<Option<(usize, Arc<Shared>)>> = const { RefCell::new(None) };

@@ -29,6 +29,7 @@ mod requests;
 mod seen;
 mod sequences;
 mod share_less;
+mod shortage;
 mod simulation;
 mod slips;
 mod states;

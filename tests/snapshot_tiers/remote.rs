@@ -489,3 +489,12 @@ fn t13_a_fetch_goes_on_while_something_else_is_removed() {
         world.settle();
     }
 }
+
+/// T13: a store whose calls may take for ever is asked all the same.
+#[test]
+fn t13_calls_may_take_for_ever() {
+    let remote = filled(&[100]);
+    let world = World::new(&MemoryRemote { timeout: Duration::MAX, ..remote });
+    assert_eq!(world.bring(&prompt(1, 150)), Some((100, 100)));
+    assert_eq!(world.stats().remote.late, 0);
+}

@@ -146,19 +146,18 @@ pub fn numbers<'py, T: Copy>(
 }
 
 /// The same of 64-bit numbers, which engines index their tensors by. Between two steps of an engine
-/// each call costs that isn't made: NumPy is asked itself, and not at all for no numbers.
+/// what is called on the way costs: NumPy is asked itself.
 pub fn longs<'py>(py: Python<'py>, pages: &[u32]) -> PyResult<Bound<'py, PyAny>> {
-    static MADE_BY: PyOnceLock<[Py<PyAny>; 3]> = PyOnceLock::new();
-    let [empty, kind, none] = MADE_BY.get_or_try_init(py, || {
+    static MADE_BY: PyOnceLock<[Py<PyAny>; 2]> = PyOnceLock::new();
+    let [empty, kind] = MADE_BY.get_or_try_init(py, || {
         let numpy = py.import("numpy")?;
         let (empty, kind) = (numpy.getattr("empty")?, numpy.call_method1("dtype", ("i8",))?);
-        let none = empty.call1((0, &kind))?;
-        PyResult::Ok([empty.unbind(), kind.unbind(), none.unbind()])
+        PyResult::Ok([empty.unbind(), kind.unbind()])
     })?;
-    if pages.is_empty() {
-        return Ok(none.bind(py).clone());
-    }
     let array = empty.bind(py).call1((pages.len(), kind.bind(py)))?;
+    if pages.is_empty() {
+        return Ok(array);
+    }
     let into = Array::integers(&array, "result", 8, true)?;
     // SAFETY: as above.
     let into = unsafe { std::slice::from_raw_parts_mut(into.data::<i64>(), pages.len()) };

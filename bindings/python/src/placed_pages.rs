@@ -75,7 +75,8 @@ impl PlacedRows {
     /// The pages of the positions [start, end) of a row that are the request's own: `start` begins
     /// a page, `end` may lie within one. The mapping becomes 0 there.
     ///
-    /// Returns (pages, window's pages), two new arrays of int64, for the engine to free.
+    /// Returns (pages, window's pages), two new arrays of int64, for the engine to free. Raises
+    /// ValueError: then nothing has changed.
     fn release<'py>(
         &self,
         py: Python<'py>,
@@ -84,6 +85,10 @@ impl PlacedRows {
         end: usize,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let rows = self.rows()?;
+        if !start.is_multiple_of(self.page_size) {
+            let message = format!("start: {start} begins no page");
+            return Err(PyValueError::new_err(message));
+        }
         // More than a row has is refused, before memory is asked for.
         let count = end.saturating_sub(start).min(rows.width);
         let mut pages = vec![0; count.div_ceil(self.page_size)];

@@ -409,3 +409,6 @@ def test_places_that_are_not_there_are_refused() -> None:
     for start, end in [(0, WIDTH + 1), (0, 1 << 62), (8, 4)]:
         with pytest.raises(ValueError, match="row"):
             engine.placed.release(0, start, end)
+    # Who has the front of a page has the page.
+    with pytest.raises(ValueError, match="start: 6"):
+        engine.placed.release(0, 6, 12)

@@ -125,14 +125,15 @@ pub unsafe extern "C" fn rkv_sequence_append(
 /// the row for what comes next.
 ///
 /// A state can't be taken back: with STATE groups the step that computes draft tokens leaves one
-/// behind each. Of the tokens since the last publishing, or the last truncation, it writes the
-/// state after the first into the first page of the sequence's row in the group, in its place, and
-/// the one after each next token into the next page. Truncation then makes the state after
-/// position_count the first page of the row, also when every token is kept. position_count is
-/// between one and 1 + draft_state_count more than before. What is kept is to be published before
-/// the state is saved, or handed on to children. Of tokens that are not computed yet keep the first
-/// alone: no state is moved for that, and it is no truncation that states are counted from. When
-/// that token was computed, publish it before the next drafts.
+/// behind each. Of the tokens since the last publishing, the last rkv_sequence_slide(), or the last
+/// truncation, it writes the state after the first into the first page of the sequence's row in the
+/// group, in its place, and the one after each next token into the next page. Truncation then makes
+/// the state after position_count the first page of the row, also when every token is kept.
+/// position_count is between one and 1 + draft_state_count more than before. What is kept is to be
+/// published before the state is saved, or handed on to children. Of tokens that are not computed
+/// yet keep the first alone: no state is moved for that, and it is no truncation that states are
+/// counted from. When that token was computed, publish it, or let the windows slide, before the
+/// next drafts.
 ///
 /// @param cache the cache
 /// @param sequence the sequence

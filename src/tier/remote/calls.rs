@@ -42,6 +42,8 @@ pub(super) struct Inner {
 
 /// Part of a call's time after which whoever waits for a store that stands still looks again.
 const AGAIN: u32 = 4;
+/// The most that a call may take, twelve days: moments so far, and some calls further, can be said.
+const LONGEST_CALL: Duration = Duration::from_secs(1 << 20);
 
 /// What a thread does, by its name.
 type Work = (&'static str, fn(&Inner));
@@ -59,7 +61,7 @@ impl Remote {
         let RemoteConfig { store, timeout, workers, waiting_bytes, .. } = config;
         let inner = try_std_arc(Inner {
             store,
-            timeout,
+            timeout: timeout.min(LONGEST_CALL),
             workers,
             waiting_limit: waiting_bytes,
             queue: Mutex::default(),

@@ -81,7 +81,7 @@ pub struct RemoteConfig {
     pub fingerprint: [u8; 32],
     /// What a call may take.
     pub timeout: Duration,
-    /// Threads that read, and as many that write.
+    /// Threads that read, and as many that write. 0: none, for tests, which do what they would.
     pub workers: usize,
     /// Bytes that wait to be written, at most.
     pub waiting_bytes: u64,

@@ -1,19 +1,20 @@
 //! What a Rust engine sees: what it holds ends by itself, and nothing is left behind.
-use radixkv::api::{Cache, PageTable};
+use radixkv::api::{Cache, PageTable, Scope};
 use radixkv::attention::{Dtype, KvLayout, KvStrides, Params, RowMask, View};
 use radixkv::cpu::Threads;
 use radixkv::error::Error;
-use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::index::{IndexKind, Namespace};
-use radixkv::paging::{MorePools, PageTableConfig};
+use radixkv::paging::PageTableConfig;
 use radixkv::plan::{Plan, PlanRow};
 use radixkv::runner::{KvPointers, LayerStep, Runner, RunnerConfig, Strides};
 use radixkv::sequence::{ComputedRow, Continuation, Room};
-use radixkv::store::{CacheConfig, GroupRow};
+use radixkv::store::CacheConfig;
 use radixkv::tier::paged::{Deadline, HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
 use radixkv::token::TokenList;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
+
+mod groups;
 
 const PAGES: u32 = 24;
 
@@ -176,160 +177,6 @@ fn j08_a_sequence_takes_its_pages_later() {
     check(&table, &cache);
 }
 
-/// A hybrid model's page table: full attention, a window of 9 and states, a pool for each.
-fn hybrid() -> (PageTable, Cache) {
-    let window = GroupKind::Window { window: 9, sinks: 0 };
-    let groups = [GroupKind::Full.in_pool(0), window.in_pool(1), GroupKind::State.in_pool(2)];
-    let config = PageTableConfig {
-        page_size: 4,
-        page_count: 41,
-        groups: Groups::new(&groups).unwrap(),
-        more_pools: MorePools::new(&[21, 6]).unwrap(),
-        ..PageTableConfig::default()
-    };
-    let table = PageTable::new(config).unwrap();
-    let cache = cache(&table, IndexKind::Radix);
-    (table, cache)
-}
-
-/// G02, G03, G06: a lookup ends where every group can, says what each costs, and keeps what it
-/// needs.
-#[test]
-fn g06_a_match_keeps_the_pages_of_all_groups() {
-    let (table, cache) = hybrid();
-    let prompt = ids(1, 40);
-    let tokens = TokenList::text(&prompt);
-    let spine = table.allocate_pages(10).unwrap();
-    let window = table.allocate_pool_pages(1, 10).unwrap();
-    let mut states = vec![0; 10];
-    states[4] = table.allocate_pool_pages(2, 1).unwrap()[0];
-    let rows = [GroupRow { group: 1, pages: &window }, GroupRow { group: 2, pages: &states }];
-    let done = cache.insert_groups(&SPACE(), tokens, &spine, &rows).unwrap();
-    assert_eq!((done.inserted.claimed, done.claimed, done.duplicates), (10, 11, 0));
-    assert_eq!(done.pages, [window.clone(), states]);
-    drop(done);
-
-    let found = cache.find(&SPACE(), tokens).unwrap();
-    assert_eq!((found.positions, found.known, found.limiting_group), (20, 40, 2));
-    assert_eq!(found.checkpoint_at, [36, 40]);
-    let probe = cache.probe_groups(&SPACE(), tokens).unwrap();
-    assert_eq!((probe.positions, probe.known, probe.lost), (20, 40, vec![0, 0, 20]));
-    assert_eq!(probe.checkpoint_at, [36, 40]);
-    let lock = found.lock.as_ref().unwrap();
-    let held: Vec<_> = lock.group_pages(1).unwrap().iter().map(|at| (at.place, at.page)).collect();
-    assert_eq!(held, [(3, window[3]), (4, window[4])]);
-    assert_eq!(lock.group_pages(2).unwrap().len(), 1);
-    assert!(matches!(lock.group_pages(0), Err(Error::Argument(_))));
-    let gone = cache.evict_from_pool(1, 100).unwrap();
-    assert_eq!((gone.freed, gone.pages.len()), (8, 8));
-    assert_eq!(cache.evict_from_pool(2, 1).unwrap().pages, []);
-    drop(found);
-    assert_eq!(cache.evict_from_pool(2, 1).unwrap().freed, 1);
-    // With a page of the first group go those that hang on it.
-    let prompt_end = cache.evict_from_pool(0, 6).unwrap();
-    let stats = cache.group_stats().unwrap();
-    assert_eq!([0, 1, 2].map(|group| stats[group].evicted), [6, 9, 1]);
-    assert_eq!((stats[0].cached, stats[2].limited, stats[2].lost), (4, 1, 20));
-    assert_eq!((prompt_end.freed, prompt_end.pages.len()), (6, 7));
-    check(&table, &cache);
-}
-
-/// G07, G11: one call carries out copies of all groups, and confirms them if there are any.
-#[test]
-fn g07_copies_are_carried_out_and_confirmed() {
-    let (table, cache) = hybrid();
-    let prompt = ids(1, 24);
-    let mut first = cache.begin(&SPACE(), TokenList::text(&prompt), 0).unwrap();
-    assert_eq!(first.carry_out_copies(|_, _| panic!("it waits for none")).unwrap(), 0);
-    first.publish(20).unwrap();
-    assert_eq!(first.checkpoint().unwrap(), 1);
-    let mut saved = Vec::new();
-    assert_eq!(first.carry_out_copies(|group, copy| saved.push((group, copy))).unwrap(), 1);
-    assert_eq!((saved[0].0, saved[0].1.source), (2, first.group_row(2).unwrap()[0]));
-    assert_eq!(first.checkpoint().unwrap(), 0, "it can be found");
-    let mut second = cache.begin(&SPACE(), TokenList::text(&prompt), 0).unwrap();
-    let mut reused = Vec::new();
-    assert_eq!(second.carry_out_copies(|group, copy| reused.push((group, copy))).unwrap(), 1);
-    let own = second.group_row(2).unwrap()[0];
-    assert_eq!((reused[0].1.source, reused[0].1.target), (saved[0].1.target, own));
-    second.publish(24).unwrap();
-    drop((first, second));
-    check(&table, &cache);
-
-    // Of one group: a page that two prompts share the beginning of.
-    let table = self::table();
-    let cache = self::cache(&table, IndexKind::Radix);
-    cache.begin(&SPACE(), TokenList::text(&ids(1, 8)), 0).unwrap().publish(8).unwrap();
-    let other = [ids(1, 6), ids(50, 4)].concat();
-    let mut sequence = cache.begin(&SPACE(), TokenList::text(&other), 0).unwrap();
-    let mut copies = Vec::new();
-    assert_eq!(sequence.carry_out_copies(|group, copy| copies.push((group, copy))).unwrap(), 1);
-    assert_eq!((copies[0].0, copies[0].1.positions), (0, 2));
-    assert!(sequence.copy().unwrap().is_none());
-    drop(sequence);
-    check(&table, &cache);
-}
-
-/// G09: pages come from a pool, and the shortage names it.
-#[test]
-fn g09_pools_have_numbers() {
-    let (table, cache) = hybrid();
-    let pages = table.allocate_pool_pages(2, 5).unwrap();
-    assert_eq!(table.pool_stats(2).unwrap().private, 5);
-    match table.allocate_pool_pages(2, 1) {
-        Err(Error::OutOfPages(shortage)) => assert_eq!(shortage.pool, 2),
-        other => panic!("{other:?}"),
-    }
-    assert!(matches!(table.free_pool_pages(1, &pages), Err(Error::Argument(_))));
-    table.free_pool_pages(2, &pages).unwrap();
-    assert!(matches!(table.pool_stats(3), Err(Error::Argument(_))));
-    check(&table, &cache);
-}
-
-/// G08: more pages of one pool may go than were asked for; all of them are told.
-#[test]
-fn g08_what_goes_together_is_told_together() {
-    let chunk = GroupConfig::default();
-    let groups = Groups::new(&[GroupConfig::default(), chunk]).unwrap();
-    let config = PageTableConfig { page_size: 4, page_count: 11, groups, ..Default::default() };
-    let table = PageTable::new(config).unwrap();
-    let cache = cache(&table, IndexKind::Radix);
-    let pages = table.allocate_pages(4).unwrap();
-    let rows = [GroupRow { group: 1, pages: &pages[2..] }];
-    cache.insert_groups(&SPACE(), TokenList::text(&ids(1, 8)), &pages[..2], &rows).unwrap();
-    // The last page of the first group was used longest ago, and takes the other's.
-    cache.find(&SPACE(), TokenList::text(&ids(1, 8))).unwrap();
-    let gone = cache.evict(1).unwrap();
-    assert_eq!(gone.len(), 2, "{gone:?}");
-    assert!(gone.contains(&pages[1]) && gone.contains(&pages[3]));
-    assert_eq!(table.stats().unwrap().free, 6 + gone.len());
-    check(&table, &cache);
-}
-
-/// J07: with several groups in external pools each page that goes is told, or none goes.
-#[test]
-fn j07_no_page_of_an_external_pool_goes_untold() {
-    let window = GroupKind::Window { window: 9, sinks: 0 };
-    let groups = [GroupKind::Full.in_pool(0), window.in_pool(1)];
-    let config = PageTableConfig {
-        page_size: 4,
-        page_count: 11,
-        groups: Groups::new(&groups).unwrap(),
-        more_pools: MorePools::new(&[11]).unwrap(),
-        external_pool: true,
-        ..PageTableConfig::default()
-    };
-    let table = PageTable::new(config).unwrap();
-    let cache = cache(&table, IndexKind::Radix);
-    let rows = [GroupRow { group: 1, pages: &[1, 2] }];
-    cache.insert_groups(&SPACE(), TokenList::text(&ids(1, 8)), &[1, 2], &rows).unwrap();
-    assert!(matches!(cache.evict(1), Err(Error::Unsupported(_))));
-    assert_eq!(table.pool_stats(1).unwrap().cached, 2, "nothing went");
-    let gone = cache.evict_from_pool(0, 2).unwrap();
-    assert_eq!((gone.freed, gone.pages.len()), (2, 4));
-    check(&table, &cache);
-}
-
 /// A runner over an engine's memory has as many layers of it as it computes: copies of pages go by
 /// both.
 #[test]
@@ -458,4 +305,46 @@ fn k20_a_call_has_no_chunks_and_no_sinks_of_its_own() {
     for view in [View { chunk: Some(2), ..view }, View { sinks: 1, ..view }] {
         assert!(matches!(append(view), Err(Error::Argument(_))), "{view:?}");
     }
+}
+
+/// K11: what a namespace has is found no more, and goes when nobody holds it.
+#[test]
+fn k11_a_namespace_is_cleared() {
+    let table = table();
+    let cache = cache(&table, IndexKind::Radix);
+    let prompt = ids(1, 12);
+    let tokens = TokenList::text(&prompt);
+    let tenant = Namespace { salt: [1; 32], ..SPACE() };
+    for space in [SPACE(), tenant] {
+        cache.begin(&space, tokens, 0).unwrap().publish(12).unwrap();
+    }
+    let found = cache.find(&tenant, TokenList::text(&prompt[..4])).unwrap();
+    let done = cache.clear(Scope::exactly(tenant)).unwrap();
+    assert_eq!((done.namespaces, done.freed, done.held), (1, 2, 1));
+    assert_eq!(cache.probe(&tenant, tokens).unwrap(), (0, 0));
+    assert_eq!(cache.probe(&SPACE(), tokens).unwrap(), (12, 12));
+    drop(found);
+    assert_eq!(table.stats().unwrap().cached, 3);
+    check(&table, &cache);
+    table.shared().poison();
+    assert_eq!(cache.clear(Scope::default()).err(), Some(Error::Poisoned));
+}
+
+/// M02: what the engine's own code panics of is no panic of the library's.
+#[test]
+fn m02_a_panic_of_the_engine_poisons_nothing() {
+    struct Wrong;
+    impl From<Wrong> for Room {
+        fn from(_: Wrong) -> Self {
+            panic!("the engine's own fault")
+        }
+    }
+    let table = table();
+    let cache = cache(&table, IndexKind::Radix);
+    let begun = catch_unwind(AssertUnwindSafe(|| {
+        cache.begin(&SPACE(), TokenList::text(&[1, 2, 3]), Wrong).map(drop)
+    }));
+    assert!(begun.is_err());
+    check(&table, &cache);
+    cache.begin(&SPACE(), TokenList::text(&[1, 2, 3]), 0).unwrap();
 }
