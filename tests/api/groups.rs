@@ -134,14 +134,13 @@ fn g08_what_goes_together_is_told_together() {
     check(&table, &cache);
 }
 
-/// J07: with several groups in external pools each page that goes is told, or none goes.
-#[test]
-fn j07_no_page_of_an_external_pool_goes_untold() {
+/// Full attention and a window, each over an external pool.
+fn external(page_count: u32) -> (PageTable, Cache) {
     let window = GroupKind::Window { window: 9, sinks: 0 };
     let groups = [GroupKind::Full.in_pool(0), window.in_pool(1)];
     let config = PageTableConfig {
         page_size: 4,
-        page_count: 11,
+        page_count,
         groups: Groups::new(&groups).unwrap(),
         more_pools: MorePools::new(&[11]).unwrap(),
         external_pool: true,
@@ -149,6 +148,13 @@ fn j07_no_page_of_an_external_pool_goes_untold() {
     };
     let table = PageTable::new(config).unwrap();
     let cache = cache(&table, IndexKind::Radix);
+    (table, cache)
+}
+
+/// J07: with several groups in external pools each page that goes is told, or none goes.
+#[test]
+fn j07_no_page_of_an_external_pool_goes_untold() {
+    let (table, cache) = external(11);
     let rows = [GroupRow { group: 1, pages: &[1, 2] }];
     cache.insert_groups(&SPACE(), TokenList::text(&ids(1, 8)), &[1, 2], &rows).unwrap();
     assert!(matches!(cache.evict(1), Err(Error::Unsupported(_))));
@@ -161,18 +167,7 @@ fn j07_no_page_of_an_external_pool_goes_untold() {
 /// G08: what was cleared goes first, and then what was asked for.
 #[test]
 fn g08_a_pool_gets_its_pages_behind_what_was_cleared() {
-    let window = GroupKind::Window { window: 9, sinks: 0 };
-    let groups = [GroupKind::Full.in_pool(0), window.in_pool(1)];
-    let config = PageTableConfig {
-        page_size: 4,
-        page_count: 41,
-        groups: Groups::new(&groups).unwrap(),
-        more_pools: MorePools::new(&[11]).unwrap(),
-        external_pool: true,
-        ..PageTableConfig::default()
-    };
-    let table = PageTable::new(config).unwrap();
-    let cache = cache(&table, IndexKind::Radix);
+    let (table, cache) = external(41);
     let old = Namespace { epoch: 1, ..SPACE() };
     cache.insert(&old, TokenList::text(&ids(1, 40)), &ids(1, 10)).unwrap();
     let rows = [GroupRow { group: 1, pages: &[1, 2] }];
