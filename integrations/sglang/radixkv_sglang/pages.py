@@ -58,12 +58,9 @@ class PageNumbers:
         self.device = device
         self._is_host = device.type == "cpu"
 
-    def tensor(self, pages: NDArray[np.integer]) -> torch.Tensor:
-        """The page numbers, as a new tensor on the device."""
-        return self.own(pages.astype(np.int64))
-
     def own(self, numbers: NDArray[np.int64]) -> torch.Tensor:
-        """The same of an array that nobody else has: on the CPU the tensor is just that."""
+        """Page numbers of an array that nobody else has, as a tensor on the device: on the CPU it
+        is just that array."""
         tensor = torch.from_numpy(numbers)
         return tensor if self._is_host else tensor.to(self.device)
 

@@ -21,7 +21,7 @@ METHODS = """match_prefix touch_prefix lock unlock inc_lock_ref dec_lock_ref pat
     mamba_protected_size take_events finish""".split()
 
 #: Of RadixkvCache: between tensors and the arrays of the cache.
-CONVERSIONS = {"_numbers": ("indices", "tensor", "own"), "_tables": ("copied",)}
+CONVERSIONS = {"_numbers": ("indices", "own"), "_tables": ("copied",)}
 
 #: What caches have SGLang's pools do: copy states, take back pages and slots, hand slots out.
 POOLS = {
