@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <stdexcept>
+#include <thread>
 
 namespace engine {
 
@@ -61,6 +63,19 @@ BenchRequest other(const BenchRequest& request, std::uint64_t seed) {
     return made;
 }
 
+/// Waits until host memory has got so many pages. What others evict from KV memory before it was
+/// copied is lost, which a busy machine would make of a prompt of a few pages.
+void wait_until_stored(Engine& engine, std::size_t page_count) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (std::chrono::steady_clock::now() < end) {
+        const rkv_tier_stats stats = engine.core().kv().cache().tier_stats();
+        if (stats.host.stored_page_count + stats.lost_page_count >= page_count) return;
+        // Not all that was asked for has room.
+        if (stats.host.evicted_page_count > 0) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
 }  // namespace
 
 std::vector<TierTime> measure_tiers(EngineConfig config, const BenchRequest& request) {
@@ -81,6 +96,7 @@ std::vector<TierTime> measure_tiers(EngineConfig config, const BenchRequest& req
         (void)ask(engine, other(request, 1), "warm-up");
         times.push_back(ask(engine, request, "computed"));
         times.push_back(ask(engine, request, "KV memory"));
+        wait_until_stored(engine, 2 * (request.prompt.size() / config.kv.page_size));
         for (std::uint64_t seed = 2; seed < 5; ++seed)
             (void)ask(engine, other(request, seed), "others");
         times.push_back(ask(engine, request, "host memory"));
