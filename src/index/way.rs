@@ -2,7 +2,7 @@
 //!
 //! In a large tree a lookup waits for memory most of the time. So while one is made, the next ones
 //! go down, a node at a time each: what one of them comes to is asked for from memory, and it goes
-//! on when it is its turn again, after a lookup, by when that is there. Source: Chen, Ailamaki,
+//! on when it is its turn again, a lookup or two later, by when that is there. Source: Chen, Ailamaki,
 //! Gibbons and Mowry, Improving Hash Join Performance through Prefetching, 2004 (software-pipelined
 //! prefetching).
 //!
@@ -11,14 +11,33 @@
 //!
 //! Nothing is decided here. The nodes on a way are hints: whoever follows them looks at each.
 use super::Namespace;
-use std::ops::Range;
 
-/// Lookups on their way at a time: nodes of a usual path, and some more so that the last of them is
-/// there in time. What they need has room in a first cache of 32 KiB.
+/// Lookups on their way at a time, at most: nodes of a usual path, and some more so that the last
+/// of them is there in time. What they need has room in a first cache of 32 KiB.
 const LOOKAHEAD: usize = 12;
-/// Of those, how many set out together: what they come to, they ask for together.
+/// How many set out together at most: what they come to, they ask for together.
 const TOGETHER: usize = 4;
 const _: () = assert!(LOOKAHEAD.is_multiple_of(TOGETHER) && LOOKAHEAD <= 32);
+
+/// How lookups follow one another on their ways, in lookups that are made meanwhile.
+#[derive(Debug, Default, Clone, Copy)]
+struct Pace {
+    /// So many are on their way.
+    ahead: usize,
+    /// So many set out together.
+    together: usize,
+    /// After so many, all go on by a node.
+    every: usize,
+}
+
+/// Of short ways. A lookup takes less time than memory to answer, so they go on after two; and the
+/// first ones, which nothing is made beside, are a large part of what a batch waits for: they are
+/// few.
+const SHORT: Pace = Pace { ahead: 8, together: 2, every: 2 };
+/// Of long ones.
+const LONG: Pace = Pace { ahead: LOOKAHEAD, together: TOGETHER, every: 1 };
+/// After so many steps a short way has come to its end: it has two nodes.
+const SHORT_STEPS: usize = 3;
 
 /// Nodes on one way that are fetched.
 const DEPTH: usize = 16;
@@ -134,6 +153,10 @@ impl Numbers {
         self.0 |= std::mem::take(&mut others.0);
     }
 
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     pub(super) fn has(self, number: usize) -> bool {
         self.0 >> number & 1 != 0
     }
@@ -159,6 +182,9 @@ pub struct Ways<'a> {
     pub(super) coming: Numbers,
     /// Where one of them came first, the last that looked for that.
     pub(super) first: First<'a>,
+    /// The next item that sets out.
+    next: usize,
+    pace: Pace,
     go: bool,
 }
 
@@ -180,9 +206,10 @@ impl<'a> Ways<'a> {
         root: impl Fn(&Namespace) -> Option<u32>,
         go_on: impl Fn(&mut Self),
     ) -> &Path {
-        let mut set_out_next = |ways: &mut Self, numbers: Range<usize>| {
+        let mut set_out = |ways: &mut Self, end: usize| {
             let mut named = None;
-            for number in numbers {
+            for item in ways.next..end {
+                let number = item % LOOKAHEAD;
                 let way = &mut ways.ring[number];
                 way.path.len = 0;
                 if let Some((namespace, keys)) = ask(&mut named)
@@ -192,16 +219,26 @@ impl<'a> Ways<'a> {
                     ways.starting.add(number);
                 }
             }
+            ways.next = end;
         };
-        let number = at % LOOKAHEAD;
-        if at.is_multiple_of(TOGETHER) {
-            let before = (at + LOOKAHEAD - TOGETHER) % LOOKAHEAD;
-            set_out_next(self, if at == 0 { 0..LOOKAHEAD } else { before..before + TOGETHER });
-        }
         if at == 0 {
-            (TOGETHER..LOOKAHEAD).for_each(|_| go_on(self));
+            set_out(self, TOGETHER);
+            (0..SHORT_STEPS).for_each(|_| go_on(self));
+            self.pace = SHORT;
+            if !self.looking.is_empty() {
+                self.pace = LONG;
+                set_out(self, LOOKAHEAD);
+                (SHORT_STEPS..LOOKAHEAD - TOGETHER).for_each(|_| go_on(self));
+            }
         }
-        go_on(self);
+        let Pace { ahead, together, every } = self.pace;
+        if at.is_multiple_of(together) {
+            set_out(self, at + ahead);
+        }
+        if at.is_multiple_of(every) {
+            go_on(self);
+        }
+        let number = at % LOOKAHEAD;
         self.looking.remove(number);
         self.coming.remove(number);
         &self.ring[number].path
