@@ -2,9 +2,9 @@
 //!
 //! In a large tree a lookup waits for memory most of the time. So while one is made, the next ones
 //! go down, a node at a time each: what one of them comes to is asked for from memory, and it goes
-//! on when it is its turn again, a lookup or two later, by when that is there. Source: Chen, Ailamaki,
-//! Gibbons and Mowry, Improving Hash Join Performance through Prefetching, 2004 (software-pipelined
-//! prefetching).
+//! on when it is its turn again, a lookup or two later, by when that is there. Source: Chen,
+//! Ailamaki, Gibbons and Mowry, Improving Hash Join Performance through Prefetching, 2004
+//! (software-pipelined prefetching).
 //!
 //! Asking for memory waits until its address is translated, and a processor translates several at a
 //! time if it comes upon them close together. So all lookups do one thing, then all do the next.
