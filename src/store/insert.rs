@@ -121,7 +121,7 @@ impl PrefixCache {
         let from = match start {
             Start::AsAsked => {
                 query.check_text(0)?;
-                self.insert_start(request, query, descent)?
+                self.insert_start(request, (query, digests), descent)?
             }
             Start::Held => {
                 query.check_text(request.from_page * self.page_size())?;
@@ -261,7 +261,7 @@ impl PrefixCache {
             self.reserve_lock(0, Ahead::default())?;
         }
         query.check_text(0)?;
-        let from = self.insert_start(request, query, descent)?;
+        let from = self.insert_start(request, (query, digests), descent)?;
         let walk = self.walk_to_insert(request, query, (from, descent, digests));
         let existing = walk.map_or(0, |walk| walk.pages).max(request.from_page);
         if let Some(walk) = walk.filter(|_| table.pool.is_external()) {
@@ -399,7 +399,7 @@ impl PrefixCache {
     fn insert_start(
         &self,
         request: &InsertRequest<'_>,
-        query: Query<'_>,
+        (query, digests): (Query<'_>, &[PageDigest]),
         descent: &Descent,
     ) -> Result<Option<Node>, Error> {
         let Some(id) = request.from else {
@@ -437,6 +437,11 @@ impl PrefixCache {
                 "args.from_token_index {} does not end at args.from_node's end",
                 request.from_token
             )));
+        }
+        // A descent that went on past the node holds nothing above it. Digests tell at once.
+        let digest = end.checked_sub(1).and_then(|last| digests.get(last));
+        if digest.is_some() && digest == self.index.digest(node).as_ref() {
+            return Ok(Some(node));
         }
         // What is held has the first of the keys.
         let above = descent.held().filter(|_| descent.end() <= end);
