@@ -34,6 +34,7 @@ fail() {
 }
 
 fetch() { # into a virtual environment and beside it; pip says on stdout how far it is
+    [ -x "$venv/bin/pip" ] || bash scripts/tools.sh model >&2 || exit 1
     [ -x "$venv/bin/pip" ] || python3 -m venv "$venv" >"$out/venv.log" 2>&1 ||
         fail "python3 cannot make a virtual environment, see $out/venv.log"
     ! matches 2>/dev/null || return 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sees to the tools that a command of the Makefile uses:
 #
-#   scripts/tools.sh [test | build | engine | llama-cpp | llama-server]
+#   scripts/tools.sh [test | build | engine | model | llama-cpp | llama-server]
 #
 # First looks for Rust, which comes from rustup; without it nothing is installed. What else is
 # missing is installed with apt-get where that is possible without a question; otherwise the one
@@ -13,7 +13,7 @@ export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin"
 
 what="${1:-test}"
 case "$what" in
-test | build | engine | llama-cpp | llama-server) ;;
+test | build | engine | model | llama-cpp | llama-server) ;;
 *) sed -n '4s/^# *//p' "$0" >&2; exit 2 ;;
 esac
 
@@ -77,8 +77,8 @@ command -v cmake|cmake|test engine llama-cpp llama-server
 command -v pkg-config|pkg-config|test engine
 has_go|golang-go|test
 command -v zstd|zstd|test
-command -v python3|python3|test llama-server
-has_venv|python3-venv|test llama-server
+command -v python3|python3|test model llama-server
+has_venv|python3-venv|test model llama-server
 command -v patch|patch|llama-server
 command -v chromium|chromium|test
 command -v redis-server|redis-server|test

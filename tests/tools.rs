@@ -80,7 +80,7 @@ fn ended(output: Output) -> (bool, String) {
 
 #[test]
 fn without_rust_nothing_is_installed() {
-    for what in ["test", "engine", "llama-cpp", "llama-server", "build"] {
+    for what in ["test", "engine", "model", "llama-cpp", "llama-server", "build"] {
         let (success, said, asked) = Machine::new("no rust").ask(what);
         assert!(!success && said.starts_with("error: cargo is not installed"), "{said}");
         assert_eq!((said.matches("rustup.rs").count(), said.lines().count()), (1, 2), "{said}");
@@ -119,6 +119,12 @@ fn a_command_gets_what_it_needs_and_no_more() {
     for package in ["clang", "valgrind", "doxygen", "golang", "abigail", "openblas", "zstd"] {
         assert!(!asked.contains(package) && !said.contains(package), "{said}{asked}");
     }
+
+    // What fetches the model; the engine itself goes without.
+    assert!(!asked.contains("python3"), "{asked}");
+    let (success, said, asked) = machine.ask("model");
+    assert!(!success && said.contains("recommends python3 python3-venv"), "{said}");
+    assert!(asked.lines().any(|line| line.ends_with(" python3-venv")), "{asked}");
 
     // The checks that lack a tool are skipped.
     let (success, said, asked) = machine.ask("test");
