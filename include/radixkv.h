@@ -4952,7 +4952,9 @@ enum rkv_status rkv_cache_match(struct rkv_cache *cache,
  * cache nor holds one up. While another thread changes it, the answer is that of some moment
  * during the call. It falls back on the lock, shared with other readers, for tokens with an image,
  * with several groups, with the block-hash index, and when the prompt's own nodes change again and
- * again while it looks
+ * again while it looks. Of a long prompt with an image (or, with the block-hash index, of one that
+ * others publish more of at the time) it takes the lock for itself, in slices, and what it has
+ * passed is protected from eviction until it returns
  */
 RKV_API
 RKV_MUST_CHECK
@@ -5118,7 +5120,8 @@ enum rkv_status rkv_node_read_pages(const struct rkv_cache *cache,
                                     size_t *out_count);
 
 /**
- * Children of a node, in the order of their first pages' keys.
+ * Children of a node, in the order of their first pages' keys; with the block-hash index of their
+ * digests.
  *
  * @param cache the cache
  * @param node a node id
@@ -6602,8 +6605,7 @@ enum rkv_status rkv_runner_merge_states(struct rkv_runner *runner,
  * not see: where they use the pages, wait for them before the call. What is put on a stream after
  * it returned has the pages that were loaded. Pinned host memory (rkv_tier_config.host_memory) is
  * copied as fast as the bus goes, other memory by way of the driver's own, which is slower. Calls
- * of one runner take turns. No stream may be captured meanwhile, by any thread: the driver
- * refuses then to allocate and to wait, and the capture fails.
+ * of one runner take turns. Other streams may be captured meanwhile, by any thread.
  *
  * @param runner the runner of all layers, or of those of a group
  * @param jobs copies of the cache over the runner's page table, of its group

@@ -95,7 +95,7 @@
 //!
 //! - *Trees.* Under the index and the snapshot cache are one label, one set of roots, namespaces
 //!   and comparisons. Their nodes are two types. An index's node owns pages, ends where pages end,
-//!   has an id and a time, and is read without a lock; so it takes 160 bytes, never moves, and its
+//!   has an id and a time, and is read without a lock; so it takes 128 bytes, never moves, and its
 //!   place is kept. A snapshot's is a line of the processor's cache, may have its value at an inner
 //!   node, and moves when memory is to be given back. The index's tree in its place takes 1.8 times
 //!   the memory and no less time: `docs/PERFORMANCE.md`, "One tree or two".

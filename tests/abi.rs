@@ -40,7 +40,8 @@ macro_rules! layouts {
     };
 }
 
-// Fields are appended, never moved. Structs without struct_size are array elements and never grow.
+// Fields are appended, never moved. Of structs without struct_size, elements of arrays grow as
+// their calls are told; docs/ABI.md names the others, which never do.
 #[cfg(target_pointer_width = "64")]
 layouts! {
     rkv_shortage 56 {

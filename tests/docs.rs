@@ -80,7 +80,11 @@ fn what_llama_server_is_built_without_is_named() {
 fn constant(path: &str, name: &str) -> usize {
     let text = fs::read_to_string(native::root().join(path)).unwrap();
     let line = text.lines().find(|line| line.contains(&format!("const {name}: "))).unwrap();
-    line.split("= ").nth(1).unwrap().trim_end_matches(';').parse().unwrap()
+    let number = line.split("= ").nth(1).unwrap().trim_end_matches(';');
+    match number.strip_prefix("1 << ") {
+        Some(bits) => 1 << bits.parse::<u32>().unwrap(),
+        None => number.parse().unwrap(),
+    }
 }
 
 /// When pages that are about to go are stored is said in the numbers of the code.
@@ -98,7 +102,22 @@ fn tiers_say_when_pages_are_copied_ahead() {
 fn the_page_of_the_index_counts_lookups_as_the_code_does() {
     let page = fs::read_to_string(native::root().join("docs/index.md")).unwrap();
     assert_eq!(constant("src/index/way.rs", "LOOKAHEAD"), 12, "say the new number there");
-    assert!(page.contains("Of a batch, twelve lookups are on their way"));
+    assert!(page.contains("where they go on, 12, before each"));
+    let code = fs::read_to_string(native::root().join("src/index/way.rs")).unwrap();
+    assert!(code.contains("SHORT: Pace = Pace { ahead: 8, together: 2, every: 2 }"));
+    let short = "8 are on their way at a time, and go a node further\ndown before every second";
+    assert!(page.contains(short));
+}
+
+/// Portions, as pages tell of them.
+#[test]
+fn portions_have_the_sizes_that_pages_say() {
+    let page = |name: &str| fs::read_to_string(native::root().join("docs").join(name)).unwrap();
+    let slice = constant("src/store/shared.rs", "SLICE");
+    assert!(page("index.md").contains(&format!("one pass over all nodes, {slice} at a time")));
+    assert!(page("TESTING.md").contains(&format!("in slices, {slice} pages each")));
+    assert_eq!(constant("src/store/group_cache.rs", "CLASSED"), 4096, "say the new number there");
+    assert!(page("groups.md").contains("told in a call of its last 4,096"));
 }
 
 #[test]
@@ -109,6 +128,7 @@ fn the_engines_page_names_what_the_engine_calls() {
     for call in [
         "rkv_sequence_truncate",
         "rkv_runner_keep_branches",
+        "rkv_sequence_publish_many",
         "rkv_sequence_fetch",
         "rkv_cache_poll",
     ] {

@@ -99,8 +99,9 @@ func (c *Cache) NodePages(node NodeID, pages []uint32) (int, error) {
 	return int(made.count), asError(made.failure)
 }
 
-// NodeChildren writes the children of a node, in the order of their first pages' keys, and says how
-// many there are, also together with BufferTooSmall. With nil it only says how many.
+// NodeChildren writes the children of a node, in the order of their first pages' keys, with the
+// block-hash index of their digests, and says how many there are, also together with
+// BufferTooSmall. With nil it only says how many.
 func (c *Cache) NodeChildren(node NodeID, children []NodeID) (int, error) {
 	raw, err := c.enter()
 	if err != nil {

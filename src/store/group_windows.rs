@@ -14,9 +14,9 @@ use crate::error::Error;
 use crate::group::{Class, HungPage, Reached, Search, Seen, Spine};
 use std::ops::Range;
 
-/// Pages of a window from which on it is long, for each page of a slice: 1536.
+/// Pages of a window from which on it is long, for each page of a slice: 768.
 const LONG: usize = 3;
-/// Pages that are looked at in a portion, for each page of a slice: 2048, some 5 microseconds.
+/// Pages that are looked at in a portion, for each page of a slice: 1024, some 5 microseconds.
 const LOOKED_AT: usize = 4;
 /// Times that a search begins anew.
 const TRIES: usize = 4;

@@ -127,7 +127,9 @@ pub unsafe extern "C" fn rkv_cache_match(
 /// cache nor holds one up. While another thread changes it, the answer is that of some moment
 /// during the call. It falls back on the lock, shared with other readers, for tokens with an image,
 /// with several groups, with the block-hash index, and when the prompt's own nodes change again and
-/// again while it looks
+/// again while it looks. Of a long prompt with an image (or, with the block-hash index, of one that
+/// others publish more of at the time) it takes the lock for itself, in slices, and what it has
+/// passed is protected from eviction until it returns
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rkv_cache_probe(

@@ -118,7 +118,8 @@ pub unsafe extern "C" fn rkv_node_read_pages(
     }
 }
 
-/// Children of a node, in the order of their first pages' keys.
+/// Children of a node, in the order of their first pages' keys; with the block-hash index of their
+/// digests.
 ///
 /// @param cache the cache
 /// @param node a node id

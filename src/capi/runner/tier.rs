@@ -19,8 +19,7 @@ use crate::runner::TierCopy;
 /// not see: where they use the pages, wait for them before the call. What is put on a stream after
 /// it returned has the pages that were loaded. Pinned host memory (rkv_tier_config.host_memory) is
 /// copied as fast as the bus goes, other memory by way of the driver's own, which is slower. Calls
-/// of one runner take turns. No stream may be captured meanwhile, by any thread: the driver
-/// refuses then to allocate and to wait, and the capture fails.
+/// of one runner take turns. Other streams may be captured meanwhile, by any thread.
 ///
 /// @param runner the runner of all layers, or of those of a group
 /// @param jobs copies of the cache over the runner's page table, of its group

@@ -15,7 +15,7 @@ pub(super) struct Segment {
 }
 
 // A bound of the design, with what is published of a node.
-const _: () = assert!(cfg!(loom) || size_of::<TreeNode<Segment>>() + size_of::<Row>() <= 160);
+const _: () = assert!(cfg!(loom) || size_of::<TreeNode<Segment>>() + size_of::<Row>() <= 128);
 
 impl Held for Segment {
     fn pages(&self) -> &[u32] {

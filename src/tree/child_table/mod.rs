@@ -3,7 +3,7 @@
 //! The table never stops to rehash. When it is full a larger one is opened, and each later change
 //! moves a few slots of the old one; lookups ask both meanwhile. Tables are made of chunks, taken
 //! when first written to and given back one by one, so that neither growing nor dropping an old
-//! table is a long step either. Entries carry 32 bits of the hash; the caller compares the keys.
+//! table is a long step either. Entries carry 28 bits of the hash; the caller compares the keys.
 //!
 //! Readers without a lock search the same slots, through a [`TableView`]. A slot is one atomic, and
 //! an entry stays in its slot until it is removed, or moved to a larger table: whoever searches
