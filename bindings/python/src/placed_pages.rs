@@ -15,7 +15,8 @@ impl PlacedRows {
     /// The pages [first, end) of the last publish, by their index in the prefix, of group 0 or 1.
     ///
     /// Returns (given, published), two new arrays of uint32: those of the places, and those that
-    /// the cache has. They differ where it had a page for the same tokens already.
+    /// the cache has. They differ where it had a page for the same tokens already. Raises
+    /// ValueError for pages that the last publish did not have; a refused one had none.
     #[pyo3(signature = (first, end, *, group=0))]
     fn pages<'py>(
         &self,
@@ -25,8 +26,7 @@ impl PlacedRows {
         group: u32,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let state = held(py, &self.state)?;
-        let pages = if group == 0 { &state.full } else { &state.beside };
-        let (given, published) = pages.part(first, end)?;
+        let (given, published) = state.part(group, first, end)?;
         Ok((numbers(py, "u4", given)?, numbers(py, "u4", published)?))
     }
 
@@ -46,11 +46,11 @@ impl PlacedRows {
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let state = held(py, &self.state)?;
         let rows = self.rows()?;
-        let (given, published) = state.full.part(first, end)?;
+        let (given, published) = state.part(0, first, end)?;
         let message = "mapping: it is needed with a window";
         let windows = match (self.beside, &self.mapping) {
             (Beside::Windows, None) => return Err(PyValueError::new_err(message)),
-            (Beside::Windows, Some(mapping)) => Some((mapping, state.beside.part(first, end)?)),
+            (Beside::Windows, Some(mapping)) => Some((mapping, state.part(1, first, end)?)),
             _ => None,
         };
         rows.put(row, first, published, self.page_size)?;

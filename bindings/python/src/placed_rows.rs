@@ -1,4 +1,5 @@
 //! Rows of places: for engines that allocate their pages themselves, such as SGLang.
+use std::ops::Range;
 use std::ptr::null_mut;
 use std::slice::from_ref;
 use std::sync::Mutex;
@@ -70,6 +71,8 @@ pub struct State {
     pub beside: Pages,
     /// By page of pool 1: the page of pool 0 that it hangs on, 0 where the cache has none.
     pub hangs_on: Vec<u32>,
+    /// The pages of the last publish, by their index in the prefix; none after a refused one.
+    last: Range<usize>,
     evicted: Vec<rkv_evicted_page>,
 }
 
@@ -87,17 +90,22 @@ impl Pages {
         self.given.resize(count.max(self.given.len()), 0);
         self.published.resize(count.max(self.published.len()), 0);
     }
-
-    /// Those from one on: given, and published.
-    pub fn part(&self, first: usize, end: usize) -> PyResult<(&[u32], &[u32])> {
-        self.given.get(first..end).zip(self.published.get(first..end)).ok_or_else(|| {
-            let message = format!("first, end: {first} to {end} of {} pages", self.given.len());
-            PyValueError::new_err(message)
-        })
-    }
 }
 
 impl State {
+    /// Some pages of the last publish, of a group: given, and published.
+    pub fn part(&self, group: u32, first: usize, end: usize) -> PyResult<(&[u32], &[u32])> {
+        let pages = if group == 0 { &self.full } else { &self.beside };
+        // What lies elsewhere in both is of publishes before, of other tokens.
+        let asked = (first >= self.last.start && end <= self.last.end).then_some(first..end);
+        let part = asked.and_then(|it| pages.given.get(it.clone()).zip(pages.published.get(it)));
+        part.ok_or_else(|| {
+            let Range { start, end: last } = self.last;
+            let message = format!("first, end: {first} to {end} of pages {start} to {last}");
+            PyValueError::new_err(message)
+        })
+    }
+
     /// The page that a page of pool 1 hangs on.
     fn hanger(&mut self, page: u32) -> &mut u32 {
         let at = page as usize;
@@ -321,6 +329,7 @@ impl PlacedRows {
         let tokens = TokenArg::head(tokens, "tokens", length)?;
         let (first, end) = (start / self.page_size, length / self.page_size);
         let mut kept = held(py, &self.state)?;
+        kept.last = 0..0;
         kept.full.make_room(end);
         let into = &mut kept.full.given[first..end];
         match (row, places) {
@@ -346,6 +355,7 @@ impl PlacedRows {
         let space = Space::of(space);
         let part = (from_node, first, end);
         let done = self.insert(py, &mut kept, &tokens, &space, part, recent)?;
+        kept.last = first..done.page_count as usize;
         if self.beside != Beside::Nothing {
             for at in first..done.page_count as usize {
                 let (page, full) = (kept.beside.published[at], kept.full.published[at]);

@@ -274,6 +274,9 @@ def test_what_is_refused_changes_nothing() -> None:
         placed.publish(tokens, 32, places=engine.rows[0, :31])
     with pytest.raises(radixkv.InvalidArgument, match="page"):
         placed.publish(tokens, 32, places=np.full(32, 4))
+    # A refused publish has left nothing to be shared.
+    with pytest.raises(ValueError, match="first, end: 0 to 8 of pages 0 to 0"):
+        placed.share(0, 0, 8)
     with pytest.raises(ValueError, match="first, end"):
         placed.pages(3, 1000)
     with pytest.raises(ValueError, match="first, end"):
@@ -295,6 +298,29 @@ def test_what_is_refused_changes_nothing() -> None:
     with pytest.raises(radixkv.StaleLock):
         placed.publish(tokens, 32, 0, from_node=done.node, from_token_index=32, lock=1 << 40)
     engine.cache.unlock(done.lock)
+
+
+def test_pages_are_of_the_last_publish_alone() -> None:
+    engine = Engine([40])
+    placed, tokens = engine.placed, ids(32)
+    engine.allocate(0, 0, 32)
+    engine.publish(0, tokens, 32)
+    engine.allocate(1, 0, 32)
+    placed.publish(tokens, 32, 1)
+    pages, _ = placed.share(1, 0, 8)
+    assert len(pages) == 8
+    engine.allocate(2, 0, 16)
+    # Of a shorter prompt those behind it are another request's.
+    done = placed.publish(tokens[:16] + 100, 16, 2)
+    rows = engine.rows.copy()
+    with pytest.raises(ValueError, match="first, end: 0 to 8 of pages 0 to 4"):
+        placed.share(2, 0, 8)
+    # Nor are those before where it went on.
+    engine.allocate(2, 16, 32)
+    placed.publish(tokens + 100, 32, 2, from_node=done.node, from_token_index=16)
+    with pytest.raises(ValueError, match="first, end: 3 to 8 of pages 4 to 8"):
+        placed.pages(3, 8)
+    assert (engine.rows[:2] == rows[:2]).all() and (engine.rows[2, :16] == rows[2, :16]).all()
 
 
 def test_what_it_is_made_for() -> None:
