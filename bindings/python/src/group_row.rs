@@ -171,10 +171,18 @@ impl EngineRow for GroupRow {
             self.source.unlock(py, found.lock)?;
             return Err(evicted(py));
         }
+        if let Err(reason) = self.map(py, state, &full, found.lock) {
+            for lane in &mut state.lanes {
+                lane.slid = 0;
+                lane.resize(0);
+            }
+            self.source.unlock(py, found.lock)?;
+            return Err(reason);
+        }
         (state.page_count, state.published) = (page_count, page_count);
         state.node = found.node;
         state.lock = found.lock;
-        self.map(py, state, &full, found.lock)
+        Ok(())
     }
 
     fn rests_on(state: &GroupState, pages: &[u32]) -> bool {

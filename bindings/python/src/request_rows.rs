@@ -211,6 +211,12 @@ impl RequestRows {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = this.py();
         let inner = this.get().inner(py)?;
+        let computed = (step.before + step.found).min(inner.max_positions);
+        let token_count = number(request, intern!(py, "num_tokens"))?;
+        if R::SLIDES && !inner.ahead && step.found == 0 {
+            // What a window passes is given up as the row's own unless the cache has it before.
+            Self::publish(this, row, request, computed.min(token_count))?;
+        }
         let mut state = row.state(py)?;
         if step.found > 0 {
             row.begin(py, &mut state, step.found / inner.page_size)?;
@@ -218,9 +224,7 @@ impl RequestRows {
         // A state is copied before the step that leaves it is computed: others wait for the next.
         let mut fits =
             !R::SLIDES || step.found == 0 || !R::rests_on(&state, &list(&inner.new_states));
-        let computed = (step.before + step.found).min(inner.max_positions);
         let end = (computed + step.new + step.lookahead).min(inner.max_positions);
-        let token_count = number(request, intern!(py, "num_tokens"))?;
         // Tokens that may be taken back, as drafts and those of a step that may, are not published.
         let known = if inner.ahead { computed + step.new } else { computed }.min(token_count);
         if R::SLIDES {

@@ -90,6 +90,17 @@ def test_steps_under_way_keep_what_they_read(windowed: radixkv.Cache) -> None:
     engine.free(request)
 
 
+def test_windows_of_chunks_are_published_before_they_pass(windowed: radixkv.Cache) -> None:
+    """Also where nothing is published before it is computed, with steps that are waited for."""
+    engine = Engine(windowed, ahead=False)
+    request = began("a", 160)
+    for computed, new in ((0, 64), (64, 64), (128, 32)):
+        request.num_computed_tokens = computed
+        assert engine.allocate_slots(request, new) is not None
+    assert engine.begin_row(began("b", 40)).probe(39) == 2
+    engine.free(request)
+
+
 def test_a_window_that_has_passed_can_be_had_at_once(windowed: radixkv.Cache) -> None:
     """It is not held until more is published: the part that comes next has a lock of its own."""
     engine = Engine(windowed)
