@@ -25,8 +25,9 @@
  *            group_row() and most calls over many items, the C call does that, with get().
  * Callbacks  One that throws ends the process: standard error says what was thrown where, then
  *            std::abort().
- * fork()     In a child process the parent's objects may be destroyed, which does nothing; any
- *            other call on them throws RKV_STATUS_INVALID_STATE.
+ * fork()     In a child process the parent's objects may be destroyed, which does nothing but to
+ *            destroy the parallel_for of a Runner; any other call on them throws
+ *            RKV_STATUS_INVALID_STATE.
  * Threads    As in C. An object of this header, like any C++ object, must not be moved or destroyed
  *            while another thread uses it.
  */

@@ -122,7 +122,10 @@ func (t *Tensor) check(name string, positions, heads, dim int, s *shape) error {
 // program that has one of them in a pointer. 0 on the CPU; on CUDA the legacy default stream.
 type Stream uintptr
 
-// AppendPrefillArgs is what one layer of a step reads and writes.
+// AppendPrefillArgs is what one layer of a step reads and writes. Its tensors are checked against
+// the step that is set. Of a call that is captured into a graph, Q, K, V, Out and LSE must have
+// room for the PositionCount that was given to [Plan.Reserve]: larger steps use it later, and
+// nothing checks it.
 type AppendPrefillArgs struct {
 	// Layer is below LayerCount.
 	Layer uint32
@@ -187,7 +190,8 @@ func (r *Runner) enterBoth(
 }
 
 // ReservePlan makes room on the device for every step that was given to [Plan.Reserve], so that
-// calls may be captured into a graph, see [Runner.PreparePlan]. The CPU needs none.
+// calls may be captured into a graph, see [Runner.PreparePlan] and, of their tensors,
+// [AppendPrefillArgs]. The CPU needs none.
 func (r *Runner) ReservePlan(plan *Plan) error {
 	rawPlan, err := plan.enterAlone()
 	if err != nil {
@@ -208,7 +212,8 @@ func (r *Runner) ReservePlan(plan *Plan) error {
 // all but one are prepared with PrepareKeepCopiesOpen, and then that one; where a state group has
 // copies, all are, and the engine carries out those and confirms. On CUDA it comes before a step's
 // calls are captured into a graph, and before a graph is launched that computes the step; stream is
-// what to work on. On the CPU it is 0.
+// what to work on. On the CPU it is 0. A graph works on the tensors of the captured calls, whatever
+// step is set: see [AppendPrefillArgs] for their room.
 func (r *Runner) PreparePlan(plan *Plan, flags PrepareFlags, stream Stream) error {
 	raw, rawPlan, leave, err := r.enterBoth(plan)
 	if err != nil {

@@ -32,5 +32,6 @@
 // # Concurrency
 //
 // Every method may be called from any goroutine, Close included: it waits for the calls that are
-// running, and calls that come later fail with [ErrClosed].
+// running, and calls that come later fail with [ErrClosed]. [SnapshotCache.Close] does not wait for
+// what those calls free.
 package radixkv

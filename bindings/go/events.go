@@ -198,7 +198,10 @@ func (e *EventEncoder) Encode(timestamp float64, sizeLimit int) (EventBatch, err
 		return EventBatch{}, err
 	}
 	defer e.mu.Unlock()
-	if sizeLimit <= 0 {
+	if sizeLimit < 0 {
+		return EventBatch{}, invalid("sizeLimit is negative")
+	}
+	if sizeLimit == 0 {
 		sizeLimit = 1 << 16
 	}
 	lost := uint64(0)

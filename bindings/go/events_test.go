@@ -26,6 +26,8 @@ func TestEvents(t *testing.T) {
 	b.request(base, prompt)
 	encoder, err := radixkv.NewEventEncoder(b.cache, radixkv.EventEncoderConfig{})
 	must(t, err)
+	_, err = encoder.Encode(1, -1)
+	names(t, err, radixkv.InvalidArgument, "sizeLimit")
 	batch := encode(t, encoder, 1)
 	equal(t, "cleared first", says(batch, "AllBlocksCleared"), true)
 	equal(t, "there is more", batch.Flags, radixkv.EventsMore)

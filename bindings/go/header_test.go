@@ -25,9 +25,9 @@ func headerText(t *testing.T) string {
 	return all.String()
 }
 
-// sourceText is all of this package but its tests.
-func sourceText(t *testing.T) string {
-	var all strings.Builder
+// sourceTexts are the files of this package but its tests.
+func sourceTexts(t *testing.T) []string {
+	var all []string
 	for _, pattern := range []string{"*.go", "*.h", "*.c"} {
 		names, err := filepath.Glob(pattern)
 		must(t, err)
@@ -37,10 +37,10 @@ func sourceText(t *testing.T) string {
 			}
 			text, err := os.ReadFile(name)
 			must(t, err)
-			all.Write(text)
+			all = append(all, string(text))
 		}
 	}
-	return all.String()
+	return all
 }
 
 var goValues = map[string]int64{
@@ -212,7 +212,7 @@ func namesIn(text string, patterns ...string) map[string]bool {
 // Every function of the header is called.
 func TestHeaderFunctions(t *testing.T) {
 	comment := regexp.MustCompile(`//.*`)
-	source := comment.ReplaceAllString(sourceText(t), "")
+	source := comment.ReplaceAllString(strings.Join(sourceTexts(t), ""), "")
 	functions := regexp.MustCompile(`(?m)^(?:RKV_API .*?|enum rkv_status |void )(rkv_\w+)\(`).
 		FindAllStringSubmatch(headerText(t), -1)
 	if len(functions) < 40 {
@@ -226,19 +226,35 @@ func TestHeaderFunctions(t *testing.T) {
 	}
 }
 
-// Every field of the header's structs is read, written or mirrored.
+// Every field of the header's structs is read, written or mirrored, in a file that names the struct
+// or a helper's struct that has it: others have fields of the same names.
 func TestHeaderFields(t *testing.T) {
-	source := sourceText(t)
+	sources := sourceTexts(t)
 	structs := regexp.MustCompile(`(?s)typedef struct (rkv_\w+) \{(.*?)\n\} `).
 		FindAllStringSubmatch(headerText(t), -1)
 	if len(structs) < 15 {
 		t.Fatalf("only %d structs found: the pattern no longer fits", len(structs))
 	}
-	used := namesIn(source, `(?:\.|->)(\w+)`, `\t(\w+):`)
-	mirrors := namesIn(strings.ToLower(source), `(?m)^\t(\w+) `)
+	helpers := regexp.MustCompile(`typedef struct (rkvgo_\w+) \{([^}]*)\}`).
+		FindAllStringSubmatch(strings.Join(sources, ""), -1)
+	zero := regexp.MustCompile(`     \* Zero\.\n     \*/\n    .*;\n`) // nothing to say of those
 	for _, found := range structs {
+		named := `\b(?:` + found[1]
+		for _, helper := range helpers {
+			if strings.Contains(helper[2], found[1]+" ") {
+				named += "|" + helper[1]
+			}
+		}
+		source, names := "", regexp.MustCompile(named+`)\b`)
+		for _, text := range sources {
+			if names.MatchString(text) {
+				source += text
+			}
+		}
+		used := namesIn(source, `(?:\.|->)(\w+)`, `\t(\w+):`)
+		mirrors := namesIn(strings.ToLower(source), `(?m)^\t(\w+) `)
 		fields := regexp.MustCompile(`(?m)^    [a-z].*?(\w+)(?:\[\d+\])?;$`).
-			FindAllStringSubmatch(found[2], -1)
+			FindAllStringSubmatch(zero.ReplaceAllString(found[2], ""), -1)
 		for _, field := range fields {
 			name := field[1]
 			if name == "struct_size" || name == "reserved" {

@@ -145,7 +145,8 @@ type PlanArrays struct {
 	Indices []int32
 	// LastPageLen is, for each row, the positions in its last page: 1 to the page size.
 	LastPageLen []int32
-	// SlotMapping is, for each new position, where it lies: page * page_size + offset in the page.
+	// SlotMapping is, for each new position, where it lies: page * page_size + offset in the page;
+	// -1 for a query of a row with MaskContext, of which nothing is written.
 	SlotMapping []int64
 	// Copies were open when the plan was set: before the step is computed they are carried out in
 	// every layer of their group, and then confirmed by Sequence.ConfirmCopies. A Runner does both

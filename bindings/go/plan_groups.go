@@ -50,8 +50,8 @@ type PlanGroupArrays struct {
 	// LastPageLen is, for each row, the positions in its last page: 1 to the page size; 1 in a state
 	// group.
 	LastPageLen []int32
-	// SlotMapping is, for each new position, where it lies: page * page_size + offset in the page.
-	// nil in a state group.
+	// SlotMapping is, for each new position, where it lies: page * page_size + offset in the page;
+	// -1 for a query of a row with MaskContext. nil in a state group.
 	SlotMapping []int64
 	// FirstPosition is, for each row, where the first page begins that is none of the sinks'. nil: 0
 	// for all.

@@ -133,7 +133,8 @@ type RunnerConfig struct {
 	KVLayers []KVMemory
 	// ParallelFor runs the tasks of a call on the engine's own threads. It may be called by several
 	// goroutines at once, and must not call this package; a panic in it ends the program. nil:
-	// threads of the library's own, which cost fewer crossings.
+	// threads of the library's own, which cost fewer crossings. When it leads to the runner, as a
+	// method of what holds that does, only Close ends the runner.
 	ParallelFor ParallelFor
 	// Group is the group of layers whose K and V it has: no state group; on CUDA no chunk group and
 	// no sinks.

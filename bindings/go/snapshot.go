@@ -95,7 +95,8 @@ type SnapshotCacheConfig struct {
 }
 
 // SnapshotCache stores states of an engine by the tokens that led to them, and finds that of the
-// longest stored prefix. It stands alone: it needs no page table.
+// longest stored prefix. It stands alone: it needs no page table. The program holds its values, and
+// what they lead to: when that is the cache itself, or free leads to it, only Close ends it.
 type SnapshotCache[V any] struct {
 	// As in PageTable. Never held while values are freed.
 	mu    sync.RWMutex
@@ -115,6 +116,9 @@ type snapshotShelf struct{ c *C.rkvgo_shelf }
 // everything else. It may call the cache. A value of SnapshotInsertStorable may be let go while no
 // call runs: the next call of the cache but Probe and Check, or Release of one of its pins, frees
 // it.
+//
+// When free panics the other values are freed, and a pin or fetch that the call was to return is
+// given back; then the panic goes on to the caller of that call.
 func NewSnapshotCache[V any](
 	config SnapshotCacheConfig, free func(V),
 ) (*SnapshotCache[V], error) {
@@ -135,7 +139,9 @@ func NewSnapshotCache[V any](
 }
 
 // Close gives the cache up. Values that are pinned stay until their pins are released, the others
-// are freed. More than one Close is fine. It waits for calls that are running.
+// are freed. More than one Close is fine. It waits until calls that are running have left the
+// library, but not for their free, which may call Close itself: what they let go may be freed after
+// Close has returned. What free needs has to stay until they have returned, too.
 func (c *SnapshotCache[V]) Close() error {
 	if c == nil {
 		return nil
@@ -182,6 +188,10 @@ func (b *snapshotBox[V]) unpin() {
 
 // freeSnapshots frees what the library let go. No lock is held.
 func freeSnapshots[V any](freed *C.rkvgo_snapshot, free func(V)) {
+	if freed == nil {
+		return
+	}
+	defer func() { freeSnapshots(freed, free) }() // the others, when free panics
 	for freed != nil {
 		handle, next := cgo.Handle(freed.handle), freed.next
 		C.rkvgo_snapshot_free(freed)
@@ -195,6 +205,22 @@ func freeSnapshots[V any](freed *C.rkvgo_snapshot, free func(V)) {
 	}
 }
 
+// freeSnapshotsOr is freeSnapshots in a call that made something: when free panics nobody gets
+// that, so it is undone.
+func freeSnapshotsOr[V any](undo func() error, freed *C.rkvgo_snapshot, free func(V)) {
+	if freed == nil {
+		return
+	}
+	hasReturned := false
+	defer func() {
+		if !hasReturned {
+			_ = undo()
+		}
+	}()
+	freeSnapshots(freed, free)
+	hasReturned = true
+}
+
 // Clear removes every entry. Values that are pinned stay until their pins are released.
 func (c *SnapshotCache[V]) Clear() error {
 	raw, err := c.enter()
@@ -203,8 +229,9 @@ func (c *SnapshotCache[V]) Clear() error {
 	}
 	made := C.rkvgo_snapshot_cache_clear(raw, c.shelf.c)
 	c.mu.RUnlock()
+	err = asError(made.failure)
 	freeSnapshots(made.freed, c.free)
-	return asError(made.failure)
+	return err
 }
 
 // SnapshotCacheStats are counters of a snapshot cache, since its creation unless they say
@@ -258,6 +285,7 @@ func (c *SnapshotCache[V]) Stats() (SnapshotCacheStats, error) {
 	}
 	made := C.rkvgo_snapshot_cache_stats(raw, c.shelf.c)
 	c.mu.RUnlock()
+	err = asError(made.failure)
 	freeSnapshots(made.freed, c.free)
 	return SnapshotCacheStats{
 		EntryCount:       uint64(made.stats.entry_count),
@@ -279,7 +307,7 @@ func (c *SnapshotCache[V]) Stats() (SnapshotCacheStats, error) {
 		RejectedCount:    uint64(made.stats.rejected_count),
 		EvictedCount:     uint64(made.stats.evicted_count),
 		RemovedCount:     uint64(made.stats.removed_count),
-	}, asError(made.failure)
+	}, err
 }
 
 // Check checks every invariant of the cache. Its cost is one pass over it.

@@ -163,7 +163,8 @@ type SnapshotInsertResult struct {
 
 // Insert stores a value for a token list, in the place of an earlier one if there is one. The cache
 // takes the value over; after an error it stays the caller's. A value that is larger than the byte
-// limit, one for no tokens, and any in a disabled cache is freed before Insert returns.
+// limit, one for no tokens, and any in a disabled cache is freed before Insert returns; a storable
+// one perhaps by another call that runs then, and a little later.
 func (c *SnapshotCache[V]) Insert(args SnapshotArgs[V]) (SnapshotInsertResult, error) {
 	if args.Flags&SnapshotInsertStorable != 0 && len(args.Parts) == 0 {
 		return SnapshotInsertResult{}, invalid("args.Parts is empty: a storable value has parts")
@@ -226,11 +227,11 @@ type SnapshotPin[V any] struct {
 	IsCopy bool
 
 	// The library keeps what is behind raw as long as the pin is out, closed or not.
-	raw      *C.rkv_snapshot_cache
-	pin      C.rkv_pin_id
+	raw *C.rkv_snapshot_cache
+	pin C.rkv_pin_id
+	// Not closed by the garbage collector while the pin is there: Parts needs it open.
+	cache    *SnapshotCache[V]
 	value    V
-	free     func(V)
-	shelf    *snapshotShelf
 	released atomic.Bool
 }
 
@@ -262,14 +263,12 @@ func (c *SnapshotCache[V]) Find(
 	made := C.rkvgo_snapshot_cache_match(raw, namespace.c(), u32Pointer(tokens),
 		C.size_t(len(tokens)), C.uint32_t(flags), c.shelf.c)
 	c.mu.RUnlock()
-	freeSnapshots(made.freed, c.free)
-	if err := asError(made.failure); err != nil {
-		return nil, 0, err
-	}
-	return c.pinned(raw, made), int(made.match.fetchable_token_count), nil
+	pin, err = c.pinned(raw, made), asError(made.failure)
+	freeSnapshotsOr(pin.Release, made.freed, c.free)
+	return pin, int(made.match.fetchable_token_count), err
 }
 
-// pinned is the pin of a match; nil for a miss.
+// pinned is the pin of a match; nil for a miss and for a failure.
 func (c *SnapshotCache[V]) pinned(
 	raw *C.rkv_snapshot_cache, made C.rkvgo_snapshot_found,
 ) *SnapshotPin[V] {
@@ -286,8 +285,7 @@ func (c *SnapshotCache[V]) pinned(
 		IsCopy:           made.match.is_copy != 0,
 		raw:              raw,
 		pin:              made.match.pin,
-		free:             c.free,
-		shelf:            c.shelf,
+		cache:            c,
 	}
 	if !p.IsCopy {
 		p.value = cgo.Handle(made.handle).Value().(*snapshotBox[V]).value
@@ -307,10 +305,11 @@ func (p *SnapshotPin[V]) Release() error {
 	if p.released.Swap(true) {
 		return p.wasReleased()
 	}
-	made := C.rkvgo_snapshot_cache_release(p.raw, p.pin, p.shelf.c)
+	made := C.rkvgo_snapshot_cache_release(p.raw, p.pin, p.cache.shelf.c)
 	runtime.SetFinalizer(p, nil)
-	freeSnapshots(made.freed, p.free)
-	return asError(made.failure)
+	err := asError(made.failure)
+	freeSnapshots(made.freed, p.cache.free)
+	return err
 }
 
 func (p *SnapshotPin[V]) wasReleased() error {
@@ -341,6 +340,7 @@ func (c *SnapshotCache[V]) Remove(namespace Namespace, tokens []uint32) (bool, e
 	made := C.rkvgo_snapshot_cache_remove(raw, namespace.c(), u32Pointer(tokens),
 		C.size_t(len(tokens)), c.shelf.c)
 	c.mu.RUnlock()
+	err = asError(made.failure)
 	freeSnapshots(made.freed, c.free)
-	return bool(made.removed), asError(made.failure)
+	return bool(made.removed), err
 }

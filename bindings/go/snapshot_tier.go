@@ -31,7 +31,7 @@ typedef struct rkvgo_snapshot_parts_made {
 
 // Zero takes the default of a limit.
 static inline rkvgo_snapshot_waited rkvgo_snapshot_cache_attach(
-	rkv_snapshot_cache *cache, const char *directory, uint64_t byte_limit,
+	rkv_snapshot_cache *cache, uint32_t flags, const char *directory, uint64_t byte_limit,
 	const uint8_t *fingerprint, uint32_t write_after_matches, uint32_t worker_count,
 	uint64_t waiting_byte_limit, uint32_t commit_interval_ms, bool has_event_fd, int32_t event_fd,
 	rkv_remote_store remote, uint32_t remote_timeout_ms, rkvgo_shelf *shelf
@@ -41,6 +41,7 @@ static inline rkvgo_snapshot_waited rkvgo_snapshot_cache_attach(
 	rkv_status status = rkv_snapshot_tier_config_init(&config, sizeof config);
 	if (status == RKV_STATUS_OK) {
 		remote.struct_size = sizeof remote;
+		config.flags = flags;
 		config.directory = directory[0] || !remote.has ? directory : NULL;
 		config.remote = remote.has ? &remote : NULL;
 		config.remote_timeout_ms = remote_timeout_ms;
@@ -157,6 +158,8 @@ const SnapshotOnEviction = math.MaxUint32
 
 // SnapshotTierConfig says what lies below the memory of a snapshot cache. Zero takes the defaults.
 type SnapshotTierConfig struct {
+	// Flags are TiersThreads or 0.
+	Flags TierFlags
 	// Directory is made if it isn't there. It is this cache's alone until it is detached.
 	Directory string
 	// ByteLimit bounds the bytes of data in it; least recently used values go. No default.
@@ -208,15 +211,17 @@ func (c *SnapshotCache[V]) Attach(config SnapshotTierConfig) error {
 		return err
 	}
 	directory := C.CString(config.Directory)
-	made := C.rkvgo_snapshot_cache_attach(raw, directory, C.uint64_t(config.ByteLimit),
-		(*C.uint8_t)(&config.Fingerprint[0]), C.uint32_t(config.WriteAfterMatches),
-		C.uint32_t(config.WorkerCount), C.uint64_t(config.WaitingByteLimit),
-		C.uint32_t(interval), C.bool(config.HasEventFD), C.int32_t(config.EventFD),
-		config.Remote.c(), C.uint32_t(config.RemoteTimeoutMS), c.shelf.c)
+	made := C.rkvgo_snapshot_cache_attach(raw, C.uint32_t(config.Flags), directory,
+		C.uint64_t(config.ByteLimit), (*C.uint8_t)(&config.Fingerprint[0]),
+		C.uint32_t(config.WriteAfterMatches), C.uint32_t(config.WorkerCount),
+		C.uint64_t(config.WaitingByteLimit), C.uint32_t(interval), C.bool(config.HasEventFD),
+		C.int32_t(config.EventFD), config.Remote.c(), C.uint32_t(config.RemoteTimeoutMS),
+		c.shelf.c)
 	C.free(unsafe.Pointer(directory))
 	c.mu.RUnlock()
+	err = asError(made.failure)
 	freeSnapshots(made.freed, c.free)
-	return asError(made.failure)
+	return err
 }
 
 // Detach takes the directory away, after waiting for what is being written; true when that was
@@ -238,8 +243,8 @@ func (c *SnapshotCache[V]) wait(detach bool, timeout time.Duration) (bool, error
 	milliseconds := max(timeout.Milliseconds(), 0)
 	made := C.rkvgo_snapshot_wait(raw, C.bool(detach), C.uint64_t(milliseconds), c.shelf.c)
 	c.mu.RUnlock()
-	freeSnapshots(made.freed, c.free)
 	err = asError(made.failure)
+	freeSnapshots(made.freed, c.free)
 	return err == nil && !bool(made.pending), err
 }
 
@@ -269,8 +274,8 @@ func (c *SnapshotCache[V]) Fetch(
 	made := C.rkvgo_snapshot_cache_fetch(raw, namespace.c(), u32Pointer(tokens),
 		C.size_t(len(tokens)), C.uint32_t(flags), c.shelf.c)
 	c.mu.RUnlock()
-	freeSnapshots(made.freed, c.free)
 	if err := asError(made.failure); err != nil || made.fetch.ticket == 0 {
+		freeSnapshots(made.freed, c.free)
 		return nil, err
 	}
 	f := &SnapshotFetch[V]{
@@ -281,6 +286,7 @@ func (c *SnapshotCache[V]) Fetch(
 		ticket:           made.fetch.ticket,
 	}
 	runtime.SetFinalizer(f, func(f *SnapshotFetch[V]) { _ = f.Cancel() }) // for the forgotten
+	freeSnapshotsOr(f.Cancel, made.freed, c.free)
 	return f, nil
 }
 
@@ -298,15 +304,15 @@ func (f *SnapshotFetch[V]) Take() (*SnapshotPin[V], error) {
 	}
 	made := C.rkvgo_snapshot_cache_take(raw, f.ticket, c.shelf.c)
 	c.mu.RUnlock()
-	freeSnapshots(made.freed, c.free)
+	pin, err := c.pinned(raw, made), asError(made.failure)
+	if err == nil && !bool(made.pending) {
+		runtime.SetFinalizer(f, nil)
+	}
+	freeSnapshotsOr(pin.Release, made.freed, c.free)
 	if made.pending {
 		return nil, &Error{Status: Pending, Message: "the value is still being read"}
 	}
-	if err := asError(made.failure); err != nil {
-		return nil, err
-	}
-	runtime.SetFinalizer(f, nil)
-	return c.pinned(raw, made), nil
+	return pin, err
 }
 
 // Cancel gives the fetch up. After Take or another Cancel, and after Detach, it gives StaleTicket.
@@ -322,22 +328,28 @@ func (f *SnapshotFetch[V]) Cancel() error {
 	made := C.rkvgo_snapshot_cache_cancel(raw, f.ticket, c.shelf.c)
 	c.mu.RUnlock()
 	runtime.SetFinalizer(f, nil)
+	err = asError(made.failure)
 	freeSnapshots(made.freed, c.free)
-	return asError(made.failure)
+	return err
 }
 
 // Parts are the bytes of which a storable value is made, those of a copy too: none for others. They
-// are good until Release, and must not be changed. The cache must not be closed; after Release the
-// error is StalePin, whatever became of the cache.
+// are good until Release, and must not be changed. Of a cache that was closed the error is
+// ErrClosed; after Release it is StalePin, whatever became of the cache.
 func (p *SnapshotPin[V]) Parts() ([][]byte, error) {
 	if p == nil || p.pin == 0 {
 		return nil, invalid("the pin is none")
 	}
-	// Behind raw there may be nothing any more then.
 	if p.released.Load() {
 		return nil, p.wasReleased()
 	}
-	made := C.rkvgo_snapshot_parts(p.raw, p.pin)
+	// An open cache stays beside a Release; behind p.raw there may be nothing any more after it.
+	raw, err := p.cache.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer p.cache.mu.RUnlock()
+	made := C.rkvgo_snapshot_parts(raw, p.pin)
 	defer C.free(unsafe.Pointer(made.parts))
 	if err := asError(made.failure); err != nil {
 		return nil, err
@@ -425,6 +437,7 @@ func (c *SnapshotCache[V]) TierStats() (SnapshotTierStats, error) {
 	}
 	made := C.rkvgo_snapshot_tier_stats(raw, c.shelf.c)
 	c.mu.RUnlock()
+	err = asError(made.failure)
 	freeSnapshots(made.freed, c.free)
 	return SnapshotTierStats{
 		IsReadOnly:       made.stats.is_read_only != 0,
@@ -458,5 +471,5 @@ func (c *SnapshotCache[V]) TierStats() (SnapshotTierStats, error) {
 		ReadNS:           uint64(made.stats.read_ns),
 		Remote:           remoteTotals(&made.stats.remote),
 		IsRing:           made.stats.is_ring != 0,
-	}, asError(made.failure)
+	}, err
 }

@@ -194,6 +194,9 @@ func TestSnapshotTierRefused(t *testing.T) {
 	must(t, os.WriteFile(file, nil, 0o600))
 	config.Directory = file
 	wants(t, other.Attach(config), radixkv.Storage)
+	config.Flags = 1 << 9
+	names(t, other.Attach(config), radixkv.InvalidArgument, "config.flags")
+	config.Flags = 0
 	config.CommitInterval = -time.Second
 	wants(t, other.Attach(config), radixkv.InvalidArgument)
 	isDone, err := other.Flush(0)
@@ -235,6 +238,19 @@ func TestSnapshotTierRefused(t *testing.T) {
 			t.Errorf("SnapshotCache.%s: %v", name, err)
 		}
 	}
+}
+
+// T01: a directory may be written without io_uring.
+func TestSnapshotTierThreads(t *testing.T) {
+	cache, err := radixkv.NewSnapshotCache[*state](radixkv.SnapshotCacheConfig{}, nil)
+	must(t, err)
+	must(t, cache.Attach(radixkv.SnapshotTierConfig{
+		Flags: radixkv.TiersThreads, Directory: t.TempDir(), ByteLimit: 1 << 20,
+	}))
+	stats, err := cache.TierStats()
+	must(t, err)
+	equal(t, "io_uring", stats.IsRing, false)
+	must(t, cache.Close())
 }
 
 // T12, S09: many goroutines over one directory; each value is freed once.
@@ -394,4 +410,55 @@ func TestSnapshotTierFreeBesideACopyOfNothing(t *testing.T) {
 	}
 	must(t, d.Close())
 	equal(t, "values freed", freed, made)
+}
+
+// S05, M03: a pin keeps its cache, whose copies are its parts.
+func TestSnapshotTierPinKeepsItsCache(t *testing.T) {
+	pin := func() *radixkv.SnapshotPin[*state] {
+		// Without a free that leads back to the cache: that would keep it.
+		cache, err := radixkv.NewSnapshotCache[*state](radixkv.SnapshotCacheConfig{}, nil)
+		must(t, err)
+		d := &onDisk{TB: t, SnapshotCache: cache, directory: t.TempDir()}
+		d.attach()
+		d.put(run(0, 4), 'a', 0)
+		d.emptied()
+		fetch, err := d.Fetch(base, run(0, 4), 0)
+		must(t, err)
+		return take(t, fetch)
+	}()
+	for round := 0; round < 3; round++ {
+		runtime.GC()
+		time.Sleep(20 * time.Millisecond)
+	}
+	parts, err := pin.Parts()
+	must(t, err)
+	equal(t, "body", bytes.Equal(parts[2], newState('a').body), true)
+	must(t, pin.Release())
+}
+
+// M03: Parts beside the Release and the Close that take away what it reads.
+func TestSnapshotTierPartsBesideRelease(t *testing.T) {
+	for round := 0; round < 100; round++ {
+		cache, err := radixkv.NewSnapshotCache[*state](radixkv.SnapshotCacheConfig{}, nil)
+		must(t, err)
+		_, err = cache.Insert(radixkv.SnapshotArgs[*state]{Tokens: run(0, 4)})
+		must(t, err)
+		pin, err := cache.Match(base, run(0, 4))
+		must(t, err)
+		var all sync.WaitGroup
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for err := error(nil); !errors.Is(err, radixkv.StalePin); {
+				_, err = pin.Parts()
+				if err != nil && !errors.Is(err, radixkv.StalePin) &&
+					!errors.Is(err, radixkv.ErrClosed) {
+					t.Error(err)
+				}
+			}
+		}()
+		must(t, cache.Close())
+		must(t, pin.Release())
+		all.Wait()
+	}
 }

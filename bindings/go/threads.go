@@ -17,7 +17,8 @@ import (
 )
 
 // ParallelFor calls run once for each index below taskCount, in any order, from any goroutines, and
-// returns when all calls have returned.
+// returns when all calls have returned. Until the runner is closed the program holds the function
+// and what it leads to: the garbage collector does not close a runner to which it leads.
 type ParallelFor func(taskCount int, run func(index int))
 
 // threads is the engine's ParallelFor, which lives as long as the runner does.

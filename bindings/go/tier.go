@@ -167,7 +167,7 @@ const (
 	RemoteMissing RemoteAnswer = C.RKV_REMOTE_MISSING
 )
 
-// NoDeadline lets a fetch take as long as it takes.
+// NoDeadline lets a fetch take as long as it takes. Other negative durations are over, as is 0.
 const NoDeadline time.Duration = -1
 
 // RemoteStore is a store of C functions, an rkv_remote_call each, such as rkv_net_store_describe()
@@ -435,10 +435,10 @@ func (c *Cache) Complete(jobs []uint64, isGood bool) error {
 }
 
 func deadlineMS(deadline time.Duration) C.uint64_t {
-	if deadline < 0 {
+	if deadline == NoDeadline {
 		return 1<<64 - 1
 	}
-	return C.uint64_t((deadline + time.Millisecond - 1).Milliseconds())
+	return C.uint64_t((max(deadline, 0) + time.Millisecond - 1).Milliseconds())
 }
 
 // Prefetch starts to bring what the tiers have of a prompt to host memory, before a sequence begins

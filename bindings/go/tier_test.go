@@ -73,6 +73,12 @@ func TestTiers(t *testing.T) {
 			_, err := b.cache.Evict(4, nil)
 			must(t, err)
 		}
+		for late := (radixkv.PrefetchResult{}); late.PositionCount != 16; {
+			var err error
+			late, err = b.cache.Prefetch(base, prompt, -time.Millisecond, 0)
+			must(t, err)
+			equal(t, "brought after the deadline", late.Prefetch, 0)
+		}
 		prefetched := b.prefetched(prompt)
 		sequence, _, err := b.cache.Begin(radixkv.BeginArgs{Tokens: prompt})
 		must(t, err)

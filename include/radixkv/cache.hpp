@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -539,7 +538,7 @@ public:
     /// step of decoding. An item that fails throws nothing.
     void append_many(span<const rkv_sequence_append_item> items, span<rkv_status> statuses) {
         if (statuses.size() != items.size())
-            throw std::invalid_argument("statuses are not as many as items");
+            throw Error(RKV_STATUS_INVALID_ARGUMENT, "statuses: not as many as items");
         check(rkv_sequence_append_many(get(), items.data(), items.size(), sizeof items[0],
                                        statuses.data()));
     }

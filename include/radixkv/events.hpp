@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace rkv {
@@ -57,7 +58,7 @@ public:
     /// and none when there is nothing to tell. `timestamp` is in seconds.
     [[nodiscard]] EventBatch encode(double timestamp, std::size_t limit = std::size_t{1} << 16) {
         EventBatch batch;
-        for (std::uint64_t lost = 0;; lost += batch.info.lost_record_count) {
+        for (;;) {
             if (payload_.size() < limit) payload_.resize(limit);
             batch.info = sized<rkv_event_batch>();
             // Without a buffer it would be the question how much the next event needs.
@@ -66,11 +67,12 @@ public:
             const rkv_status status =
                 rkv_event_encoder_encode(get(), timestamp, room, limit, &batch.info);
             if (status == RKV_STATUS_BUFFER_TOO_SMALL) {
+                lost_ += batch.info.lost_record_count;
                 limit = static_cast<std::size_t>(batch.info.byte_count);
                 continue;
             }
             check(status);
-            batch.info.lost_record_count += lost;
+            batch.info.lost_record_count += std::exchange(lost_, 0);
             batch.payload = {payload_.data(), static_cast<std::size_t>(batch.info.byte_count)};
             return batch;
         }
@@ -87,6 +89,8 @@ private:
 
     std::unique_ptr<rkv_event_encoder, Destroy> handle_;
     std::vector<std::uint8_t> payload_;
+    /// Records that were lost, as a call told that had no room for more than that.
+    std::uint64_t lost_ = 0;
 
     void create(const Cache& cache, const rkv_event_encoder_config* config) {
         rkv_event_encoder* encoder = nullptr;

@@ -73,3 +73,18 @@ fn t15_what_is_embedded_is_not_kept() {
         server.stop();
     }
 }
+
+/// An embedding keeps nothing of its slot, however much of it it has in common: a chat that is not
+/// kept yet is kept before (T15).
+#[test]
+fn t15_a_chat_is_kept_before_it_is_embedded() {
+    let (model, folder) = (random_model("llama", 1), scratch("embedded_chat"));
+    let server = Server::start(&folder, &model, &["--parallel", "1", "--embeddings"]);
+    let chat = tokens(290, 300);
+    server.complete(&chat, 8, "");
+    server.embed(&chat, "");
+    server.complete(&tokens(291, 200), 1, "");
+    let next = [&chat[..], &tokens(292, 20)].concat();
+    assert!(server.complete(&next, 1, "").cached >= 299, "{}", server.said());
+    server.stop();
+}
