@@ -63,15 +63,23 @@ BenchRequest other(const BenchRequest& request, std::uint64_t seed) {
     return made;
 }
 
-/// Waits until host memory has got so many pages. What others evict from KV memory before it was
-/// copied is lost, which a busy machine would make of a prompt of a few pages.
+/// Waits until host memory has got so many pages, and for a while no more: with several groups of
+/// layers there are others. What others evict from KV memory before it was copied is lost, which a
+/// busy machine would make of a prompt of a few pages.
 void wait_until_stored(Engine& engine, std::size_t page_count) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (std::chrono::steady_clock::now() < end) {
+    const auto now = [] { return std::chrono::steady_clock::now(); };
+    const auto end = now() + std::chrono::seconds(10);
+    // An engine that has nothing to do looks every 20 ms for what is to be copied.
+    constexpr auto rest = std::chrono::milliseconds(60);
+    std::uint64_t before = 0;
+    for (auto since = now(); now() < end;) {
         const rkv_tier_stats stats = engine.core().kv().cache().tier_stats();
-        if (stats.host.stored_page_count + stats.lost_page_count >= page_count) return;
         // Not all that was asked for has room.
         if (stats.host.evicted_page_count > 0) return;
+        const std::uint64_t stored = stats.host.stored_page_count + stats.lost_page_count;
+        if (stored != before || stats.open_job_count > 0) since = now();
+        if (stored >= page_count && now() - since >= rest) return;
+        before = stored;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 }
