@@ -177,6 +177,7 @@ impl PrefixCache {
         // Another cache may have come since they were made.
         let has_digests = self.sharing.digests_pages && digests.len() > done;
         let mut most = stretch;
+        let (mut above, mut passed, mut media) = (descent.held().unwrap_or(root), done, false);
         let (node, pages) = loop {
             let (walk, goes_on) = if has_digests {
                 // With digests a node has one page.
@@ -185,8 +186,9 @@ impl PrefixCache {
                 let walk = self.index.walk_digested(root, keys, known);
                 (walk, walk.pages == some && some < query.keys.len() / page_size)
             } else {
-                let keys = self.keys(&keys[done * page_size..]);
-                self.index.walk_some(descent.held().unwrap_or(root), keys, most)
+                let keys = self.keys(&keys[passed * page_size..]);
+                let (walk, goes_on) = self.index.walk_some(above, keys, most);
+                (Walk { media: walk.media || media, ..walk }, goes_on)
             };
             // An id of the caller could look like the key of an image.
             let is_unclear = walk.media && query.unchecked > 0;
@@ -197,8 +199,11 @@ impl PrefixCache {
             }
             match self.token_end(&walk, query) {
                 Some((node, pages)) if pages > done => break (node, pages),
-                // An image that begins here is longer.
-                _ => most = most.twice(),
+                // An image that begins here is longer. What was passed of it isn't hashed again.
+                _ => {
+                    most = most.twice();
+                    (above, passed, media) = (walk.node, walk.pages, walk.media);
+                }
             }
         };
         let Some(row) = row else {
