@@ -154,6 +154,20 @@ def test_a_step_that_is_taken_back_leaves_nothing_to_find(
     assert scheduler.kv_cache_manager.usage == 0, "a request has left pages behind"
 
 
+def test_priorities_find_windows_that_chunks_have_passed(model: str) -> None:
+    """Also where a request ends far behind what it shares, in many steps that are waited for."""
+    found = {}
+    for name in twins.CLASSES:
+        scheduler = twins.make(
+            name, model, 3000, sequences=6, windows=(50,), batch=64, ahead=False, policy="priority"
+        )
+        hasher = twins.start_hashing(16) if name == "vLLM" else None
+        requests = [twins.request_of(it, hasher) for it in prompts(120, seed=16)]
+        found[name] = serve(scheduler, Worker([50, 0], 16), requests, 1, 1)
+    print(f"found by vLLM {found['vLLM']}, by radixkv {found['radixkv']}")
+    assert found["radixkv"] >= found["vLLM"]
+
+
 def test_what_was_never_computed_is_not_found(model: str) -> None:
     """A request has pages for a chunk when another one, scheduled behind it, takes its place. One
     of its two pages is left: when it comes again it must not find that."""
