@@ -118,12 +118,7 @@ func TestSnapshotTierFreePanicsInTake(t *testing.T) {
 			}
 		})
 	must(t, err)
-	d := &onDisk{TB: t, SnapshotCache: cache, directory: t.TempDir()}
-	d.attach()
-	d.put(run(0, 4), 'a', 0)
-	d.emptied()
-	fetch, err := d.Fetch(base, run(0, 4), 0)
-	must(t, err)
+	d, fetch := fetched(t, cache)
 	_, err = d.Insert(radixkv.SnapshotArgs[*state]{Tokens: run(50, 4), SizeBytes: 60003})
 	must(t, err)
 	panics = true

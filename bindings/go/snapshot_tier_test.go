@@ -78,6 +78,20 @@ func (d *onDisk) end() {
 	equal(d, "values freed", d.freed.Load(), d.made.Load())
 }
 
+// fetched is a cache over a new directory, and a fetch of what only that has.
+func fetched(
+	t testing.TB, cache *radixkv.SnapshotCache[*state],
+) (*onDisk, *radixkv.SnapshotFetch[*state]) {
+	t.Helper()
+	d := &onDisk{TB: t, SnapshotCache: cache, directory: t.TempDir()}
+	d.attach()
+	d.put(run(0, 4), 'a', 0)
+	d.emptied()
+	fetch, err := d.Fetch(base, run(0, 4), 0)
+	must(t, err)
+	return d, fetch
+}
+
 func take(t testing.TB, fetch *radixkv.SnapshotFetch[*state]) *radixkv.SnapshotPin[*state] {
 	t.Helper()
 	for {
@@ -418,12 +432,7 @@ func TestSnapshotTierPinKeepsItsCache(t *testing.T) {
 		// Without a free that leads back to the cache: that would keep it.
 		cache, err := radixkv.NewSnapshotCache[*state](radixkv.SnapshotCacheConfig{}, nil)
 		must(t, err)
-		d := &onDisk{TB: t, SnapshotCache: cache, directory: t.TempDir()}
-		d.attach()
-		d.put(run(0, 4), 'a', 0)
-		d.emptied()
-		fetch, err := d.Fetch(base, run(0, 4), 0)
-		must(t, err)
+		_, fetch := fetched(t, cache)
 		return take(t, fetch)
 	}()
 	for round := 0; round < 3; round++ {
