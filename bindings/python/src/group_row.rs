@@ -45,6 +45,8 @@ pub struct GroupState {
     pub late: bool,
     /// Pages of states that were published since the engine asked.
     pub new_states: Vec<u32>,
+    /// It was refused once, as it would go on from a state that the same step leaves.
+    waited: bool,
 }
 
 #[pymethods]
@@ -89,6 +91,33 @@ impl GroupRow {
                 lane.kind.first_needed(full.len() * self.source.page_size, self.source.page_size);
         }
         Ok(())
+    }
+
+    /// Of `found` pages those that a request may begin with in a step that leaves `new_states`. The
+    /// first time it is to wait for such a state: in the next step it has more. Others are still in
+    /// prefill when it comes again and finds one that is newer: it begins with what was there
+    /// before, and whoever stands behind it comes in too.
+    pub fn without_waiting(
+        &self,
+        py: Python<'_>,
+        mut found: usize,
+        new_states: &[u32],
+    ) -> PyResult<usize> {
+        while found > 0 {
+            let mut state = EngineRow::state(self, py)?;
+            if !state.waited {
+                break;
+            }
+            self.begin(py, &mut state, found)?;
+            let is_new = Self::rests_on(&state, new_states);
+            self.let_go(py, &mut state)?;
+            drop(state);
+            if !is_new {
+                break;
+            }
+            found = self.depths(py, found * self.source.page_size - 1)?.0;
+        }
+        Ok(found)
     }
 
     /// The pages of a group that the lock on so many pages protects.
@@ -190,6 +219,10 @@ impl EngineRow for GroupRow {
         lanes.any(|lane| {
             lane.kind == Kind::State && lane.pages.last().is_some_and(|page| pages.contains(page))
         })
+    }
+
+    fn has_waited(state: &mut GroupState) {
+        state.waited = true;
     }
 
     fn drain_states(state: &mut GroupState, into: &mut Vec<u32>) {
@@ -345,7 +378,7 @@ impl GroupRow {
 
     /// How many whole pages of its first `limit` tokens every group can reuse, and how many are
     /// known in group 0: where a state is missing that the next request could go on from.
-    fn depths(&self, py: Python<'_>, limit: usize) -> PyResult<(usize, usize)> {
+    pub fn depths(&self, py: Python<'_>, limit: usize) -> PyResult<(usize, usize)> {
         let state = EngineRow::state(self, py)?;
         let cache = self.source.cache.get().handle.get(py)?;
         let tokens = text(&state.tokens[..limit.min(state.tokens.len())]);

@@ -17,6 +17,7 @@ mod cache;
 mod clears;
 mod cuda_array;
 mod dlpack;
+mod engine_request;
 mod engine_row;
 mod events;
 mod group_lane;

@@ -7,7 +7,9 @@ use pyo3::types::{PyDict, PySlice, PyTuple};
 
 use crate::c::*;
 use crate::cache::Cache;
+use crate::engine_request::{Step, computed_of, number};
 use crate::engine_row::EngineRow;
+use crate::group_row::GroupRow;
 use crate::handle::filled;
 use crate::request_row::{Row, end_late, is_late, published, release, with};
 use crate::row_source::ids_of;
@@ -109,20 +111,6 @@ fn list(pages: &Mutex<Vec<u32>>) -> MutexGuard<'_, Vec<u32>> {
     pages.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn number(request: &Bound<'_, PyAny>, name: &Bound<'_, pyo3::types::PyString>) -> PyResult<usize> {
-    request.getattr(name)?.extract()
-}
-
-/// Tokens that are computed and stay. A step that is under way computes others, for tokens that
-/// are not known yet, or that a request gives up when it goes on.
-fn computed_of(request: &Bound<'_, PyAny>) -> PyResult<usize> {
-    let py = request.py();
-    let computed = number(request, intern!(py, "num_computed_tokens"))?;
-    let placeholders = number(request, intern!(py, "num_output_placeholders"))?;
-    let known = number(request, intern!(py, "num_tokens"))?;
-    Ok(computed.saturating_sub(placeholders).min(known))
-}
-
 impl RequestRows {
     fn inner(&self, py: Python<'_>) -> PyResult<&Inner> {
         self.inner.get().ok_or_else(|| {
@@ -222,8 +210,8 @@ impl RequestRows {
             row.begin(py, &mut state, step.found / inner.page_size)?;
         }
         // A state is copied before the step that leaves it is computed: others wait for the next.
-        let mut fits =
-            !R::SLIDES || step.found == 0 || !R::rests_on(&state, &list(&inner.new_states));
+        let waits = R::SLIDES && step.found > 0 && R::rests_on(&state, &list(&inner.new_states));
+        let mut fits = !waits;
         let end = (computed + step.new + step.lookahead).min(inner.max_positions);
         // Tokens that may be taken back, as drafts and those of a step that may, are not published.
         let known = if inner.ahead { computed + step.new } else { computed }.min(token_count);
@@ -261,25 +249,14 @@ impl RequestRows {
             None
         };
         if fresh.is_none() && step.found > 0 {
-            row.let_go(py, &mut *row.state(py)?)?;
+            let mut state = row.state(py)?;
+            row.let_go(py, &mut state)?;
+            if waits {
+                R::has_waited(&mut state);
+            }
         }
         Ok(fresh)
     }
-}
-
-/// What the engine says of a request's step.
-struct Step {
-    /// Tokens that were computed before, that a lookup found, that are computed now, and places
-    /// for drafts behind them.
-    before: usize,
-    found: usize,
-    new: usize,
-    lookahead: usize,
-    /// Whether all of the request has to fit.
-    is_whole: bool,
-    reserved: usize,
-    /// Whether others run in this step.
-    has_others: bool,
 }
 
 #[pymethods]
@@ -413,6 +390,20 @@ impl RequestRows {
             has_others: has_scheduled_reqs,
         };
         with!(row, row => Self::allocate(this, row.get(), request, &step))
+    }
+
+    /// `row.depths(limit)` of a request that is to begin. A state that this step leaves is waited
+    /// for once; then the prefix ends at one that is there.
+    fn depths(
+        &self,
+        py: Python<'_>,
+        row: &Bound<'_, GroupRow>,
+        limit: usize,
+    ) -> PyResult<(usize, usize)> {
+        let (found, known) = row.get().depths(py, limit)?;
+        let new_states = list(&self.inner(py)?.new_states).clone();
+        let count = row.get().without_waiting(py, found, &new_states)?;
+        Ok((count, if found == known { count } else { known }))
     }
 
     /// Lets others find the full pages among the first tokens.

@@ -150,6 +150,28 @@ def test_nobody_goes_on_from_a_state_before_it_is_computed(recurrent: radixkv.Ca
     engine.free(second)
 
 
+def test_a_state_that_is_to_come_is_waited_for_once(recurrent: radixkv.Cache) -> None:
+    """Whose prompt begins as one in prefill finds a newer state in each step."""
+    engine = Engine(recurrent)
+    first, second = began("a", 200), began("b", 200)
+    found = []
+    for start in 0, 48, 96:
+        engine.new_step_starts()
+        first.num_computed_tokens = start
+        assert engine.allocate_slots(first, 48) is not None
+        row = engine.begin_row(second)
+        count, known = engine.depths(row, 199)
+        found.append((count, known))
+        if start == 48:
+            assert engine.allocate_slots(second, 16, count * PAGE_SIZE) is None
+    # The last of them is one that the step before has left, and no more than that is missing.
+    assert found == [(3, 3), (6, 6), (6, 6)]
+    assert engine.allocate_slots(second, 16, 96) is not None
+    assert engine.begin_row(began("c", 200)).depths(199) == (9, 9)
+    engine.free(first)
+    engine.free(second)
+
+
 def test_states_are_told_apart_from_what_is_zeroed(recurrent: radixkv.Cache) -> None:
     engine = Engine(recurrent, zeroes=True)
     request = began("a", 50)

@@ -54,7 +54,7 @@ class HybridManager(Manager):
         row: radixkv.GroupRow = self.begin_row(request)
         junction = 0
         if self._has_states:
-            count, known = row.depths(request.num_tokens - 1)
+            count, known = self.depths(row, request.num_tokens - 1)
             if known > count:
                 junction = known * self.page_size
         else:

@@ -168,6 +168,28 @@ def test_priorities_find_windows_that_chunks_have_passed(model: str) -> None:
     assert found["radixkv"] >= found["vLLM"]
 
 
+@pytest.mark.parametrize("name", twins.CLASSES)
+def test_a_long_prefill_holds_up_nobody_behind_who_shares_it(model: str, name: str) -> None:
+    """Each of its steps leaves a state. Who would go on from it waits for one step, no more."""
+    scheduler = twins.make(
+        name, model, 200, states=1, sequences=4, batch=128, ahead=False, chunk=32
+    )
+    hasher = twins.hasher_of(scheduler)
+    long = list(range(400))
+    prompts = twins.Prompt("long", long, 2), twins.Prompt("shares", [*long, 400], 2)
+    scheduler.add_request(twins.request_of(prompts[0], hasher))
+    begun = twins.step(scheduler)
+    scheduler.add_request(twins.request_of(prompts[1], hasher))
+    scheduler.add_request(twins.request_of(twins.Prompt("other", [500] * 10, 2), hasher))
+    begun |= twins.step(scheduler) | twins.step(scheduler)
+    assert set(begun) == {"long", "shares", "other"}
+    if name == "radixkv":
+        assert begun["shares"] == 160, "it goes on from the state that it waited for"
+    while scheduler.has_unfinished_requests():
+        twins.step(scheduler)
+    assert scheduler.kv_cache_manager.usage == 0, "a request has left pages behind"
+
+
 def test_what_was_never_computed_is_not_found(model: str) -> None:
     """A request has pages for a chunk when another one, scheduled behind it, takes its place. One
     of its two pages is left: when it comes again it must not find that."""
