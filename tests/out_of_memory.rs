@@ -17,6 +17,8 @@ mod long_ends;
 mod batches;
 #[path = "out_of_memory/children.rs"]
 mod children;
+#[path = "out_of_memory/publishing.rs"]
+mod publishing;
 
 use failing::{Failure, bytes_in_use, failing};
 use model::abi::{Library, Status};

@@ -20,6 +20,9 @@ pub struct Published {
     pub shared_pages: usize,
 }
 
+/// What publishing did in the groups beside the first, and after how many positions the states are.
+type Said = (PublishedGroups, usize);
+
 impl Published {
     /// What was done, and then more.
     fn and(self, more: Self) -> Self {
@@ -65,20 +68,37 @@ impl State {
         (computed, ahead): (usize, usize),
     ) -> Result<Published, Error> {
         self.check_computed(id, computed)?;
-        self.begin_publishing(id, computed);
-        self.publish_checked(id, (computed, ahead), &[])
+        let before = self.begin_publishing(id, computed);
+        let published = self.publish_checked(id, (computed, ahead), &[]);
+        if published.is_err() {
+            self.take_back_publishing(id, before);
+        }
+        published
     }
 
     /// What was published before counts no more. The states are after all that is computed, also
-    /// where only a part of it gets published, or did when others are let in.
-    fn begin_publishing(&mut self, id: SequenceId, computed: usize) {
-        if self.has_groups() {
-            let has_states = self.table.groups().draft_states().is_some();
+    /// where only a part of it gets published, or did when others are let in. What the sequence
+    /// said before, with groups.
+    fn begin_publishing(&mut self, id: SequenceId, computed: usize) -> Option<Said> {
+        if !self.has_groups() {
+            return None;
+        }
+        let has_states = self.table.groups().draft_states().is_some();
+        let rows = &mut self.sequences[id.slot() as usize].groups;
+        let before = (rows.published, rows.accepted);
+        rows.published = PublishedGroups::default();
+        if has_states {
+            rows.accepted = rows.accepted.max(computed);
+        }
+        Some(before)
+    }
+
+    /// Nothing was published after all.
+    #[cold]
+    fn take_back_publishing(&mut self, id: SequenceId, before: Option<Said>) {
+        if let (Some((published, accepted)), true) = (before, self.sequence(id).is_ok()) {
             let rows = &mut self.sequences[id.slot() as usize].groups;
-            rows.published = PublishedGroups::default();
-            if has_states {
-                rows.accepted = rows.accepted.max(computed);
-            }
+            (rows.published, rows.accepted) = (published, accepted);
         }
     }
 
@@ -277,10 +297,20 @@ impl Turn<'_> {
         let known = self.sequence(id)?.shared * page_size;
         self.ready_heap(computed.saturating_sub(known));
         self.check_computed(id, computed)?;
-        self.begin_publishing(id, computed);
-        if self.digests_pages() {
-            return self.publish_digested(id, computed);
+        let before = self.state().begin_publishing(id, computed);
+        let published = match self.digests_pages() {
+            true => self.publish_digested(id, computed),
+            false => self.publish_portions(id, computed),
+        };
+        if published.is_err() {
+            self.state().take_back_publishing(id, before);
         }
+        published
+    }
+
+    /// The same of what was checked.
+    #[inline]
+    fn publish_portions(&mut self, id: SequenceId, computed: usize) -> Result<Published, Error> {
         let mut next = self.next_portion(id, computed)?;
         let mut done = self.publish_checked(id, (next.end, next.ahead), &[])?;
         while next.end < computed {
