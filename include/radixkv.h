@@ -4489,7 +4489,8 @@ enum rkv_status rkv_page_table_read_stats(const struct rkv_page_table *table,
 RKV_API RKV_MUST_CHECK enum rkv_status rkv_page_table_check(const struct rkv_page_table *table);
 
 /**
- * Where positions of a row lie in KV memory: page * page_size + offset in the page, for each.
+ * Where positions of a row lie in KV memory: page * page_size + offset in the page, for each. When
+ * the call fails because another thread made the row shorter meanwhile, a part may be written.
  *
  * @param table the page table
  * @param slot a slot in use
@@ -4765,7 +4766,8 @@ enum rkv_status rkv_page_table_row_capacity(const struct rkv_page_table *table,
                                             size_t *out_position_count);
 
 /**
- * Copies a row from a page on.
+ * Copies a row from a page on. When the call fails because another thread changed the row
+ * meanwhile, a part may be written.
  *
  * @param table the page table
  * @param slot a slot in use, also one that a sequence owns
@@ -5650,10 +5652,11 @@ enum rkv_status rkv_sequence_truncate(struct rkv_cache *cache,
  * that. That node may be a longer one in the place of the sequence's earlier node, whose id is
  * stale then: rkv_sequence_publish_result.node is the one to use from now on.
  *
- * More than 64 new pages, or 4096 new positions, may be published in portions, between which
+ * More than 32 new pages, or 4000 new positions, may be published in portions, between which
  * waiting threads get in. When memory runs out after the first, or another thread truncates the
  * sequence meanwhile, what was published stays: the call succeeds, and shared_page_count says how
- * far it came.
+ * far it came. Whatever gets published, also where there is no memory for any of it, the states of
+ * STATE groups are those after computed_position_count from now on.
  *
  * @param cache the cache
  * @param sequence the sequence
@@ -5849,9 +5852,10 @@ enum rkv_status rkv_sequence_release_many(struct rkv_cache *cache,
  * or with several groups while a fetch or rkv_sequence_agree() of it goes on;
  * RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
  * RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_STATE when the parent waits for copies of groups
- * itself; RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT, also for
- * another namespace than the parent's, naming the field; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_POISONED
+ * itself, or has pages that a fetch brought and that were not published for want of memory:
+ * rkv_sequence_publish() does that; RKV_STATUS_UNSUPPORTED with an external pool;
+ * RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the parent's, naming the field;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(tokens + pages of the row + nodes on the path + evictions); lock, in slices
  * @par Thread safety
@@ -5883,8 +5887,9 @@ enum rkv_status rkv_sequence_continue(struct rkv_cache *cache,
  * @param element_size sizeof(rkv_sequence_fork_child)
  * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
  * rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
- * RKV_STATUS_INVALID_STATE when the parent waits for copies of groups itself; RKV_STATUS_PENDING
- * with several groups while a fetch or rkv_sequence_agree() of it goes on;
+ * RKV_STATUS_INVALID_STATE when the parent waits for copies of groups itself, or has pages that a
+ * fetch brought and that were not published for want of memory: rkv_sequence_publish() does that;
+ * RKV_STATUS_PENDING with several groups while a fetch or rkv_sequence_agree() of it goes on;
  * RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
@@ -5914,7 +5919,8 @@ enum rkv_status rkv_sequence_fork(struct rkv_cache *cache,
  * @param cache the cache
  * @param sequence the sequence
  * @param out_retained receives false when the sequence alone has more pages than all retained ones
- * may have, or began before its namespace was cleared; it was released then
+ * may have, began before its namespace was cleared, or has pages that a fetch brought and that were
+ * not published for want of memory; it was released then
  * @return RKV_STATUS_OK; RKV_STATUS_PENDING while a fetch of the sequence is open, and with
  * several groups while rkv_sequence_agree() goes on; RKV_STATUS_INVALID_STATE while a copy of a
  * group beside the first is open; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;

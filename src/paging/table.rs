@@ -410,17 +410,17 @@ impl PageTable {
         (to > at).then_some(at)
     }
 
-    /// KV positions of row positions.
+    /// KV positions of row positions: of some of those in a list.
     pub fn slot_mapping(
         &self,
         slot: u32,
-        positions: &[u64],
+        (positions, some): (&[u64], Range<usize>),
         mut write: impl FnMut(usize, i64),
     ) -> Result<(), Error> {
         let row = self.row(slot)?;
-        check_positions(positions, row.len() * self.page_size)?;
-        for (at, &position) in positions.iter().enumerate() {
-            let position = position as usize;
+        check_positions(positions, some.clone(), row.len() * self.page_size)?;
+        for at in some {
+            let position = positions[at] as usize;
             let page = row[position / self.page_size] as i64;
             write(at, page * self.page_size as i64 + (position % self.page_size) as i64);
         }
@@ -436,9 +436,13 @@ impl PageTable {
     }
 }
 
-/// Refuses positions that a row of so many has not.
-pub fn check_positions(positions: &[u64], capacity: usize) -> Result<(), Error> {
-    match positions.iter().position(|&position| position >= capacity as u64) {
+/// Refuses positions that a row of so many has not, among some of a list.
+pub fn check_positions(
+    positions: &[u64],
+    mut some: Range<usize>,
+    capacity: usize,
+) -> Result<(), Error> {
+    match some.find(|&at| positions[at] >= capacity as u64) {
         None => Ok(()),
         Some(at) => Err(Error::argument(text!(
             "positions[{at}] {} is beyond the row's {capacity} positions",

@@ -130,6 +130,21 @@ impl Turn<'_> {
         landing: GroupLanding,
         brought: &dyn Fn(usize, usize) -> bool,
     ) -> Result<Option<Landed>, Error> {
+        // What came is no publishing of the caller's.
+        let published = self.published_groups(id)?;
+        let landed = self.land_and_publish(id, landing, brought);
+        if self.sequence(id).is_ok() {
+            self.state().sequences[id.slot() as usize].groups.published = published;
+        }
+        landed
+    }
+
+    fn land_and_publish(
+        &mut self,
+        id: SequenceId,
+        landing: GroupLanding,
+        brought: &dyn Fn(usize, usize) -> bool,
+    ) -> Result<Option<Landed>, Error> {
         let (slot, page_size) = (id.slot(), self.table.page_size());
         let GroupLanding { pages, own_from, row } = landing;
         let sequence = self.sequence(id)?;

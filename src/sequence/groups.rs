@@ -195,7 +195,8 @@ impl Turn<'_> {
         // While it is loading its rows are the fetch's.
         if place.is_some_and(|place| !place.is_loading) {
             let places = self.table.row(slot).map_or(0, <[u32]>::len);
-            self.shorten_group_rows(slot, places);
+            // A plan names no more places than the spine has.
+            self.cut_group_rows(slot, places);
         }
     }
 }

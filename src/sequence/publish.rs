@@ -20,9 +20,6 @@ pub struct Published {
     pub shared_pages: usize,
 }
 
-/// What publishing did in the groups beside the first, and after how many positions the states are.
-type Said = (PublishedGroups, usize);
-
 impl Published {
     /// What was done, and then more.
     fn and(self, more: Self) -> Self {
@@ -77,28 +74,26 @@ impl State {
     }
 
     /// What was published before counts no more. The states are after all that is computed, also
-    /// where only a part of it gets published, or did when others are let in. What the sequence
-    /// said before, with groups.
-    fn begin_publishing(&mut self, id: SequenceId, computed: usize) -> Option<Said> {
+    /// where only a part of it gets published, or nothing, or did when others are let in. What the
+    /// one before did, with groups.
+    fn begin_publishing(&mut self, id: SequenceId, computed: usize) -> Option<PublishedGroups> {
         if !self.has_groups() {
             return None;
         }
         let has_states = self.table.groups().draft_states().is_some();
         let rows = &mut self.sequences[id.slot() as usize].groups;
-        let before = (rows.published, rows.accepted);
-        rows.published = PublishedGroups::default();
+        let before = std::mem::take(&mut rows.published);
         if has_states {
             rows.accepted = rows.accepted.max(computed);
         }
         Some(before)
     }
 
-    /// Nothing was published after all.
+    /// Nothing was published after all. What the states are after has changed all the same.
     #[cold]
-    fn take_back_publishing(&mut self, id: SequenceId, before: Option<Said>) {
-        if let (Some((published, accepted)), true) = (before, self.sequence(id).is_ok()) {
-            let rows = &mut self.sequences[id.slot() as usize].groups;
-            (rows.published, rows.accepted) = (published, accepted);
+    fn take_back_publishing(&mut self, id: SequenceId, before: Option<PublishedGroups>) {
+        if let (Some(before), true) = (before, self.sequence(id).is_ok()) {
+            self.sequences[id.slot() as usize].groups.published = before;
         }
     }
 

@@ -332,15 +332,23 @@ impl State {
 
     /// Puts back the last pages of the rows, which are private, until they have so many places.
     pub(crate) fn shorten_group_rows(&mut self, slot: u32, places: usize) {
+        let rows_cut = self.cut_group_rows(slot, places);
+        self.sequences[slot as usize].groups.changes += rows_cut;
+    }
+
+    /// The same where no plan can name those pages: how many rows became shorter.
+    pub(crate) fn cut_group_rows(&mut self, slot: u32, places: usize) -> u64 {
         let groups = *self.table.groups();
-        let GroupRows { rows, changes, .. } = &mut self.sequences[slot as usize].groups;
+        let rows = &mut self.sequences[slot as usize].groups.rows;
+        let mut rows_cut = 0;
         for (group, config) in groups.hung().filter(|(_, group)| group.kind != GroupKind::State) {
             let places = places.min(rows[group].len());
-            *changes += (places < rows[group].len()) as u64;
+            rows_cut += (places < rows[group].len()) as u64;
             for page in rows[group].drain(places..).rev().filter(|&page| page != 0) {
                 self.table.pool_at_mut(config.pool as usize).put_back(page);
             }
         }
+        rows_cut
     }
 
     /// What was to be copied is there: its sources are not in use any more, and what was saved can

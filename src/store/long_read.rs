@@ -51,7 +51,7 @@ impl Shared {
             // Before anything is written, and without the lock.
             let capacity = state.row_capacity(slot)?;
             drop(state);
-            check_positions(positions, capacity)?;
+            check_positions(positions, 0..positions.len(), capacity)?;
             state = self.read();
         }
         let (mut version, mut done, mut tries) = (None, 0_usize, 0);
@@ -62,8 +62,7 @@ impl Shared {
             }
             let most = if tries < TRIES { self.read_portion() } else { usize::MAX };
             let end = positions.len().min(done.saturating_add(most));
-            let some = &positions[done..end];
-            state.table.slot_mapping(slot, some, |at, value| write(done + at, value))?;
+            state.table.slot_mapping(slot, (positions, done..end), &mut write)?;
             done = end;
             if done == positions.len() {
                 return Ok(());

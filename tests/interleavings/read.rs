@@ -58,6 +58,27 @@ fn m06_a_slot_mapping_is_of_one_moment() {
     }
 }
 
+/// Another row takes the slot meanwhile, with a page less: the position that it lacks is named by
+/// its place among all that were asked for.
+#[test]
+fn m06_a_position_that_goes_meanwhile_is_named_by_its_place() {
+    let world = World::new(IndexKind::Radix);
+    let (row, page) = (world.row, world.loose[0]);
+    let mut positions = [0; 40];
+    positions[37] = 3;
+    NEXT.set(Some((
+        1,
+        Box::new(move |shared: &Shared| {
+            shared.turn().erase(row).unwrap();
+            assert_eq!(shared.write().allocate_slot().unwrap(), row);
+            shared.turn().map(row, 0, &[page]).unwrap();
+        }),
+    )));
+    let refused = world.shared.slot_mapping(row, &positions, |_, _| ()).unwrap_err();
+    assert!(NEXT.take().is_none(), "others got in");
+    assert!(format!("{refused}").starts_with("positions[37] 3 is beyond"), "{refused}");
+}
+
 /// A row of a batch ends while the rows before it are read: the call says so.
 #[test]
 fn m06_a_batch_whose_row_ends_meanwhile_is_refused() {

@@ -4,6 +4,7 @@ use super::memory_store::MemoryStore;
 use super::world::PAGE_SIZE;
 use radixkv::group::{GroupConfig, GroupKind};
 use radixkv::index::Namespace;
+use radixkv::store::PublishedGroups;
 use radixkv::tier::paged::{Deadline, PagePolicy};
 use radixkv::token::TokenList;
 
@@ -58,6 +59,22 @@ fn t16_a_fetch_brings_what_all_groups_need_and_no_more() {
     world.evict_all();
     assert_eq!(world.run(&other, &[]), (0, 16));
     assert_eq!(world.tiers.stats().host.fetched, 14 + 4 + 2 + 1);
+    world.end();
+}
+
+/// What it brings is no publishing: what that did is told apart.
+#[test]
+fn t16_a_fetch_is_no_publishing() {
+    let mut world = GroupWorld::new(hybrid(None));
+    let tokens = prompt(1, 41);
+    world.run(&tokens, &[4, 10]);
+    world.evict_all();
+    let id = world.begin(&Namespace::default(), &tokens).unwrap().id;
+    assert!(world.fetch(id, Deadline::Never).is_begun);
+    world.settle();
+    assert_eq!(world.shared.read().sequence_info(id).unwrap().shared_pages, 10);
+    assert_eq!(world.shared.read().published_groups(id).unwrap(), PublishedGroups::default());
+    world.release(id);
     world.end();
 }
 

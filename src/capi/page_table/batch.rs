@@ -44,7 +44,8 @@ unsafe impl AbiStruct for rkv_page_table_batch_arrays {
     const V1: usize = 40;
 }
 
-/// Where positions of a row lie in KV memory: page * page_size + offset in the page, for each.
+/// Where positions of a row lie in KV memory: page * page_size + offset in the page, for each. When
+/// the call fails because another thread made the row shorter meanwhile, a part may be written.
 ///
 /// @param table the page table
 /// @param slot a slot in use

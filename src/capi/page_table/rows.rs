@@ -215,7 +215,8 @@ pub unsafe extern "C" fn rkv_page_table_row_capacity(
     }
 }
 
-/// Copies a row from a page on.
+/// Copies a row from a page on. When the call fails because another thread changed the row
+/// meanwhile, a part may be written.
 ///
 /// @param table the page table
 /// @param slot a slot in use, also one that a sequence owns

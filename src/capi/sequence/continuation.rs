@@ -103,9 +103,10 @@ unsafe impl AbiElement for rkv_sequence_fork_child {
 /// or with several groups while a fetch or rkv_sequence_agree() of it goes on;
 /// RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(), before anything was evicted;
 /// RKV_STATUS_OUT_OF_SLOTS; RKV_STATUS_INVALID_STATE when the parent waits for copies of groups
-/// itself; RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT, also for
-/// another namespace than the parent's, naming the field; RKV_STATUS_OUT_OF_MEMORY;
-/// RKV_STATUS_POISONED
+/// itself, or has pages that a fetch brought and that were not published for want of memory:
+/// rkv_sequence_publish() does that; RKV_STATUS_UNSUPPORTED with an external pool;
+/// RKV_STATUS_INVALID_ARGUMENT, also for another namespace than the parent's, naming the field;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(tokens + pages of the row + nodes on the path + evictions); lock, in slices
 /// @par Thread safety
@@ -190,8 +191,9 @@ unsafe fn with_tokens_if<R>(
 /// @param element_size sizeof(rkv_sequence_fork_child)
 /// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_PAGES, see
 /// rkv_last_shortage(), before anything was evicted; RKV_STATUS_OUT_OF_SLOTS;
-/// RKV_STATUS_INVALID_STATE when the parent waits for copies of groups itself; RKV_STATUS_PENDING
-/// with several groups while a fetch or rkv_sequence_agree() of it goes on;
+/// RKV_STATUS_INVALID_STATE when the parent waits for copies of groups itself, or has pages that a
+/// fetch brought and that were not published for want of memory: rkv_sequence_publish() does that;
+/// RKV_STATUS_PENDING with several groups while a fetch or rkv_sequence_agree() of it goes on;
 /// RKV_STATUS_UNSUPPORTED with an external pool; RKV_STATUS_INVALID_ARGUMENT;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
@@ -246,7 +248,8 @@ pub unsafe extern "C" fn rkv_sequence_fork(
 /// @param cache the cache
 /// @param sequence the sequence
 /// @param out_retained receives false when the sequence alone has more pages than all retained ones
-/// may have, or began before its namespace was cleared; it was released then
+/// may have, began before its namespace was cleared, or has pages that a fetch brought and that were
+/// not published for want of memory; it was released then
 /// @return RKV_STATUS_OK; RKV_STATUS_PENDING while a fetch of the sequence is open, and with
 /// several groups while rkv_sequence_agree() goes on; RKV_STATUS_INVALID_STATE while a copy of a
 /// group beside the first is open; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;

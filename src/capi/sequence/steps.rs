@@ -171,10 +171,11 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
 /// that. That node may be a longer one in the place of the sequence's earlier node, whose id is
 /// stale then: rkv_sequence_publish_result.node is the one to use from now on.
 ///
-/// More than 64 new pages, or 4096 new positions, may be published in portions, between which
+/// More than 32 new pages, or 4000 new positions, may be published in portions, between which
 /// waiting threads get in. When memory runs out after the first, or another thread truncates the
 /// sequence meanwhile, what was published stays: the call succeeds, and shared_page_count says how
-/// far it came.
+/// far it came. Whatever gets published, also where there is no memory for any of it, the states of
+/// STATE groups are those after computed_position_count from now on.
 ///
 /// @param cache the cache
 /// @param sequence the sequence
