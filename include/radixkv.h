@@ -5919,8 +5919,8 @@ enum rkv_status rkv_sequence_fork(struct rkv_cache *cache,
  * @param cache the cache
  * @param sequence the sequence
  * @param out_retained receives false when the sequence alone has more pages than all retained ones
- * may have, began before its namespace was cleared, or has pages that a fetch brought and that were
- * not published for want of memory; it was released then
+ * may have, began before its namespace was cleared, or has pages that a fetch brought and that
+ * were not published for want of memory; it was released then
  * @return RKV_STATUS_OK; RKV_STATUS_PENDING while a fetch of the sequence is open, and with
  * several groups while rkv_sequence_agree() goes on; RKV_STATUS_INVALID_STATE while a copy of a
  * group beside the first is open; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_OUT_OF_MEMORY;
