@@ -281,8 +281,8 @@ impl EngineRow for GroupRow {
         if held == 0 {
             state.began = self.source.begins();
         }
-        let (wanted, whole) =
-            self.source.places(py, (known + added.len(), held), (positions, computed))?;
+        let places = self.source.places(py, (known + added.len(), held), (positions, computed))?;
+        let Some((wanted, whole)) = places else { return Ok(None) };
         if wanted > held {
             let mut fresh = vec![0; Self::needed(state, wanted, &[])];
             if !self.source.allocate(py, &mut fresh)? {

@@ -190,8 +190,8 @@ impl EngineRow for GrowingRow {
         if held == 0 {
             state.began = self.source.begins();
         }
-        let (wanted, whole) =
-            self.source.places(py, (known + added.len(), held), (positions, computed))?;
+        let places = self.source.places(py, (known + added.len(), held), (positions, computed))?;
+        let Some((wanted, whole)) = places else { return Ok(None) };
         if wanted > held {
             state.pages.resize(wanted, 0);
             let there = self.source.allocate(py, &mut state.pages[held..]);

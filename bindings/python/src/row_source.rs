@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::c::*;
 use crate::cache::Cache;
-use crate::handle::{Handle, Raw, long};
+use crate::handle::{Handle, Raw, filled, long};
 use crate::space::{Namespace, Space};
 use crate::status::{check, refused};
 use crate::tokens::{LONG, TokenArg};
@@ -67,20 +67,32 @@ impl Source {
     }
 
     /// How many pages a row has when it has places for so many positions, at least those that it
-    /// holds, and how many of them are whole when so many of its tokens are computed.
+    /// holds, and how many of them are whole when so many of its tokens are computed. Nothing for
+    /// more new pages than there are: nobody has to ask for memory to be told so.
     pub fn places(
         &self,
         py: Python<'_>,
         (known, held): (usize, usize),
         (positions, computed): (usize, usize),
-    ) -> PyResult<(usize, usize)> {
+    ) -> PyResult<Option<(usize, usize)>> {
         let wanted = positions.div_ceil(self.page_size).max(held);
         let whole = computed / self.page_size;
         if computed > known || whole > wanted {
             let message = format!("computed: {computed}, with {known} tokens and {wanted} pages");
             return Err(refused(py, RKV_STATUS_INVALID_ARGUMENT, &message));
         }
-        Ok((wanted, whole))
+        // Full attention, which every table has, takes a page for each place.
+        let is_beyond = wanted - held > MANY && (wanted - held) as u64 > self.page_count(py)?;
+        Ok((!is_beyond).then_some((wanted, whole)))
+    }
+
+    /// Pages of the pool that rows draw from, whoever has them.
+    fn page_count(&self, py: Python<'_>) -> PyResult<u64> {
+        // SAFETY: a live handle.
+        let stats = filled(py, |out: *mut rkv_pool_stats| unsafe {
+            rkv_page_table_read_pool_stats(self.table.raw(), 0, out)
+        });
+        Ok(stats?.total_page_count)
     }
 
     /// Takes as many pages as there is room for. Whether there were enough: else none is taken.

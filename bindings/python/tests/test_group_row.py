@@ -178,7 +178,9 @@ def test_rows_are_refused_pages_and_change_nothing(windowed: radixkv.Cache) -> N
     row = windowed.group_row(ids(10, 9000).tolist())
     assert row.extend(None, 10, 0) is not None
     free = windowed.table.pool_stats(0).free_page_count
-    assert row.extend([1, 2], 30 * PAGE_SIZE, 12) is None
+    # The last ones are more than memory has room for, and more together than a number has.
+    for positions in (30 * PAGE_SIZE, 1 << 34, 1 << 50, (1 << 64) - 1):
+        assert row.extend([1, 2], positions, 12) is None
     assert (row.page_count, row.token_count) == (1, 10)
     assert windowed.table.pool_stats(0).free_page_count == free
     held.release()
