@@ -62,9 +62,11 @@ fn kind_of(format: *const std::ffi::c_char) -> Kind {
     }
 }
 
-/// Empty tensors of torch's lie nowhere, which the library would take for none that was given.
-fn place(data: *mut u8) -> *mut u8 {
-    if data.is_null() { std::ptr::NonNull::<u128>::dangling().as_ptr().cast() } else { data }
+/// Empty tensors of torch's lie nowhere, which the library would take for none that was given, and
+/// an empty array.array where nothing is aligned: where one without elements lies says nothing.
+fn place(data: *mut u8, count: usize) -> *mut u8 {
+    let is_nowhere = data.is_null() || count == 0;
+    if is_nowhere { std::ptr::NonNull::<u128>::dangling().as_ptr().cast() } else { data }
 }
 
 impl Array {
@@ -85,11 +87,12 @@ impl Array {
     fn of_tensor(object: &Bound<'_, PyAny>, name: &str, writable: bool) -> PyResult<Array> {
         let Some(borrowed) = Borrowed::of(object, name)? else {
             if let Some(described) = Described::of(object, name, writable)? {
+                let count = described.shape.iter().product::<i64>() as usize;
                 return Ok(Array {
-                    data: place(described.data),
+                    data: place(described.data, count),
                     item_size: described.item_size,
                     kind: described.kind,
-                    count: described.shape.iter().product::<i64>() as usize,
+                    count,
                     is_dense: cuda_array::is_dense(&described.shape, &described.strides),
                     device: SOME_GPU,
                     dimensions: described.shape.len(),
@@ -102,11 +105,12 @@ impl Array {
             );
             return Err(PyTypeError::new_err(message));
         };
+        let count = borrowed.shape().iter().product::<i64>() as usize;
         Ok(Array {
-            data: place(borrowed.data()),
+            data: place(borrowed.data(), count),
             item_size: borrowed.item_size(),
             kind: borrowed.kind(),
-            count: borrowed.shape().iter().product::<i64>() as usize,
+            count,
             is_dense: borrowed.is_dense(),
             device: borrowed.device(),
             dimensions: borrowed.shape().len(),
@@ -128,11 +132,12 @@ impl Array {
         let item_size = view.itemsize as usize;
         // Its strides are those of pointers then.
         let is_indirect = !view.suboffsets.is_null();
+        let count = (view.len as usize).checked_div(item_size).unwrap_or(0);
         let array = Array {
-            data: view.buf.cast(),
+            data: place(view.buf.cast(), count),
             item_size,
             kind: kind_of(view.format),
-            count: (view.len as usize).checked_div(item_size).unwrap_or(0),
+            count,
             is_dense,
             device: 0,
             dimensions: view.ndim as usize,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import types
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,25 @@ def test_p01_empty_tensors_are_no_none(cache: radixkv.Cache) -> None:
             cache.table.read_batch(rows, pages(64), indptr, Empty(), last)
     assert cache.evict(4, Empty()) == 0
     assert cache.stats().cached_page_count == 4
+
+
+def test_p01_empty_arrays_are_all_the_same(cache: radixkv.Cache) -> None:
+    """CPython lends an empty array.array at an address that is aligned to nothing."""
+    tokens: list[Any] = [
+        array("I"), array("i"), array("q"), array("Q"), memoryview(array("I")), [],
+        np.empty(0, np.uint32), np.frombuffer(b"", np.int64), Empty(),
+    ]
+    row = cache.growing_row(tokens[0])
+    for empty in tokens:
+        assert cache.probe(empty) == 0 and cache.match(empty).token_count == 0
+        assert row.extend(empty, 0, 0) == []
+    for sequences in (array("Q"), memoryview(array("Q")), np.empty(0, np.uint64)):
+        assert cache.release_many(sequences) == 0
+        assert cache.append_many(sequences, array("I")) == 0
+    pages = array("I")
+    radixkv.page_numbers(array("q"), 16, pages)
+    radixkv.page_places(pages, 16, array("q"))
+    cache.table.free_pages(pages)
 
 
 def test_p01_handles_of_all_objects(cache: radixkv.Cache) -> None:
