@@ -84,6 +84,7 @@ impl PlacedRows {
         start: usize,
         end: usize,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let _held = held(py, &self.state)?;
         let rows = self.rows()?;
         if !start.is_multiple_of(self.page_size) {
             let message = format!("start: {start} begins no page");
@@ -109,6 +110,7 @@ impl PlacedRows {
     /// With states, where the state lies that a lock of a match protects: a new array of int64 with
     /// its page of pool 1. Raises StaleLock.
     fn locked_state<'py>(&self, py: Python<'py>, lock: u64) -> PyResult<Bound<'py, PyAny>> {
+        let _held = held(py, &self.state)?;
         let cache = self.cache.get().handle.get(py)?;
         let (mut found, mut count) = (rkv_locked_page::zeroed(), 0);
         let size = size_of::<rkv_locked_page>();

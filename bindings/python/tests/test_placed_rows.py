@@ -300,6 +300,36 @@ def test_what_is_refused_changes_nothing() -> None:
     engine.cache.unlock(done.lock)
 
 
+def test_p02_j07_another_thread_gets_busy() -> None:
+    """Whoever comes while a publish is under way: here from what it reads, in the same thread."""
+    engine = Engine([40, 40])
+    placed, tokens, refused = engine.placed, ids(8), []
+    engine.allocate(0, 0, 8)
+    places, mapping = engine.rows[0, :8].copy(), engine.mapping.copy()
+    calls = (
+        lambda: placed.publish(tokens, 8, 0), lambda: placed.evict(1, 1),
+        lambda: placed.pages(0, 0), lambda: placed.share(0, 0, 0),
+        lambda: placed.release(0, 0, 8), lambda: placed.locked_state(5),
+        placed.window_pages,
+    )
+
+    class Meddling:
+        def __dlpack__(self, **options: Any) -> Any:
+            for call in calls:
+                with pytest.raises(radixkv.Busy, match="another thread uses the row"):
+                    call()
+                refused.append(call)
+            return places.__dlpack__()
+
+        def __dlpack_device__(self) -> Any:
+            return 1, 0
+
+    done = placed.publish(tokens, 8, places=Meddling())
+    assert len(refused) == len(calls) and done.claimed_page_count == 2
+    assert (engine.mapping == mapping).all()
+    engine.check([set(), set()])
+
+
 def test_pages_are_of_the_last_publish_alone() -> None:
     engine = Engine([40])
     placed, tokens = engine.placed, ids(32)

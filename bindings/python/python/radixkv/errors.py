@@ -96,7 +96,7 @@ class OutOfMemory(Error, MemoryError):
 
 
 class Busy(Error):
-    """The page table already has a cache."""
+    """The page table already has a cache, or another thread uses the row."""
 
 
 class Pending(Error):
