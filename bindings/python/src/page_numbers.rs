@@ -3,6 +3,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::array::{Array, Kind};
+use crate::c::RKV_PAGE_SIZE_MAX;
 
 /// A place as a number; those below 0 are none.
 pub trait Place: Copy {
@@ -36,9 +37,8 @@ impl Place for i64 {
 pub fn divide<T: Place>(places: &[T], page_size: usize, pages: &mut [u32]) -> PyResult<()> {
     for (page, place) in pages.iter_mut().zip(places.iter().step_by(page_size)) {
         let place = place.number();
-        let number = place / page_size as i64;
-        match u32::try_from(number) {
-            Ok(number) if place >= 0 => *page = number,
+        match u64::try_from(place).map(|at| u32::try_from(at / page_size as u64)) {
+            Ok(Ok(number)) => *page = number,
             _ => return Err(PyValueError::new_err(format!("places: {place} is in no page"))),
         }
     }
@@ -87,6 +87,15 @@ pub fn place_at(places: &Array, at: usize) -> i64 {
     }
 }
 
+/// Refuses a size that no page has.
+fn check_size(page_size: usize) -> PyResult<()> {
+    if (1..=RKV_PAGE_SIZE_MAX as usize).contains(&page_size) {
+        return Ok(());
+    }
+    let message = format!("page_size: {page_size} is not 1 to {RKV_PAGE_SIZE_MAX}");
+    Err(PyValueError::new_err(message))
+}
+
 /// The pages of a row of places, for an engine that has one for each position: `page_size` of them
 /// a page, of which the first says where it is: page number * page_size. The last page may be
 /// begun only.
@@ -106,9 +115,7 @@ pub fn page_numbers(
     pages: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let places = places_of(places, "places")?;
-    if page_size == 0 {
-        return Err(PyValueError::new_err("page_size: must not be 0"));
-    }
+    check_size(page_size)?;
     let count = places.count.div_ceil(page_size);
     let pages = Array::integers(pages, "pages", 4, true)?.at_least("pages", count)?;
     if count == 0 {
@@ -133,10 +140,16 @@ pub fn page_places(
     places: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let pages = places_of(pages, "pages")?;
+    check_size(page_size)?;
     let count = pages.count.saturating_mul(page_size);
     let places = Array::integers(places, "places", 8, true)?.at_least("places", count)?;
     if count == 0 {
         return Ok(());
+    }
+    let most = i64::MAX / page_size as i64;
+    let mut numbers = (0..pages.count).map(|at| place_at(&pages, at));
+    if let Some(page) = numbers.find(|page| !(0..most).contains(page)) {
+        return Err(PyValueError::new_err(format!("pages: {page} is no page's number")));
     }
     // SAFETY: an array with room for so many.
     let into = unsafe { std::slice::from_raw_parts_mut(places.data::<i64>(), count) };

@@ -114,6 +114,21 @@ TABLE: dict[str, tuple[Call, type[Exception], str]] = {
     "pages of no size": (
         lambda c: radixkv.page_numbers(np.zeros(16, np.int32), 0, pages(0)),
         ValueError, "page_size"),
+    "pages larger than there are": (
+        lambda c: radixkv.page_numbers(np.array([-1 << 63]), (1 << 64) - 1, pages(0)),
+        ValueError, "page_size"),
+    "places of no size": (
+        lambda c: radixkv.page_places(pages(1), 0, np.zeros(9, np.int64)),
+        ValueError, "page_size"),
+    "places of pages larger than there are": (
+        lambda c: radixkv.page_places(pages(), 1 << 17, np.zeros(9, np.int64)),
+        ValueError, "page_size"),
+    "a page below zero": (
+        lambda c: radixkv.page_places(np.array([3, -1]), 4, np.zeros(9, np.int64)),
+        ValueError, "pages: -1"),
+    "a page too far": (
+        lambda c: radixkv.page_places(np.array([1 << 62]), 4, np.zeros(9, np.int64)),
+        ValueError, "pages"),
     "a place below zero": (
         lambda c: radixkv.page_numbers(np.full(16, -16), 16, pages(0)), ValueError, "places: -16"),
     "a place too far": (
