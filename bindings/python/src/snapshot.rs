@@ -214,9 +214,12 @@ impl SnapshotCache {
         let cache = self.handle.get(py)?;
         let tokens = TokenArg::of(tokens, "tokens")?;
         let (space, mut removed) = (Space::of(space), false);
-        // SAFETY: a live handle, arguments that are kept.
-        let status =
-            unsafe { rkv_snapshot_cache_remove(cache.raw(), space.c(), tokens.c(), &mut removed) };
+        let call = Raw((space.c(), tokens.c(), &raw mut removed));
+        let status = long(py, tokens.is_long(), || {
+            let (space, tokens, removed) = call.get();
+            // SAFETY: a live handle, arguments that are kept.
+            unsafe { rkv_snapshot_cache_remove(cache.raw(), space, tokens, removed) }
+        });
         let is_done = check(py, status);
         settle(py);
         is_done.map(|()| removed)

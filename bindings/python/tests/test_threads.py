@@ -163,6 +163,14 @@ def test_p02_what_gives_many_pages_back_lets_others_run() -> None:
         table.check()
 
 
+def test_p02_what_removes_a_long_snapshot_lets_others_run() -> None:
+    prompt = np.arange(1, 1_000_001, dtype=np.uint32)
+    with radixkv.SnapshotCache() as snapshots:
+        assert others_run_during(
+            lambda: snapshots.remove(prompt), lambda: snapshots.insert(prompt, None, 8)
+        )
+
+
 def test_snapshots_go_on_any_thread() -> None:
     gone: list[int] = []
 
