@@ -1,5 +1,6 @@
 """E03, E05: the publisher of the second library, read by libzmq."""
 
+import ctypes
 import re
 import time
 from pathlib import Path
@@ -87,16 +88,24 @@ def test_m01_what_is_refused() -> None:
 
 
 def test_p01_structs_are_those_of_the_header() -> None:
-    header = Path(__file__).parents[3] / "include" / "radixkv_net.h"
-    text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.DOTALL)
+    headers = [Path(__file__).parents[3] / "include" / it for it in ("radixkv_net.h", "radixkv.h")]
+    text = "".join(it.read_text() for it in headers)
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     version = re.search(r"#define RKV_NET_ABI_VERSION (\d+)", text)
     assert version and int(version[1]) == net.ABI_VERSION
-    for name, struct in [("config", net._Config), ("stats", net._Stats)]:
-        body = re.search(rf"struct rkv_net_publisher_{name} \{{(.*?)\}}", text, re.DOTALL)
+    structs: list[tuple[str, type[ctypes.Structure]]] = [
+        ("net_publisher_config", net._Config),
+        ("net_publisher_stats", net._Stats),
+        ("net_store_config", net._StoreConfig),
+        ("remote_store", net._RemoteStore),
+    ]
+    pointers = {"char*": "c_char_p", "void*": "c_void_p", "rkv_remote_call": "c_void_p"}
+    for name, struct in structs:
+        body = re.search(rf"struct rkv_{name} \{{(.*?)\n\}}", text, re.DOTALL)
         assert body
         fields = re.findall(r"(\w+)\s*(\*?)(\w+);", body[1])
         named = [
-            (field, "c_char_p" if star else f"c_{kind.removesuffix('_t')}")
+            (field, pointers.get(kind + star, f"c_{kind.removesuffix('_t')}"))
             for kind, star, field in fields
         ]
         ours = [(field[0], field[1].__name__) for field in struct._fields_]
