@@ -10,10 +10,10 @@ starts, and so is an SGLang whose interface is another one.
 
 from typing import TYPE_CHECKING
 
+from .errors import InterfaceChanged, NotCovered
+
 if TYPE_CHECKING:
     from .cache import RadixkvCache
-    from .interface import InterfaceChanged
-    from .limits import NotCovered
 
 __all__ = ["InterfaceChanged", "NotCovered", "RadixkvCache"]
 
@@ -21,14 +21,6 @@ __all__ = ["InterfaceChanged", "NotCovered", "RadixkvCache"]
 def __getattr__(name: str) -> object:
     # SGLang's modules are imported when they are wanted: the entry point is loaded in each of its
     # processes, most of which have no cache.
-    if name == "InterfaceChanged":
-        from .interface import InterfaceChanged
-
-        return InterfaceChanged
-    if name == "NotCovered":
-        from .limits import NotCovered
-
-        return NotCovered
     if name == "RadixkvCache":
         from .cache import RadixkvCache
 

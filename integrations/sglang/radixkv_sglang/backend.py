@@ -21,12 +21,15 @@ def register() -> None:
 def make(context: "TreeCacheBuildContext") -> "RadixkvCache":
     """The cache of a scheduler. Raises InterfaceChanged for an SGLang that differs from the one
     this was written for, NotCovered for a configuration that is not covered."""
-    from . import interface, limits
+    from . import interface
+
+    # Before what imports names of SGLang's, which another one may not have.
+    interface.check()
+    from . import limits
     from .cache import RadixkvCache
     from .states import StatesCache
     from .windows import WindowedCache
 
-    interface.check()
     limits.check(context)
     if context.is_hybrid_ssm:
         return StatesCache(context.params)

@@ -17,16 +17,14 @@ from sglang.srt.runtime_context import (
     get_spec,
 )
 
+from .errors import NotCovered
+
 if TYPE_CHECKING:
     from sglang.srt.mem_cache.registry import TreeCacheBuildContext
 
 
 #: What a cache counts at most, see rkv_cache_config.checkpoint_limit; without a limit, any number.
 STATES_OF_A_PATH = 512
-
-
-class NotCovered(ValueError):
-    """The engine is set up with something that this cache does not do."""
 
 
 def check(context: "TreeCacheBuildContext") -> None:

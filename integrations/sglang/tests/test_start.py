@@ -1,6 +1,9 @@
 """P04: what is looked at at the start: SGLang's interface, and what the engine is to do."""
 
+import ast
+import sys
 import types
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -25,7 +28,7 @@ def test_a_changed_interface_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "pin", lambda self, node: None, raising=False)
     monkeypatch.setattr(base, "evict", lambda self, request: None)
     monkeypatch.delattr(base, "touch_prefix")
-    fields = {**interface.FIELDS, base_prefix_cache.TreeLock: "node receipt"}
+    fields = {**interface.FIELDS, "TreeLock": "node receipt"}
     monkeypatch.setattr(interface, "FIELDS", fields)
     with pytest.raises(InterfaceChanged) as changed:
         interface.check()
@@ -37,6 +40,31 @@ def test_a_changed_interface_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         interface.SGLANG,
     ):
         assert part in str(changed.value)
+
+
+def test_what_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As in a process that has not made a cache.
+    for name in ("cache", "limits", "states", "windows"):
+        monkeypatch.delitem(sys.modules, f"radixkv_sglang.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "sglang.srt.mem_cache.allocator.mamba", None)
+    monkeypatch.delattr(base_prefix_cache, "TreeLock")
+    with pytest.raises(InterfaceChanged) as changed:
+        backend.make(mock.Mock())
+    for part in (
+        "there is no sglang.srt.mem_cache.allocator.mamba",
+        "sglang.srt.mem_cache.base_prefix_cache has no TreeLock",
+    ):
+        assert part in str(changed.value)
+
+
+def test_all_that_is_imported_is_looked_for() -> None:
+    wanted = {(f"sglang.{module}", name) for module, names in interface.IMPORTED.items()
+              for name in names.split()}
+    for path in sorted(Path(backend.__file__).parent.glob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sglang"):
+                names = {(node.module, alias.name) for alias in node.names}
+                assert names <= wanted, f"{path.name} imports {names - wanted}"
 
 
 @pytest.fixture
