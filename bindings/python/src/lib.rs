@@ -53,6 +53,7 @@ mod snapshot_pin;
 mod snapshot_tier;
 mod space;
 mod status;
+mod strays;
 mod tier;
 mod tokens;
 

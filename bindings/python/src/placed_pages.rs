@@ -128,4 +128,12 @@ impl PlacedRows {
         let pages = (0..).zip(&state.hangs_on).filter(|(_, hangs_on)| **hangs_on != 0);
         longs(py, &pages.map(|(page, _)| page).collect::<Vec<u32>>())
     }
+
+    /// The window's pages, in order, that the cache did not take with a page, for want of memory in
+    /// the middle of a long list: a new array of int64. The mapping has them, for the request that
+    /// goes on; `evict()` returns them when the page of full attention goes, or after another
+    /// request has given the cache one that hangs there.
+    fn stray_pages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        longs(py, &held(py, &self.state)?.strays.all())
+    }
 }

@@ -16,6 +16,7 @@ use crate::place_tables::{Mapping, Rows, longs};
 use crate::record::InsertResult;
 use crate::space::{Namespace, Space};
 use crate::status::{check, refused};
+use crate::strays::Strays;
 use crate::tokens::TokenArg;
 
 /// Pages for which a call of the library gets room to say that they are gone.
@@ -71,6 +72,7 @@ pub struct State {
     pub beside: Pages,
     /// By page of pool 1: the page of pool 0 that it hangs on, 0 where the cache has none.
     pub hangs_on: Vec<u32>,
+    pub strays: Strays,
     /// The pages of the last publish, by their index in the prefix; none after a refused one.
     last: Range<usize>,
     evicted: Vec<rkv_evicted_page>,
@@ -104,6 +106,19 @@ impl State {
             let message = format!("first, end: {first} to {end} of pages {start} to {last}");
             PyValueError::new_err(message)
         })
+    }
+
+    /// Notes what hangs on the pages [first, end) of the last publish.
+    fn note(&mut self, first: usize, end: usize, beside: Beside) {
+        for at in first..end {
+            let (page, full) = (self.beside.published[at], self.full.published[at]);
+            if page != 0 {
+                *self.hanger(page) = full;
+                self.strays.taken(full, page);
+            } else if beside == Beside::Windows && self.beside.given[at] != 0 {
+                self.beside.published[at] = self.strays.left(full, self.beside.given[at]);
+            }
+        }
     }
 
     /// The page that a page of pool 1 hangs on.
@@ -237,6 +252,10 @@ impl PlacedRows {
                 let rkv_evicted_page { group, page } = state.evicted[at];
                 if group == 0 {
                     gone.full.push(page);
+                    if let Some(stray) = state.strays.gone(page) {
+                        gone.beside.push(stray);
+                        gone.bare.push(page);
+                    }
                 } else {
                     gone.beside.push(page);
                     gone.bare.push(std::mem::take(state.hanger(page)));
@@ -297,9 +316,11 @@ impl PlacedRows {
     ///     what lies before the new pages becomes recent with the last publish.
     ///
     /// Returns an InsertResult. Where it has duplicates, the cache has other pages than the
-    /// request: `pages()`. Raises InvalidArgument, e.g. for a page that is the cache's already,
-    /// ValueError, TypeError, StaleNode: then nothing has changed. StaleLock: the cache has the
-    /// pages, and there is no new lock.
+    /// request: `pages()`. When memory runs out in the middle of a long list, it has fewer pages,
+    /// or window's pages that the cache did not take are among `stray_pages()`. Raises
+    /// InvalidArgument, e.g. for a page that is the cache's already, ValueError, TypeError,
+    /// StaleNode, OutOfMemory: then nothing has changed. StaleLock: the cache has the pages, and
+    /// there is no new lock.
     #[pyo3(signature = (tokens, length, row=None, *, places=None, window_places=None, space=None,
                         from_node=0, from_token_index=0, lock=0, state=0, recent=true))]
     #[allow(clippy::too_many_arguments)]
@@ -357,12 +378,7 @@ impl PlacedRows {
         let done = self.insert(py, &mut kept, &tokens, &space, part, recent)?;
         kept.last = first..done.page_count as usize;
         if self.beside != Beside::Nothing {
-            for at in first..done.page_count as usize {
-                let (page, full) = (kept.beside.published[at], kept.full.published[at]);
-                if page != 0 {
-                    *kept.hanger(page) = full;
-                }
-            }
+            kept.note(first, done.page_count as usize, self.beside);
         }
         if lock != 0 {
             let cache = self.cache.get().handle.get(py)?;
@@ -383,8 +399,9 @@ impl PlacedRows {
     /// has gone.
     ///
     /// Returns (pages, pages of pool 1, bare), three new arrays of int64: those that went of either
-    /// pool, for the engine to free, and those of pool 0, gone or not, whose page of pool 1 went,
-    /// for a mapping that lies elsewhere. Raises Unsupported with one group: `Cache.evict()`.
+    /// pool, strays among them, for the engine to free, and those of pool 0, gone or not, whose
+    /// page of pool 1 went, for a mapping that lies elsewhere. Raises Unsupported with one group:
+    /// `Cache.evict()`.
     fn evict<'py>(
         &self,
         py: Python<'py>,
@@ -396,7 +413,7 @@ impl PlacedRows {
             return Err(refused(py, RKV_STATUS_UNSUPPORTED, message));
         }
         let mut state = held(py, &self.state)?;
-        let mut gone = Gone::default();
+        let mut gone = Gone { beside: state.strays.take_loose(), ..Gone::default() };
         self.evict_pool(py, &mut state, &mut gone, (0, page_count))?;
         let left = window_page_count.saturating_sub(gone.beside.len());
         self.evict_pool(py, &mut state, &mut gone, (1, left))?;

@@ -150,7 +150,8 @@ class WindowedCache(RadixkvCache):
         return self._table.pool_stats(1).reclaimable_page_count * self.page_size
 
     def swa_protected_size(self) -> int:
-        return self._protected(1)
+        # What memory ran out for hangs on the cache's pages all the same, and goes with them alone.
+        return self._protected(1) + self._placed.stray_pages().size * self.page_size
 
     def _protected(self, pool: int) -> int:
         stats = self._table.pool_stats(pool)

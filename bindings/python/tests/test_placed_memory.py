@@ -1,0 +1,99 @@
+"""Rows of places, when the library finds no memory in the middle of a long publish."""
+
+import ctypes
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ids
+from test_placed_rows import PAGE, Engine
+
+import radixkv
+
+HERE = Path(__file__).parent
+#: More pages than the library publishes at once.
+COUNT = 2048
+LENGTH = COUNT * PAGE
+
+
+def library_code() -> tuple[int, int]:
+    """Where the library's code lies."""
+    maps = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
+    parts = [it[0].split("-") for it in maps if it[-1].endswith("/libradixkv.so") and "x" in it[1]]
+    return int(parts[0][0], 16), int(parts[-1][1], 16)
+
+
+def serve(failing: ctypes.CDLL, after: int, once: bool, copies: bool) -> tuple[int, bool]:
+    """One request that lacks memory, another one with the same tokens beside it, and the end of
+    both. Returns how many requests for memory failed, and whether pages of the window strayed."""
+    pages = 2 * COUNT + 1
+    engine = Engine([pages, pages], copies=copies, width=LENGTH)
+    tokens = ids(LENGTH)
+    engine.allocate(0, 0, LENGTH)
+    failing.failing_begin(after, once)
+    try:
+        first = engine.publish(0, tokens, LENGTH)
+    except radixkv.OutOfMemory:
+        first = None
+    failed = failing.failing_end()
+    kept = first.page_count if first else 0
+    own = engine.rows[0, kept * PAGE :: PAGE] // PAGE
+    owned = [set(own.tolist()), set((engine.mapping[own * PAGE] // PAGE).tolist())]
+    engine.check(owned)
+    strays = engine.placed.stray_pages().size
+    # The request goes on: what it attends to is where it was.
+    assert (engine.mapping[engine.rows[0]] > 0).all()
+    # Another one gives the cache what it lacks.
+    if strays:
+        engine.allocate(1, 0, LENGTH)
+        second = engine.publish(1, tokens, LENGTH)
+        engine.check(owned)
+        assert (engine.mapping[engine.rows[:2]] > 0).all()
+        assert engine.cache.probe(tokens) == LENGTH
+        engine.cache.unlock(second.lock)
+    engine.release(0, kept * PAGE, LENGTH)
+    if first is not None:
+        engine.cache.unlock(first.lock)
+    engine.evict(pages, pages)
+    assert [len(free) for free in engine.free] == [pages - 1] * 2
+    engine.check([set(), set()])
+    assert not engine.mapping.any()
+    return failed, strays > 0
+
+
+def lack_memory(library: str) -> None:
+    """In a process of its own, whose allocator is in that library."""
+    failing = ctypes.CDLL(library)
+    failing.failing_code.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+    failing.failing_code(*library_code())
+    for copies in (False, True):
+        for once in (False, True):
+            after = strayed = 0
+            while (done := serve(failing, after, once, copies))[0]:
+                after, strayed = after + 1, strayed + done[1]
+            print(f"{after} requests for memory, {strayed} with strays")
+            assert after > 10 and (once or strayed > 0)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="its allocator is replaced")
+@pytest.mark.skipif(shutil.which(os.environ.get("CC", "cc")) is None, reason="no C compiler")
+def test_p02_g01_j07_no_page_is_lost_when_memory_runs_out(tmp_path: Path) -> None:
+    library = tmp_path / "libfailing.so"
+    compiler = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-o", str(library)]
+    subprocess.run([*compiler, str(HERE / "failing.c")], check=True)
+    done = subprocess.run(
+        [sys.executable, __file__, str(library)],
+        env={**os.environ, "LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+if __name__ == "__main__":
+    lack_memory(sys.argv[1])
