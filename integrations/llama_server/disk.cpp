@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace radixkv_server {
 
@@ -16,6 +17,8 @@ namespace {
 constexpr std::uint64_t close_ms = 10000;
 /// How often a request that waits for the disk looks.
 constexpr std::chrono::microseconds look_interval(500);
+/// Prompts on their way to the disk whose beginnings are remembered.
+constexpr std::size_t longer_most = 64;
 
 /// The name of a model's folder: for whoever looks into the directory.
 std::string folder_of(const common_params& params, const Fingerprint& fingerprint) {
@@ -69,16 +72,59 @@ void PromptCache::tick() {
     if (!has_below_) return;
     [[maybe_unused]] const rkv_status status =
         rkv_snapshot_cache_read_tier_stats(cache_.get(), &stats);
+    try {
+        remove_replaced(0);
+    } catch (const std::exception& error) {
+        failed("a removal", error);
+    }
+}
+
+std::uint64_t PromptCache::unwritten_count() {
+    const rkv_snapshot_tier_stats stats = cache_.tier_stats();
+    return stats.failed_write_count + stats.unfit_count;
+}
+
+bool PromptCache::remove_replaced(std::uint64_t wait_ms) {
+    if (longer_.empty()) return true;
+    const std::uint64_t unwritten = unwritten_count();
+    // One that may never be on disk takes nothing away: what it begins with goes when it is not
+    // used, or with the next one.
+    const auto is_lost = [unwritten](const Longer& one) {
+        return one.unwritten_count != unwritten;
+    };
+    longer_.erase(std::remove_if(longer_.begin(), longer_.end(), is_lost), longer_.end());
+    if (longer_.empty()) return true;
+    if (!cache_.flush(std::chrono::milliseconds(wait_ms))) {
+        // A disk that is never done keeps no list of all there was.
+        if (longer_.size() > longer_most) longer_.erase(longer_.begin());
+        return false;
+    }
+    const std::vector<Longer> written = std::exchange(longer_, {});
+    if (unwritten_count() != unwritten) return true;
+    for (const Longer& one : written) {
+        // What waited for room may have left memory before there was some.
+        const rkv::SnapshotPin pin = cache_.match(first(one.ids, one.ids.size()), one.space);
+        if (std::max(pin.token_count(), pin.fetchable_token_count()) == one.ids.size())
+            remove(one.counts, one.ids, one.space);
+    }
+    return true;
 }
 
 void PromptCache::close() {
     if (!has_below_.exchange(false)) return;
     const std::int64_t start = ggml_time_us();
-    const rkv_status status = rkv_snapshot_cache_detach(cache_.get(), close_ms);
-    if (status != RKV_STATUS_OK) {
-        SRV_WRN("not all prompts were written: %s, %.0f ms\n", rkv::last_error_message().c_str(),
-                milliseconds_since(start));
+    bool is_written = true;
+    try {
+        is_written = remove_replaced(close_ms);
+    } catch (const std::exception& error) {
+        SRV_WRN("what longer prompts take the place of is left on disk: %s\n", error.what());
     }
+    longer_.clear();
+    const auto waited = static_cast<std::uint64_t>(milliseconds_since(start));
+    const rkv_status status =
+        rkv_snapshot_cache_detach(cache_.get(), close_ms - std::min(close_ms, waited));
+    if (status != RKV_STATUS_OK || !is_written)
+        SRV_WRN("not all prompts were written, %.0f ms\n", milliseconds_since(start));
     remote_.reset();
 }
 

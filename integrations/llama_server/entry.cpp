@@ -91,6 +91,13 @@ Entry::Entry(const server_prompt& prompt, llama_pos pos_min, std::size_t state_b
     header_.insert(header_.end(), tokens.begin(), tokens.end());
 }
 
+std::uint64_t Entry::bytes_of(const server_prompt& prompt, std::uint64_t state_bytes) {
+    std::uint64_t sum = state_bytes + sizeof(Header) + prompt.tokens.serialize().size();
+    for (const common_prompt_checkpoint& checkpoint : prompt.checkpoints)
+        sum += sizeof(Place) + checkpoint.size();
+    return sum;
+}
+
 std::vector<rkv_snapshot_part> Entry::parts() const {
     std::vector<rkv_snapshot_part> parts{part_of(header_), part_of(state_.data.main),
                                          part_of(state_.data.drft)};

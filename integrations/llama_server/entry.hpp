@@ -38,6 +38,9 @@ public:
     /// Where its first position is, in the model's memory.
     [[nodiscard]] llama_pos pos_min() const noexcept { return pos_min_; }
     [[nodiscard]] std::vector<rkv_snapshot_part> parts() const;
+    /// The bytes of all parts, of an entry that is not made yet.
+    [[nodiscard]] static std::uint64_t bytes_of(const server_prompt& prompt,
+                                                std::uint64_t state_bytes);
 
 private:
     server_prompt_cache_state state_;

@@ -327,9 +327,7 @@ server_prompt_cache_state* PromptCache::alloc(const server_prompt& prompt,
     if (pos_max + 1 < prompt.tokens.pos_next()) return nullptr;
     try {
         if (has(prompt, query_of(prompt.tokens, prompt.space))) return nullptr;
-        std::uint64_t size = state_size_main + state_size_drft;
-        for (const common_prompt_checkpoint& checkpoint : prompt.checkpoints)
-            size += checkpoint.size();
+        const std::uint64_t size = Entry::bytes_of(prompt, state_size_main + state_size_drft);
         if (size > byte_limit_) {
             SRV_WRN("a prompt of %.1f MiB exceeds --cache-ram, not kept\n", mib(size));
             return nullptr;
@@ -376,20 +374,19 @@ std::vector<std::size_t> PromptCache::beginnings_of(const Entry& entry, const Qu
     return counts;
 }
 
-void PromptCache::remove(const std::vector<std::size_t>& counts, const Query& query) {
-    for (const std::size_t count : counts) {
-        const rkv::TokenView tokens = first(query.ids, count);
-        rkv::check(rkv_snapshot_cache_remove(cache_.get(), query.space.get(), tokens.get(),
-                                             nullptr));
-    }
+void PromptCache::remove(const std::vector<std::size_t>& counts,
+                         const std::vector<std::uint32_t>& ids, const rkv::Namespace& space) {
+    for (const std::size_t count : counts) cache_.remove(first(ids, count), space);
 }
 
 void PromptCache::insert(std::unique_ptr<Entry> entry) {
-    const Query query = query_of(entry->prompt().tokens, entry->prompt().space);
-    const std::vector<std::size_t> beginnings = beginnings_of(*entry, query);
+    remove_replaced(0);
+    Query query = query_of(entry->prompt().tokens, entry->prompt().space);
+    std::vector<std::size_t> beginnings = beginnings_of(*entry, query);
     if (!is_cuttable_) note_cuts(entry->prompt(), entry->pos_min(), query);
     // On disk what is old goes when what is new is there; memory alone needs the room.
-    if (!has_below_) remove(beginnings, query);
+    if (!has_below_) remove(beginnings, query.ids, query.space);
+    const std::uint64_t unwritten = has_below_ ? unwritten_count() : 0;
     const std::vector<rkv_snapshot_part> parts = entry->parts();
     const rkv::TokenView tokens = first(query.ids, query.ids.size());
     auto args = rkv::sized<rkv_snapshot_cache_insert_args>();
@@ -402,10 +399,16 @@ void PromptCache::insert(std::unique_ptr<Entry> entry) {
     args.parts = parts.data();
     args.part_count = parts.size();
     args.part_size = sizeof(rkv_snapshot_part);
-    cache_.insert(args);
+    const bool is_kept = cache_.insert(args).stored != 0;
     (void)entry.release();  // the cache's since the call succeeded
-    if (has_below_) remove(beginnings, query);
+    if (!is_kept) {
+        SRV_WRN("a prompt of %.1f MiB finds no room, not kept\n", mib(args.size_bytes));
+        return;
+    }
     SRV_INF("kept a prompt of %zu tokens, %.1f MiB\n", query.ids.size(), mib(args.size_bytes));
+    if (has_below_ && !beginnings.empty())
+        longer_.push_back({std::move(query.ids), std::move(query.space), std::move(beginnings),
+                           unwritten});
 }
 
 std::size_t PromptCache::size() const {

@@ -90,7 +90,8 @@ public:
     std::shared_ptr<Fetched> fetch(const server_tokens& tokens, const task_params& params,
                                    Clock::time_point deadline,
                                    const std::function<bool()>& should_stop);
-    /// Nothing to do: what waited for room on the disk is written when there is some.
+    /// Nothing to do: what waited for room on the disk is written when there is some, and what a
+    /// longer prompt takes the place of goes.
     void tick();
     /// The model was loaded again, perhaps another.
     void reopen(const Setup& setup);
@@ -113,12 +114,27 @@ private:
         std::vector<std::uint32_t> ids;
         rkv::Namespace space;
     };
+    /// A prompt on its way to the disk, with what it takes the place of when it is there.
+    struct Longer {
+        std::vector<std::uint32_t> ids;
+        rkv::Namespace space;
+        /// Lengths of its beginnings.
+        std::vector<std::size_t> counts;
+        /// Prompts that were not written, before it came.
+        std::uint64_t unwritten_count;
+    };
     [[nodiscard]] static Query query_of(const server_tokens& tokens, const std::string& space);
     void attach(const Setup& setup);
     void insert(std::unique_ptr<Entry> entry);
     /// Entries that a longer one makes superfluous, by their lengths.
     [[nodiscard]] std::vector<std::size_t> beginnings_of(const Entry& entry, const Query& query);
-    void remove(const std::vector<std::size_t>& counts, const Query& query);
+    void remove(const std::vector<std::size_t>& counts, const std::vector<std::uint32_t>& ids,
+                const rkv::Namespace& space);
+    /// Removes what longer prompts take the place of, if those are on disk after so long. False
+    /// when something is not.
+    bool remove_replaced(std::uint64_t wait_ms);
+    /// Prompts that the disk refused, or has no room for, since it was attached.
+    [[nodiscard]] std::uint64_t unwritten_count();
     [[nodiscard]] bool has(const server_prompt& prompt, const Query& query);
     /// What the cache has for some ids, and what that is to the query.
     [[nodiscard]] std::optional<Found> find(const Query& query, const rkv::TokenView& ids,
@@ -148,6 +164,8 @@ private:
     /// can be. In memory alone; what it names may be gone.
     rkv::TypedSnapshotCache<std::shared_ptr<const std::vector<std::uint32_t>>> cuts_;
     std::unique_ptr<Entry> pending_;
+    /// In the order in which they came.
+    std::vector<Longer> longer_;
     std::uint64_t byte_limit_;
     /// As the server counts with it: 0 where all layers see all positions, and with --swa-full.
     llama_pos window_ = 0;

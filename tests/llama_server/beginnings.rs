@@ -1,6 +1,8 @@
 //! Long chats, and short ones that they begin with.
+use super::directory::preloaded;
 use super::server::{Server, random_model, scratch};
 use super::{joined, tokens};
+use std::time::Duration;
 
 /// What is too long to be read for a few tokens hides no shorter one, which is whole (T15).
 #[test]
@@ -65,5 +67,73 @@ fn t15_a_long_chat_hides_no_short_one_that_begins_like_it() {
     server.complete(&tokens(220, 50), 1, "");
     let other = joined(&[&head, &tokens(221, 30)]);
     assert_eq!(server.complete(&other, 1, "").cached, 200, "{}", server.said());
+    server.stop();
+}
+
+/// A chat that is longer now is on disk before what it begins with is removed there: a crash in
+/// between loses only what is new (T15, T05).
+#[test]
+fn t15_a_beginning_is_on_disk_until_the_longer_chat_is() {
+    let (model, folder) = (random_model("llama", 1), scratch("longer"));
+    let disk = folder.join("disk");
+    let options = ["--parallel", "1", "--cache-disk", disk.to_str().unwrap()];
+    let head = tokens(240, 600);
+    let chat = joined(&[&head, &tokens(241, 300)]);
+    let server = Server::start(&folder, &model, &options);
+    server.complete(&head, 1, "");
+    server.stop();
+
+    let preload = [("LD_PRELOAD", preloaded(&folder, include_str!("slow_writes.c")))];
+    let server = Server::start_with(&folder, &model, &options, &preload);
+    assert_eq!(server.complete(&chat, 1, "").cached, 600, "{}", server.said());
+    assert!(server.says("kept a prompt of 900 tokens"), "{}", server.said());
+    // Longer than a commit waits, and the chat is not written yet.
+    std::thread::sleep(Duration::from_millis(1500));
+    server.kill();
+
+    let server = Server::start(&folder, &model, &options);
+    let other = joined(&[&head, &tokens(242, 40)]);
+    assert_eq!(server.complete(&other, 1, "").cached, 600, "{}", server.said());
+    server.stop();
+}
+
+/// Nor does one go for a chat that the directory is too small for (T15, T10).
+#[test]
+fn t15_a_chat_too_long_for_the_directory_takes_no_beginning_along() {
+    let (model, folder) = (random_model("llama", 1), scratch("too_long"));
+    let disk = folder.join("disk");
+    let options =
+        ["--parallel", "1", "--cache-disk", disk.to_str().unwrap(), "--cache-disk-mib", "4"];
+    let head = tokens(243, 700);
+    let chat = joined(&[&head, &tokens(244, 600)]);
+    let server = Server::start(&folder, &model, &options);
+    server.complete(&head, 1, "");
+    server.rest();
+    assert_eq!(server.complete(&chat, 1, "").cached, 700, "{}", server.said());
+    server.rest();
+    server.stop();
+
+    let server = Server::start(&folder, &model, &options);
+    let other = joined(&[&head, &tokens(245, 40)]);
+    assert_eq!(server.complete(&other, 1, "").cached, 700, "{}", server.said());
+    server.stop();
+}
+
+/// On disk a chat takes the place of what it begins with, once it is there (T15, T10).
+#[test]
+fn t15_a_longer_chat_takes_the_place_of_its_beginning() {
+    let (model, folder) = (random_model("llama", 1), scratch("in_place"));
+    let disk = folder.join("disk");
+    let options = ["--parallel", "1", "--cache-disk", disk.to_str().unwrap()];
+    let mut chat = tokens(246, 600);
+    let server = Server::start(&folder, &model, &options);
+    for turn in 0..3 {
+        server.complete(&chat, 1, "");
+        server.rest();
+        chat.extend(tokens(247 + turn, 100));
+    }
+    server.stop();
+    let server = Server::start(&folder, &model, &options);
+    assert!(server.says(": 1 from before"), "{}", server.said());
     server.stop();
 }

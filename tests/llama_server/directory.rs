@@ -82,8 +82,13 @@ fn t15_a_damaged_or_vanished_directory_costs_only_hits() {
 
 /// Has each larger read of a file take four seconds.
 fn slow_disk(folder: &Path) -> String {
+    preloaded(folder, include_str!("slow.c"))
+}
+
+/// A library of a source, to be put before others.
+pub fn preloaded(folder: &Path, text: &str) -> String {
     let (source, library) = (folder.join("slow.c"), folder.join("slow.so"));
-    fs::write(&source, include_str!("slow.c")).unwrap();
+    fs::write(&source, text).unwrap();
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).arg("-ldl");
     native::check(&compiler.output().unwrap(), &source);
