@@ -382,7 +382,10 @@ void PromptCache::remove(const std::vector<std::size_t>& counts,
 void PromptCache::insert(std::unique_ptr<Entry> entry) {
     remove_replaced(0);
     Query query = query_of(entry->prompt().tokens, entry->prompt().space);
-    std::vector<std::size_t> beginnings = beginnings_of(*entry, query);
+    // In a remote store nothing can be cut: there a beginning serves others who have no more in
+    // common with this one, and removing it here would remove it there too.
+    std::vector<std::size_t> beginnings;
+    if (!has_below_ || !remote_) beginnings = beginnings_of(*entry, query);
     if (!is_cuttable_) note_cuts(entry->prompt(), entry->pos_min(), query);
     // On disk what is old goes when what is new is there; memory alone needs the room.
     if (!has_below_) remove(beginnings, query.ids, query.space);

@@ -3,12 +3,16 @@
 use super::redis::{Redis, net_library};
 use super::server::{Server, random_model, scratch};
 use super::{joined, tokens};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+fn library() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    net_library(target).expect("libradixkv_net.so: make net")
+}
 
 #[test]
 fn t13_two_servers_share_prompts_over_redis() {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let library = net_library(target).expect("libradixkv_net.so: make net");
+    let library = library();
     let redis = Redis::start().expect("redis-server is to be installed");
     let (model, folder) = (random_model("llama", 1), scratch("remote"));
     let url = redis.url();
@@ -39,5 +43,29 @@ fn t13_two_servers_share_prompts_over_redis() {
     let alone = second.complete(&whole, 24, r#", "cache_salt": "carl""#);
     assert_eq!((alone.cached, &alone.tokens), (0, &fetched.tokens), "{}", second.said());
     assert_eq!(second.complete(&whole, 24, "").cached, 663, "{}", second.said());
+    second.stop();
+}
+
+/// What many chats begin with stays in the store when one of them goes on, for nothing can be cut
+/// off there (T13).
+#[test]
+fn t13_a_longer_chat_leaves_its_beginning_in_the_store() {
+    let redis = Redis::start().expect("redis-server is to be installed");
+    let (model, folder) = (random_model("llama", 1), scratch("remote_beginning"));
+    let variables = [("RADIXKV_NET_LIBRARY", library().display().to_string())];
+    let url = redis.url();
+    let options = ["--parallel", "1", "--cache-remote", &url];
+    let start = || Server::start_with(&folder, &model, &options, &variables);
+    let head = tokens(72, 600);
+    let first = start();
+    first.complete(&head, 1, "");
+    first.rest();
+    first.complete(&joined(&[&head, &tokens(73, 300)]), 1, "");
+    first.rest();
+    first.stop();
+
+    let second = start();
+    let other = second.complete(&joined(&[&head, &tokens(74, 300)]), 1, "");
+    assert_eq!((other.cached, other.computed), (600, 300), "{}", second.said());
     second.stop();
 }
