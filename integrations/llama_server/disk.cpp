@@ -130,21 +130,25 @@ void PromptCache::close() {
 
 rkv::SnapshotPin PromptCache::take(const Query& query, std::uint32_t flags,
                                    Clock::time_point deadline,
-                                   const std::function<bool()>& should_stop) {
+                                   const std::function<bool()>& should_stop, bool& has_asked) {
     const std::int64_t start = ggml_time_us();
-    const rkv::TokenView tokens = first(query.ids, query.ids.size());
+    rkv::TokenView tokens = first(query.ids, query.ids.size());
     auto in_memory = rkv::sized<rkv_snapshot_cache_match_result>();
     rkv::check(rkv_snapshot_cache_match(cache_.get(), query.space.get(), tokens.get(), flags,
                                         &in_memory));
     const rkv::SnapshotPin shorter = cache_.adopt_pin(in_memory);
     // Of a remote store nobody knows what it has: it is asked for what memory and disk lack.
-    const bool asks = !options().remote.empty() && in_memory.common_token_count < query.ids.size();
+    const bool asks = !options().remote.empty() && !has_asked &&
+                      in_memory.common_token_count < query.ids.size();
     if (in_memory.fetchable_token_count == 0 && !asks) return {};
+    // Of what the disk has whole nobody asks for more.
+    if (has_asked) tokens = first(query.ids, in_memory.fetchable_token_count);
     auto fetch = rkv::sized<rkv_snapshot_cache_fetch_result>();
     rkv::check(rkv_snapshot_cache_fetch(cache_.get(), query.space.get(), tokens.get(), flags,
                                         &fetch));
     if (fetch.ticket == 0) return {};
     const bool is_asked = fetch.token_count == 0;
+    has_asked = has_asked || is_asked;
     bool wants = is_asked || (fetch.token_count <= context_tokens_ &&
                               is_worth(fetch.common_token_count,
                                        fetch.common_token_count - in_memory.common_token_count,
@@ -152,7 +156,7 @@ rkv::SnapshotPin PromptCache::take(const Query& query, std::uint32_t flags,
     // One that is too long for so little of it may hide a shorter one, which is whole.
     if (!wants && flags != 0) {
         rkv::check(rkv_snapshot_cache_cancel(cache_.get(), fetch.ticket));
-        return take(query, 0, deadline, should_stop);
+        return take(query, 0, deadline, should_stop, has_asked);
     }
     auto taken = rkv::sized<rkv_snapshot_cache_match_result>();
     while (wants) {
@@ -195,9 +199,10 @@ std::shared_ptr<Fetched> PromptCache::fetch(const server_tokens& tokens, const t
     try {
         const Query query = query_of(tokens, space(params));
         auto fetched = std::make_shared<Fetched>();
-        fetched->add(take(query, trimmable, deadline, should_stop));
+        bool has_asked = false;
+        fetched->add(take(query, trimmable, deadline, should_stop, has_asked));
         // Where ends can't be cut off, what is a beginning as a whole may serve better.
-        if (!is_cuttable_) fetched->add(take(query, 0, deadline, should_stop));
+        if (!is_cuttable_) fetched->add(take(query, 0, deadline, should_stop, has_asked));
         // Many may wait for a slot: what does not fit is not kept for them.
         if (cache_.stats().entry_bytes > byte_limit_) fetched->release();
         return fetched;

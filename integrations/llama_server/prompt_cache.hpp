@@ -152,8 +152,9 @@ private:
     [[nodiscard]] bool restore(const Found& found, server_prompt& prompt, llama_context* ctx_tgt,
                                llama_context* ctx_dft, std::int32_t id_slot) const;
     [[nodiscard]] std::vector<rkv_snapshot_part> parts_of(const rkv::SnapshotPin& pin) const;
+    /// `has_asked` says whether the remote store was asked for the request, which is done once.
     rkv::SnapshotPin take(const Query& query, std::uint32_t flags, Clock::time_point deadline,
-                          const std::function<bool()>& should_stop);
+                          const std::function<bool()>& should_stop, bool& has_asked);
     void failed(const char* what, const std::exception& error);
     /// Where the saved state of a prompt begins.
     [[nodiscard]] llama_pos begin_of(const server_prompt& prompt) const;

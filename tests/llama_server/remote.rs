@@ -3,6 +3,7 @@
 use super::redis::{Redis, net_library};
 use super::server::{Server, random_model, scratch};
 use super::{joined, tokens};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 fn library() -> PathBuf {
@@ -68,4 +69,20 @@ fn t13_a_longer_chat_leaves_its_beginning_in_the_store() {
     let other = second.complete(&joined(&[&head, &tokens(74, 300)]), 1, "");
     assert_eq!((other.cached, other.computed), (600, 300), "{}", second.said());
     second.stop();
+}
+
+/// A store that stands still is waited for once, also where states can't be cut, of which whole
+/// ones are looked for too (T13, T11).
+#[test]
+fn t13_a_store_that_stands_still_is_asked_once() {
+    // Nobody answers here, nor refuses.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", silent.local_addr().unwrap());
+    let (model, folder) = (random_model("mamba", 1), scratch("remote_silent"));
+    let variables = [("RADIXKV_NET_LIBRARY", library().display().to_string())];
+    let options = ["--parallel", "1", "--cache-remote", &url];
+    let server = Server::start_with(&folder, &model, &options, &variables);
+    server.complete(&tokens(75, 200), 1, "");
+    let said = server.said();
+    assert_eq!(said.matches("the remote store ").count(), 1, "{said}");
 }
