@@ -73,6 +73,8 @@ pub struct Freed<V> {
     all: Option<Tree<V>>,
     /// What an insert didn't store.
     refused: Option<V>,
+    /// What calls looked at and others let go meanwhile: the last one, which has the one before.
+    left: Option<V>,
     /// What was replaced, removed or given back by its last reader.
     pub(super) ended: Stack<V>,
     /// What went for the limits.
@@ -83,7 +85,7 @@ impl<V> Freed<V> {
     /// None yet.
     pub fn new() -> Self {
         let (ended, evicted) = (Stack { last: None }, Stack { last: None });
-        Self { all: None, refused: None, ended, evicted }
+        Self { all: None, refused: None, left: None, ended, evicted }
     }
 
     /// What went for the limits, and might be worth keeping elsewhere: the last one first.
@@ -106,18 +108,13 @@ impl<V> Freed<V> {
         self.refused = Some(value);
     }
 
-    /// A value that a call looked at, and that others let go meanwhile.
-    pub(super) fn keep(&mut self, value: V) {
-        let mut value = Some(value);
-        let snapshot = try_box_with(|| {
-            let value = value.take().expect("it was not moved");
-            Snapshot { value, bytes: 0, next_token: None, before: None }
-        });
-        match snapshot {
-            Ok(snapshot) => self.ended.push(snapshot),
-            // There is a place for one without memory; another one is dropped here.
-            Err(OutOfMemory) => self.refused = value,
+    /// A value that a call looked at, and that others let go meanwhile. It has no box, and there
+    /// may be no memory for one: `link` puts the one before into it.
+    pub(super) fn keep(&mut self, value: V, link: impl FnOnce(&V, V)) {
+        if let Some(before) = self.left.take() {
+            link(&value, before);
         }
+        self.left = Some(value);
     }
 }
 

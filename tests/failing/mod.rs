@@ -14,6 +14,8 @@ pub enum Failure {
     Once(u64),
     /// That one and all that follow.
     From(u64),
+    /// The requests after so many, and no others.
+    Both(u64, u64),
 }
 
 /// A thread may free what another one allocated: its count begins high enough for that.
@@ -64,6 +66,7 @@ fn refuses() -> bool {
     let refused = match failure {
         Failure::Once(after) => asked == after,
         Failure::From(after) => asked >= after,
+        Failure::Both(one, other) => asked == one || asked == other,
     };
     COUNTS.set((asked + 1, failed + u64::from(refused)));
     refused

@@ -1,6 +1,6 @@
 //! A state is the caller's, and so is what runs when it goes: that happens while the library holds
 //! no lock, whoever lets go of it last.
-use crate::failing::{Failure, failing};
+use crate::failing::{Failure, failing, suspended};
 use crate::memory_store::MemoryStore;
 use crate::remote_store::{MemoryRemote, Mood};
 use radixkv::snapshot::tiered::{FreedSnapshots, TierPolicy, TieredSnapshots};
@@ -16,6 +16,9 @@ const C: &[u32] = &[7];
 const BYTES: u64 = 32;
 /// What a call of another thread takes that waits for a lock.
 const LONG: Duration = Duration::from_secs(10);
+
+/// What one takes that does not.
+const SHORT: Duration = Duration::from_millis(200);
 
 /// What is called by another thread when a state goes.
 type Use = Box<dyn Fn() + Send + Sync>;
@@ -58,15 +61,18 @@ impl Source for Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        let (watch, (done, is_done)) = (self.watch.clone(), mpsc::channel());
-        std::thread::spawn(move || {
-            if let Some(uses) = watch.uses.get() {
-                uses();
-            }
-            // Whoever waited may have given up.
-            let _ = done.send(());
+        let watch = self.watch.clone();
+        let is_stuck = suspended(|| {
+            let (done, is_done) = mpsc::channel();
+            std::thread::spawn(move || {
+                if let Some(uses) = watch.uses.get() {
+                    uses();
+                }
+                // Whoever waited may have given up.
+                let _ = done.send(());
+            });
+            is_done.recv_timeout(LONG).is_err()
         });
-        let is_stuck = is_done.recv_timeout(LONG).is_err();
         self.watch.stuck.fetch_add(is_stuck as usize, Relaxed);
         self.watch.went.fetch_add(1, Relaxed);
     }
@@ -112,6 +118,26 @@ fn remove_meanwhile(cache: &Arc<Cache>, store: &MemoryStore, tokens: &'static [u
     store.when_asked(move || {
         let other = std::thread::spawn(move || assert!(remove(&cache, tokens)));
         other.join().unwrap();
+    });
+}
+
+/// The same of several, the last one first, one for each write that is thought of.
+fn remove_each(cache: &Arc<Cache>, store: &MemoryStore, mut lists: Vec<&'static [u32]>) {
+    let Some(tokens) = lists.pop() else { return };
+    let (cache, again) = (cache.clone(), store.clone());
+    let (done, is_done) = mpsc::channel();
+    let go = move || {
+        remove(&cache, tokens);
+        remove_each(&cache, &again, lists);
+        // Whoever waited may have given up.
+        let _ = done.send(());
+    };
+    store.when_asked(move || {
+        suspended(|| {
+            std::thread::spawn(go);
+            // A call that has no memory to think of one write asks in the middle of the next.
+            let _ = is_done.recv_timeout(SHORT);
+        });
     });
 }
 
@@ -232,4 +258,44 @@ fn s07_a_state_that_there_is_no_memory_for() {
             Ok(_) => {}
         }
     }
+}
+
+/// S07, M05: two of which writes are tried again, by a call that has no memory to keep either: they
+/// go when it has let go of its locks.
+#[test]
+fn s07_states_that_another_thread_let_go_of_and_there_is_no_memory_for() {
+    for one in 0.. {
+        for other in one + 1.. {
+            let failed = write_again_without(Failure::Both(one, other));
+            if failed == 0 {
+                return;
+            }
+            if failed == 1 {
+                break;
+            }
+        }
+    }
+}
+
+/// How many requests for memory failed.
+fn write_again_without(failure: Failure) -> u64 {
+    const LATER: [&[u32]; 2] = [&[7], &[8]];
+    // No room for a second write at once.
+    let store = MemoryStore::new(8 * BYTES, 1);
+    let (cache, watch) = world(8, &store, TierPolicy::Through);
+    insert(&cache, &watch, A);
+    LATER.iter().for_each(|tokens| insert(&cache, &watch, tokens));
+    while store.write(0, None) {}
+    // So that the call has no event to take in, for which the store would need memory.
+    assert!(remove(&cache, A));
+    store.commit();
+    remove_each(&cache, &store, LATER.iter().rev().copied().collect());
+    let freed = &mut FreedSnapshots::new();
+    let (_, failed) = failing(failure, || cache.tier_stats(freed));
+    assert_eq!(watch.seen().1, 0, "{failure:?}");
+    drop(std::mem::take(freed));
+    if failed == 0 {
+        assert_eq!(watch.seen(), (1 + LATER.len(), 0));
+    }
+    failed
 }

@@ -44,7 +44,11 @@ impl<P> Freed<Value<P>> {
     /// that is run then, when the call has done all else.
     pub(super) fn leave(&mut self, state: Arc<Storable<P>>) {
         if let Some(last) = state.leave() {
-            self.keep(Value::Storable(last));
+            self.keep(Value::Storable(last), |last, before| {
+                if let (Value::Storable(last), Value::Storable(before)) = (last, before) {
+                    *last.before.lock() = Some(before);
+                }
+            });
         }
     }
 }
@@ -72,6 +76,8 @@ pub(super) struct Storable<P> {
     pub(super) offered_to: AtomicU32,
     /// Where its tokens lead to in the index of what is below.
     spot: NotedSpot,
+    /// One that a call left before this one, which is nobody else's any more either.
+    before: Mutex<Option<Arc<Self>>>,
 }
 
 #[derive(Debug)]
@@ -103,7 +109,8 @@ impl<P> Storable<P> {
     ) -> Result<Arc<Self>, OutOfMemory> {
         let (mark, uses) = (Mutex::new(mark), AtomicU32::new(0));
         let (offered_to, spot) = (AtomicU32::new(0), NotedSpot::default());
-        Arc::new(Self { note, data, mark, uses, offered_to, spot })
+        let before = Mutex::new(None);
+        Arc::new(Self { note, data, mark, uses, offered_to, spot, before })
     }
 
     /// Puts the state in.
@@ -136,6 +143,16 @@ impl<P> Storable<P> {
 
     fn data(&self) -> &Data<P> {
         self.data.get().expect("an entry has its state")
+    }
+}
+
+impl<P> Drop for Storable<P> {
+    fn drop(&mut self) {
+        // One after the other: there may be many.
+        let mut next = self.before.get_mut().take();
+        while let Some(state) = next {
+            next = state.before.lock().take();
+        }
     }
 }
 
