@@ -7543,7 +7543,8 @@ enum rkv_status rkv_snapshot_cache_attach(struct rkv_snapshot_cache *cache,
 /**
  * Takes directory and remote store away from a cache, after waiting for what is being written.
  * What was committed is found when they are attached again; snapshots in memory stay, copies too.
- * Tickets that are out are stale from now on.
+ * Tickets that are out are stale from now on. What another thread attaches meanwhile, after it
+ * detached this, stays.
  *
  * @param cache the cache
  * @param timeout_ms milliseconds to wait at most for what is being written

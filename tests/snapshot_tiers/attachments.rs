@@ -74,3 +74,35 @@ fn t01_a_directory_that_comes_late_is_searched_anew() {
     assert_eq!(world.take(fetch.ticket), Some(Some((3, 1))));
     while late.write(0, None) {}
 }
+
+/// T05: who waits for one directory leaves the next one alone, which another thread attached
+/// meanwhile.
+#[test]
+fn t05_a_detach_leaves_what_was_attached_meanwhile() {
+    // It comes to that when another thread is between the two.
+    for round in 0..300 {
+        let world = World::new(4, 64, TierPolicy::Through);
+        let (tell, told) = mpsc::channel();
+        world.store.stop_when_flushed(tell);
+        world.insert(A, 1);
+        let next = MemoryStore::new(64 * BYTES, usize::MAX);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let freed = &mut FreedSnapshots::new();
+                world.cache.detach(Duration::from_secs(60), freed)
+            });
+            told.recv().unwrap();
+            let freed = &mut FreedSnapshots::new();
+            assert!(!world.cache.detach(Duration::ZERO, freed));
+            let records = next.records();
+            let attached = world.cache.attach(Box::new(next.clone()), records, TierPolicy::Through);
+            attached.unwrap();
+            assert!(!waits.join().unwrap(), "A was not written");
+        });
+        assert!(world.cache.is_attached(), "round {round}");
+        world.insert(C, 2);
+        assert_eq!(next.open(), (1, 0), "round {round}");
+        while next.write(0, None) || world.store.write(0, None) {}
+        next.commit();
+    }
+}

@@ -3,6 +3,7 @@ use radixkv::memory::SharedBytes;
 use radixkv::tier::{Dropped, Event, FoundRecords, Key, LoadError, LowerStore, Record, Refused};
 use radixkv::tier::{Source, StoreStats, Target};
 use std::collections::BTreeMap;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ struct Disk {
     commits_when_full: bool,
     /// Called once, when it is asked what a record costs.
     on_cost: Option<Box<dyn FnOnce() + Send>>,
+    /// Is told of flushes, which write nothing then.
+    on_flush: Option<Sender<()>>,
     /// Those that were stopped, and whose sources a thread of the store would drop.
     stopped: Vec<Write>,
     records: BTreeMap<Key, Written>,
@@ -92,6 +95,12 @@ impl MemoryStore {
     #[allow(dead_code, reason = "not all tests meddle")]
     pub fn when_asked(&self, meddle: impl FnOnce() + Send + 'static) {
         self.disk().on_cost = Some(Box::new(meddle));
+    }
+
+    /// Writes nothing from now on when it is flushed, and tells of it.
+    #[allow(dead_code, reason = "not all tests wait")]
+    pub fn stop_when_flushed(&self, tell: Sender<()>) {
+        self.disk().on_flush = Some(tell);
     }
 
     /// Writes that have not begun, and reads that have not ended.
@@ -267,7 +276,12 @@ impl LowerStore for MemoryStore {
         events.append(&mut self.disk().events);
     }
 
-    fn flush(&self, _timeout: Duration) -> bool {
+    fn flush(&self, timeout: Duration) -> bool {
+        let told = self.disk().on_flush.as_ref().map(|tell| tell.send(()));
+        if told.is_some() {
+            std::thread::sleep(timeout);
+            return false;
+        }
         while self.write(0, None) {}
         self.commit();
         true

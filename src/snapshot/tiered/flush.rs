@@ -1,5 +1,6 @@
 //! What waits for the store, so that it has all that it was given: a flush, and what comes before
 //! the store is taken away.
+use super::lower::Lower;
 use super::{FreedSnapshots, TieredSnapshots};
 use crate::tier::Source;
 use std::time::{Duration, Instant};
@@ -10,10 +11,15 @@ const FLUSH_STEP: Duration = Duration::from_millis(2);
 impl<P: Source + 'static> TieredSnapshots<P> {
     /// Takes the store away, after waiting for what is being written as long as the time allows.
     /// What was committed is found when it is attached again. Tickets are stale from now on. False
-    /// when there is none, or the time was over first.
+    /// when there is none, or the time was over first, or others took it away; what they attached
+    /// since then stays.
     pub fn detach(&self, timeout: Duration, freed: &mut FreedSnapshots<P>) -> bool {
-        let is_flushed = self.flush_until(timeout, freed, true);
-        let Some(mut lower) = self.lower.write().take() else { return false };
+        let Some((attachment, is_flushed)) = self.flush_until(timeout, freed, true) else {
+            return false;
+        };
+        // Others may have attached another store meanwhile, for which nobody has waited.
+        let is_it = |lower: &mut Lower| lower.link.attachment == attachment;
+        let Some(mut lower) = self.lower.write().take_if(is_it) else { return false };
         // Until now others could write and remove, or attach another directory.
         let is_given = lower.is_given(u64::MAX) && !lower.has_unremoved();
         let (freed, table) = (&mut freed.0, lower.table.get_mut());
@@ -36,17 +42,24 @@ impl<P: Source + 'static> TieredSnapshots<P> {
     /// cleared is gone from the store; false when the time is over first, the store removes
     /// nothing any more, a write failed since the flush before, or the store is taken away.
     pub fn flush(&self, timeout: Duration, freed: &mut FreedSnapshots<P>) -> bool {
-        self.flush_until(timeout, freed, false)
+        self.flush_until(timeout, freed, false).is_some_and(|(_, is_flushed)| is_flushed)
     }
 
-    fn flush_until(&self, timeout: Duration, freed: &mut FreedSnapshots<P>, all: bool) -> bool {
+    /// The number of the attachment that was waited for, and whether all is written; none when that
+    /// was taken away.
+    fn flush_until(
+        &self,
+        timeout: Duration,
+        freed: &mut FreedSnapshots<P>,
+        all: bool,
+    ) -> Option<(u32, bool)> {
         let start = Instant::now();
         let (mut turns, mut before, mut is_trying) = (None, None, false);
         let mut commits = None;
         loop {
             let lower = self.lower.read();
             // Whoever took it away has given up what was not written.
-            let Some(lower) = &*lower else { return false };
+            let lower = (*lower).as_ref()?;
             let left = timeout.saturating_sub(start.elapsed());
             let given = lower.given();
             let table = lower.table.read();
@@ -57,7 +70,7 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             // What came before this call; with `all` also what comes while it waits.
             let (attachment, wanted, told, end, values) = before.get_or_insert(now);
             if *attachment != lower.link.attachment {
-                return false;
+                return None;
             }
             *values = if all { given } else { *values };
             let commits = *commits.get_or_insert(lower.link.store.stats().commits);
@@ -95,10 +108,10 @@ impl<P: Source + 'static> TieredSnapshots<P> {
                 table.failures_told = table.counters.failed_writes;
                 let has_failed = table.failures_told != *told;
                 let is_gone = table.gone >= *wanted && !lower.has_unremoved();
-                return !has_failed && !table.has_retries() && is_gone;
+                return Some((*attachment, !has_failed && !table.has_retries() && is_gone));
             }
             if left.is_zero() {
-                return false;
+                return Some((*attachment, false));
             }
             turns = (is_still && is_given).then_some(now);
         }
