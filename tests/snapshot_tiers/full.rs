@@ -130,3 +130,20 @@ fn t10_a_large_state_has_room_among_small_ones() {
     let entries = cache.tier_stats(freed).unwrap().entries;
     assert!(entries > SMALL as usize / 4, "no more went than had to: {entries} are left");
 }
+
+/// T05: a flush waits for what is written. What no directory has room for is not, nor what the
+/// policy does not write yet; the first is counted.
+#[test]
+fn t05_a_flush_does_not_vouch_for_what_is_not_written() {
+    for (below, policy, unfit) in
+        [(BYTES / 2, TierPolicy::Through, 1), (8 * BYTES, TierPolicy::AfterUses(2), 0)]
+    {
+        let world = World::with(few(8), MemoryStore::new(below, usize::MAX), policy);
+        world.insert(&[1], 1);
+        assert!(world.cache.flush(Duration::from_secs(60), &mut FreedSnapshots::new()));
+        let counters = world.stats().counters;
+        assert_eq!((counters.unfit, counters.busy, counters.failed_writes), (unfit, 0, 0));
+        assert_eq!(world.find(&[1]), (Some((1, 1, false)), 0), "memory has it");
+        assert_eq!(world.restarted(few(8)).find(&[1]), (None, 0));
+    }
+}
