@@ -3998,9 +3998,10 @@ typedef struct rkv_snapshot_tier_config {
      */
     uint32_t worker_count;
     /**
-     * Bytes of snapshots that wait to be written, at most; a snapshot that would exceed it is
-     * tried again later, if it is still in memory. Of those that wait for that 256 do; what is
-     * beyond is written when it leaves memory, and counts as failed until then. Default 4 GiB.
+     * Bytes of snapshots that wait to be written, at most, but one alone may be longer; for the
+     * directory and for the remote store each. A snapshot that would exceed it is tried again
+     * later, if it is still in memory. Of those that wait for that 256 do; what is beyond is
+     * written when it leaves memory, and counts as failed until then. Default 4 GiB.
      */
     uint64_t waiting_byte_limit;
     /**

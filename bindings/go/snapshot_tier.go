@@ -173,7 +173,8 @@ type SnapshotTierConfig struct {
 	// WorkerCount is how many requests to read the disk, and as many to write, are under way at
 	// once: 1 to 64. Default 8.
 	WorkerCount uint32
-	// WaitingByteLimit bounds the bytes of values that wait to be written. Default 4 GiB.
+	// WaitingByteLimit bounds the bytes of values that wait to be written, but one alone may be
+	// longer; for the directory and for Remote each. Default 4 GiB.
 	WaitingByteLimit uint64
 	// CommitInterval is the time from a write to its commit, at most, while the disk keeps up: 1 ms
 	// to 1 min. Default 250 ms.

@@ -52,7 +52,8 @@ void PromptCache::attach(const Setup& setup) {
         remote_.emplace("--cache-remote", options().remote, "");
         config.remote = &remote_->functions();
     }
-    // What was let go before it was written comes on top of --cache-ram.
+    // What was let go before it was written comes on top of --cache-ram: so much, or one prompt
+    // alone that is longer.
     config.waiting_byte_limit = std::min(config.waiting_byte_limit, byte_limit_ / 4 + 1);
     std::copy(fingerprint_->begin(), fingerprint_->end(), config.fingerprint);
     rkv::check(rkv_snapshot_cache_attach(cache_.get(), &config));

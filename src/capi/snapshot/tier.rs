@@ -38,9 +38,10 @@ pub struct rkv_snapshot_tier_config {
     /// Requests that are under way to the disk at once, of 2 MiB, as many to read as to write,
     /// 1 to 64: by so many threads, but writes by one where there is io_uring. Default 8.
     pub worker_count: u32,
-    /// Bytes of snapshots that wait to be written, at most; a snapshot that would exceed it is
-    /// tried again later, if it is still in memory. Of those that wait for that 256 do; what is
-    /// beyond is written when it leaves memory, and counts as failed until then. Default 4 GiB.
+    /// Bytes of snapshots that wait to be written, at most, but one alone may be longer; for the
+    /// directory and for the remote store each. A snapshot that would exceed it is tried again
+    /// later, if it is still in memory. Of those that wait for that 256 do; what is beyond is
+    /// written when it leaves memory, and counts as failed until then. Default 4 GiB.
     pub waiting_byte_limit: u64,
     /// Milliseconds from a write to its commit, at most, while the disk keeps up: after a crash
     /// what was written earlier is there. 1 to 60000. Default 250.
