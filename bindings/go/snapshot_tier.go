@@ -191,9 +191,10 @@ type SnapshotTierConfig struct {
 	RemoteTimeoutMS uint32
 }
 
-// Attach puts a directory below memory. Values of SnapshotInsertStorable are written to it from now
-// on; those that are in it already are found at once. It reads from the disk. What cannot be used
-// gives Storage.
+// Attach puts a directory, a store that caches share, or both below memory. Values of
+// SnapshotInsertStorable are written to them from now on; those that are in the directory already
+// are found at once. Of a remote store nobody knows what it has: Fetch asks it. It reads from the
+// disk. What cannot be used gives Storage.
 func (c *SnapshotCache[V]) Attach(config SnapshotTierConfig) error {
 	raw, err := c.enter()
 	if err != nil {
@@ -225,8 +226,9 @@ func (c *SnapshotCache[V]) Attach(config SnapshotTierConfig) error {
 	return err
 }
 
-// Detach takes the directory away, after waiting for what is being written; true when that was
-// written before the time was over. Fetches that are out are stale from now on.
+// Detach takes away what is below memory, after waiting for what is being written; true when that
+// was written before the time was over. Fetches that are out are stale from now on. What another
+// goroutine attaches meanwhile, after it detached this, stays.
 func (c *SnapshotCache[V]) Detach(timeout time.Duration) (bool, error) {
 	return c.wait(true, timeout)
 }
@@ -251,7 +253,8 @@ func (c *SnapshotCache[V]) wait(detach bool, timeout time.Duration) (bool, error
 
 // SnapshotFetch brings a value from below memory. Take or Cancel ends it.
 type SnapshotFetch[V any] struct {
-	// TokenCount is the number of tokens of the value that it brings.
+	// TokenCount is the number of tokens of the value that it brings; this and the next two are 0
+	// when the remote store is asked: the pin that Take gives says then what came, if anything did.
 	TokenCount int
 	// CommonTokenCount is the number of those that the list begins with: all, but with
 	// SnapshotMatchTrimmable.
@@ -264,7 +267,8 @@ type SnapshotFetch[V any] struct {
 }
 
 // Fetch starts to bring the longest prefix below memory into it, if it is longer than what memory
-// has; nil when there is none. It never waits for the disk. Flags as for MatchWith.
+// has, or to ask the remote store for one that is longer than what memory and the directory have;
+// nil when there is none, and nothing to ask. It never waits for either. Flags as for MatchWith.
 func (c *SnapshotCache[V]) Fetch(
 	namespace Namespace, tokens []uint32, flags SnapshotMatchFlags,
 ) (*SnapshotFetch[V], error) {

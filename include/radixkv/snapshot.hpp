@@ -140,7 +140,8 @@ public:
         (void)release();
     }
 
-    /// Tokens of the snapshot that it brings.
+    /// Tokens of the snapshot that it brings; this and the next two are 0 when the remote store is
+    /// asked: the pin that take() gives says then what came, if anything did.
     [[nodiscard]] std::size_t token_count() const noexcept {
         return static_cast<std::size_t>(started_.token_count);
     }
@@ -290,8 +291,8 @@ public:
     [[nodiscard]] bool flush(std::chrono::milliseconds timeout) {
         return is_done(rkv_snapshot_cache_flush(get(), whole(timeout)));
     }
-    /// rkv_snapshot_cache_fetch(): empty when nothing below memory is longer than what memory has;
-    /// flags 0 or RKV_SNAPSHOT_MATCH_TRIMMABLE.
+    /// rkv_snapshot_cache_fetch(): empty when nothing below memory is longer than what memory has,
+    /// and there is no remote store to ask for more; flags 0 or RKV_SNAPSHOT_MATCH_TRIMMABLE.
     [[nodiscard]] SnapshotFetch fetch(TokenView tokens, const Namespace& ns = Namespace(),
                                       std::uint32_t flags = 0) {
         auto started = sized<rkv_snapshot_cache_fetch_result>();

@@ -1,10 +1,15 @@
-// rkv::SnapshotCache over a directory: what is written, fetched, taken and given up.
+// rkv::SnapshotCache over a directory or a store that caches share: what is written, fetched, taken
+// and given up.
 #include "check.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -173,6 +178,71 @@ void is_stale_without_a_directory() {
     CHECK_THROWS(RKV_STATUS_STALE_TICKET, stale.reset());
 }
 
+/// A store that caches share, in this process.
+struct Shared {
+    enum class What { has, get, put, remove };
+
+    template <What what>
+    static void call(void* store, rkv_remote_item* items, std::size_t item_size, std::size_t count,
+                     std::uint64_t) {
+        auto& [lock, values] = *static_cast<Shared*>(store);
+        const std::lock_guard<std::mutex> guard(lock);
+        for (std::size_t at = 0; at < count; ++at) {
+            auto& item = *reinterpret_cast<rkv_remote_item*>(reinterpret_cast<char*>(items) +
+                                                             at * item_size);
+            std::array<std::uint8_t, 32> key{};
+            std::copy_n(item.key, key.size(), key.begin());
+            auto* data = static_cast<std::uint8_t*>(item.bytes);
+            if (what == What::put) values[key] = Bytes(data, data + item.byte_count);
+            const auto found = values.find(key);
+            item.answer = found == values.end() ? RKV_REMOTE_MISSING : RKV_REMOTE_DONE;
+            if (found == values.end()) continue;
+            if (what == What::get) {
+                const Bytes& value = found->second;
+                const auto most = static_cast<std::size_t>(item.byte_count);
+                std::copy_n(value.begin(), std::min(value.size(), most), data);
+                item.byte_count = value.size();
+            }
+            if (what == What::remove) values.erase(found);
+        }
+    }
+    [[nodiscard]] rkv_remote_store functions() {
+        auto made = rkv::sized<rkv_remote_store>();
+        made.user_data = this;
+        made.has = call<What::has>;
+        made.get = call<What::get>;
+        made.put = call<What::put>;
+        made.remove = call<What::remove>;
+        return made;
+    }
+    std::mutex lock;
+    std::map<std::array<std::uint8_t, 32>, Bytes> values;
+};
+
+// T13: what a store has that caches share is not known before it has answered.
+void comes_from_a_shared_store() {
+    Shared store;
+    const rkv_remote_store functions = store.functions();
+    rkv_snapshot_tier_config config = rkv::SnapshotCache::tier_config();
+    config.remote = &functions;
+    {
+        rkv::SnapshotCache cache;
+        cache.attach(config);
+        put(cache, ids(1, 100), 9);
+        CHECK(cache.detach(1min));
+    }
+    rkv::SnapshotCache cache;
+    cache.attach(config);
+    put(cache, ids(1, 30), 5);
+    auto fetch = cache.fetch(ids(1, 150));
+    CHECK(fetch && fetch.token_count() == 0 && fetch.common_token_count() == 0);
+    CHECK_EQ(fetch.size_bytes(), 0u);
+    const auto pin = wait(fetch);
+    CHECK(pin && pin.is_copy() && pin.token_count() == 100 && pin.common_token_count() == 100);
+    CHECK_EQ(pin.parts().size(), 2u);
+    CHECK(cache.detach(1min));
+}
+
 // T14: one owner, and no way on without a directory.
 void says_why_not() {
     const Directory directory;
@@ -197,5 +267,6 @@ int main() {
     comes_back_to_be_trimmed();
     gives_up();
     is_stale_without_a_directory();
+    comes_from_a_shared_store();
     says_why_not();
 }
