@@ -232,7 +232,8 @@ func (e *EventEncoder) Encode(timestamp float64, sizeLimit int) (EventBatch, err
 	}
 }
 
-// Repeat has all that is held told once more, for a subscriber who comes late.
+// Repeat has all that is held told once more, for a subscriber who comes late. Before that an
+// AllBlocksCleared comes, or with a rank BlockRemoved of what was told.
 func (e *EventEncoder) Repeat() error {
 	raw, err := e.enter()
 	if err != nil {

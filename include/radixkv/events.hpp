@@ -77,7 +77,7 @@ public:
             return batch;
         }
     }
-    /// rkv_event_encoder_repeat(): all that is held once more.
+    /// rkv_event_encoder_repeat(): all that is held once more, when what was told is taken back.
     void repeat() { check(rkv_event_encoder_repeat(get())); }
 
 private:

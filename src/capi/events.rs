@@ -298,13 +298,14 @@ pub unsafe extern "C" fn rkv_event_encoder_encode(
     }
 }
 
-/// Has all that is held told once more, in the batches that follow, without an AllBlocksCleared:
-/// for a subscriber who comes late. Others learn nothing new.
+/// Has all that is held told once more, in the batches that follow: for a subscriber who comes
+/// late. Before that an AllBlocksCleared comes, or with a rank BlockRemoved of what was told, for
+/// routers count how often a block was stored: the others know less until it is told again.
 ///
 /// @param encoder the encoder
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
-/// O(pages); no lock
+/// O(1), and a batch that follows O(pages); no lock
 /// @par Thread safety
 /// any thread; waits for other calls on this encoder
 #[must_use]

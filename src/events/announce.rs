@@ -14,7 +14,7 @@ const RUN_TOKENS: usize = 2048;
 /// Bytes of the names of its blocks: each has that of the adapter.
 const RUN_NAME_BYTES: usize = 1 << 15;
 
-/// Tells of blocks what was not told yet, or is to be told again.
+/// Tells of blocks what was not told yet.
 pub(super) struct Announcer<'a> {
     pub wire: &'a Wire,
     pub blocks: &'a mut Blocks,
@@ -22,10 +22,6 @@ pub(super) struct Announcer<'a> {
     pub out: &'a mut Outbox,
     /// Room for the places of a prefix.
     pub path: &'a mut Vec<u32>,
-}
-
-fn is_wanted(block: Block) -> bool {
-    !block.told || block.due
 }
 
 impl Announcer<'_> {
@@ -39,7 +35,7 @@ impl Announcer<'_> {
     pub fn announce(&mut self, place: u32) -> Result<(), Error> {
         match self.blocks.get(place) {
             Some(block) if block.group == 0 => self.announce_prefix(place),
-            Some(block) if is_wanted(block) => self.announce_hung(&[place]),
+            Some(block) if !block.told => self.announce_hung(&[place]),
             _ => Ok(()),
         }
     }
@@ -49,7 +45,7 @@ impl Announcer<'_> {
     fn announce_prefix(&mut self, last: u32) -> Result<(), Error> {
         self.path.clear();
         let mut place = last;
-        while let Some(block) = self.blocks.get(place).filter(|block| is_wanted(*block)) {
+        while let Some(block) = self.blocks.get(place).filter(|block| !block.told) {
             self.path.try_push(place)?;
             if block.before == 0 {
                 break;
@@ -129,7 +125,7 @@ impl Announcer<'_> {
         if !block.told {
             self.spaces.add_told(block.space);
         }
-        self.blocks.set(place, Block { told: true, due: false, ..block });
+        self.blocks.set(place, Block { told: true, ..block });
         self.blocks.set_digest(place, digest);
         Ok(())
     }

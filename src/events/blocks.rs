@@ -20,8 +20,6 @@ pub(super) struct Block {
     pub group: usize,
     /// An event said that it is held, and none that it is gone.
     pub told: bool,
-    /// It is to be told again.
-    pub due: bool,
     /// It is among places that are gone through.
     pub listed: bool,
 }
@@ -30,14 +28,12 @@ pub(super) struct Block {
 type Words = [u32; 3];
 
 const TOLD: u32 = 1;
-const DUE: u32 = 2;
-const LISTED: u32 = 4;
+const LISTED: u32 = 2;
 const GROUP_SHIFT: u32 = 8;
 
 impl Block {
     fn words(self) -> Words {
-        let flags =
-            (self.told as u32 * TOLD) | (self.due as u32 * DUE) | (self.listed as u32 * LISTED);
+        let flags = (self.told as u32 * TOLD) | (self.listed as u32 * LISTED);
         [self.before, self.space + 1, (self.group as u32) << GROUP_SHIFT | flags]
     }
 
@@ -47,7 +43,6 @@ impl Block {
             space: space.checked_sub(1)?,
             group: (rest >> GROUP_SHIFT) as usize,
             told: rest & TOLD != 0,
-            due: rest & DUE != 0,
             listed: rest & LISTED != 0,
         })
     }

@@ -1,8 +1,9 @@
 //! Where the encoder is: what it reads next, and what waits to be told.
 use super::announce::RUN_BLOCKS;
-use super::blocks::{Block, Blocks};
+use super::blocks::Blocks;
 use super::outbox::Outbox;
 use super::reader::{Read, Reader};
+use super::repeat::Repeat;
 use super::spaces::Spaces;
 use super::wire::Wire;
 use super::{Batch, EventConfig};
@@ -23,10 +24,11 @@ pub(super) struct Progress {
     pub path: Vec<u32>,
     /// The first record that waits was applied, and not told yet.
     pub is_applied: bool,
-    reader: Reader,
+    pub reader: Reader,
+    pub repeat: Repeat,
     /// It was said in the beginning that nothing is held.
     has_begun: bool,
-    /// The place from which on blocks are to be told that were not told yet, or are due again.
+    /// The place from which on blocks are to be told that were not told yet.
     tell_from: u32,
 }
 
@@ -48,6 +50,7 @@ impl Progress {
             path: Vec::new(),
             is_applied: false,
             reader: Reader::new(page_size)?,
+            repeat: Repeat::No,
             tell_from: u32::MAX,
             has_begun: false,
         })
@@ -90,6 +93,10 @@ impl Progress {
 
     /// Reads or tells a little more. False when there is nothing more.
     fn advance(&mut self, shared: &Shared) -> Result<bool, Error> {
+        if self.repeat != Repeat::No {
+            self.take_back()?;
+            return Ok(true);
+        }
         if self.work_on_first()? {
             return Ok(true);
         }
@@ -99,7 +106,7 @@ impl Progress {
                 self.reader.voided();
             }
             Read::More => {}
-            Read::Exact => self.tell_from = 1,
+            Read::Exact => self.tell_all(),
             Read::Nothing => return self.tell_next(),
             Read::NoCache => return Ok(false),
         }
@@ -153,21 +160,13 @@ impl Progress {
         Ok(false)
     }
 
+    /// What was not told yet is told when no record waits.
+    pub(super) fn tell_all(&mut self) {
+        self.tell_from = 1;
+    }
+
     /// What was not told yet is not told.
     pub(super) fn stop_telling(&mut self) {
         self.tell_from = u32::MAX;
-    }
-
-    /// Everything is told once more, without saying before that nothing is held.
-    pub fn repeat(&mut self) {
-        if !self.reader.is_exact() {
-            return; // it is about to be told
-        }
-        for place in 0..self.blocks.end() {
-            if let Some(block) = self.blocks.get(place) {
-                self.blocks.set(place, Block { due: true, ..block });
-            }
-        }
-        self.tell_from = 1;
     }
 }

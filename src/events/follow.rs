@@ -43,10 +43,8 @@ impl Progress {
                 }
                 // Only now: a page that is stored once more may have been the last of its space.
                 let space = self.spaces.number(&namespace)?;
-                self.blocks.set(
-                    place,
-                    Block { before, space, group, told: false, due: false, listed: false },
-                );
+                let block = Block { before, space, group, told: false, listed: false };
+                self.blocks.set(place, block);
                 self.spaces.add_page(space);
                 before = page;
             }
@@ -155,17 +153,26 @@ impl Progress {
 
     /// Forgets the places on the path, from its end on, and tells of those that were told.
     fn drop_listed(&mut self, reason: Reason) -> Result<(), Error> {
-        while !self.path.is_empty() {
-            let from = self.path.len() - self.last_of_a_group();
-            let mut places = [0; RUN_BLOCKS];
-            let count = self.path.len() - from;
-            for (place, &listed) in places.iter_mut().zip(self.path[from..].iter().rev()) {
-                *place = listed;
-            }
-            self.drop_cleared(&places[..count], reason)?;
-            self.path.truncate(from);
-        }
+        while self.leave_listed(reason, Self::forget)? {}
         Ok(())
+    }
+
+    /// Tells of the last places on the path that they are gone, if they were told, and then does
+    /// something with each. False when there is none.
+    pub(super) fn leave_listed(
+        &mut self,
+        reason: Reason,
+        then: impl Fn(&mut Self, u32, Block),
+    ) -> Result<bool, Error> {
+        let from = self.path.len() - self.last_of_a_group();
+        let mut places = [0; RUN_BLOCKS];
+        let count = self.path.len() - from;
+        for (place, &listed) in places.iter_mut().zip(self.path[from..].iter().rev()) {
+            *place = listed;
+        }
+        self.leave(&places[..count], reason, then)?;
+        self.path.truncate(from);
+        Ok(count > 0)
     }
 
     /// How many places at the end of the path are of one group, of an event at most.
@@ -178,7 +185,7 @@ impl Progress {
 
     /// Lists the places of a namespace, or of all, so that, from the end, each stands before those
     /// it stands on: pages of groups that hang on others, and a page after those before it.
-    fn list_leaves_first(&mut self, space: Option<u32>) -> Result<(), Error> {
+    pub(super) fn list_leaves_first(&mut self, space: Option<u32>) -> Result<(), Error> {
         self.path.clear();
         for place in 0..self.blocks.end() {
             if let Some(block) = self.blocks.get(place) {
@@ -208,18 +215,22 @@ impl Progress {
     }
 
     /// What was told of some blocks counts no longer.
-    fn untell(&mut self, which: impl Fn(Block) -> bool) {
+    pub(super) fn untell(&mut self, which: impl Fn(Block) -> bool) {
         for place in 0..self.blocks.end() {
-            if let Some(block) = self.blocks.get(place).filter(|block| block.told && which(*block))
-            {
-                self.blocks.set(place, Block { told: false, ..block });
-                self.spaces.take_told(block.space, 1);
+            if let Some(block) = self.blocks.get(place).filter(|block| which(*block)) {
+                self.untell_place(place, block);
             }
         }
     }
 
-    /// Forgets places of one group, and tells of those that were told.
-    fn drop_cleared(&mut self, places: &[u32], reason: Reason) -> Result<(), Error> {
+    /// Tells of places of one group that they are gone, if they were told, and then does something
+    /// with each.
+    fn leave(
+        &mut self,
+        places: &[u32],
+        reason: Reason,
+        then: impl Fn(&mut Self, u32, Block),
+    ) -> Result<(), Error> {
         let (mut told, mut count, mut group) = ([0; RUN_BLOCKS], 0, 0);
         for &place in places {
             if let Some(block) = self.blocks.get(place).filter(|block| block.told) {
@@ -232,7 +243,7 @@ impl Progress {
         }
         for &place in places {
             if let Some(block) = self.blocks.get(place) {
-                self.forget(place, block);
+                then(self, place, block);
             }
         }
         Ok(())

@@ -13,8 +13,9 @@
 //! outside of it: digests, order and bytes cost the thread that asks for them, and nobody else.
 //!
 //! An encoder keeps what it was told. So it can say of a page that left which block that was, and
-//! tell everything anew to a subscriber who comes late, each block after the one before it, while
-//! the cache goes on. When records were lost it begins again: nothing is held, then the contents.
+//! take back what it told and tell it anew to a subscriber who comes late, each block after the one
+//! before it, while the cache goes on. When records were lost it begins again: nothing is held,
+//! then the contents.
 //!
 //! A call that fails for want of memory has lost nothing: a record is dropped when all of it was
 //! told, and applying it twice does nothing.
@@ -28,6 +29,7 @@ mod intake;
 mod outbox;
 mod pack;
 mod reader;
+mod repeat;
 mod spaces;
 mod wire;
 
@@ -154,8 +156,8 @@ impl EventEncoder {
         Ok(batch)
     }
 
-    /// Has everything that is held told once more, for subscribers who came late; to others it says
-    /// nothing new.
+    /// Has everything that was told taken back, and all that is held told once more, for
+    /// subscribers who came late.
     pub fn repeat(&self) {
         self.progress().repeat();
     }

@@ -69,6 +69,11 @@ impl Reader {
         self.phase == Phase::Follow
     }
 
+    /// Whether what is known is void.
+    pub fn is_void(&self) -> bool {
+        self.phase == Phase::Begin
+    }
+
     /// The last record that was read.
     pub fn number(&self) -> u64 {
         self.number

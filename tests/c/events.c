@@ -128,11 +128,13 @@ static void e03_small_buffers_lose_nothing(void) {
     CHECK_EQ(stored, 3);
     CHECK_EQ(events, 2);
 
-    /* A late subscriber: the same blocks again, and nothing is cleared. */
+    /* A late subscriber: what was told is taken back, and then told again. */
     CHECK_OK(rkv_event_encoder_repeat(encoder));
     batch = encode(encoder);
+    CHECK(says(&batch, "AllBlocksCleared"));
+    CHECK_EQ(batch.removed_block_count, 3);
     CHECK_EQ(batch.stored_block_count, 3);
-    CHECK(!says(&batch, "AllBlocksCleared"));
+    CHECK_EQ(batch.flags, 0);
     rkv_event_encoder_destroy(encoder);
     end_fixture(&f);
 }
@@ -175,6 +177,10 @@ static void e04_namespaces_have_names(void) {
     CHECK_OK(rkv_event_encoder_repeat(encoder));
     batch = encode(encoder);
     CHECK(!says(&batch, "sql-adapter") && !says(&batch, "tenant-a"));
+    /* Of a rank, by name. */
+    CHECK(says(&batch, "BlockRemoved") && !says(&batch, "AllBlocksCleared"));
+    CHECK_EQ(batch.removed_block_count, 3);
+    CHECK_EQ(batch.stored_block_count, 3);
     rkv_event_encoder_destroy(encoder);
     end_fixture(&f);
 }

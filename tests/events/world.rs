@@ -30,7 +30,12 @@ pub fn pages(page_count: u32) -> PageTableConfig {
 }
 
 pub fn encoder(shared: &Arc<Shared>) -> EventEncoder {
-    EventEncoder::new(shared.clone(), EventConfig::default()).unwrap()
+    encoder_of_rank(shared, None)
+}
+
+pub fn encoder_of_rank(shared: &Arc<Shared>, data_parallel_rank: Option<u32>) -> EventEncoder {
+    let config = EventConfig { data_parallel_rank, ..EventConfig::default() };
+    EventEncoder::new(shared.clone(), config).unwrap()
 }
 
 /// One batch, of so many bytes at most.

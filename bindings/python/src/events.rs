@@ -164,7 +164,8 @@ impl EventEncoder {
         Ok(PyBytes::new(py, &payload))
     }
 
-    /// Has all that is held told once more, for subscribers who came late.
+    /// Has all that is held told once more, for subscribers who came late. Before that
+    /// AllBlocksCleared comes, or with a rank BlockRemoved of what was told.
     fn repeat(&self, py: Python<'_>) -> PyResult<()> {
         let encoder = self.handle.get(py)?;
         // SAFETY: a live handle.
