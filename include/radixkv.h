@@ -2999,7 +2999,7 @@ typedef struct rkv_event_batch {
      */
     uint32_t flags;
     /**
-     * Bytes of the payload; 0 when there is nothing to tell. With RKV_STATUS_BUFFER_TOO_SMALL,
+     * Bytes of the payload; 0 when there is nothing to tell yet. With RKV_STATUS_BUFFER_TOO_SMALL,
      * those that one event needs.
      */
     uint64_t byte_count;
@@ -6786,6 +6786,8 @@ enum rkv_status rkv_event_encoder_name_namespace(struct rkv_event_encoder *encod
  * When records of the journal were lost, an AllBlocksCleared comes, or with a rank BlockRemoved of
  * what was told, and then all that is held: the ring is too small for how seldom this is called.
  * Calls go on until RKV_EVENTS_MORE is not set, and begin again when something may have changed.
+ * A call ends when records were lost again before all that is held was read: then byte_count may
+ * be 0 with RKV_EVENTS_MORE, and the next call begins once more.
  *
  * An event has at most 64 blocks, and 2048 tokens unless one block has more: 64 KiB are enough for
  * pages of up to 4096 positions of text.

@@ -354,6 +354,45 @@ fn e03_what_goes_is_not_repeated() {
     assert!(repeated > 6, "it was asked too late {} times of 12", 12 - repeated);
 }
 
+thread_local! {
+    /// The cache that changes wherever others are let in, so many times.
+    static CHANGES: RefCell<Option<(usize, Arc<Shared>)>> = const { RefCell::new(None) };
+}
+
+fn changes() {
+    let Some((left @ 1.., shared)) = CHANGES.take() else { return };
+    let mut random = fastrand::Rng::with_seed(left as u64);
+    (0..40).for_each(|_| request(&shared, &mut random));
+    CHANGES.set(Some((left - 1, shared)));
+}
+
+/// While records are lost faster than the contents are read, a call ends and says so.
+#[test]
+fn e03_a_call_ends_while_records_are_lost() {
+    for rank in [None, Some(1)] {
+        let mut random = fastrand::Rng::with_seed(14);
+        let made = Shared::with_slices(pages(60), 1, Some(Box::new(changes))).unwrap();
+        let shared = Arc::new(made).unwrap();
+        let config = CacheConfig { journal_bytes: 6000, ..CacheConfig::default() };
+        shared.attach_cache(config).unwrap();
+        let (encoder, mut to) = (encoder_of_rank(&shared, rank), Subscriber::default());
+        (0..40).for_each(|_| request(&shared, &mut random));
+        drain(&encoder, &mut to, &mut random);
+        for _ in 0..4 {
+            CHANGES.set(Some((3000, shared.clone())));
+            changes();
+            let (batch, payload) = encode(&encoder, 1 << 16);
+            assert!(CHANGES.take().is_some_and(|(left, _)| left > 0), "it does not end");
+            assert!(batch.has_more && batch.lost_count > 0, "{batch:?}");
+            if batch.bytes > 0 {
+                to.apply(&payload, world::PAGE_SIZE);
+            }
+        }
+        drain(&encoder, &mut to, &mut random);
+        compare(&to, &shared);
+    }
+}
+
 /// Routers take an AllBlocksCleared for all ranks of a worker: a rank that lost records, is
 /// cleared, or goes, names its own blocks.
 #[test]

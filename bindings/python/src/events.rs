@@ -129,7 +129,9 @@ impl EventEncoder {
     }
 
     /// The next batch, a MessagePack payload of `size_limit` bytes, and 16 MiB, at most unless one
-    /// event has more; b"" when there is nothing to tell. `timestamp` is in seconds.
+    /// event has more; b"" when there is nothing to tell, or records were lost again before all
+    /// that is held was read: then `lost_record_count` has grown, and the next call begins once
+    /// more. `timestamp` is in seconds.
     #[pyo3(signature = (timestamp, *, size_limit=65536))]
     fn encode<'py>(
         &self,
