@@ -3020,9 +3020,10 @@ typedef struct rkv_event_batch {
      */
     uint64_t last_number;
     /**
-     * Records of the journal that were overwritten before they were read, since the call before.
-     * More than 0: an AllBlocksCleared comes, or with a rank BlockRemoved of what was told, and
-     * then all that is held.
+     * Records of the journal that were overwritten before they were read, since the call before; a
+     * call that had no room takes none of them, and the next one says them again. More than 0: an
+     * AllBlocksCleared comes, or with a rank BlockRemoved of what was told, and then all that is
+     * held.
      */
     uint64_t lost_record_count;
 } rkv_event_batch;

@@ -89,8 +89,8 @@ type EventEncoderConfig struct {
 
 // EventBatch is a payload, and what it has.
 type EventBatch struct {
-	// Payload is MessagePack, docs/events.md says what of. Empty when there is nothing to tell; good
-	// until the encoder makes the next one.
+	// Payload is MessagePack, docs/events.md says what of. Empty when there is nothing to tell yet;
+	// good until the encoder makes the next one.
 	Payload []byte
 	// Flags are EventsMore or 0.
 	Flags EventBatchFlags
@@ -204,7 +204,6 @@ func (e *EventEncoder) Encode(timestamp float64, sizeLimit int) (EventBatch, err
 	if sizeLimit == 0 {
 		sizeLimit = 1 << 16
 	}
-	lost := uint64(0)
 	for {
 		if len(e.room) < sizeLimit {
 			e.room = make([]byte, sizeLimit)
@@ -215,7 +214,6 @@ func (e *EventEncoder) Encode(timestamp float64, sizeLimit int) (EventBatch, err
 		if err := asError(made.failure); err != nil {
 			return EventBatch{}, err
 		}
-		lost += uint64(made.batch.lost_record_count)
 		if made.too_small {
 			sizeLimit = int(made.batch.byte_count)
 			continue
@@ -227,7 +225,7 @@ func (e *EventEncoder) Encode(timestamp float64, sizeLimit int) (EventBatch, err
 			StoredBlockCount:  uint64(made.batch.stored_block_count),
 			RemovedBlockCount: uint64(made.batch.removed_block_count),
 			LastNumber:        uint64(made.batch.last_number),
-			LostRecordCount:   lost,
+			LostRecordCount:   uint64(made.batch.lost_record_count),
 		}, nil
 	}
 }

@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 namespace rkv {
@@ -55,7 +54,7 @@ public:
         check(rkv_event_encoder_name_namespace(get(), ns.get(), lora_name, cache_salt));
     }
     /// rkv_event_encoder_encode(): a payload of `limit` bytes at most unless one event has more,
-    /// and none when there is nothing to tell. `timestamp` is in seconds.
+    /// and none when there is nothing to tell yet. `timestamp` is in seconds.
     [[nodiscard]] EventBatch encode(double timestamp, std::size_t limit = std::size_t{1} << 16) {
         EventBatch batch;
         for (;;) {
@@ -67,12 +66,10 @@ public:
             const rkv_status status =
                 rkv_event_encoder_encode(get(), timestamp, room, limit, &batch.info);
             if (status == RKV_STATUS_BUFFER_TOO_SMALL) {
-                lost_ += batch.info.lost_record_count;
                 limit = static_cast<std::size_t>(batch.info.byte_count);
                 continue;
             }
             check(status);
-            batch.info.lost_record_count += std::exchange(lost_, 0);
             batch.payload = {payload_.data(), static_cast<std::size_t>(batch.info.byte_count)};
             return batch;
         }
@@ -89,8 +86,6 @@ private:
 
     std::unique_ptr<rkv_event_encoder, Destroy> handle_;
     std::vector<std::uint8_t> payload_;
-    /// Records that were lost, as a call told that had no room for more than that.
-    std::uint64_t lost_ = 0;
 
     void create(const Cache& cache, const rkv_event_encoder_config* config) {
         rkv_event_encoder* encoder = nullptr;

@@ -87,9 +87,10 @@ pub struct rkv_event_batch {
     pub removed_block_count: u64,
     /// The last record of the journal that was read.
     pub last_number: u64,
-    /// Records of the journal that were overwritten before they were read, since the call before.
-    /// More than 0: an AllBlocksCleared comes, or with a rank BlockRemoved of what was told, and
-    /// then all that is held.
+    /// Records of the journal that were overwritten before they were read, since the call before; a
+    /// call that had no room takes none of them, and the next one says them again. More than 0: an
+    /// AllBlocksCleared comes, or with a rank BlockRemoved of what was told, and then all that is
+    /// held.
     pub lost_record_count: u64,
 }
 // SAFETY: plain integers, no padding.

@@ -71,8 +71,13 @@ impl Progress {
                 Err(error) => return Err(error),
             }
         }
-        (batch.last_number, batch.lost_count) = (self.reader.number(), self.reader.take_lost());
+        (batch.last_number, batch.lost_count) = (self.reader.number(), self.reader.lost());
         Ok(batch)
+    }
+
+    /// The records that were lost stand in a batch.
+    pub fn told_lost(&mut self) {
+        self.reader.take_lost();
     }
 
     /// Moves events to the batch. False when one has no room.

@@ -84,7 +84,7 @@ pub struct Batch {
     pub removed_count: usize,
     /// The last record of the journal that was read.
     pub last_number: u64,
-    /// Records that were overwritten before they were read, since the batch before.
+    /// Records that were overwritten before they were read, since the batch before that had room.
     pub lost_count: u64,
     /// There is more to tell right now.
     pub has_more: bool,
@@ -146,6 +146,9 @@ impl EventEncoder {
         let mut batch = progress.fill(&self.shared, room.get_mut(inside).unwrap_or_default())?;
         if batch.needed_bytes > 0 {
             batch.needed_bytes += frame;
+        } else if !room.is_empty() {
+            // Else the batch that tells anew what was lost would say that nothing was.
+            progress.told_lost();
         }
         if batch.event_count > 0 {
             batch.bytes = frame + batch.event_bytes;

@@ -79,7 +79,12 @@ impl Reader {
         self.number
     }
 
-    /// Records that were lost since this was asked last.
+    /// Records that were lost.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Records that were lost since they were taken last.
     pub fn take_lost(&mut self) -> u64 {
         std::mem::take(&mut self.lost)
     }

@@ -146,10 +146,20 @@ static void e03_lost_records_are_told_and_all_begins_again(void) {
     for (uint32_t at = 0; at < 60; at++) {
         request(&f, NULL, 1000 * at);
     }
-    rkv_event_batch batch = encode(encoder);
-    CHECK(batch.lost_record_count > 0);
+    /* Calls that have no room leave it to the batch that begins again to say so. */
+    rkv_event_batch batch = new_batch();
+    CHECK_STATUS(rkv_event_encoder_encode(encoder, 1.0, room, 20, &batch),
+                 RKV_STATUS_BUFFER_TOO_SMALL);
+    uint64_t lost = batch.lost_record_count;
+    CHECK(lost > 0);
+    batch = new_batch();
+    CHECK_OK(rkv_event_encoder_encode(encoder, 1.0, NULL, 0, &batch));
+    CHECK_EQ(batch.lost_record_count, lost);
+    batch = encode(encoder);
+    CHECK_EQ(batch.lost_record_count, lost);
     CHECK(says(&batch, "AllBlocksCleared"));
     CHECK_EQ(batch.stored_block_count, cached_pages(&f));
+    CHECK_EQ(encode(encoder).lost_record_count, 0);
     rkv_event_encoder_destroy(encoder);
     end_fixture(&f);
 }

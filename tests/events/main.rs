@@ -381,9 +381,12 @@ fn e03_a_call_ends_while_records_are_lost() {
         for _ in 0..4 {
             CHANGES.set(Some((3000, shared.clone())));
             changes();
+            // A question takes nothing, whatever there is to tell.
+            let asked = encode(&encoder, 0).0;
             let (batch, payload) = encode(&encoder, 1 << 16);
             assert!(CHANGES.take().is_some_and(|(left, _)| left > 0), "it does not end");
             assert!(batch.has_more && batch.lost_count > 0, "{batch:?}");
+            assert!(batch.lost_count >= asked.lost_count, "{batch:?} after {asked:?}");
             if batch.bytes > 0 {
                 to.apply(&payload, world::PAGE_SIZE);
             }

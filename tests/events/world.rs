@@ -58,9 +58,10 @@ pub fn drain(encoder: &EventEncoder, to: &mut Subscriber, random: &mut fastrand:
         while batch.needed_bytes > 0 {
             assert_eq!((batch.bytes, batch.event_count), (0, 0));
             assert!(batch.needed_bytes > room && batch.has_more, "{batch:?} of {room}");
-            lost += batch.lost_count;
+            let before = batch.lost_count;
             room = batch.needed_bytes;
             (batch, payload) = encode(encoder, room);
+            assert!(batch.lost_count >= before, "a refused call takes nothing");
         }
         lost += batch.lost_count;
         if batch.bytes > 0 {

@@ -154,11 +154,11 @@ impl EventEncoder {
                 // SAFETY: a live handle, room as stated.
                 let status =
                     unsafe { rkv_event_encoder_encode(encoder.raw(), timestamp, into, size, out) };
-                *lost += batch.lost_record_count;
                 if status == RKV_STATUS_BUFFER_TOO_SMALL {
                     size = batch.byte_count as usize;
                     continue;
                 }
+                *lost += batch.lost_record_count;
                 break (status, room[..batch.byte_count as usize].to_vec());
             }
         });
