@@ -104,7 +104,7 @@ typedef struct rkv_net_publisher_config {
      */
     uint32_t data_parallel_rank;
     /**
-     * Batches that are kept for replays; 0 for 10,000.
+     * Batches that are kept in memory for replays; 0 for 10,000. Without replay_endpoint none are.
      */
     uint32_t replay_batch_limit;
     /**

@@ -59,7 +59,7 @@ pub struct rkv_net_publisher_config {
     pub topic: *const c_char,
     /// Added to both ports, unless they are 0; behind a path it is "_dp" and the rank.
     pub data_parallel_rank: u32,
-    /// Batches that are kept for replays; 0 for 10,000.
+    /// Batches that are kept in memory for replays; 0 for 10,000. Without replay_endpoint none are.
     pub replay_batch_limit: u32,
     /// Batches that wait for the thread at most; 0 for 100,000.
     pub queue_batch_limit: u32,

@@ -83,11 +83,13 @@ impl Publisher {
         let replay = config.replay_endpoint.as_deref();
         let replay = replay.map(|given| resolve(given, config.rank, "config.replay_endpoint"));
         let replay = replay.transpose()?;
+        // Without an endpoint nobody can ask for them.
+        let replay_batches = replay.as_ref().map_or(0, |_| config.replay_batches);
         let (queue, batches) = mpsc::channel(config.queue_batches);
         let shared = Arc::new(Mutex::new(Shared {
             next: 0,
             queue: Some(queue),
-            buffer: Buffer::new(config.replay_batches),
+            buffer: Buffer::new(replay_batches),
             counts: Counts::default(),
         }));
         let (tell, told) = std::sync::mpsc::sync_channel(1);

@@ -133,7 +133,8 @@ type PublisherConfig struct {
 	// DataParallelRank is added to both ports, unless they are 0; behind a path it is "_dp" and the
 	// rank.
 	DataParallelRank uint32
-	// ReplayBatchLimit is how many batches are kept for replays; 0 for 10,000.
+	// ReplayBatchLimit is how many batches are kept in memory for replays; 0 for 10,000. Without
+	// ReplayEndpoint none are.
 	ReplayBatchLimit uint32
 	// QueueBatchLimit is how many batches wait for the thread at most; 0 for 100,000.
 	QueueBatchLimit uint32

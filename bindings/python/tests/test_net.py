@@ -59,9 +59,12 @@ def test_e03_a_subscriber_reads_topic_number_and_payload() -> None:
 
 
 def test_e05_nobody_listens() -> None:
-    with net.EventPublisher(LOCAL, replay_batch_limit=2) as publisher:
-        assert [publisher.publish(b"") for _ in range(5)] == list(range(5))
-        assert publisher.stats().replay_batch_count == 2
+    for replay_endpoint, kept in [(LOCAL, 2), (None, 0)]:
+        with net.EventPublisher(
+            LOCAL, replay_endpoint=replay_endpoint, replay_batch_limit=2
+        ) as publisher:
+            assert [publisher.publish(b"") for _ in range(5)] == list(range(5))
+            assert publisher.stats().replay_batch_count == kept
     publisher.close()
     with pytest.raises(ValueError, match="closed"):
         publisher.publish(b"")

@@ -196,6 +196,18 @@ fn e03_what_was_missed_is_replayed() {
     assert_eq!(publisher.stats().replay_request_count, 5);
 }
 
+/// Where nobody can ask for batches none are kept.
+#[test]
+fn e03_without_replays_nothing_is_kept() {
+    let config = rkv_net_publisher_config { replay_endpoint: null(), ..at(c"tcp://127.0.0.1:0") };
+    let publisher = Publisher::create(&config);
+    for at in 0..10 {
+        assert_eq!(publisher.publish(&[7; 1000]), at);
+    }
+    let stats = publisher.stats();
+    assert_eq!((stats.published_batch_count, stats.replay_batch_count), (10, 0));
+}
+
 /// A subscriber that never reads costs the owner no time, and the others hear everything.
 #[test]
 fn e05_a_dead_subscriber_is_nobodys_business() {

@@ -199,7 +199,7 @@ class EventPublisher:
     topic: the first frame of each message, by which subscribers choose.
     data_parallel_rank: added to both ports, unless they are 0; behind a path it is "_dp" and the
         rank.
-    replay_batch_limit: batches that are kept for replays.
+    replay_batch_limit: batches that are kept in memory for replays, with a replay_endpoint.
     queue_batch_limit: batches that wait for the thread at most.
     library: the path of libradixkv_net.so.
 
