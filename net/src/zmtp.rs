@@ -7,9 +7,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Bytes of a frame that is sent to us, at most: a topic that is subscribed to, or a number.
-const FRAME: u64 = 1 << 16;
-/// Frames of a message that is sent to us, at most.
+/// Bytes of a message that is sent to us, at most: a topic that is subscribed to, or a number.
+const MESSAGE: usize = 1 << 16;
+/// Its frames, at most.
 const FRAMES: usize = 8;
 /// Payloads up to here are copied behind their heads, and leave with them in one piece.
 const SHORT: usize = 4096;
@@ -86,7 +86,7 @@ pub async fn shake_hands(reader: &mut Reader, writer: &mut Writer, kind: Kind) -
     said.put_slice(&ready);
     writer.write_all(&said).await?;
     writer.flush().await?;
-    let (flags, body) = read_frame(reader).await?;
+    let (flags, body) = read_frame(reader, MESSAGE).await?;
     let properties = body.strip_prefix(b"\x05READY").filter(|_| flags & COMMAND != 0);
     let peer = properties.and_then(socket_type).ok_or_else(|| refused("it is not ready"))?;
     if !kind.takes(peer) {
@@ -109,8 +109,8 @@ fn socket_type(mut properties: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// A frame, with its flags.
-async fn read_frame(reader: &mut Reader) -> io::Result<(u8, Bytes)> {
+/// A frame, with its flags, of so many bytes at most.
+async fn read_frame(reader: &mut Reader, limit: usize) -> io::Result<(u8, Bytes)> {
     let flags = reader.read_u8().await?;
     if flags & !(MORE | LONG | COMMAND) != 0 {
         return Err(refused("no frame begins so"));
@@ -119,8 +119,8 @@ async fn read_frame(reader: &mut Reader) -> io::Result<(u8, Bytes)> {
         0 => u64::from(reader.read_u8().await?),
         _ => reader.read_u64().await?,
     };
-    if length > FRAME {
-        return Err(refused("a frame is too long"));
+    if length > limit as u64 {
+        return Err(refused("a message is too long"));
     }
     let mut body = vec![0; length as usize];
     reader.read_exact(&mut body).await?;
@@ -128,10 +128,12 @@ async fn read_frame(reader: &mut Reader) -> io::Result<(u8, Bytes)> {
 }
 
 /// The next that a peer says. What it may say and we have no use for is passed over. `frames` are
-/// those of a message that has begun: something else may come between them.
+/// those of a message that has begun: something else may come between them. All of it together is
+/// no longer than a message, for nobody says when the rest of one comes.
 pub async fn hear(reader: &mut Reader, frames: &mut Vec<Bytes>) -> io::Result<Said> {
     loop {
-        let (flags, body) = read_frame(reader).await?;
+        let kept: usize = frames.iter().map(Bytes::len).sum();
+        let (flags, body) = read_frame(reader, MESSAGE - kept).await?;
         if flags & COMMAND != 0 {
             // One between the frames of a message is none of them.
             let (name, rest) = named(&body).ok_or_else(|| refused("a command has no name"))?;
@@ -226,7 +228,7 @@ mod tests {
 
     #[test]
     fn e05_what_is_none_of_it_ends_the_connection() {
-        let long = [&[2][..], &(FRAME + 1).to_be_bytes()].concat();
+        let long = [&[2][..], &(MESSAGE as u64 + 1).to_be_bytes()].concat();
         let longest = [&[2][..], &u64::MAX.to_be_bytes()].concat();
         let many = [1, 0].repeat(FRAMES);
         let wrong: [&[u8]; 8] = [
@@ -245,6 +247,22 @@ mod tests {
         for at in 0..6 {
             let end = heard(&b"\x01\x01a\x00\x02ab"[..at]).unwrap_err();
             assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
+
+    /// The frames of a message that never ends have no more room than one frame.
+    #[test]
+    fn e05_all_frames_of_a_message_have_room_together() {
+        let frame = |flags: u8, bytes: usize| {
+            [&[flags | LONG][..], &(bytes as u64).to_be_bytes(), &vec![7; bytes]].concat()
+        };
+        let (first, last) = (frame(MORE, MESSAGE - 9), frame(0, 9));
+        let Said::Message(frames) = heard(&[&first[..], &last].concat()).unwrap() else { panic!() };
+        assert_eq!(frames.iter().map(Bytes::len).sum::<usize>(), MESSAGE);
+        // Refused by its head, before there is memory for it.
+        for next in [frame(MORE, 10), frame(0, 10), frame(COMMAND, 10)] {
+            let refused = heard(&[&first[..], &next[..9]].concat()).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
         }
     }
 
