@@ -6877,8 +6877,8 @@ enum rkv_status rkv_cache_attach_tiers(struct rkv_cache *cache,
 
 /**
  * Takes the tiers away from a cache, after waiting for what is being written. What was committed
- * is found when the directory is attached again, and nothing of what rkv_cache_clear() cleared;
- * host memory is given up.
+ * is found when the directory is attached again, and nothing of what rkv_cache_clear() cleared,
+ * whatever directories the cache had in between; host memory is given up.
  *
  * @param cache the cache
  * @param timeout_ms milliseconds to wait at most for what is being written

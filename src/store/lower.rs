@@ -8,7 +8,7 @@ use crate::memory::try_collect;
 use crate::token::TokenList;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The tiers of a cache. They may take the store's lock, and the store calls them without it.
 pub trait Lower: Any + Send + Sync {
@@ -27,9 +27,39 @@ pub(super) struct Attached {
     loads: AtomicU64,
     /// Copies that were ever given out.
     copies: AtomicU64,
-    /// One more than the latest clear that the last one with a directory has carried out; 0 when
-    /// there was none.
-    cleared: AtomicU64,
+    carried_out: Mutex<CarriedOut>,
+}
+
+/// What one directory is told from others by.
+pub type Identity = (u64, u64);
+
+/// Directories of which it is known what they have carried out.
+const DIRECTORIES: usize = 8;
+
+/// Which clears the directories that were below the cache have carried out: each its own.
+#[derive(Default)]
+struct CarriedOut {
+    /// The latest clear for each of the last ones, the last one first.
+    of: [Option<(Identity, u64)>; DIRECTORIES],
+    /// The same for the first one that there was. No other one began before, so it holds for all
+    /// that are not known any more, or that can't be told from others.
+    least: Option<u64>,
+}
+
+impl CarriedOut {
+    fn latest(&self, directory: Option<Identity>) -> Option<u64> {
+        let known = self.of.iter().flatten().find(|(known, _)| Some(*known) == directory);
+        known.map(|&(_, clear)| clear).or(self.least)
+    }
+
+    fn set(&mut self, directory: Option<Identity>, clear: u64) {
+        self.least.get_or_insert(clear);
+        let Some(directory) = directory else { return };
+        let is_it = |known: &Option<(Identity, u64)>| known.is_some_and(|(of, _)| of == directory);
+        let at = self.of.iter().position(is_it).unwrap_or(DIRECTORIES - 1);
+        self.of[..=at].rotate_right(1);
+        self.of[0] = Some((directory, clear));
+    }
 }
 
 impl std::fmt::Debug for Attached {
@@ -55,14 +85,16 @@ impl Shared {
         self.lower.copies.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Says that of all that was cleared up to a clear nothing is left below.
-    pub(crate) fn end_lower_at(&self, clear: u64) {
-        self.lower.cleared.store(clear + 1, Ordering::Relaxed);
+    /// Says that of all that was cleared up to a clear nothing is left in a directory.
+    pub(crate) fn end_lower_at(&self, directory: Option<Identity>, clear: u64) {
+        let mut carried_out = self.lower.carried_out.lock().unwrap_or_else(PoisonError::into_inner);
+        carried_out.set(directory, clear);
     }
 
-    /// That clear, if there was something below before.
-    pub(crate) fn lower_ended_at(&self) -> Option<u64> {
-        self.lower.cleared.load(Ordering::Relaxed).checked_sub(1)
+    /// That clear, or one before it, if there was a directory below before.
+    pub(crate) fn lower_ended_at(&self, directory: Option<Identity>) -> Option<u64> {
+        let carried_out = self.lower.carried_out.lock().unwrap_or_else(PoisonError::into_inner);
+        carried_out.latest(directory)
     }
 
     /// Puts something below the cache, which has nothing there.

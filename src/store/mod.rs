@@ -85,7 +85,7 @@ pub use locked_pages::LockedPages;
 pub(crate) use long_query::{HeldQuery, Hold, LongQuery};
 pub(crate) use longer::{GroupRowOf, Longer, RowOf, TailOf, Versioned};
 pub use lookup::{Found, Matched, WithPartial};
-pub use lower::{Lower, OnDevice, PoolPage};
+pub use lower::{Identity, Lower, OnDevice, PoolPage};
 pub use pools::{EvictedPage, PoolStats};
 pub use probe::Prober;
 pub(crate) use ready_digests::READY;

@@ -18,6 +18,7 @@ mod store;
 pub use found::{FoundRecords, Record};
 pub use store::{Contents, DiskConfig, DiskStore, Io, OpenError, Wake};
 
+use crate::store::Identity;
 use std::any::Any;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -161,6 +162,11 @@ pub trait LowerStore: Send + Sync {
     fn flush(&self, timeout: Duration) -> bool;
     /// Counts since the store was opened.
     fn stats(&self) -> StoreStats;
+    /// What its place is told from others by, also when it is opened again; `None` when nobody
+    /// knows.
+    fn identity(&self) -> Option<Identity> {
+        None
+    }
 }
 
 /// Counts of a store, since it was opened.

@@ -5,6 +5,7 @@ mod busy;
 mod children;
 mod deadline_zero_joins;
 mod detach_last;
+mod directories;
 mod epochs;
 #[path = "../failing/mod.rs"]
 mod failing;

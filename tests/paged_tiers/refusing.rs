@@ -52,17 +52,23 @@ impl LowerStore for Refusing {
     fn stats(&self) -> StoreStats {
         StoreStats { is_read_only: self.refuses.load(Relaxed), ..self.inner.stats() }
     }
+
+    fn identity(&self) -> Option<(u64, u64)> {
+        self.inner.identity()
+    }
 }
 
-/// T17: what a directory refused to remove when it was cleared is not found in it when it is
-/// attached again, also if it was the first one.
-#[test]
-fn t17_what_the_first_directory_refused_to_clear_is_gone() {
-    let tokens = prompt(1, 41);
-    let store = MemoryStore::new(1 << 20, 1 << 10);
-    let refuses = std::sync::Arc::new(AtomicBool::new(false));
-    let mut world = World::new(Setup::new(30, 64, None));
-    world.shared.detach_lower();
+/// What says whether a directory refuses.
+pub fn refusing() -> std::sync::Arc<AtomicBool> {
+    std::sync::Arc::new(AtomicBool::new(false))
+}
+
+/// Puts a directory that may refuse below the cache of a world, which plays its disk.
+pub fn attach_refusing(
+    world: &mut World,
+    store: &MemoryStore,
+    refuses: &std::sync::Arc<AtomicBool>,
+) {
     let below = Refusing { inner: store.clone(), refuses: refuses.clone() };
     let host = HostMemory::Own(64 * PAGE_BYTES as u64);
     let config = TierConfig {
@@ -75,8 +81,19 @@ fn t17_what_the_first_directory_refused_to_clear_is_gone() {
     };
     let wake = PageTiers::disk_wake().0;
     world.tiers = PageTiers::attach_without_thread(&world.shared, config, wake).unwrap();
-    // Plays the disk.
     world.setup.store = Some(store.clone());
+}
+
+/// T17: what a directory refused to remove when it was cleared is not found in it when it is
+/// attached again, also if it was the first one.
+#[test]
+fn t17_what_the_first_directory_refused_to_clear_is_gone() {
+    let tokens = prompt(1, 41);
+    let store = MemoryStore::new(1 << 20, 1 << 10);
+    let refuses = refusing();
+    let mut world = World::new(Setup::new(30, 64, None));
+    world.shared.detach_lower();
+    attach_refusing(&mut world, &store, &refuses);
     world.run(&PLAIN, &tokens);
     world.settle();
     refuses.store(true, Relaxed);

@@ -297,4 +297,8 @@ impl LowerStore for MemoryStore {
             ..StoreStats::default()
         }
     }
+
+    fn identity(&self) -> Option<(u64, u64)> {
+        Some((0, Arc::as_ptr(&self.0).addr() as u64))
+    }
 }

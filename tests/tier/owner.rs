@@ -1,7 +1,7 @@
 //! One owner per directory, of one version and one model.
 use crate::sim::SimDisk;
 use crate::support::*;
-use radixkv::tier::{Contents, DiskConfig, DiskStore, OpenError};
+use radixkv::tier::{Contents, DiskConfig, DiskStore, LowerStore, OpenError};
 use std::process::Command;
 
 fn refused(folder: &Folder) -> OpenError {
@@ -164,4 +164,16 @@ fn t14_an_opening_without_threads_writes_nothing_without_the_lock() {
     let text = String::from_utf8_lossy(&done.stdout);
     let is_done = done.status.success() && text.contains("1 passed");
     assert!(is_done, "{text}{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// T17: a directory is known again when it is opened again, and told from others: each has its own
+/// clears to carry out.
+#[test]
+fn t17_a_directory_is_told_from_others() {
+    let (one, other) = (Folder::new(), Folder::new());
+    let identity = |folder: &Folder| folder.open(4 * MIB).identity();
+    let known = identity(&one);
+    assert!(known.is_some());
+    assert_eq!(identity(&one), known);
+    assert_ne!(identity(&other), known);
 }

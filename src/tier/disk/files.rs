@@ -1,5 +1,6 @@
 //! A directory of the file system.
 use super::{Disk, DiskFile, Lock, Open};
+use crate::store::Identity;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::num::NonZero;
@@ -118,9 +119,12 @@ struct Locked {
 
 impl Lock for Locked {
     fn is_there(&self) -> bool {
-        let own = self.file.metadata().map(|data| (data.dev(), data.ino()));
         let now = fs::metadata(&self.path).map(|data| (data.dev(), data.ino()));
-        matches!((own, now), (Ok(own), Ok(now)) if own == now)
+        now.is_ok_and(|now| self.identity() == Some(now))
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        self.file.metadata().map(|data| (data.dev(), data.ino())).ok()
     }
 }
 

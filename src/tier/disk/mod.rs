@@ -4,6 +4,7 @@ mod files;
 
 pub(crate) use files::Files;
 
+use crate::store::Identity;
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -43,6 +44,11 @@ pub trait Disk: Send + Sync {
 pub trait Lock: Send + Sync {
     /// Whether the directory still has the file that is locked.
     fn is_there(&self) -> bool;
+
+    /// What the file is told from all others by, where there is such a thing.
+    fn identity(&self) -> Option<Identity> {
+        None
+    }
 }
 
 /// How a file is opened.

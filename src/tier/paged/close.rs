@@ -57,14 +57,15 @@ impl Lower for PageTiers {
             let table = self.table();
             (table.clear, table.removed)
         };
-        let is_new = self.shared.lower_ended_at() != Some(clear);
+        let directory = self.directory();
+        let is_new = self.shared.lower_ended_at(directory) != Some(clear);
         let refuses = |stats: StoreStats| stats.is_read_only || stats.has_unremoved;
         // A flush may have seen it: what the directory is busy with now came later.
         if let Some(disk) = &self.disk
             && is_new
             && (removed == Some(clear) || self.is_removed(LAST) && !refuses(disk.stats()))
         {
-            self.shared.end_lower_at(clear);
+            self.shared.end_lower_at(directory, clear);
         }
         if let Some(remote) = &self.remote {
             remote.close();

@@ -9,7 +9,7 @@ use crate::error::{Error, text};
 use crate::events::Reader;
 use crate::group::{GROUP_LIMIT, Groups};
 use crate::memory::{Arc, Slots, TryGrow, try_collect, try_std_arc};
-use crate::store::Shared;
+use crate::store::{Identity, Shared};
 use parking_lot::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -268,7 +268,8 @@ impl PageTiers {
         let mut table = Table::new(&slots, disk_pages, device)?;
         // What was cleared since the last tiers were here is in the directory still: it is not
         // found before the first round has dropped it.
-        let ended_at = shared.lower_ended_at();
+        let directory = tiers.directory();
+        let ended_at = shared.lower_ended_at(directory);
         table.clear = ended_at.unwrap_or_else(|| shared.read().latest_clear());
         let begun_at = table.clear;
         tiers.find_again(&mut table, &records)?;
@@ -277,9 +278,14 @@ impl PageTiers {
         shared.attach_lower(tiers.clone())?;
         if tiers.disk.is_some() {
             // A directory that carries out none of those that come now begins there again.
-            shared.end_lower_at(begun_at);
+            shared.end_lower_at(directory, begun_at);
         }
         Ok(tiers)
+    }
+
+    /// What the directory is told from others by.
+    pub(super) fn directory(&self) -> Option<Identity> {
+        self.disk.as_ref().and_then(|disk| disk.identity())
     }
 
     pub(super) fn table(&self) -> TableGuard<'_> {

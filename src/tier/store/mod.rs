@@ -36,6 +36,7 @@ use super::space::{NoSpace, UNIT};
 use super::{Event, Key, LowerStore, Refused, Source, StoreStats, Target, join};
 use crate::memory::{Arc as TryArc, Carved};
 use crate::ring::Waker;
+use crate::store::Identity;
 use data::Data;
 use entries::{Entry, Phase};
 use news::Telling;
@@ -375,6 +376,10 @@ impl LowerStore for DiskStore {
     fn stats(&self) -> StoreStats {
         let state = self.shared.state.lock();
         StoreStats { bytes: state.cost, capacity: self.shared.capacity, ..state.stats }
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        self.shared.lock.identity()
     }
 }
 

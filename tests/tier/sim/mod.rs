@@ -279,6 +279,10 @@ impl Lock for SimLock {
     fn is_there(&self) -> bool {
         !self.0.world().is_gone
     }
+
+    fn identity(&self) -> Option<(u64, u64)> {
+        Some((1, Arc::as_ptr(&self.0.0).addr() as u64))
+    }
 }
 
 impl Drop for SimLock {
