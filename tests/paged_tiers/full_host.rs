@@ -1,5 +1,6 @@
 //! Host memory that is full, as it is most of the time.
 use crate::memory_store::MemoryStore;
+use crate::remote_store::MemoryRemote;
 use crate::world::{Setup, World};
 use crate::{PLAIN, prompt};
 use radixkv::tier::paged::{Deadline, Direction};
@@ -33,5 +34,77 @@ fn t08_stores_go_on_while_a_fetch_waits() {
     let stored = world.copies.iter().any(|copy| copy.job.direction == Direction::Store);
     assert!(stored, "nothing is stored meanwhile");
     world.settle();
+    world.end();
+}
+
+/// Pages of host memory where a remote store's threads hold the first quarter.
+const HOST: usize = 2048;
+
+/// One prompt of one page, without asking for more of it.
+fn publish(world: &mut World, family: u32) {
+    let id = world.begin(&PLAIN, &prompt(family, 5)).unwrap().id;
+    world.compute(id, 5);
+    world.release(id);
+}
+
+/// Does all that can be done without the remote store, which answers nothing.
+fn go_on(world: &mut World) {
+    for _ in 0..20 {
+        world.work();
+        if let Some(store) = world.setup.store.clone() {
+            while store.write(0, None) || store.read(0, None, false) {}
+            store.commit();
+        }
+        world.poll(64);
+        while !world.copies.is_empty() {
+            world.step_copy(0, true);
+        }
+        world.work();
+    }
+}
+
+/// Host memory that is full; a remote store that answers nothing holds what was used longest ago.
+fn held_by_a_store(mut world: World) -> World {
+    for family in (0..HOST as u32).step_by(16) {
+        (family..family + 16).for_each(|family| publish(&mut world, 10 + family));
+        go_on(&mut world);
+    }
+    let stats = world.tiers.stats();
+    assert_eq!((stats.free_slots, stats.host.pages), (0, HOST));
+    world
+}
+
+/// T08, T13: what a remote store holds, and does not write, keeps no other page from coming.
+#[test]
+fn t08_t13_stores_go_on_behind_what_a_remote_store_holds() {
+    let remote = Some(MemoryRemote::new());
+    let world = World::new(Setup { remote, ..Setup::new(64, HOST, None) });
+    let mut world = held_by_a_store(world);
+    publish(&mut world, 5);
+    go_on(&mut world);
+    let stats = world.tiers.stats();
+    assert_eq!((stats.counters.stored, stats.waiting), (HOST as u64 + 1, 0));
+    world.end();
+}
+
+/// T08, T13: nor from being read from the disk.
+#[test]
+fn t08_t13_fetches_go_on_behind_what_a_remote_store_holds() {
+    let store = MemoryStore::new(1 << 20, 1 << 12);
+    let remote = MemoryRemote::new();
+    let mut world =
+        World::new(Setup { remote: Some(remote.clone()), ..Setup::new(64, HOST, Some(store)) });
+    // The disk alone has it in the end.
+    publish(&mut world, 5);
+    world.settle();
+    world.shared.evict(1000, |_, _| {}).unwrap();
+    world.tiers.shrink_to(0, u64::MAX);
+    remote.inside().values.clear();
+    let mut world = held_by_a_store(world);
+    let id = world.begin(&PLAIN, &prompt(5, 5)).unwrap().id;
+    let found = world.fetch(id, Deadline::Never);
+    assert_eq!((found.is_begun, found.positions, found.host_positions), (true, 4, 0));
+    go_on(&mut world);
+    assert_eq!(world.fetched.first().map(|done| done.positions), Some(4));
     world.end();
 }

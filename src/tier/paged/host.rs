@@ -20,8 +20,7 @@ pub(super) enum Need {
 
 impl PageTiers {
     /// A slot for a page of a pool; another page of that goes for it if need be: one with nothing
-    /// after it, the least
-    /// recently used first, but none that is being read or written.
+    /// after it, the least recently used first, but none that is being read or written.
     /// What the disk is about to have room for goes only for a fetch.
     pub(super) fn take_slot(&self, table: &mut Table, pool: usize, need: Need) -> Option<Slot> {
         let slots = &self.pools[pool].slots;
@@ -37,12 +36,13 @@ impl PageTiers {
             Need::Prefetch { since } => since,
             Need::Store | Need::Fetch => u64::MAX,
         };
-        let mut victim = None;
+        let (mut victim, mut busy, mut busy_count) = (None, [0; LOOKS], 0);
         for record in table.map.next_in_host(pool).take(LOOKS) {
             if table.map.get(record).is_some_and(|record| record.used() >= since) {
                 break;
             }
             if !is_free(table, record) {
+                (busy[busy_count], busy_count) = (record, busy_count + 1);
                 continue;
             }
             let on_disk = table.map.get(record).is_some_and(|record| record.committed().is_some());
@@ -51,6 +51,11 @@ impl PageTiers {
                 break;
             }
             unwritten = unwritten.or(Some(record));
+        }
+        if busy_count == LOOKS {
+            // A slow disk or remote store holds all that was used longest ago. It counts as used
+            // now: the next look finds what comes behind.
+            busy.iter().for_each(|&record| table.map.touch(record));
         }
         // What the disk can't take is lost.
         let can_lose = need == Need::Fetch || table.retries.is_empty();
