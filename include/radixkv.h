@@ -3563,7 +3563,8 @@ typedef struct rkv_tier_stats {
      */
     uint64_t longest_fetch_ns;
     /**
-     * Pages that were evicted from the device before they were stored.
+     * Pages that were evicted from the device before they were stored. What was stored, and was
+     * given up by host memory since, is in host.evicted_page_count alone.
      */
     uint64_t lost_page_count;
     /**

@@ -211,3 +211,22 @@ fn t10_what_prompts_begin_with_stays_after_a_restart_in_all_groups() {
     assert_eq!(world.run(&text(7), &[]), (0, 16), "it was used last");
     world.end();
 }
+
+/// T08: what was stored, and was given up by host memory since, is not counted as never stored.
+#[test]
+fn t08_what_host_memory_gave_up_was_not_lost() {
+    let mut world = World::new(Setup::new(20, 4, None));
+    world.run(&PLAIN, &prompt(1, 41));
+    world.settle();
+    world.shared.evict(1000, |_, _| {}).unwrap();
+    world.work();
+    let stats = world.tiers.stats();
+    assert_eq!((stats.counters.stored, stats.host.evicted, stats.counters.lost), (10, 6, 0));
+    // One that was not stored in time is lost.
+    world.run(&PLAIN, &prompt(2, 5));
+    world.work();
+    world.shared.evict(1000, |_, _| {}).unwrap();
+    world.work();
+    assert_eq!(world.tiers.stats().counters.lost, 1);
+    world.end();
+}

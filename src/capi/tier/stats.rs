@@ -175,7 +175,8 @@ pub struct rkv_tier_stats {
     pub fetch_ns: u64,
     /// Nanoseconds of the longest.
     pub longest_fetch_ns: u64,
-    /// Pages that were evicted from the device before they were stored.
+    /// Pages that were evicted from the device before they were stored. What was stored, and was
+    /// given up by host memory since, is in host.evicted_page_count alone.
     pub lost_page_count: u64,
     /// Pages that were not stored because there was no memory for the queue of stores.
     pub throttled_page_count: u64,

@@ -341,6 +341,8 @@ impl PageTiers {
                     );
                 let has_arrived =
                     table.stores.arrived.iter().any(|(_, arrived)| arrived.name == name);
+                // Host memory may have given up what was stored: that is counted there.
+                let is_lost = is_lost && !what.was_stored;
                 table.counters.lost += u64::from(is_lost && !is_coming && !has_arrived);
             }
         }
