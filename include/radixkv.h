@@ -7074,9 +7074,10 @@ enum rkv_status rkv_sequence_fetch(struct rkv_cache *cache,
  * @param out_position_count receives those that it reuses now
  * @return RKV_STATUS_OK; RKV_STATUS_PENDING while its fetch goes on, or goes on again: agree when
  * that has ended; RKV_STATUS_OUT_OF_PAGES when there are none for what is to be computed again,
- * and nothing changed; RKV_STATUS_INVALID_STATE when the cache has no tiers, the sequence has
- * computed, or copies are not confirmed: a checkpoint of it, or of its state to a child;
- * RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
+ * and nothing changed, but that with several groups of layers a fetch that waited for this has
+ * ended: agree again when there are some; RKV_STATUS_INVALID_STATE when the cache has no tiers,
+ * the sequence has computed, or copies are not confirmed: a checkpoint of it, or of its state to a
+ * child; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_POISONED
  * @par Cost
  * what publishing costs, and O(pages to be computed again + evictions); lock, in slices

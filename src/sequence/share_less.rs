@@ -113,6 +113,11 @@ impl Turn<'_> {
         Ok(self.sequence(id)?.cached_positions)
     }
 
+    /// The same, with one group of layers, while its fetch waits to be agreed on.
+    pub fn share_less_in_fetch(&mut self, id: SequenceId, positions: usize) -> Result<(), Error> {
+        self.carry_out(ShareLess { id, positions })
+    }
+
     /// The same with several groups of layers: up to where all of them can go on from what the
     /// cache has now.
     fn share_less_in_groups(&mut self, less: &ShareLess) -> Result<(), Error> {

@@ -186,13 +186,13 @@ impl PageTiers {
             }
             let shared = turn.sequence_info(id)?.shared_pages;
             let most = (positions / self.page_size).saturating_sub(shared);
-            let most = self.land_all_but_some(table, &mut turn, (number, id), most)?;
-            let done = self.end_load(table, turn.state(), number, most);
-            if done.positions > positions {
-                let positions = turn.share_less(id, positions)?;
-                return Ok(Fetched { positions, ..done });
+            if positions < shared * self.page_size {
+                // Of what came nothing is used then. First, as there may be no pages for it: then
+                // the fetch waits as before.
+                turn.share_less_in_fetch(id, positions)?;
             }
-            return Ok(done);
+            let most = self.land_all_but_some(table, &mut turn, (number, id), most)?;
+            return Ok(self.end_load(table, turn.state(), number, most));
         }
         if number.is_some() {
             // Of one that has ended nothing more comes.
