@@ -6961,8 +6961,9 @@ enum rkv_status rkv_cache_shrink_tiers(struct rkv_cache *cache,
  * capacity 0
  * @param job_size sizeof(rkv_copy_job); not read with capacity 0
  * @param job_capacity room in copies; no more than 64 are given at once
- * @param ends receives fetches that have ended, each once; may be NULL with capacity 0. The
- * sequence of one may have been released since
+ * @param ends receives fetches that have ended, each once; may be NULL with capacity 0: then those
+ * that are there wait, without making the eventfd readable again, until they are taken or their
+ * sequences have ended. The sequence of one may have been released since
  * @param end_size sizeof(rkv_fetch_end); not read with capacity 0
  * @param end_capacity room in fetches
  * @param out_result receives how many of both; set its struct_size first

@@ -1,6 +1,6 @@
 //! An engine that sleeps until it is woken.
 use crate::memory_store::MemoryStore;
-use crate::world::{PAGE_BYTES, Setup, World};
+use crate::world::{Copy, PAGE_BYTES, Setup, World};
 use crate::{PLAIN, prompt, stored};
 use radixkv::api::{Cache, PageTable};
 use radixkv::paging::PageTableConfig;
@@ -184,4 +184,47 @@ fn m03_who_is_woken_may_drop_the_cache() {
     }
     assert_eq!(table.stats().unwrap().free, 20);
     table.cache(config).unwrap();
+}
+
+/// T10, T03: ends of fetches that nobody takes go with their sequences, and wake nobody again.
+#[test]
+fn t10_ends_that_nobody_takes_go_with_their_sequences() {
+    let tokens = prompt(1, 41);
+    let mut world = stored(Setup::new(20, 64, None), &tokens);
+    let wakes = waking(&mut world, 64, false);
+    world.run(&PLAIN, &tokens);
+    world.settle();
+    world.fetched.clear();
+    for round in 0..200 {
+        world.shared.evict(1000, |_, _| {}).unwrap();
+        let id = world.begin(&PLAIN, &tokens).unwrap().id;
+        world.work();
+        assert!(world.tiers.fetch(id, Deadline::Never, false).unwrap().is_begun);
+        while world.shared.read().is_loading(id) {
+            world.work();
+            let World { tiers, copies, .. } = &mut world;
+            let mut take = |job| copies.push(Copy { job, half_done: false });
+            tiers.poll((64, 0), &mut take, &mut |done| panic!("{done:?}")).unwrap();
+            while !world.copies.is_empty() {
+                world.step_copy(0, true);
+            }
+        }
+        world.work();
+        let before = wakes.load(Ordering::Relaxed);
+        for _ in 0..10 {
+            world.tiers.poll((64, 0), &mut |_| {}, &mut |_| {}).unwrap();
+            world.work();
+        }
+        let more = wakes.load(Ordering::Relaxed) - before;
+        assert!(more <= 1, "{round}: it was woken {more} times for nothing");
+        world.requests.get_mut(&id).unwrap().computed = 40;
+        if round < 199 {
+            world.release(id);
+        }
+    }
+    // That of the one that lives is still to be had.
+    let mut ends = 0;
+    world.tiers.poll((0, 1000), &mut |_| {}, &mut |_| ends += 1).unwrap();
+    assert_eq!(ends, 1);
+    world.end();
 }

@@ -107,6 +107,13 @@ impl PageTiers {
             fetched(done);
             polled.fetched += 1;
         }
+        table.stores.unwanted = 0;
+        if fetched_room == 0 && !table.stores.finished.is_empty() {
+            // Who never takes any asks the sequences: the ends go with them.
+            let state = self.shared.read();
+            table.stores.finished.retain(|done| state.sequence_info(done.sequence).is_ok());
+            table.stores.unwanted = table.stores.finished.len();
+        }
         Ok(polled)
     }
 
@@ -412,7 +419,8 @@ impl PageTiers {
         // While they are detached none is given out.
         let gives = !table.is_closing && !is_stuck;
         let has_stores = !stores.queue.is_empty() && stores.open == 0 && gives;
-        let has_any = has_loads || has_stores || !table.stores.finished.is_empty();
+        let has_ends = stores.finished.len() > stores.unwanted;
+        let has_any = has_loads || has_stores || has_ends;
         let is_news = has_any && !std::mem::replace(&mut table.is_announced, has_any);
         drop(table);
         if is_news {

@@ -42,6 +42,8 @@ pub(super) struct Stores {
     uses: VecDeque<u32>,
     /// Fetches that have ended.
     pub finished: VecDeque<Fetched>,
+    /// Of those, how many the engine knows of, and did not want when it asked last.
+    pub unwanted: usize,
 }
 
 impl Stores {
