@@ -37,6 +37,8 @@ mod prefetch;
 mod random;
 mod remote;
 mod remote_store;
+#[cfg(target_os = "linux")]
+mod shrinking;
 mod stands_still;
 mod refusing;
 mod removals;

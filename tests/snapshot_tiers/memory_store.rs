@@ -44,6 +44,8 @@ struct Disk {
     on_cost: Option<Box<dyn FnOnce() + Send>>,
     /// Is told of flushes, which write nothing then.
     on_flush: Option<Sender<()>>,
+    /// Called each time that something is removed.
+    on_remove: Option<Arc<dyn Fn() + Send + Sync>>,
     /// Those that were stopped, and whose sources a thread of the store would drop.
     stopped: Vec<Write>,
     records: BTreeMap<Key, Written>,
@@ -101,6 +103,12 @@ impl MemoryStore {
     #[allow(dead_code, reason = "not all tests wait")]
     pub fn stop_when_flushed(&self, tell: Sender<()>) {
         self.disk().on_flush = Some(tell);
+    }
+
+    /// Does something each time that the cache removes a record, under the locks that it has then.
+    #[allow(dead_code, reason = "not all tests meddle")]
+    pub fn when_removed(&self, meddle: impl Fn() + Send + Sync + 'static) {
+        self.disk().on_remove = Some(Arc::new(meddle));
     }
 
     /// Writes that have not begun, and reads that have not ended.
@@ -238,6 +246,10 @@ impl LowerStore for MemoryStore {
     }
 
     fn remove(&self, key: Key) {
+        let meddle = self.disk().on_remove.clone();
+        if let Some(meddle) = meddle {
+            meddle();
+        }
         let mut disk = self.disk();
         let waiting = disk.writing.iter().position(|(known, ..)| *known == key);
         if let Some(at) = waiting {

@@ -87,17 +87,15 @@ impl PageTiers {
         for (at, pool) in self.pools.iter().enumerate() {
             let part = u128::from(bytes) * u128::from(pool.host_bytes()) / all.max(1);
             let pages = usize::try_from(part / pool.page_bytes as u128).unwrap_or(usize::MAX);
-            loop {
-                let table = &mut *self.table();
-                if table.map.count_of(Level::Host, at) <= pages {
-                    break;
-                }
-                if self.used_host_bytes(table) <= bytes {
+            let mut table = self.table();
+            while table.map.count_of(Level::Host, at) > pages {
+                if self.used_host_bytes(&table) <= bytes {
                     return;
                 }
                 let Some(record) = table.map.next_in_host(at).next() else { break };
                 table.lose_host(record);
                 table.counters.evicted[Level::Host as usize] += 1;
+                TableGuard::bump(&mut table);
             }
         }
     }
@@ -110,15 +108,13 @@ impl PageTiers {
 
     /// The same on the disk, for all pools.
     pub(super) fn shrink_disk(&self, bytes: u64) {
-        loop {
-            let table = &mut *self.table();
-            if self.disk_bytes(table) <= bytes {
-                return;
-            }
+        let mut table = self.table();
+        while self.disk_bytes(&table) > bytes {
             let Some(at) = table.map.next_on_disk().next() else { return };
             let number = table.map.get(at).and_then(|record| record.disk());
-            self.remove_disk(table, at, number.expect("it is on the disk"));
+            self.remove_disk(&mut table, at, number.expect("it is on the disk"));
             table.counters.evicted[Level::Disk as usize] += 1;
+            TableGuard::bump(&mut table);
         }
     }
 }
