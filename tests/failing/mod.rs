@@ -121,6 +121,13 @@ pub fn failing<R>(failure: Failure, body: impl FnOnce() -> R) -> (R, u64) {
     (done, COUNTS.get().1)
 }
 
+/// The same from now on, in a thread that somebody else has made; none for no failure any more.
+#[allow(dead_code)] // as above
+pub fn fail_from_now_on(failure: Option<Failure>) {
+    COUNTS.set((0, 0));
+    FAILURE.set(failure);
+}
+
 fn count(bytes: isize) {
     IN_USE.set(IN_USE.get() + bytes);
 }

@@ -40,6 +40,7 @@ mod remote_store;
 #[cfg(target_os = "linux")]
 mod shrinking;
 mod stands_still;
+mod store_memory;
 mod refusing;
 mod removals;
 mod resync_cycle;

@@ -171,7 +171,7 @@ impl Shared {
         {
             return;
         }
-        self.drop_all(lost, Dropped::Io);
+        self.drop_all(lost.iter(), Dropped::Io);
         if !self.lock.is_there() {
             // What is written now could not be found again.
             return self.give_up(changes, Dropped::Io);
@@ -183,9 +183,8 @@ impl Shared {
         {
             is_good = false;
             self.state.lock().failed_syncs += 1;
-            let keys = changes.put.iter().map(|kept| kept.key).collect::<Vec<_>>();
-            changes.put.clear();
-            self.drop_all(&keys, why(&error));
+            let put = std::mem::take(&mut changes.put);
+            self.drop_all(put.iter().map(|kept| &kept.key), why(&error));
         }
         // After a failure nobody knows which of them are in the file; all those are removed with
         // the next commit.
@@ -230,10 +229,11 @@ impl Shared {
     }
 
     /// Records whose bytes are not there for sure, and of which the file of records says nothing.
-    fn drop_all(&self, keys: &[Key], why: Dropped) {
-        for keys in keys.chunks(STEP) {
+    fn drop_all<'a>(&self, keys: impl Iterator<Item = &'a Key>, why: Dropped) {
+        let mut keys = keys.peekable();
+        while keys.peek().is_some() {
             let mut state = self.state.lock();
-            for key in keys {
+            for key in keys.by_ref().take(STEP) {
                 let Some(entry) = state.entries.get(key) else { continue };
                 let is_removed = entry.phase == Phase::Committing { is_removed: true };
                 state.drop_write(key, Some(why).filter(|_| !is_removed));

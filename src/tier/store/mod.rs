@@ -32,7 +32,7 @@ pub use error::OpenError;
 
 use super::disk::{Disk, Lock};
 use super::records::Place;
-use super::space::{NoSpace, UNIT};
+use super::space::{Extents, NoSpace, UNIT};
 use super::{Event, Key, LowerStore, Refused, Source, StoreStats, Target, join};
 use crate::memory::{Arc as TryArc, Carved};
 use crate::ring::Waker;
@@ -214,7 +214,12 @@ impl LowerStore for DiskStore {
                 });
             }
         };
-        let taken = extents.clone();
+        let mut taken = Extents::new();
+        if taken.try_reserve(extents.len()).is_err() {
+            state.space.give(&extents);
+            return Err(Refused::OutOfMemory);
+        }
+        taken.extend_from_slice(&extents);
         let made = Place::new(bytes, extents).and_then(TryArc::new).and_then(|place| {
             state.entries.try_reserve(&key)?;
             state.writes.try_reserve(1)?;

@@ -74,6 +74,8 @@ struct World {
     /// The power goes with that call.
     crash: Option<u64>,
     stop: Stop,
+    /// Called by who syncs the data file next, which fails.
+    on_data_sync: Option<Box<dyn FnOnce() + Send>>,
     /// What a ring writes to in place of the data file.
     ring: Option<Arc<File>>,
 }
@@ -109,6 +111,7 @@ impl SimDisk {
             fault: None,
             crash: None,
             stop: Stop::Nothing,
+            on_data_sync: None,
             ring: None,
         };
         Self(Arc::new((Mutex::new(world), Condvar::new())))
@@ -123,6 +126,11 @@ impl SimDisk {
         let mut world = self.world();
         world.calls = 0;
         world.fault = fault;
+    }
+
+    /// The next sync of the data file calls this, and fails.
+    pub fn fail_data_sync(&self, last: impl FnOnce() + Send + 'static) {
+        self.world().on_data_sync = Some(Box::new(last));
     }
 
     /// Stores that are opened from now on write by a ring, to this file.
@@ -357,6 +365,11 @@ impl DiskFile for SimFile {
         let (mut world, fault) = self.disk.call(true)?;
         let is_crash = world.crash.is_some_and(|at| at + 1 == world.calls);
         if fault == Some(Fault::Torn) || is_crash {
+            return Err(error(EIO));
+        }
+        if let Some(last) = world.on_data_sync.take_if(|_| self.is_data) {
+            drop(world);
+            last();
             return Err(error(EIO));
         }
         world.files[self.file].sync();

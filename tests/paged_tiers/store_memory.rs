@@ -1,0 +1,89 @@
+//! M05: the directory's store without memory.
+use super::failing::{Failure, fail_from_now_on, failing};
+use super::over_disk::LONG;
+use super::sim::SimDisk;
+use radixkv::tier::{
+    DiskConfig, DiskStore, Dropped, Event, Key, LowerStore, Refused, Source, Wake,
+};
+use std::time::Duration;
+
+const UNIT: usize = 4096;
+
+struct Bytes(Vec<u8>);
+
+impl Source for Bytes {
+    fn parts(&self) -> usize {
+        1
+    }
+
+    fn part(&self, _index: usize) -> &[u8] {
+        &self.0
+    }
+}
+
+fn key(number: u8) -> Key {
+    [number; 32]
+}
+
+fn open(disk: &SimDisk, units: usize, wake: Option<Wake>) -> DiskStore {
+    let mut config = DiskConfig::new("unused", (units * UNIT) as u64, [7; 32]);
+    config.commit_interval = Duration::from_millis(1);
+    (config.workers, config.wake) = (1, wake);
+    DiskStore::open_on(Box::new(disk.clone()), config).unwrap().0
+}
+
+fn put(store: &DiskStore, number: u8, units: usize) {
+    let source = Box::new(Bytes(vec![number; units * UNIT]));
+    store.put(key(number), Box::default(), source).unwrap();
+}
+
+/// M05: a record that comes in pieces, while each request for memory fails in turn: it is refused,
+/// and takes no space.
+#[test]
+fn m05_a_record_in_pieces_without_memory_is_refused() {
+    let disk = SimDisk::new();
+    let store = open(&disk, 64, None);
+    (0..64).for_each(|number| put(&store, number, 1));
+    assert!(store.flush(LONG));
+    (0..64).step_by(2).for_each(|number| store.remove(key(number)));
+    assert!(store.flush(LONG));
+    let before = store.stats().bytes;
+    let make = |failure| {
+        let source = Box::new(Bytes(vec![9; 32 * UNIT]));
+        failing(failure, || store.put(key(100), Box::default(), source))
+    };
+    let mut refused = 0;
+    for request in 0.. {
+        let (made, failed) = make(Failure::From(request));
+        if failed == 0 {
+            assert_eq!(made, Ok(()));
+            break;
+        }
+        assert_eq!(made, Err(Refused::OutOfMemory), "request {request}");
+        assert_eq!(store.stats().bytes, before, "request {request}");
+        refused += 1;
+    }
+    assert!(refused >= 3, "{refused}");
+    assert!(store.flush(LONG));
+    assert_eq!((store.stats().records, store.stats().bytes), (33, 64 * UNIT as u64));
+}
+
+/// M05, T06: a sync of the data fails while there is no memory: what waited for it is dropped, and
+/// its owner is told.
+#[test]
+fn m05_t06_a_sync_that_fails_without_memory_drops_what_waited() {
+    let disk = SimDisk::new();
+    // The first that is told is told by the thread that commits.
+    let store = open(&disk, 64, Some(Box::new(|| fail_from_now_on(None))));
+    disk.fail_data_sync(|| fail_from_now_on(Some(Failure::From(0))));
+    put(&store, 1, 1);
+    assert!(store.flush(LONG));
+    let mut events = Vec::new();
+    store.poll(&mut events);
+    let [Event::Dropped { key: of, why }] = &events[..] else { panic!("{}", events.len()) };
+    assert_eq!((*of, *why), (key(1), Dropped::Io));
+    assert_eq!((store.stats().records, store.stats().bytes), (0, 0));
+    put(&store, 2, 1);
+    assert!(store.flush(LONG));
+    assert_eq!(store.stats().records, 1);
+}
