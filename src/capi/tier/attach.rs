@@ -407,7 +407,8 @@ pub unsafe extern "C" fn rkv_cache_detach_tiers(
 /// tiers, or in a function of the remote store; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// O(1), and what the disk takes; blocks for the time given at most; other calls go on meanwhile.
-/// A remote store that doesn't answer is not waited for
+/// A remote store that three calls in a row have failed to reach is not waited for; one whose first
+/// calls go on is
 /// @par Thread safety
 /// any thread
 #[must_use]
