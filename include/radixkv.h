@@ -3297,9 +3297,10 @@ typedef struct rkv_sequence_fetch_result {
     uint32_t is_open;
     /**
      * Positions that can be fetched beyond those that the sequence reuses. A fetch that is begun
-     * counts 64 pages at most, and may bring more. With one group of layers no more than the
-     * sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that began with
-     * allocate_position_count. With several groups the fetch makes the rows longer itself.
+     * counts 64 pages at most, and may bring more. With one group of layers it brings no more than
+     * the sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that began
+     * with allocate_position_count. With several groups the fetch makes the rows longer itself. A
+     * look counts all that is known, whatever the row has pages for.
      */
     uint64_t position_count;
     /**

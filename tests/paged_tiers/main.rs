@@ -23,6 +23,7 @@ mod groups;
 mod images;
 mod joined;
 mod late_answers;
+mod looks;
 mod many_clears;
 #[path = "../snapshot_tiers/memory_store.rs"]
 mod memory_store;

@@ -32,9 +32,10 @@ pub struct rkv_sequence_fetch_result {
     /// released, and with one group grow.
     pub is_open: u32,
     /// Positions that can be fetched beyond those that the sequence reuses. A fetch that is begun
-    /// counts 64 pages at most, and may bring more. With one group of layers no more than the
-    /// sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that began with
-    /// allocate_position_count. With several groups the fetch makes the rows longer itself.
+    /// counts 64 pages at most, and may bring more. With one group of layers it brings no more than
+    /// the sequence's row has pages for: rkv_sequence_allocate() adds those of a prompt that began
+    /// with allocate_position_count. With several groups the fetch makes the rows longer itself. A
+    /// look counts all that is known, whatever the row has pages for.
     pub position_count: u64,
     /// Of those, from the first one on, how many are in host memory.
     pub host_position_count: u64,
