@@ -271,6 +271,42 @@ static void b11_shutdown_cuts_no_request_that_was_being_read() {
     }
 }
 
+/// Nor is one cut whose answer was ready at once, and is still on its way to a client that reads
+/// slowly.
+static void b11_shutdown_cuts_no_answer_that_is_being_written() {
+    // Where the machine is busy an answer may take too long to go out in one piece.
+    for (int attempt = 0; attempt < 20; ++attempt) {
+        Running running([](engine::EngineConfig& config) {
+            config.scheduler.max_running = 128;
+            config.kv.page_count = 2048;
+        });
+        Json body = with(request("a large answer", 110), "logprobs", 20);
+        body["ignore_eos"] = true;
+        body["temperature"] = 1;
+        body["n"] = 64;
+        const Socket socket(running.port(), 4096);
+        CHECK(socket.send(http_text("POST", "/v1/completions", body.dump())));
+        std::string text;
+        CHECK(socket.read_until("\r\n\r\n", text));
+        std::thread closing([&] { running.shutdown(); });
+        std::this_thread::sleep_for(200ms);
+        text += socket.read_all();
+        closing.join();
+        const Response response = parse_response(text);
+        const std::string field = "Content-Length: ";
+        const std::size_t at = response.head.find(field);
+        if (at == std::string::npos) continue;
+        const char* length = response.head.c_str() + at + field.size();
+        CHECK_EQ(response.status, 200);
+        CHECK_EQ(response.body.size(), std::strtoul(length, nullptr, 10));
+        // More than what a socket takes by itself, or nothing would have been cut.
+        CHECK(response.body.size() > 3000000U);
+        running.audit_idle();
+        return;
+    }
+    fail(__FILE__, __LINE__, "no answer was ready at once");
+}
+
 /// Rates are differences of sums, and those grow for weeks.
 static void b11_sums_keep_their_digits() {
     engine::Histogram times;
@@ -293,6 +329,7 @@ int main() {
     RUN(b11_a_port_in_use_is_refused);
     RUN(b11_shutdown_finishes_what_runs);
     RUN(b11_shutdown_cuts_no_request_that_was_being_read);
+    RUN(b11_shutdown_cuts_no_answer_that_is_being_written);
     RUN(b11_sums_keep_their_digits);
     return 0;
 }

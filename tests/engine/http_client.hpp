@@ -19,10 +19,14 @@
 
 namespace test {
 
-/// A connection to 127.0.0.1. Reading gives up after 30 seconds.
+/// A connection to 127.0.0.1. Reading gives up after 30 seconds. What the server may send ahead of
+/// that can be limited.
 class Socket {
 public:
-    explicit Socket(int port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    explicit Socket(int port, int receive_bytes = 0) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+        // Before it is connected: afterwards it has been promised more.
+        if (receive_bytes > 0)
+            setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
         sockaddr_in address{};
         address.sin_family = AF_INET;
         address.sin_port = htons(static_cast<std::uint16_t>(port));

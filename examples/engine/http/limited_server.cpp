@@ -8,6 +8,17 @@
 
 namespace engine {
 
+namespace {
+
+/// What is kept for the answer that this thread is at work on.
+thread_local std::shared_ptr<const void> kept;
+
+struct UntilWritten {
+    ~UntilWritten() { kept.reset(); }
+};
+
+}  // namespace
+
 /// Lets the thread that accepts a connection hand it over by itself.
 class LimitedServer::InPlace final : public httplib::TaskQueue {
     // Later versions of the library want to know whether there was room.
@@ -35,11 +46,16 @@ LimitedServer::LimitedServer(const ConnectionLimits& limits,
     set_keep_alive_timeout(std::chrono::duration_cast<std::chrono::seconds>(limits.idle).count());
 }
 
+void LimitedServer::keep(std::shared_ptr<const void> what) { kept = std::move(what); }
+
 bool LimitedServer::process_and_close_socket(socket_t socket) {
     connections_.start(socket, [this, socket] {
-        Connection connection(socket, limits_, connections_);
-        std::size_t left = keep_alive_max_count_;
-        while (connection.begin_head() && answer_one(connection, --left == 0)) {
+        try {
+            Connection connection(socket, limits_, connections_);
+            std::size_t left = keep_alive_max_count_;
+            while (connection.begin_head() && answer_one(connection, --left == 0)) {
+            }
+        } catch (const std::exception&) {  // such as no memory for this one: the others go on
         }
     });
     return true;
@@ -74,7 +90,11 @@ bool LimitedServer::answer_one(Connection& connection, bool is_last) {
                                           head_is_read);
     };
     try {
-        if (!process(*this)) return false;
+        const bool is_written = [&] {
+            const UntilWritten keeps;
+            return process(*this);
+        }();
+        if (!is_written) return false;
         if (has_end) return !close && !client_closes;
         // Some heads the library answers without a look at the body: nobody knows where another
         // request would begin.

@@ -8,6 +8,7 @@
 #include <httplib.h>
 
 #include <functional>
+#include <memory>
 
 namespace engine {
 
@@ -21,6 +22,10 @@ public:
     /// outlive the server.
     LimitedServer(const ConnectionLimits& limits,
                   std::function<void(const httplib::Request&)> check_head);
+
+    /// For handlers: keeps something until the answer is written, which is done when the handler
+    /// has returned.
+    static void keep(std::shared_ptr<const void> what);
 
 private:
     class InPlace;

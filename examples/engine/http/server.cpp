@@ -207,11 +207,11 @@ private:
     void completions(const std::string& body, Parse parse, bool takes_chunks,
                      httplib::Response& response) {
         try {
-            auto active = std::make_shared<Active>(active_, config_.max_answers,
-                                                   "requests are being answered");
+            LimitedServer::keep(std::make_shared<Active>(active_, config_.max_answers,
+                                                         "requests are being answered"));
             // After it is counted: who drains sees one of both.
             if (draining_) throw ApiError(503, "the server is shutting down");
-            begin((this->*parse)(body), takes_chunks, response, std::move(active));
+            begin((this->*parse)(body), takes_chunks, response);
         } catch (const ApiError& error) {
             answer(response, error);
         } catch (const UnknownParent& error) {
@@ -225,15 +225,14 @@ private:
         }
     }
 
-    void begin(CompletionRequest request, bool takes_chunks, httplib::Response& response,
-               std::shared_ptr<Active> active) {
+    void begin(CompletionRequest request, bool takes_chunks, httplib::Response& response) {
         const auto exchange =
             std::make_shared<Exchange>(std::move(request), config_.served_model, engine_);
         if (!exchange->streams() && exchange->finishes_within(whole_answer))
             return exchange->finish(response);
         const char* type = exchange->streams() ? "text/event-stream" : json_type;
         // Owns the exchange: it ends with the response, however that ends.
-        const auto provide = [exchange, active](std::size_t, httplib::DataSink& sink) {
+        const auto provide = [exchange](std::size_t, httplib::DataSink& sink) {
             return exchange->write_some(sink);
         };
         // HTTP/1.0 has no chunks: there the connection ends with the answer.
