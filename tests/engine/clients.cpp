@@ -2,8 +2,27 @@
 #include "server_fixture.hpp"
 
 #include <atomic>
+#include <cstdlib>
+#include <limits>
 #include <map>
+#include <new>
 #include <sstream>
+
+namespace {
+
+/// The allocation that takes it to zero fails; those of the test itself don't count.
+std::atomic<std::int64_t> allocations_left{std::numeric_limits<std::int64_t>::max()};
+thread_local bool is_test = false;
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t size) {
+    if (!is_test && --allocations_left == 0) throw std::bad_alloc();
+    if (void* made = std::malloc(size > 0 ? size : 1)) return made;
+    throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* made) noexcept { std::free(made); }
+[[gnu::noinline]] void operator delete(void* made, std::size_t) noexcept { std::free(made); }
 
 using namespace test;
 
@@ -147,6 +166,26 @@ static void b06_failures_of_the_engine_reach_the_client() {
     CHECK(stream.body.find("[DONE]") == std::string::npos);
     fails = false;
     CHECK_EQ(post(running.port(), request("x", 3)).status, 200);
+    running.audit_idle();
+}
+
+/// A connection for which there is no memory ends; whoever comes next is answered.
+static void b06_no_memory_for_a_connection_ends_no_other() {
+    Running running;
+    is_test = true;
+    CHECK_EQ(http(running.port(), "GET", "/health").status, 200);
+    for (std::int64_t at = 1; at <= 80; ++at) {
+        allocations_left = at;
+        const Socket socket(running.port());
+        // So that its thread waits for the head.
+        std::this_thread::sleep_for(1ms);
+        (void)socket.send(http_text("GET", "/health", ""));
+        (void)socket.read_all();
+        allocations_left = std::numeric_limits<std::int64_t>::max();
+        CHECK_EQ(http(running.port(), "GET", "/health").status, 200);
+    }
+    is_test = false;
+    CHECK_EQ(post(running.port(), request("still there", 2)).status, 200);
     running.audit_idle();
 }
 
@@ -325,6 +364,7 @@ int main() {
     RUN(b11_many_clients_at_once);
     RUN(b11_overload_is_told_to_the_client);
     RUN(b06_failures_of_the_engine_reach_the_client);
+    RUN(b06_no_memory_for_a_connection_ends_no_other);
     RUN(b11_metrics_can_be_parsed_and_add_up);
     RUN(b11_a_port_in_use_is_refused);
     RUN(b11_shutdown_finishes_what_runs);

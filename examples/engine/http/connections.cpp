@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
+#include <exception>
 #include <thread>
 
 namespace engine {
@@ -26,7 +26,7 @@ void Connections::start(int socket, std::function<void()> talk) {
             talk();
             end(socket);
         }).detach();
-    } catch (const std::system_error&) {  // the system has no more threads
+    } catch (const std::exception&) {  // the system has no more threads, or no memory for one
         end(socket);
     }
 }
@@ -37,7 +37,7 @@ bool Connections::wait(int socket, short events, Clock::time_point since,
     if (poll(&file, 1, 0) > 0) return true;
     {
         const std::lock_guard<std::mutex> lock(mutex_);
-        if ((closing_ && events == POLLIN) || cut_.count(socket) > 0) return false;
+        if ((closing_ && events == POLLIN) || find_cut(socket) != cut_.end()) return false;
         waiting_.emplace(since, socket);
         changed_.notify_all();
     }
@@ -64,17 +64,21 @@ void Connections::close() {
 /// With the mutex held; so the socket is open still.
 void Connections::cut_first() {
     if (waiting_.empty()) return;
-    const int socket = waiting_.begin()->second;
-    waiting_.erase(waiting_.begin());
-    cut_.insert(socket);
-    shutdown(socket, SHUT_RDWR);
+    shutdown(waiting_.begin()->second, SHUT_RDWR);
+    // As it is, for which no memory is needed: nobody could do without.
+    cut_.insert(waiting_.extract(waiting_.begin()));
+}
+
+Connections::Waiting::iterator Connections::find_cut(int socket) {
+    return std::find_if(cut_.begin(), cut_.end(),
+                        [socket](const auto& one) { return one.second == socket; });
 }
 
 void Connections::end(int socket) {
     const std::lock_guard<std::mutex> lock(mutex_);
     // Not before: its number could be another connection's by then.
     ::close(socket);
-    cut_.erase(socket);
+    if (const auto cut = find_cut(socket); cut != cut_.end()) cut_.erase(cut);
     --count_;
     changed_.notify_all();
 }

@@ -51,17 +51,19 @@ public:
     void close();
 
 private:
+    /// Connections, by when their clients began to keep the server waiting.
+    using Waiting = std::set<std::pair<Clock::time_point, int>>;
+
     const std::size_t most_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::size_t count_ = 0;
-    /// Cut, and not closed yet.
-    std::set<int> cut_;
-    /// Whose clients keep the server waiting, in the order in which they began to.
-    std::set<std::pair<Clock::time_point, int>> waiting_;
+    /// Whose clients do so now; and those that were cut, and are not closed yet.
+    Waiting waiting_, cut_;
     bool closing_ = false;
 
     void cut_first();
+    [[nodiscard]] Waiting::iterator find_cut(int socket);
     void end(int socket);
 };
 

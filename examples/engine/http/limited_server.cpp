@@ -101,7 +101,6 @@ bool LimitedServer::answer_one(Connection& connection, bool is_last) {
         connection.hang_up();
     } catch (const ApiError& error) {
         connection.refuse(error);
-    } catch (const std::exception&) {  // such as no memory for this one: the others go on
     }
     return false;
 }
