@@ -2,7 +2,38 @@
 #include "fixture.hpp"
 #include "serve/prompt_lookup.hpp"
 
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
 #include <vector>
+
+namespace {
+
+constexpr std::size_t never = static_cast<std::size_t>(-1);
+/// The allocation that takes it to zero fails, once.
+std::size_t allocations_left = never;
+/// While set, the library has no memory for what one sequence is told.
+bool appends_fail = false;
+
+}  // namespace
+
+extern "C" rkv_status rkv_sequence_append(rkv_cache* cache, rkv_sequence_id sequence,
+                                          const rkv_tokens* tokens) {
+    if (appends_fail) return RKV_STATUS_OUT_OF_MEMORY;
+    return reinterpret_cast<decltype(&rkv_sequence_append)>(
+        dlsym(RTLD_NEXT, "rkv_sequence_append"))(cache, sequence, tokens);
+}
+
+[[gnu::noinline]] void* operator new(std::size_t size) {
+    if (allocations_left != never && allocations_left > 0 && --allocations_left == 0)
+        throw std::bad_alloc();
+    if (void* made = std::malloc(size > 0 ? size : 1)) return made;
+    throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* made) noexcept { std::free(made); }
+[[gnu::noinline]] void operator delete(void* made, std::size_t) noexcept { std::free(made); }
 
 using namespace test;
 using Tokens = std::vector<std::uint32_t>;
@@ -165,7 +196,7 @@ static void g15_windows_have_drafts() {
     }
 }
 
-/// Where pages are short drafts take none from others, and what is preempted goes on the same.
+/// Where pages are short, what is preempted goes on the same.
 static void b11_drafts_where_memory_is_short() {
     const Checkpoint checkpoint;
     TestCore plain(config_with(checkpoint, 0));
@@ -178,6 +209,92 @@ static void b11_drafts_where_memory_is_short() {
         CHECK(heard[i]->sequences == expected[i]->sequences);
     CHECK(core.core().metrics().preemptions > 0U);
     CHECK(core.core().metrics().accepted_tokens > 0U);
+}
+
+/// A pool that suffices without drafts does with them: they take nothing from others that run, nor
+/// more of what is cached than their sequences come to.
+static void b11_drafts_take_nothing_from_others() {
+    const Checkpoint checkpoint;
+    const engine::RequestSpec cached = greedy(random_tokens(8, 40), 2);
+    const engine::RequestSpec first = greedy(repetitive(2, 40), 200);
+    const engine::RequestSpec second = greedy(repetitive(1, 20), 200);
+    for (const std::uint32_t page_size : {1U, 16U}) {
+        const auto pages = [&](const engine::RequestSpec& spec) {
+            // The last token takes no position.
+            const std::size_t positions = spec.prompt.size() - 1 + spec.max_tokens;
+            return static_cast<std::uint32_t>((positions + page_size - 1) / page_size);
+        };
+        for (const std::size_t speculate : {std::size_t{0}, std::size_t{8}}) {
+            engine::EngineConfig config = config_with(checkpoint, speculate);
+            config.scheduler.speculate_branches = speculate > 0 ? 9 : 1;
+            config.kv.page_size = page_size;
+            config.kv.page_count = pages(cached) + pages(first) + pages(second);
+            TestCore core(config);
+            (void)core.complete(cached);
+            const auto a = core.add(first), b = core.add(second);
+            core.run();
+            CHECK_EQ(a->tokens.size() + b->tokens.size(), 400U);
+            CHECK_EQ(core.core().metrics().preemptions.load(), 0U);
+            CHECK_EQ(core.cache().evicted_page_count, 0U);
+            CHECK_EQ(core.core().metrics().accepted_tokens > 0U, speculate > 0);
+            core.audit_idle();
+        }
+    }
+}
+
+/// An allocation that fails while a step is planned or computed ends what it must, and the others
+/// go on as if nothing had been: also those whose drafts were told for a step that never was.
+static void b11_b06_drafts_of_a_step_that_was_not_computed() {
+    const Checkpoint checkpoint;
+    const std::vector<engine::RequestSpec> specs{greedy(repetitive(1, 20), 60),
+                                                 greedy(repetitive(2, 40), 80)};
+    TestCore plain(config_with(checkpoint, 0));
+    std::vector<Tokens> expected;
+    for (const engine::RequestSpec& spec : specs) expected.push_back(plain.complete(spec)->tokens);
+    engine::EngineConfig config = config_with(checkpoint, 4);
+    config.scheduler.speculate_branches = 9;
+    config.kv.page_size = 1;
+    config.kv.page_count = 4096;
+    // As long as what both texts begin with.
+    const auto shared = [](const Tokens& one, const Tokens& other) {
+        const auto end = std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first;
+        return static_cast<std::size_t>(end - one.begin());
+    };
+    std::size_t survivors = 0;
+    for (std::size_t at = 1;; ++at) {
+        TestCore core(config);
+        const std::vector<std::shared_ptr<Heard>> heard{core.add(specs[0]), core.add(specs[1])};
+        // Up to where the first one's draft does not hold.
+        Tokens text, drafted;
+        do {
+            CHECK(core.step() && !heard[0]->result);
+            text = joined(specs[0].prompt, heard[0]->tokens);
+            drafted = joined(text, engine::prompt_lookup(text, 4, 9).tokens);
+        } while (heard[0]->tokens.size() < 10 || heard[1]->tokens.size() < 10 ||
+                 drafted.size() < text.size() + 3 ||
+                 shared(drafted, joined(specs[0].prompt, expected[0])) > text.size());
+        allocations_left = at;
+        core.step();
+        const bool failed = allocations_left == 0;
+        allocations_left = never;
+        if (!failed) break;
+        // No draft takes the place of one that was told.
+        appends_fail = true;
+        core.step();
+        appends_fail = false;
+        core.run();
+        for (std::size_t i = 0; i < heard.size(); ++i) {
+            if (heard[i]->result->finish == engine::Finish::error) continue;
+            ++survivors;
+            CHECK(heard[i]->tokens == expected[i]);
+        }
+        // What nobody computed is not found.
+        const auto other = core.complete(greedy(joined(drafted, {1}), 20));
+        CHECK(other->result->cached_tokens <= text.size());
+        CHECK(other->tokens == plain.complete(greedy(joined(drafted, {1}), 20))->tokens);
+        core.audit_idle();
+    }
+    CHECK(survivors > 0U);
 }
 
 /// What is retained after drafts is what a continuation goes on from.
@@ -281,6 +398,8 @@ int main() {
     RUN(b11_branches_change_no_output);
     RUN(g15_windows_have_drafts);
     RUN(b11_drafts_where_memory_is_short);
+    RUN(b11_drafts_take_nothing_from_others);
+    RUN(b11_b06_drafts_of_a_step_that_was_not_computed);
     RUN(b11_branches_beside_the_longest_text);
     RUN(b11_a_draft_that_is_refused_leaves_the_others);
     RUN(b11_drafts_and_continuations);

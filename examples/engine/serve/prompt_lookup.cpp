@@ -63,9 +63,9 @@ std::vector<std::size_t> Draft::depths(std::vector<std::uint64_t>& masks) const 
 }
 
 Draft prompt_lookup(const std::vector<std::uint32_t>& tokens, std::size_t count,
-                    std::size_t branches) {
+                    std::size_t branches, std::size_t most) {
     Draft draft;
-    const std::size_t limit = branches == 1 ? count : tree_limit;
+    const std::size_t limit = std::min(most, branches == 1 ? count : tree_limit);
     for (std::size_t length = longest_match; length >= shortest_match; --length) {
         if (tokens.size() <= length) continue;
         const auto last = tokens.end() - static_cast<std::ptrdiff_t>(length);
@@ -75,8 +75,8 @@ Draft prompt_lookup(const std::vector<std::uint32_t>& tokens, std::size_t count,
             const auto found = std::find_end(tokens.begin(), end, last, tokens.end());
             if (found == end) break;
             const auto next = found + static_cast<std::ptrdiff_t>(length);
-            const auto most = static_cast<std::size_t>(tokens.end() - next);
-            const auto after = next + static_cast<std::ptrdiff_t>(std::min(count, most));
+            const auto left = static_cast<std::size_t>(tokens.end() - next);
+            const auto after = next + static_cast<std::ptrdiff_t>(std::min(count, left));
             if (add(draft, next, after, limit)) --branches;
             end = next - 1;
         }

@@ -9,7 +9,9 @@ void Branch::release_pages() {
     // Not reset(): a broken cache refuses that, and takes the sequence along when it goes.
     sequence = rkv::Sequence();
     sequence_tokens = 0;
+    drafted = 0;
     allocated = 0;
+    longest_draft = 0;
     computed = 0;
     published_pages = 0;
     fetches = false;

@@ -42,8 +42,12 @@ struct Branch {
     rkv::Sequence sequence;
     /// Tokens that the sequence knows of: all but at most the one just generated.
     std::size_t sequence_tokens = 0;
+    /// Tokens of a draft that the sequence was told behind those: of a step that is not over.
+    std::size_t drafted = 0;
     /// Tokens that have pages: those of a prompt come with its chunks.
     std::size_t allocated = 0;
+    /// Where the longest draft ended: so far there are pages, also where it did not hold.
+    std::size_t longest_draft = 0;
     /// Tokens whose KV is in the pages. What is left of `tokens` is to be computed.
     std::size_t computed = 0;
     /// Pages are on their way from a tier: until they are there nothing is computed.
@@ -73,6 +77,10 @@ struct Branch {
     /// Holds pages and has nothing to do with them for now.
     [[nodiscard]] bool idle() const noexcept {
         return holds_pages() && !fetches && to_compute() == 0;
+    }
+    /// Positions that have pages.
+    [[nodiscard]] std::size_t paged() const noexcept {
+        return allocated > longest_draft ? allocated : longest_draft;
     }
     /// The sequence was told all tokens, and has pages for them.
     void knows_all() noexcept { sequence_tokens = allocated = tokens.size(); }

@@ -82,14 +82,14 @@ std::size_t Scheduler::holding() const {
 
 const std::vector<StepRow>& Scheduler::plan() {
     rows_.clear();
+    forget_drafts();
     std::size_t budget = config_.chunk_size > 0 ? config_.chunk_size
                                                 : std::numeric_limits<std::size_t>::max();
     const bool preempted = plan_running(budget);
     // What was just taken from one sequence is for those that run, not for another to begin with.
     if (!preempted || rows_.empty()) admit(budget);
     prefetch_waiting();
-    // Drafts take what pages are left then.
-    for (StepRow& row : rows_) add_draft(row);
+    add_drafts();
     return rows_;
 }
 
@@ -164,34 +164,6 @@ void Scheduler::take_row(Request& request, Branch& branch, std::size_t& budget) 
     if (count > 0) rows_.push_back({&request, &branch, branch.computed, count, {}});
 }
 
-/// Tells a sequence that generates what may come next. A state can't be taken back to where a draft
-/// goes wrong; beams are not drawn; and a stop string might end the text inside of what is
-/// retained.
-void Scheduler::add_draft(StepRow& row) {
-    const RequestSpec& spec = row.request->spec;
-    const std::size_t generated = row.request->generated(*row.branch);
-    if (config_.speculate == 0 || row.count != 1 || !row.reaches_end() || generated == 0) return;
-    if (spec.searches() || kv_.has_states() || (spec.retain && !spec.stop.empty())) return;
-    // The last token is drawn, not computed.
-    const std::size_t most = std::min(config_.speculate, spec.max_tokens - generated - 1);
-    row.draft = prompt_lookup(row.branch->tokens, most, config_.speculate_branches);
-    if (row.draft.empty()) return;
-    blamed_ = row.request->number;
-    try {
-        row.branch->sequence.append(row.draft.tokens);
-    } catch (const rkv::Error&) {
-        // There are no pages, no memory, or the text may not get so long; it does without.
-        row.draft = {};
-    }
-    metrics_.drafted_tokens += row.draft.size();
-}
-
-void Scheduler::settle_draft(const StepRow& row, const std::vector<std::size_t>& accepted) {
-    // The pages stay the sequence's, so there are some for what is appended again.
-    row.branch->sequence.truncate(row.start + row.count);
-    if (!accepted.empty()) row.branch->sequence.append(row.draft.path(accepted));
-}
-
 /// The pages of all that is known. False when there are none.
 bool Scheduler::allocate_all(Branch& branch) {
     try {
@@ -260,8 +232,10 @@ std::uint64_t Scheduler::growth(std::uint32_t group, const Request& request) con
             if (!one->holds_pages() || one->idle()) continue;
             const std::uint64_t needed = pages_needed(group, one->sequence_tokens);
             growing += needed - std::min(kv_.pages_for(one->allocated), needed);
-            // By a page as it generates; a state stays one.
-            growing += is_state ? 0 : 1;
+            // By a page as it generates, unless a draft had it take that; a state stays one.
+            const bool has_more =
+                kv_.pages_for(one->paged()) > kv_.pages_for(one->sequence_tokens);
+            growing += is_state || has_more ? 0 : 1;
         }
     }
     return growing;

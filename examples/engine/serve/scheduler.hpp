@@ -109,7 +109,10 @@ private:
     void admit(std::size_t& budget);
     void prefetch_waiting();
     [[nodiscard]] bool admit_branch(Request& request, Branch& branch);
-    void add_draft(StepRow& row);
+    void forget_drafts();
+    [[nodiscard]] bool has_plenty() const;
+    void add_drafts();
+    void add_draft(StepRow& row, bool plenty);
     void take_row(Request& request, Branch& branch, std::size_t& budget);
     [[nodiscard]] bool allocate(Branch& branch, std::size_t budget);
     [[nodiscard]] bool allocate_all(Branch& branch);
