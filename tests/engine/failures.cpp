@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <stdexcept>
+#include <thread>
 
 using namespace test;
 
@@ -22,6 +23,8 @@ rkv_status unless_poisoned(const char* name, A... args) {
 
 /// So many looks at the tiers find no memory.
 int polls_without_memory = 0;
+/// So many sequences whose copies were carried out have no memory to be told so.
+int confirms_without_memory = 0;
 }  // namespace
 
 extern "C" rkv_status rkv_sequence_release(rkv_cache* cache, rkv_sequence_id sequence) {
@@ -33,6 +36,14 @@ extern "C" rkv_status rkv_sequence_append_many(rkv_cache* cache,
                                                std::size_t count, std::size_t item_size,
                                                rkv_status* statuses) {
     return unless_poisoned("rkv_sequence_append_many", cache, items, count, item_size, statuses);
+}
+
+extern "C" rkv_status rkv_sequence_confirm_copies(rkv_cache* cache, rkv_sequence_id sequence) {
+    if (confirms_without_memory > 0) {
+        --confirms_without_memory;
+        return RKV_STATUS_OUT_OF_MEMORY;
+    }
+    return unless_poisoned("rkv_sequence_confirm_copies", cache, sequence);
 }
 
 extern "C" rkv_status rkv_cache_poll(rkv_cache* cache, rkv_copy_job* jobs, std::size_t job_size,
@@ -290,6 +301,50 @@ static void b06_a_look_at_tiers_without_memory_ends_nobody() {
     core.audit_idle();
 }
 
+/// Two prompts come from a disk at once, and neither can be begun with: one is told, and the other
+/// does not go on as if its copies were made, but begins again.
+static void b06_copies_of_what_was_fetched_that_fail() {
+    const Checkpoint states(
+        engine::qwen3_next_checkpoint(engine::llama_checkpoint(4, 64, 96, 2, 1, 64)));
+    const Folder disk;
+    engine::EngineConfig config = tiny_config(states);
+    config.kv.tiers.host_bytes = config.kv.tiers.disk_bytes = std::uint64_t{64} << 20;
+    config.kv.tiers.directory = disk.path() / "kv";
+    const auto spec = [](std::uint64_t seed) { return greedy(random_tokens(seed, 200), 12); };
+    const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
+    std::vector<std::vector<std::uint32_t>> expected;
+    {
+        TestCore core(config);
+        for (const std::uint64_t seed : {1, 2})
+            expected.push_back(core.complete(spec(seed))->tokens);
+        // Of each twelve pages, and a state.
+        const auto stored = [&] { return core.core().kv().cache().tier_stats().disk; };
+        while (stored().stored_page_count < 26) {
+            pause();
+            core.run();
+        }
+    }
+    TestCore core(config);
+    pause();
+    const auto heard = {core.add(spec(1)), core.add(spec(2))};
+    core.step();
+    CHECK_EQ(core.cache().sequence_count, 2U);
+    confirms_without_memory = 2;
+    while (confirms_without_memory > 0) {
+        pause();
+        core.step();
+    }
+    core.run();
+    std::size_t ended = 0, which = 0;
+    for (const auto& one : heard) {
+        ended += one->result->finish == engine::Finish::error ? 1 : 0;
+        CHECK(one->result->finish == engine::Finish::error || one->tokens == expected[which]);
+        ++which;
+    }
+    CHECK_EQ(ended, 1U);
+    core.audit_idle();
+}
+
 int main() {
     RUN(b06_a_broken_library_ends_every_request);
     RUN(b06_a_step_that_fails_restores_every_reference);
@@ -300,5 +355,6 @@ int main() {
     RUN(b06_requests_that_can_never_be_served_are_refused);
     RUN(b06_logits_that_are_no_numbers_end_the_request);
     RUN(b06_a_look_at_tiers_without_memory_ends_nobody);
+    RUN(b06_copies_of_what_was_fetched_that_fail);
     return 0;
 }

@@ -19,7 +19,6 @@ bool Scheduler::take_fetched() {
     const bool worked = tiers->step();
     // The others hear of their ends, whatever becomes of one.
     std::exception_ptr failed;
-    std::uint64_t failed_request = 0;
     for (const rkv_fetch_end& end : tiers->ended()) {
         for (const auto& request : requests_) {
             for (const auto& branch : request->branches) {
@@ -31,7 +30,9 @@ bool Scheduler::take_fetched() {
                     kv_.carry_out_copies(branch->sequence);
                 } catch (...) {
                     failed = std::current_exception();
-                    failed_request = request->number;
+                    blamed_ = request->number;
+                    // Several may fail, and one of them is blamed: none goes on without its copies.
+                    preempt(*request, *branch);
                     continue;
                 }
                 branch->computed = positions;
@@ -45,10 +46,7 @@ bool Scheduler::take_fetched() {
             }
         }
     }
-    if (failed) {
-        blamed_ = failed_request;
-        std::rethrow_exception(failed);
-    }
+    if (failed) std::rethrow_exception(failed);
     return worked;
 }
 
