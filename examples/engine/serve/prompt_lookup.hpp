@@ -34,9 +34,9 @@ struct Draft {
 /// The most tokens of a draft that branches: a bit for each, and for the one before them.
 inline constexpr std::size_t tree_limit = 63;
 
-/// At most `count` tokens of each branch, `branches` of those, and `most` tokens in all: what stands
-/// after the latest earlier places where the last three tokens stand, then after those where the
-/// last two do. Empty when there is no such place.
+/// At most `count` tokens of each branch, `branches` of those, and `most` tokens in all: what
+/// stands after the latest earlier places where the last three tokens stand, then after those where
+/// the last two do. Empty when there is no such place.
 [[nodiscard]] Draft prompt_lookup(const std::vector<std::uint32_t>& tokens, std::size_t count,
                                   std::size_t branches = 1, std::size_t most = tree_limit);
 
