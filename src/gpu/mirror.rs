@@ -6,6 +6,7 @@
 //! left, all rows of the step are laid out anew.
 use super::arguments::MirrorRun;
 use crate::attention::Batch;
+use crate::error::Error;
 
 /// Where a row lies, and what the device has of it.
 #[derive(Debug, Clone, Default)]
@@ -41,24 +42,25 @@ impl Mirror {
 
     /// Makes the rows of a batch current; `slots` are the rows' slots. Returns entries that the
     /// device must have room for, when that is more than before: then nothing is there any more.
-    pub(super) fn update(&mut self, batch: &Batch, slots: &[u32]) -> Option<usize> {
-        self.runs.clear();
-        self.values.clear();
+    /// A step whose rows do not fit into what kernels can count is refused, and changes nothing.
+    pub(super) fn update(&mut self, batch: &Batch, slots: &[u32]) -> Result<Option<usize>, Error> {
         let mut grown = None;
         if !self.has_room(batch, slots) {
-            let needed: usize = batch.rows().iter().map(|row| room_for(row.pages.len())).sum();
+            let needed = batch.rows().iter().map(|row| room_for(row.pages.len())).sum();
+            let capacity = capacity_for(needed)?;
             self.lines.clear();
             self.used = 0;
-            // Rows that join later find place too.
-            if 2 * needed > self.capacity {
-                self.capacity = (2 * needed).next_power_of_two();
-                grown = Some(self.capacity);
+            if capacity > self.capacity {
+                self.capacity = capacity;
+                grown = Some(capacity);
             }
         }
+        self.runs.clear();
+        self.values.clear();
         for (row, &slot) in batch.rows().iter().zip(slots) {
             self.place(slot as usize, batch.pages_of(row));
         }
-        grown
+        Ok(grown)
     }
 
     /// Whether all rows fit without being laid out anew.
@@ -111,6 +113,18 @@ impl Mirror {
 /// Room of a row is a multiple of it.
 const UNIT: usize = 16;
 
+/// Kernels count entries in 32 bits: behind those there is no place for a row.
+const ENTRIES_MAX: usize = 1 << 31;
+
+/// Entries for rows that take so many. Rows that join later find place too, as far as there can be
+/// more.
+fn capacity_for(needed: usize) -> Result<usize, Error> {
+    if needed > ENTRIES_MAX {
+        return Err(Error::unsupported("plan: the page rows of the step have 2^31 entries"));
+    }
+    Ok((2 * needed).next_power_of_two().min(ENTRIES_MAX))
+}
+
 /// A row grows by a quarter before it has to move.
 fn room_for(pages: usize) -> usize {
     (pages + pages / 4).next_multiple_of(UNIT)
@@ -132,7 +146,7 @@ mod tests {
                 batch.push_row(pages.len() - 1, 1, pages, &[]).unwrap();
             }
             let slots: Vec<u32> = rows.iter().map(|row| row.0).collect();
-            if let Some(capacity) = mirror.update(&batch, &slots) {
+            if let Some(capacity) = mirror.update(&batch, &slots).unwrap() {
                 self.0 = vec![u32::MAX; capacity];
             }
             for run in &mirror.runs {
@@ -183,6 +197,25 @@ mod tests {
         assert_eq!(device.step(&mut mirror, &[(2, &pages[..280])]), 280);
     }
 
+    /// Kernels find rows by numbers of 32 bits with a sign: no row begins behind those.
+    #[test]
+    fn no_row_lies_where_kernels_cannot_count() {
+        assert_eq!(capacity_for(100).unwrap(), 256);
+        let most = i32::MAX as usize + 1;
+        for needed in [most / 2, most / 2 + 1, most] {
+            assert_eq!(capacity_for(needed).unwrap(), most);
+        }
+        assert!(matches!(capacity_for(most + 1), Err(Error::Unsupported(_))));
+        // Rows that find no place behind the others are laid out anew.
+        let pages: Vec<u32> = (1..2000).collect();
+        let mut batch = Batch::new(1).unwrap();
+        batch.push_row(999, 1, &pages[..1000], &[]).unwrap();
+        let (used, capacity) = (most - 1000, capacity_for(most).unwrap());
+        let mut mirror = Mirror { used, capacity, ..Mirror::default() };
+        assert_eq!(mirror.update(&batch, &[3]).unwrap(), None);
+        assert_eq!((mirror.begin_of(3), mirror.runs[0].target), (0, 0));
+    }
+
     #[test]
     fn rows_that_come_and_go_stay_within_what_was_reserved() {
         let mut random = fastrand::Rng::with_seed(8);
@@ -207,7 +240,7 @@ mod tests {
                 batch.push_row(pages.len() - 1, 1, pages, &[]).unwrap();
             }
             let slots: Vec<u32> = rows.iter().map(|row| row.0).collect();
-            mirror.update(&batch, &slots);
+            mirror.update(&batch, &slots).unwrap();
             assert!(mirror.capacity <= Mirror::entries_for(most_rows, most_pages));
             let bytes = size_of_val(&mirror.runs[..]) + size_of_val(&mirror.values[..]);
             assert!(bytes <= Mirror::update_bytes(most_rows, most_pages));

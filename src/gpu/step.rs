@@ -227,7 +227,7 @@ impl PlanOnDevice {
         let cascade = self.reserved.as_ref().is_none_or(|reserved| reserved.capacity.cascade);
         let machine = Machine { cascade: machine.cascade && cascade, ..machine };
         self.work.divide(batch, &machine)?;
-        if let Some(entries) = self.mirror.update(batch, slots) {
+        if let Some(entries) = self.mirror.update(batch, slots)? {
             self.rows.reserve(&self.context, entries * size_of::<u32>())?;
         }
         self.fill(batch, slots);
