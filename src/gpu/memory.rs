@@ -56,7 +56,7 @@ impl Drop for DeviceBuffer {
 }
 
 /// Device memory that grows. What it outgrew is kept until the end, for kernels may use it still
-/// and freeing would wait for them; it doubles, so that is less than what it has.
+/// and freeing would wait for them; it doubles at least, so that is no more than what it has.
 #[derive(Debug, Default)]
 pub(super) struct GrowingBuffer {
     current: Option<DeviceBuffer>,
@@ -76,8 +76,8 @@ impl GrowingBuffer {
         }
     }
 
-    /// What is to be taken so that there is room for `bytes`, for what is not going to grow; None:
-    /// there is. Until then nothing changes.
+    /// What is to be taken so that there is room for `bytes`, and no more if it is the first; None:
+    /// there is room. Until it is taken nothing changes.
     pub(super) fn prepare(
         &self,
         context: &Arc<Context>,
@@ -85,7 +85,10 @@ impl GrowingBuffer {
     ) -> Result<Option<DeviceBuffer>, Error> {
         match self.bytes() >= bytes.max(1) {
             true => Ok(None),
-            false => DeviceBuffer::new(context, bytes.max(512)).map(Some),
+            false => {
+                let bytes = bytes.max(2 * self.bytes()).max(512);
+                DeviceBuffer::new(context, bytes).map(Some)
+            }
         }
     }
 
@@ -102,6 +105,11 @@ impl GrowingBuffer {
 
     pub(super) fn bytes(&self) -> usize {
         self.current.as_ref().map_or(0, DeviceBuffer::bytes)
+    }
+
+    /// With what it outgrew.
+    pub(super) fn bytes_held(&self) -> usize {
+        self.bytes() + self.outgrown.iter().map(DeviceBuffer::bytes).sum::<usize>()
     }
 }
 

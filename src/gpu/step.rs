@@ -339,9 +339,9 @@ impl PlanOnDevice {
         self.reserved.as_ref().map_or(has_some, may)
     }
 
-    /// Bytes that it has on the device.
+    /// Bytes that it has on the device, those that it outgrew among them.
     pub fn bytes(&self) -> usize {
         let buffers = [&self.rows, &self.arrays, &self.partial_out, &self.partial_lse];
-        buffers.iter().map(|buffer| buffer.bytes()).sum()
+        buffers.iter().map(|buffer| buffer.bytes_held()).sum()
     }
 }

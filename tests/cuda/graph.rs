@@ -305,6 +305,22 @@ fn m04_memory_that_cannot_be_reserved() {
     }
 }
 
+/// What was reserved before is kept, and is no more than what is reserved now, however often that
+/// grows.
+#[test]
+fn what_is_reserved_anew_is_kept_no_more_than_twice() {
+    let bytes_of = |most: std::ops::RangeInclusive<usize>| {
+        let mut world = World::new(Setup::new(64, 16), 2);
+        for rows in most {
+            world.backend.reserve(&capacity(rows, rows, 20 * rows), &mut world.plan).unwrap();
+        }
+        world.step(&[(0, 5), (1, 30)]);
+        world.plan.bytes()
+    };
+    let (grown, at_once) = (bytes_of(2..=50), bytes_of(50..=50));
+    assert!(grown < 4 * at_once, "{grown} bytes, where {at_once} do");
+}
+
 /// Every call of the driver that sending makes fails once; the next attempt is right.
 #[test]
 fn m04_a_step_that_cannot_be_sent_is_sent_again() {
