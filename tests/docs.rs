@@ -146,6 +146,20 @@ fn steps_that_are_too_large_for_a_gpu_have_a_status() {
     }
 }
 
+/// Where results are not bit for bit those of other steps is said where that is used.
+#[test]
+fn the_pages_say_how_branches_are_rounded() {
+    for (page, text) in [
+        ("docs/runner.md", "is the same up to rounding, not bit for bit"),
+        ("examples/engine/README.md", "is rounded as where it lay in the draft"),
+        ("examples/engine/README.md", "as with `--speculate-branches` of more than one"),
+    ] {
+        let written = fs::read_to_string(native::root().join(page)).unwrap();
+        let words: Vec<_> = written.split_whitespace().collect();
+        assert!(words.join(" ").contains(text), "{page}: {text}");
+    }
+}
+
 /// What no call can refuse is said where it is met.
 #[test]
 fn the_pages_say_what_nothing_refuses() {
