@@ -6,6 +6,7 @@
 use super::batch::Batch;
 use super::work::{Costs, Tile, tile_for};
 use crate::memory::{OutOfMemory, TryGrow};
+use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Tiles that a group may be cut into where a larger shape would take it at once.
@@ -28,6 +29,7 @@ pub(super) struct Groups {
     pub chosen: Vec<Group>,
     /// Pages that a row of `order` shares with the one before it.
     common: Vec<usize>,
+    sorting: Sorting,
     /// Those that have begun and not ended yet, each within the one before it.
     open: Vec<Open>,
 }
@@ -55,6 +57,97 @@ fn settled(batch: &Batch, row: usize) -> &[u32] {
     &batch.pages_of(row)[..settled / batch.page_size()]
 }
 
+/// Entries that both lists begin with. Their length may be that of a context, so most of them are
+/// compared many at a time.
+pub(crate) fn shared_start(left: &[u32], right: &[u32]) -> usize {
+    const MANY: usize = 256;
+    let (of_left, of_right) = (left.chunks_exact(MANY), right.chunks_exact(MANY));
+    let begun = MANY * of_left.zip(of_right).take_while(|(left, right)| left == right).count();
+    let rest = left[begun..].iter().zip(&right[begun..]);
+    begun + rest.take_while(|(left, right)| left == right).count()
+}
+
+/// Puts rows in the order of their pages. Rows of a step share long starts, so a comparison of two
+/// is expensive: what rows are known to share is not looked at again, and of a shared start each
+/// row is read about once, however many rows there are.
+#[derive(Debug, Clone, Default)]
+struct Sorting {
+    rows: Vec<Beside>,
+    /// Neighbours that are still to be put in order, and the pages that all of them share.
+    left: Vec<(Range<usize>, usize)>,
+}
+
+/// A row, and how it lies to one that it was compared with.
+#[derive(Debug, Clone, Copy)]
+struct Beside {
+    row: usize,
+    side: Ordering,
+    shared: usize,
+}
+
+impl Beside {
+    /// The order of rows: before the other one those that share more with it come later, behind it
+    /// earlier. Of those that are equal to it the one that is named first.
+    fn key(&self) -> (Ordering, usize, usize) {
+        let shared = match self.side {
+            Ordering::Greater => usize::MAX - self.shared,
+            _ => self.shared,
+        };
+        (self.side, shared, self.row)
+    }
+}
+
+impl Sorting {
+    /// `common` becomes what each row shares with the one before it; `alike` counts the entries
+    /// that two lists begin with.
+    fn sort<'a>(
+        &mut self,
+        order: &mut [usize],
+        common: &mut Vec<usize>,
+        pages_of: impl Fn(usize) -> &'a [u32],
+        mut alike: impl FnMut(&[u32], &[u32]) -> usize,
+    ) -> Result<(), OutOfMemory> {
+        common.clear();
+        common.try_extend(order.iter().map(|_| 0))?;
+        self.rows.clear();
+        let beside = |&row: &usize| Beside { row, side: Ordering::Equal, shared: 0 };
+        self.rows.try_extend(order.iter().map(beside))?;
+        self.left.clear();
+        self.left.try_push((0..order.len(), 0))?;
+        while let Some((range, known)) = self.left.pop() {
+            let (begin, rows) = (range.start, &mut self.rows[range]);
+            if rows.len() < 2 {
+                continue;
+            }
+            let middle = pages_of(rows[rows.len() / 2].row);
+            for beside in rows.iter_mut() {
+                let pages = pages_of(beside.row);
+                let shared = known + alike(&pages[known..], &middle[known..]);
+                beside.side = pages.get(shared).cmp(&middle.get(shared));
+                beside.shared = shared;
+            }
+            rows.sort_unstable_by_key(Beside::key);
+            let (mut at, mut before) = (begin, None::<usize>);
+            for same in rows.chunk_by(|a, b| (a.side, a.shared) == (b.side, b.shared)) {
+                let first = same[0];
+                if let Some(before) = before.replace(first.shared) {
+                    // Both lie beside the same one.
+                    common[at] = first.shared.min(before);
+                }
+                match first.side {
+                    Ordering::Equal => common[at + 1..at + same.len()].fill(first.shared),
+                    _ => self.left.try_push((at..at + same.len(), first.shared))?,
+                }
+                at += same.len();
+            }
+        }
+        for (row, beside) in order.iter_mut().zip(&self.rows) {
+            *row = beside.row;
+        }
+        Ok(())
+    }
+}
+
 impl Groups {
     pub(super) fn clear(&mut self) {
         self.order.clear();
@@ -68,15 +161,8 @@ impl Groups {
         let rows = batch.rows().len();
         self.order.try_reserve(rows)?;
         self.order.extend((0..rows).filter(|&row| !settled(batch, row).is_empty()));
-        self.order.sort_unstable_by(|&left, &right| {
-            settled(batch, left).cmp(settled(batch, right)).then(left.cmp(&right))
-        });
-        self.common.clear();
-        self.common.try_push(0)?;
-        self.common.try_extend(self.order.windows(2).map(|pair| {
-            let (left, right) = (settled(batch, pair[0]), settled(batch, pair[1]));
-            left.iter().zip(right).take_while(|(left, right)| left == right).count()
-        }))?;
+        let pages_of = |row| settled(batch, row);
+        self.sorting.sort(&mut self.order, &mut self.common, pages_of, shared_start)?;
         let mut saved = 0.0;
         for at in 0..self.order.len() {
             saved += self.add(batch, costs, at)?;
@@ -169,5 +255,75 @@ impl Costs<'_> {
         // A partial is 8 * head_dim bytes for each query head, 64 keys 256 * head_dim for each KV
         // head.
         partials as f64 * self.group as f64 / 32.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The order of lists, what neighbours share, and how many entries were compared for that.
+    fn sorted(lists: &[Vec<u32>]) -> (Vec<usize>, Vec<usize>, usize) {
+        let (mut order, mut common) = ((0..lists.len()).collect::<Vec<_>>(), Vec::new());
+        let mut compared = 0;
+        let alike = |left: &[u32], right: &[u32]| {
+            let shared = shared_start(left, right);
+            compared += shared + 1;
+            shared
+        };
+        Sorting::default().sort(&mut order, &mut common, |at| &lists[at], alike).unwrap();
+        (order, common, compared)
+    }
+
+    #[test]
+    fn rows_are_in_the_order_of_their_pages() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for _ in 0..3000 {
+            let stem: Vec<u32> = (0..random.usize(1..700)).map(|_| random.u32(1..3)).collect();
+            let lists: Vec<Vec<u32>> = (0..random.usize(1..20))
+                .map(|_| {
+                    let mut list = stem[..random.usize(0..=stem.len())].to_vec();
+                    list.extend((0..random.usize(1..4)).map(|_| random.u32(1..3)));
+                    list
+                })
+                .collect();
+            let (order, common, _) = sorted(&lists);
+            let mut expected: Vec<usize> = (0..lists.len()).collect();
+            expected.sort_by(|&left, &right| lists[left].cmp(&lists[right]));
+            assert_eq!(order, expected);
+            assert_eq!(common[0], 0);
+            for (pair, &common) in order.windows(2).zip(&common[1..]) {
+                let both = lists[pair[0]].iter().zip(&lists[pair[1]]);
+                assert_eq!(common, both.take_while(|(left, right)| left == right).count());
+            }
+        }
+    }
+
+    /// Of a long shared start each row is read once, of two that share more with some not much
+    /// more often: not once for each comparison.
+    #[test]
+    fn a_long_shared_start_is_read_once() {
+        let (rows, pages) = (256, 8192);
+        let mut random = fastrand::Rng::with_seed(6);
+        let mut lists: Vec<Vec<u32>> = (0..rows)
+            .map(|row| (1..=pages).chain([10_000 + row as u32 % 7, 20_000 + row as u32]).collect())
+            .collect();
+        random.shuffle(&mut lists);
+        let (order, _, compared) = sorted(&lists);
+        assert!(order.is_sorted_by_key(|&at| &lists[at]));
+        let once = rows * (pages as usize + 2);
+        assert!(compared < once + once / 10, "{compared} entries of {once}");
+    }
+
+    /// Each begins with all of the one before it: no row is read once for each of those.
+    #[test]
+    fn beginnings_of_beginnings_are_read_a_few_times() {
+        let rows = 1000;
+        let lists: Vec<Vec<u32>> = (0..rows).rev().map(|row| (1..row + 2).collect()).collect();
+        let (order, common, compared) = sorted(&lists);
+        assert!(order.iter().rev().copied().eq(0..lists.len()));
+        assert!(common.iter().copied().eq(0..lists.len()));
+        let all: usize = lists.iter().map(Vec::len).sum();
+        assert!(compared < 2 * all, "{compared} entries of {all}");
     }
 }

@@ -15,6 +15,7 @@ mod work;
 
 pub use batch::{Batch, Row};
 pub use capacity::{Bounds, Capacity};
+pub(crate) use cascade::shared_start;
 pub use dtype::Dtype;
 pub use fp8::{e4m3_from_f32, e4m3_to_f32};
 pub use layout::{Geometry, KvLayer, KvLayout, KvStrides, PackedPage, PositionMove, Tensor};

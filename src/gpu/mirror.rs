@@ -5,7 +5,7 @@
 //! of all pages of all rows. Rows lie one behind another with room to grow; when there is no place
 //! left, all rows of the step are laid out anew.
 use super::arguments::MirrorRun;
-use crate::attention::Batch;
+use crate::attention::{Batch, shared_start};
 use crate::error::Error;
 
 /// Where a row lies, and what the device has of it.
@@ -83,9 +83,16 @@ impl Mirror {
             self.used += line.room;
             line.pages.clear();
         }
-        // What became a hole is not read any more: whatever the device has there may stay.
-        let is_same = |(old, new): &(&u32, &u32)| old == new || **new == 0;
-        let same = line.pages.iter().zip(pages).take_while(is_same).count();
+        let mut same = 0;
+        loop {
+            same += shared_start(&line.pages[same..], &pages[same..]);
+            // What became a hole is not read any more: whatever the device has there may stay.
+            let both = line.pages[same..].iter().zip(&pages[same..]);
+            match both.take_while(|(_, new)| **new == 0).count() {
+                0 => break,
+                holes => same += holes,
+            }
+        }
         // What the device has behind a row that became shorter is still right if it grows again.
         if same == pages.len() {
             return;

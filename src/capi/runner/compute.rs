@@ -209,11 +209,14 @@ pub unsafe extern "C" fn rkv_runner_reserve_plan(
 /// group are open that no runner carried out, or a captured call of the plan has a window and some
 /// row is of RKV_MASK_CONTEXT; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE as
 /// rkv_plan_check(), and without a reservation RKV_STATUS_UNSUPPORTED on CUDA for a row of 2^31
-/// positions or as many heads of queries in a step; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
+/// positions, as many heads of queries in a step, or rows that take more entries for their pages,
+/// with a quarter of them to grow by; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
 /// RKV_STATUS_POISONED. On failure copies are open as before, and the step is to be prepared again.
 /// @par Cost
-/// O(rows + pages of their new positions), shared lock, in portions of whole rows; copies O(bytes),
-/// without; a lock to confirm them
+/// O(rows + pages of their new positions), shared lock, in portions of whole rows; on CUDA without
+/// it O(pages of all rows), compared many at a time with those that the device has, and in a FULL
+/// group, but for RKV_RUNNER_BATCH_INVARIANT and plans with RKV_PLAN_SEPARATE, about once with
+/// those of other rows; copies O(bytes), without a lock; one to confirm them
 /// @par Thread safety
 /// any thread, as rkv_runner_append_prefill()
 #[must_use]
@@ -260,13 +263,15 @@ pub unsafe extern "C" fn rkv_runner_prepare_plan(
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
 /// no rows, they changed since, it is not ready for a graph, or as rkv_runner_prepare_plan()
 /// without the flag; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE as rkv_plan_check();
-/// RKV_STATUS_UNSUPPORTED on CUDA for a row of 2^31 positions or as many heads of queries in a
-/// step; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is
-/// the device's, nothing was computed or written: no result, no K and no V.
+/// RKV_STATUS_UNSUPPORTED on CUDA for a row of 2^31 positions, as many heads of queries in a step,
+/// or pages as rkv_runner_prepare_plan(); RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
+/// RKV_STATUS_POISONED. On failure, unless it is the device's, nothing was computed or written: no
+/// result, no K and no V.
 /// @par Cost
 /// O(rows + pages of their new positions) for the checks, under the shared lock, in portions of
-/// whole rows; attention without a lock, over the positions that
-/// queries see: of a WINDOW group its window, however long the row is
+/// whole rows; the first call of a step also what rkv_runner_prepare_plan() takes; attention
+/// without a lock, over the positions that queries see: of a WINDOW group its window, however long
+/// the row is
 /// @par Thread safety
 /// any thread, several at once for different plans; nobody else computes the same rows in the same
 /// layer, or releases them, meanwhile
