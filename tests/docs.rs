@@ -121,22 +121,6 @@ fn portions_have_the_sizes_that_pages_say() {
 }
 
 #[test]
-fn the_engines_page_names_what_the_engine_calls() {
-    let page = fs::read_to_string(native::root().join("examples/engine/README.md")).unwrap();
-    let table = page.split("Where the library is called").nth(1).unwrap();
-    let table = table.split("The engine's threads are").next().unwrap();
-    for call in [
-        "rkv_sequence_truncate",
-        "rkv_runner_keep_branches",
-        "rkv_sequence_publish_many",
-        "rkv_sequence_fetch",
-        "rkv_cache_poll",
-    ] {
-        assert!(table.contains(call), "{call}");
-    }
-}
-
-#[test]
 fn steps_that_are_too_large_for_a_gpu_have_a_status() {
     let header = fs::read_to_string(native::root().join("include/radixkv.h")).unwrap();
     for call in ["rkv_runner_append_prefill", "rkv_runner_prepare_plan"] {

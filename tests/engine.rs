@@ -12,6 +12,8 @@ use std::{env, fs};
 mod bench;
 #[path = "engine/browser.rs"]
 mod browser;
+#[path = "engine/calls.rs"]
+mod calls;
 #[path = "engine/clang.rs"]
 mod clang;
 #[path = "cuda/emulated_driver.rs"]

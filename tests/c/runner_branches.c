@@ -168,7 +168,7 @@ static void k21_a_branch_is_kept_in_memory_of_two_layers(void) {
     }
     append(&r.f, state.sequence, prompt[AFTER - 1]);
     const chunk next = chunk_of(state.sequence, prompt, AFTER - 1, 1);
-    shared_step(&r, &next); /* fails today: it sees other keys than those of the branch */
+    shared_step(&r, &next); /* it sees the keys of the branch, which were moved once */
     release(&r.f, state.sequence);
     end_runner(&r);
 }
