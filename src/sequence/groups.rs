@@ -200,3 +200,42 @@ impl Turn<'_> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::group::{GroupConfig, GroupKind, Groups};
+    use crate::index::Namespace;
+    use crate::paging::{MorePools, PageTableConfig};
+    use crate::sequence::Room;
+    use crate::store::{CacheConfig, GroupRowOf, Shared};
+    use crate::token::TokenList;
+
+    /// Another thread finds too few pages for all rows, gives back those of one, and comes again:
+    /// they are other ones then, which a copy that was made before must not hide.
+    #[test]
+    fn a_row_that_was_cut_and_grew_again_is_another_one() {
+        let window = GroupKind::Window { window: 64, sinks: 0 }.in_pool(1);
+        let config = PageTableConfig {
+            page_size: 1,
+            page_count: 100,
+            slot_count: 1,
+            groups: Groups::new(&[GroupConfig::default(), window]).unwrap(),
+            more_pools: MorePools::new(&[100]).unwrap(),
+            ..PageTableConfig::default()
+        };
+        let shared = Shared::new(config).unwrap();
+        shared.attach_cache(CacheConfig::default()).unwrap();
+        let ids: Vec<u32> = (0..40).collect();
+        let room = Room { reserve: 0, first: 4 };
+        let begun = shared.begin(&Namespace::default(), TokenList::text(&ids), room).unwrap();
+        let (row, mut turn) = (GroupRowOf(begun.id, 1), shared.turn());
+        turn.state().reserve_group_rows(begun.slot, 40).unwrap();
+        turn.state().extend_group_rows(begun.slot, 40);
+        let copy = turn.longer(row, 8).unwrap();
+        assert!(copy.fits(row, &turn));
+        turn.state().cut_group_rows(begun.slot, 4);
+        turn.state().extend_group_rows(begun.slot, 40);
+        assert!(!copy.fits(row, &turn));
+        turn.state().cut_group_rows(begun.slot, 4);
+    }
+}

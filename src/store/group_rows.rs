@@ -44,6 +44,8 @@ pub(crate) struct GroupRows {
     pub(crate) depths: Depths,
     /// How often pages of a row gave way, to a hole or to others.
     pub(super) changes: u64,
+    /// How often a row became shorter.
+    pub(super) cuts: u64,
     /// One more than the last place after which it knows its states to be saved; 0 for none.
     pub(super) saved: u32,
     /// Where it knows that a prefix ended, whose pages are of the tail.
@@ -95,10 +97,16 @@ impl GroupRows {
         &self.rows[group]
     }
 
-    /// Unchanged for as long as its pages stay where they are; more may come.
+    /// Unchanged for as long as those of its pages stay where they are that the spine has places
+    /// for; more may come.
     #[inline]
     pub(crate) fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// The same for all of its pages: it never falls.
+    pub(crate) fn version(&self) -> u64 {
+        self.changes.wrapping_add(self.cuts)
     }
 
     /// Copies that save a state.
@@ -332,23 +340,23 @@ impl State {
 
     /// Puts back the last pages of the rows, which are private, until they have so many places.
     pub(crate) fn shorten_group_rows(&mut self, slot: u32, places: usize) {
-        let rows_cut = self.cut_group_rows(slot, places);
-        self.sequences[slot as usize].groups.changes += rows_cut;
+        let before = self.sequences[slot as usize].groups.cuts;
+        self.cut_group_rows(slot, places);
+        let rows = &mut self.sequences[slot as usize].groups;
+        rows.changes += rows.cuts - before;
     }
 
-    /// The same where no plan can name those pages: how many rows became shorter.
-    pub(crate) fn cut_group_rows(&mut self, slot: u32, places: usize) -> u64 {
+    /// The same behind the places of the spine: no plan can name those pages.
+    pub(crate) fn cut_group_rows(&mut self, slot: u32, places: usize) {
         let groups = *self.table.groups();
-        let rows = &mut self.sequences[slot as usize].groups.rows;
-        let mut rows_cut = 0;
+        let GroupRows { rows, cuts, .. } = &mut self.sequences[slot as usize].groups;
         for (group, config) in groups.hung().filter(|(_, group)| group.kind != GroupKind::State) {
             let places = places.min(rows[group].len());
-            rows_cut += (places < rows[group].len()) as u64;
+            *cuts += (places < rows[group].len()) as u64;
             for page in rows[group].drain(places..).rev().filter(|&page| page != 0) {
                 self.table.pool_at_mut(config.pool as usize).put_back(page);
             }
         }
-        rows_cut
     }
 
     /// What was to be copied is there: its sources are not in use any more, and what was saved can

@@ -92,7 +92,7 @@ impl Versioned for GroupRowOf {
             Some(place) => &place.groups,
             None => &state.sequence(self.0)?.groups,
         };
-        Ok((groups.row(self.1), groups.changes()))
+        Ok((groups.row(self.1), groups.version()))
     }
 }
 
