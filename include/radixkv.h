@@ -3564,8 +3564,9 @@ typedef struct rkv_tier_stats {
      */
     uint64_t longest_fetch_ns;
     /**
-     * Pages that were evicted from the device before they were stored. What was stored, and was
-     * given up by host memory since, is in host.evicted_page_count alone.
+     * Pages that were evicted from the device before they were stored. What was copied from
+     * there, and was given up by host memory since, is in host.evicted_page_count alone; what a
+     * fetch brought, and host memory gave up since, is in both.
      */
     uint64_t lost_page_count;
     /**

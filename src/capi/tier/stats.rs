@@ -175,8 +175,9 @@ pub struct rkv_tier_stats {
     pub fetch_ns: u64,
     /// Nanoseconds of the longest.
     pub longest_fetch_ns: u64,
-    /// Pages that were evicted from the device before they were stored. What was stored, and was
-    /// given up by host memory since, is in host.evicted_page_count alone.
+    /// Pages that were evicted from the device before they were stored. What was copied from
+    /// there, and was given up by host memory since, is in host.evicted_page_count alone; what a
+    /// fetch brought, and host memory gave up since, is in both.
     pub lost_page_count: u64,
     /// Pages that were not stored because there was no memory for the queue of stores.
     pub throttled_page_count: u64,

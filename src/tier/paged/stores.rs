@@ -282,15 +282,16 @@ impl PageTiers {
         table.stores.open_of[page.pool] -= 1;
         let page = table.pages.number(page.pool, page.page);
         let is_it = |page: &Page| page.name() == what.name;
+        // Without memory it did not arrive.
+        let arrives = is_good && table.stores.arrived.try_reserve(1).is_ok();
         if table.pages.get(page).as_ref().is_some_and(is_it) {
             table.pages.set_queued(page, false);
-            if is_good {
+            if arrives {
                 table.pages.set_stored(page);
             }
         }
-        let arrived = &mut table.stores.arrived;
-        if is_good && arrived.try_reserve(1).is_ok() {
-            arrived.push_back((slot, what));
+        if arrives {
+            table.stores.arrived.push_back((slot, what));
             table.stores.arrivals += 1;
         } else {
             table.counters.failed_stores += 1;
