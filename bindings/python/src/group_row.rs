@@ -45,8 +45,6 @@ pub struct GroupState {
     pub late: bool,
     /// Pages of states that were published since the engine asked.
     pub new_states: Vec<u32>,
-    /// It was refused once, as it would go on from a state that the same step leaves.
-    waited: bool,
 }
 
 #[pymethods]
@@ -93,11 +91,9 @@ impl GroupRow {
         Ok(())
     }
 
-    /// Of `found` pages those that a request may begin with in a step that leaves `new_states`. The
-    /// first time it is to wait for such a state: in the next step it has more. Others are still in
-    /// prefill when it comes again and finds one that is newer: it begins with what was there
-    /// before, and whoever stands behind it comes in too.
-    pub fn without_waiting(
+    /// Of `found` pages those that a request may begin with without a state of `new_states`, which
+    /// the step leaves.
+    pub fn without_states(
         &self,
         py: Python<'_>,
         mut found: usize,
@@ -105,9 +101,6 @@ impl GroupRow {
     ) -> PyResult<usize> {
         while found > 0 {
             let mut state = EngineRow::state(self, py)?;
-            if !state.waited {
-                break;
-            }
             self.begin(py, &mut state, found)?;
             let is_new = Self::rests_on(&state, new_states);
             self.let_go(py, &mut state)?;
@@ -219,10 +212,6 @@ impl EngineRow for GroupRow {
         lanes.any(|lane| {
             lane.kind == Kind::State && lane.pages.last().is_some_and(|page| pages.contains(page))
         })
-    }
-
-    fn has_waited(state: &mut GroupState) {
-        state.waited = true;
     }
 
     fn drain_states(state: &mut GroupState, into: &mut Vec<u32>) {

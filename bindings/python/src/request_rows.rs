@@ -1,4 +1,5 @@
 //! The growing rows of an engine's requests, behind the calls that its scheduler makes in a step.
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pyo3::intern;
@@ -47,6 +48,8 @@ struct Inner {
     tells: bool,
     /// Pages of states that are only there once this step is computed.
     new_states: Mutex<Vec<u32>>,
+    /// Whether a request was refused for one of them, in this step and in the one before.
+    waits: [AtomicBool; 2],
     /// New pages of attention, where the engine zeroes them.
     new_pages: Option<Mutex<Vec<u32>>>,
 }
@@ -249,10 +252,9 @@ impl RequestRows {
             None
         };
         if fresh.is_none() && step.found > 0 {
-            let mut state = row.state(py)?;
-            row.let_go(py, &mut state)?;
+            row.let_go(py, &mut *row.state(py)?)?;
             if waits {
-                R::has_waited(&mut state);
+                inner.waits[0].store(true, Relaxed);
             }
         }
         Ok(fresh)
@@ -310,6 +312,7 @@ impl RequestRows {
             ahead,
             tells,
             new_states: Mutex::default(),
+            waits: Default::default(),
             new_pages: zeroes.then(Mutex::default),
         };
         self.inner.set(made).map_err(|_| {
@@ -392,8 +395,11 @@ impl RequestRows {
         with!(row, row => Self::allocate(this, row.get(), request, &step))
     }
 
-    /// `row.depths(limit)` of a request that is to begin. A state that this step leaves is waited
-    /// for once; then the prefix ends at one that is there.
+    /// `row.depths(limit)` of a request that is to begin. One that would go on from a state which
+    /// this step leaves is refused, and whoever stands behind it waits too: in the next step it has
+    /// more. But another request may still be in prefill then, and leave a newer state each time.
+    /// So nobody waits in the step after one in which somebody did: the prefix ends at a state that
+    /// is there.
     fn depths(
         &self,
         py: Python<'_>,
@@ -401,8 +407,12 @@ impl RequestRows {
         limit: usize,
     ) -> PyResult<(usize, usize)> {
         let (found, known) = row.get().depths(py, limit)?;
-        let new_states = list(&self.inner(py)?.new_states).clone();
-        let count = row.get().without_waiting(py, found, &new_states)?;
+        let inner = self.inner(py)?;
+        if !inner.waits[1].load(Relaxed) {
+            return Ok((found, known));
+        }
+        let new_states = list(&inner.new_states).clone();
+        let count = row.get().without_states(py, found, &new_states)?;
         Ok((count, if found == known { count } else { known }))
     }
 
@@ -473,7 +483,9 @@ impl RequestRows {
 
     /// Ends the time in which nobody goes on from the states that the last step leaves.
     fn new_step_starts(&self, py: Python<'_>) -> PyResult<()> {
-        list(&self.inner(py)?.new_states).clear();
+        let inner = self.inner(py)?;
+        list(&inner.new_states).clear();
+        inner.waits[1].store(inner.waits[0].swap(false, Relaxed), Relaxed);
         Ok(())
     }
 }
