@@ -1,5 +1,6 @@
 //! What an engine with rows of places does with pages behind a publish.
 use std::ptr::addr_of_mut;
+use std::sync::atomic::Ordering::Relaxed;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -132,8 +133,16 @@ impl PlacedRows {
     /// The window's pages, in order, that the cache did not take with a page, for want of memory in
     /// the middle of a long list: a new array of int64. The mapping has them, for the request that
     /// goes on; `evict()` returns them when the page of full attention goes, or after another
-    /// request has given the cache one that hangs there.
+    /// request has given the cache one that hangs there. Where pool 1 is short of pages and has
+    /// no others, `evict()` lets pages of full attention go for them that nobody has locked.
     fn stray_pages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         longs(py, &held(py, &self.state)?.strays.all())
+    }
+
+    /// How many `stray_pages()` there are, or were before the call that is under way. It raises no
+    /// Busy, so that any thread can ask, such as one that watches the one at work.
+    #[getter]
+    fn stray_page_count(&self) -> usize {
+        self.stray_page_count.load(Relaxed)
     }
 }

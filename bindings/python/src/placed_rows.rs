@@ -3,6 +3,7 @@ use std::ops::Range;
 use std::ptr::null_mut;
 use std::slice::from_ref;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -21,6 +22,8 @@ use crate::tokens::TokenArg;
 
 /// Pages for which a call of the library gets room to say that they are gone.
 const EVICTED_AT_ONCE: usize = 1 << 14;
+/// Pages of full attention that go at a time, at least, for the strays that hang on some of them.
+const FOR_STRAYS_AT_ONCE: usize = 64;
 
 /// What requests give to a cache over external pools, and what it gives back, for an engine that
 /// knows its KV by places: one for each position, page number * page_size and up. `publish()` is a
@@ -47,6 +50,8 @@ pub struct PlacedRows {
     rows: Option<Rows>,
     pub mapping: Option<Mapping>,
     pub state: Mutex<State>,
+    /// Of `state`, for those who cannot have it now.
+    pub stray_page_count: AtomicUsize,
 }
 
 /// What the page table has beside full attention, in pool 1.
@@ -268,6 +273,30 @@ impl PlacedRows {
         }
         Ok(())
     }
+
+    /// Evicts until either pool has got so many pages.
+    fn evict_both(
+        &self,
+        py: Python<'_>,
+        state: &mut State,
+        gone: &mut Gone,
+        (page_count, window_page_count): (usize, usize),
+    ) -> PyResult<()> {
+        self.evict_pool(py, state, gone, (0, page_count))?;
+        let left = window_page_count.saturating_sub(gone.beside.len());
+        self.evict_pool(py, state, gone, (1, left))?;
+        // What is not locked has no window any more, so no request finds it: no harm is done where
+        // a page has no stray.
+        while gone.beside.len() < window_page_count && state.strays.hang() {
+            let before = gone.full.len();
+            let left = window_page_count - gone.beside.len();
+            self.evict_pool(py, state, gone, (0, left.max(FOR_STRAYS_AT_ONCE)))?;
+            if gone.full.len() == before {
+                break;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[pymethods]
@@ -298,6 +327,7 @@ impl PlacedRows {
             mapping: mapping.map(Mapping::of).transpose()?,
             cache: cache.clone().unbind(),
             state: Mutex::default(),
+            stray_page_count: AtomicUsize::new(0),
         })
     }
 
@@ -379,6 +409,7 @@ impl PlacedRows {
         kept.last = first..done.page_count as usize;
         if self.beside != Beside::Nothing {
             kept.note(first, done.page_count as usize, self.beside);
+            self.stray_page_count.store(kept.strays.count(), Relaxed);
         }
         if lock != 0 {
             let cache = self.cache.get().handle.get(py)?;
@@ -396,7 +427,8 @@ impl PlacedRows {
 
     /// Evicts until pool 0 has got so many pages, and pool 1 `window_page_count`, of a window or of
     /// states, or there are no more to be had. The mapping becomes 0 where a page of the window's
-    /// has gone.
+    /// has gone. When all else of pool 1 is locked, pages of pool 0 go for the `stray_pages()` on
+    /// them, also more than were asked for: without a window nobody finds them.
     ///
     /// Returns (pages, pages of pool 1, bare), three new arrays of int64: those that went of either
     /// pool, strays among them, for the engine to free, and those of pool 0, gone or not, whose
@@ -414,9 +446,9 @@ impl PlacedRows {
         }
         let mut state = held(py, &self.state)?;
         let mut gone = Gone { beside: state.strays.take_loose(), ..Gone::default() };
-        self.evict_pool(py, &mut state, &mut gone, (0, page_count))?;
-        let left = window_page_count.saturating_sub(gone.beside.len());
-        self.evict_pool(py, &mut state, &mut gone, (1, left))?;
+        let done = self.evict_both(py, &mut state, &mut gone, (page_count, window_page_count));
+        self.stray_page_count.store(state.strays.count(), Relaxed);
+        done?;
         self.clear(&gone.bare);
         Ok((longs(py, &gone.full)?, longs(py, &gone.beside)?, longs(py, &gone.bare)?))
     }

@@ -35,6 +35,15 @@ impl Strays {
         std::mem::take(&mut self.loose)
     }
 
+    /// Whether some hang on pages that the cache has.
+    pub fn hang(&self) -> bool {
+        !self.by_page.is_empty()
+    }
+
+    pub fn count(&self) -> usize {
+        self.by_page.len() + self.loose.len()
+    }
+
     /// All of them, in order.
     pub fn all(&self) -> Vec<u32> {
         let mut all: Vec<u32> = self.by_page.values().chain(&self.loose).copied().collect();

@@ -1,6 +1,7 @@
 """Rows of places, when the library finds no memory in the middle of a long publish."""
 
 import ctypes
+import itertools
 import os
 import platform
 import shutil
@@ -27,9 +28,12 @@ def library_code() -> tuple[int, int]:
     return int(parts[0][0], 16), int(parts[-1][1], 16)
 
 
-def serve(failing: ctypes.CDLL, after: int, once: bool, copies: bool) -> tuple[int, bool]:
-    """One request that lacks memory, another one with the same tokens beside it, and the end of
-    both. Returns how many requests for memory failed, and whether pages of the window strayed."""
+def serve(
+    failing: ctypes.CDLL, after: int, once: bool, copies: bool, again: bool
+) -> tuple[int, bool]:
+    """One request that lacks memory, `again` another one with the same tokens beside it, and the
+    end of both. Returns how many requests for memory failed, and whether pages of the window
+    strayed."""
     pages = 2 * COUNT + 1
     engine = Engine([pages, pages], copies=copies, width=LENGTH)
     tokens = ids(LENGTH)
@@ -45,10 +49,11 @@ def serve(failing: ctypes.CDLL, after: int, once: bool, copies: bool) -> tuple[i
     owned = [set(own.tolist()), set((engine.mapping[own * PAGE] // PAGE).tolist())]
     engine.check(owned)
     strays = engine.placed.stray_pages().size
+    assert engine.placed.stray_page_count == strays
     # The request goes on: what it attends to is where it was.
     assert (engine.mapping[engine.rows[0]] > 0).all()
     # Another one gives the cache what it lacks.
-    if strays:
+    if strays and again:
         engine.allocate(1, 0, LENGTH)
         second = engine.publish(1, tokens, LENGTH)
         engine.check(owned)
@@ -58,6 +63,9 @@ def serve(failing: ctypes.CDLL, after: int, once: bool, copies: bool) -> tuple[i
     engine.release(0, kept * PAGE, LENGTH)
     if first is not None:
         engine.cache.unlock(first.lock)
+    # All of the window's pages are to be had, whatever they hang on.
+    engine.evict(0, pages)
+    assert len(engine.free[1]) == pages - 1 and engine.placed.stray_page_count == 0
     engine.evict(pages, pages)
     assert [len(free) for free in engine.free] == [pages - 1] * 2
     engine.check([set(), set()])
@@ -70,13 +78,12 @@ def lack_memory(library: str) -> None:
     failing = ctypes.CDLL(library)
     failing.failing_code.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
     failing.failing_code(*library_code())
-    for copies in (False, True):
-        for once in (False, True):
-            after = strayed = 0
-            while (done := serve(failing, after, once, copies))[0]:
-                after, strayed = after + 1, strayed + done[1]
-            print(f"{after} requests for memory, {strayed} with strays")
-            assert after > 10 and (once or strayed > 0)
+    for copies, once, again in itertools.product((False, True), repeat=3):
+        after = strayed = 0
+        while (done := serve(failing, after, once, copies, again))[0]:
+            after, strayed = after + 1, strayed + done[1]
+        print(f"{after} requests for memory, {strayed} with strays")
+        assert after > 10 and (once or strayed > 0)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="its allocator is replaced")

@@ -146,20 +146,31 @@ class WindowedCache(RadixkvCache):
     def full_protected_size(self) -> int:
         return self._protected(0)
 
+    # SGLang's watchdog asks from another thread, while the scheduler's may be in a call.
+
     def swa_evictable_size(self) -> int:
-        return self._table.pool_stats(1).reclaimable_page_count * self.page_size
+        reclaimable = self._table.pool_stats(1).reclaimable_page_count
+        return (reclaimable + self._stray_page_counts()[0]) * self.page_size
 
     def swa_protected_size(self) -> int:
-        # What memory ran out for hangs on the cache's pages all the same, and goes with them alone.
-        return self._protected(1) + self._placed.stray_pages().size * self.page_size
+        return self._protected(1) + self._stray_page_counts()[1] * self.page_size
+
+    def _stray_page_counts(self) -> tuple[int, int]:
+        """What memory ran out for hangs on the cache's pages all the same. How many of these pages
+        `evict()` gets for sure, since on each page that is locked there may be one; and the others.
+        """
+        strays = self._placed.stray_page_count
+        evictable = max(0, strays - self._protected(0) // self.page_size) if strays else 0
+        return evictable, strays - evictable
 
     def _protected(self, pool: int) -> int:
         stats = self._table.pool_stats(pool)
         return (stats.cached_page_count - stats.reclaimable_page_count) * self.page_size
 
     def total_size(self) -> Any:
-        pools = (self._table.pool_stats(pool) for pool in (0, 1))
-        return tuple(it.cached_page_count * self.page_size for it in pools)
+        full, window = (self._table.pool_stats(pool).cached_page_count for pool in (0, 1))
+        window += self._placed.stray_page_count
+        return full * self.page_size, window * self.page_size
 
     def available_and_evictable_str(self) -> str:
         allocator = self.token_to_kv_pool_allocator

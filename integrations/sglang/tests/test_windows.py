@@ -1,7 +1,11 @@
 """P04: models with sliding windows, between SGLang's allocator of two pools and its rows."""
 
+from array import array
+from typing import Any
+
 import beside
 import pytest
+import radixkv
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams
 from windowed import WindowScheduler
 
@@ -91,6 +95,67 @@ def test_a_request_past_its_prompt_gives_the_lock_of_the_window_back(page_size: 
     assert (done.num_tokens_evicted, done.swa_num_tokens_evicted) == (0, 40)
     scheduler.check()
     assert scheduler.decode(request, [1, 2])
+    scheduler.finish(request)
+    scheduler.check()
+
+
+def test_another_thread_is_told_sizes_while_the_cache_is_at_work(page_size: int) -> None:
+    """SGLang's watchdog would end with what it is refused."""
+    scheduler = WindowScheduler("ours", page_size, (512, 256), 10)
+    scheduler.run(A)
+    cache = scheduler.cache
+
+    def all_sizes() -> tuple[int, int, tuple[int, int]]:
+        return cache.swa_evictable_size(), cache.swa_protected_size(), cache.total_size()
+
+    sizes = all_sizes()
+    assert sizes[0] + sizes[1] == sizes[2][1] > 0
+    told = []
+
+    class Watchdog:
+        def __dlpack__(self, **options: Any) -> Any:
+            with pytest.raises(radixkv.Busy):
+                cache.all_window_indices()
+            told.append(all_sizes())
+            raise BufferError
+
+        def __dlpack_device__(self) -> Any:
+            return 1, 0
+
+    with pytest.raises(ValueError, match="places"):
+        cache._placed.publish(array("q", B), 40, places=Watchdog())
+    assert told == [sizes]
+    scheduler.check()
+
+
+def test_what_memory_ran_out_for_is_evictable_unless_it_may_be_locked(page_size: int) -> None:
+    scheduler = WindowScheduler("ours", page_size, (512, 256), 10)
+    scheduler.run(A)
+    cache = scheduler.cache
+    evictable, (full, window) = cache.swa_evictable_size(), cache.total_size()
+
+    class Strayed:
+        stray_page_count = 40 // page_size + 3
+
+        def __init__(self, placed: radixkv.PlacedRows) -> None:
+            self.placed = placed
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.placed, name)
+
+    placed = cache._placed
+    cache._placed = Strayed(placed)
+    strays = 40 + 3 * page_size
+    assert cache.total_size() == (full, window + strays)
+    assert (cache.swa_evictable_size(), cache.swa_protected_size()) == (evictable + strays, 0)
+    request = scheduler.start([*A, 1])
+    assert request is not None
+    # On each page that is locked there may be one.
+    locked = cache.full_protected_size()
+    assert 40 <= locked < strays
+    assert cache.swa_protected_size() - cache._protected(1) == locked
+    assert cache.swa_evictable_size() + cache.swa_protected_size() == cache.total_size()[1]
+    cache._placed = placed
     scheduler.finish(request)
     scheduler.check()
 
