@@ -56,7 +56,8 @@ impl Drop for DeviceBuffer {
 }
 
 /// Device memory that grows. What it outgrew is kept until the end, for kernels may use it still
-/// and freeing would wait for them; it doubles at least, so that is no more than what it has.
+/// and freeing would wait for them; it doubles at least, so that is no more than what it has,
+/// unless the device lacks memory.
 #[derive(Debug, Default)]
 pub(super) struct GrowingBuffer {
     current: Option<DeviceBuffer>,
@@ -69,24 +70,36 @@ impl GrowingBuffer {
         match self.bytes() >= bytes.max(1) {
             true => Ok(()),
             false => {
-                let made = self.prepare(context, bytes.next_power_of_two())?;
+                let bytes = bytes.next_power_of_two();
+                let made = match self.prepare(context, bytes, true) {
+                    Err(Error::DeviceMemory(_)) if self.doubles_for(bytes) => {
+                        self.prepare(context, bytes, false)?
+                    }
+                    made => made?,
+                };
                 self.take(made);
                 Ok(())
             }
         }
     }
 
-    /// What is to be taken so that there is room for `bytes`, and no more if it is the first; None:
-    /// there is room. Until it is taken nothing changes.
+    /// Whether doubling takes more than what is needed for `bytes`.
+    pub(super) fn doubles_for(&self, bytes: usize) -> bool {
+        (self.bytes() + 1..2 * self.bytes()).contains(&bytes)
+    }
+
+    /// What is to be taken so that there is room for `bytes`, and no more if it is the first or not
+    /// to double; None: there is room. Until it is taken nothing changes.
     pub(super) fn prepare(
         &self,
         context: &Arc<Context>,
         bytes: usize,
+        doubles: bool,
     ) -> Result<Option<DeviceBuffer>, Error> {
         match self.bytes() >= bytes.max(1) {
             true => Ok(None),
             false => {
-                let bytes = bytes.max(2 * self.bytes()).max(512);
+                let bytes = bytes.max(if doubles { 2 * self.bytes() } else { 0 }).max(512);
                 DeviceBuffer::new(context, bytes).map(Some)
             }
         }

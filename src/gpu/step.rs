@@ -138,11 +138,25 @@ impl PlanOnDevice {
             return Err(Error::unsupported("capacity: its arrays have 2^31 entries"));
         };
         let context = &self.context;
+        let needed = [
+            (&self.rows, entries * size_of::<u32>()),
+            (&self.arrays, places.end() + update),
+            (&self.partial_lse, partial_bytes / v_head_dim),
+            (&self.partial_out, partial_bytes),
+        ];
         // All or nothing: what cannot be used is not kept either.
-        let rows = self.rows.prepare(context, entries * size_of::<u32>())?;
-        let arrays = self.arrays.prepare(context, places.end() + update)?;
-        let partial_lse = self.partial_lse.prepare(context, partial_bytes / v_head_dim)?;
-        let partial_out = self.partial_out.prepare(context, partial_bytes)?;
+        let prepare = |doubles| -> Result<[_; 4], Error> {
+            let [rows, arrays, lse, out] =
+                needed.map(|(buffer, bytes)| move || buffer.prepare(context, bytes, doubles));
+            Ok([rows()?, arrays()?, lse()?, out()?])
+        };
+        let doubles = needed.iter().any(|(buffer, bytes)| buffer.doubles_for(*bytes));
+        let made = match prepare(true) {
+            // There may be enough for what is needed alone.
+            Err(Error::DeviceMemory(_)) if doubles => prepare(false),
+            made => made,
+        };
+        let [rows, arrays, partial_lse, partial_out] = made?;
         self.forget();
         self.rows.take(rows);
         self.arrays.take(arrays);
