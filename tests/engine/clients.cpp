@@ -26,6 +26,8 @@ thread_local bool is_test = false;
 
 using namespace test;
 
+static const std::string content_length = "Content-Length: ";
+
 static void b11_what_is_no_request_is_refused() {
     Running running;
     const auto status = [&](const std::string& body) {
@@ -310,15 +312,19 @@ static void b11_shutdown_cuts_no_request_that_was_being_read() {
     }
 }
 
-/// Nor is one cut whose answer was ready at once, and is still on its way to a client that reads
-/// slowly.
-static void b11_shutdown_cuts_no_answer_that_is_being_written() {
+/// For `then`, which gets the server, the client and what he has read: more than a socket takes by
+/// itself is on its way to a client that reads nothing more than the head.
+static void while_a_ready_answer_is_written(
+    const std::function<void(engine::ServerConfig&)>& change,
+    const std::function<void(Running&, const Socket&, std::string&)>& then) {
     // Where the machine is busy an answer may take too long to go out in one piece.
     for (int attempt = 0; attempt < 20; ++attempt) {
-        Running running([](engine::EngineConfig& config) {
-            config.scheduler.max_running = 128;
-            config.kv.page_count = 2048;
-        });
+        Running running(
+            [](engine::EngineConfig& config) {
+                config.scheduler.max_running = 128;
+                config.kv.page_count = 2048;
+            },
+            64, change);
         Json body = with(request("a large answer", 110), "logprobs", 20);
         body["ignore_eos"] = true;
         body["temperature"] = 1;
@@ -327,23 +333,63 @@ static void b11_shutdown_cuts_no_answer_that_is_being_written() {
         CHECK(socket.send(http_text("POST", "/v1/completions", body.dump())));
         std::string text;
         CHECK(socket.read_until("\r\n\r\n", text));
-        std::thread closing([&] { running.shutdown(); });
-        std::this_thread::sleep_for(200ms);
-        text += socket.read_all();
-        closing.join();
-        const Response response = parse_response(text);
-        const std::string field = "Content-Length: ";
-        const std::size_t at = response.head.find(field);
-        if (at == std::string::npos) continue;
-        const char* length = response.head.c_str() + at + field.size();
-        CHECK_EQ(response.status, 200);
-        CHECK_EQ(response.body.size(), std::strtoul(length, nullptr, 10));
-        // More than what a socket takes by itself, or nothing would have been cut.
-        CHECK(response.body.size() > 3000000U);
+        if (text.find(content_length) == std::string::npos) continue;
+        then(running, socket, text);
         running.audit_idle();
         return;
     }
     fail(__FILE__, __LINE__, "no answer was ready at once");
+}
+
+/// All of an answer whose head has a length.
+static void check_is_whole(const std::string& text) {
+    const Response response = parse_response(text);
+    const std::size_t at = response.head.find(content_length);
+    const char* length = response.head.c_str() + at + content_length.size();
+    CHECK_EQ(response.status, 200);
+    CHECK_EQ(response.body.size(), std::strtoul(length, nullptr, 10));
+    // Less would lie in a socket's buffer.
+    CHECK(response.body.size() > 3000000U);
+}
+
+/// Nor is one cut whose answer was ready at once, and is still on its way to a client that reads
+/// slowly.
+static void b11_shutdown_cuts_no_answer_that_is_being_written() {
+    while_a_ready_answer_is_written({}, [](Running& running, const Socket& client,
+                                           std::string& text) {
+        std::thread closing([&] { running.shutdown(); });
+        std::this_thread::sleep_for(200ms);
+        text += client.read_all();
+        closing.join();
+        check_is_whole(text);
+    });
+}
+
+/// A client who takes his time over it keeps nobody else from an answer.
+static void b11_an_answer_that_is_ready_takes_nobodys_place() {
+    const auto one = [](engine::ServerConfig& config) { config.max_answers = 1; };
+    while_a_ready_answer_is_written(one, [](Running& running, const Socket& client,
+                                            std::string& text) {
+        CHECK_EQ(post(running.port(), request("and another one", 2)).status, 200);
+        text += client.read_all();
+        check_is_whole(text);
+    });
+}
+
+/// Nor does one who reads nothing keep a server from its end for longer than it lets requests go
+/// on.
+static void b11_shutdown_waits_a_moment_for_what_was_cancelled() {
+    const auto short_tell = [](engine::ServerConfig& config) {
+        config.drain = 3s;
+        config.tell = 100ms;
+    };
+    while_a_ready_answer_is_written(short_tell, [](Running& running, const Socket&,
+                                                   std::string&) {
+        const auto begin = std::chrono::steady_clock::now();
+        running.shutdown();
+        const auto took = std::chrono::steady_clock::now() - begin;
+        CHECK(took >= 3s && took < 5s);
+    });
 }
 
 /// Rates are differences of sums, and those grow for weeks.
@@ -370,6 +416,8 @@ int main() {
     RUN(b11_shutdown_finishes_what_runs);
     RUN(b11_shutdown_cuts_no_request_that_was_being_read);
     RUN(b11_shutdown_cuts_no_answer_that_is_being_written);
+    RUN(b11_an_answer_that_is_ready_takes_nobodys_place);
+    RUN(b11_shutdown_waits_a_moment_for_what_was_cancelled);
     RUN(b11_sums_keep_their_digits);
     return 0;
 }

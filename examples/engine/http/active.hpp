@@ -1,4 +1,4 @@
-// How many of something are being answered.
+// How many of something are being answered, or written.
 #ifndef ENGINE_HTTP_ACTIVE_HPP
 #define ENGINE_HTTP_ACTIVE_HPP
 
@@ -22,6 +22,18 @@ public:
     Active(const Active&) = delete;
     Active& operator=(const Active&) = delete;
     ~Active() { --count_; }
+
+private:
+    std::atomic<std::size_t>& count_;
+};
+
+/// Counts while it lives, whatever the number.
+class Counted {
+public:
+    explicit Counted(std::atomic<std::size_t>& count) noexcept : count_(count) { ++count_; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+    ~Counted() { --count_; }
 
 private:
     std::atomic<std::size_t>& count_;

@@ -15,6 +15,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -158,14 +159,17 @@ public:
     /// Room for a burst of connections; the library's is five, and who finds none waits a second.
     void widen_backlog() const { ::listen(socket_, 512); }
     void drain() { draining_ = true; }
-    [[nodiscard]] bool idle() const { return active_ == 0 && page_.idle(); }
+    [[nodiscard]] bool idle() const { return unwritten_ == 0 && page_.idle(); }
 
 private:
     const ServerConfig& config_;
     Engine& engine_;
     LimitedServer http_;
     std::atomic<bool> draining_{false};
-    std::atomic<std::size_t> active_{0};
+    /// Completions that the engine is at, or that are written while it is: of those there are
+    /// `max_answers`. And all whose answer is not written yet: one that was ready at once takes no
+    /// place while its client takes his time.
+    std::atomic<std::size_t> active_{0}, unwritten_{0};
     PageRoutes page_;
     int socket_ = -1;
     /// In seconds, as clients want to know when a model was made.
@@ -207,11 +211,12 @@ private:
     void completions(const std::string& body, Parse parse, bool takes_chunks,
                      httplib::Response& response) {
         try {
-            LimitedServer::keep(std::make_shared<Active>(active_, config_.max_answers,
-                                                         "requests are being answered"));
+            LimitedServer::keep(std::make_shared<Counted>(unwritten_));
+            auto active = std::make_shared<Active>(active_, config_.max_answers,
+                                                   "requests are being answered");
             // After it is counted: who drains sees one of both.
             if (draining_) throw ApiError(503, "the server is shutting down");
-            begin((this->*parse)(body), takes_chunks, response);
+            begin((this->*parse)(body), takes_chunks, std::move(active), response);
         } catch (const ApiError& error) {
             answer(response, error);
         } catch (const UnknownParent& error) {
@@ -225,14 +230,16 @@ private:
         }
     }
 
-    void begin(CompletionRequest request, bool takes_chunks, httplib::Response& response) {
+    void begin(CompletionRequest request, bool takes_chunks, std::shared_ptr<Active> active,
+               httplib::Response& response) {
         const auto exchange =
             std::make_shared<Exchange>(std::move(request), config_.served_model, engine_);
         if (!exchange->streams() && exchange->finishes_within(whole_answer))
             return exchange->finish(response);
         const char* type = exchange->streams() ? "text/event-stream" : json_type;
         // Owns the exchange: it ends with the response, however that ends.
-        const auto provide = [exchange](std::size_t, httplib::DataSink& sink) {
+        const auto provide = [active = std::move(active), exchange](std::size_t,
+                                                                    httplib::DataSink& sink) {
             return exchange->write_some(sink);
         };
         // HTTP/1.0 has no chunks: there the connection ends with the answer.
@@ -306,8 +313,10 @@ void Server::shutdown() {
     while (!routes_->idle() && std::chrono::steady_clock::now() < end)
         std::this_thread::sleep_for(10ms);
     engine_.cancel_all();
-    // What was cancelled still has to be told to its client; stop() would cut it off.
-    const auto patience = std::chrono::steady_clock::now() + config_.drain;
+    // What was cancelled still has to be told to its client; stop() would cut it off. A client that
+    // takes its time over an answer has had its time.
+    const auto patience =
+        std::chrono::steady_clock::now() + std::min(config_.drain, config_.tell);
     while (!routes_->idle() && std::chrono::steady_clock::now() < patience) {
         std::this_thread::sleep_for(10ms);
         engine_.cancel_all();  // one that was read until now

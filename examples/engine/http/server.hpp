@@ -22,11 +22,15 @@ struct ServerConfig {
     std::string served_model = "model";
     /// Of clients, who may mean ill.
     ConnectionLimits connections;
-    /// Completions answered at once; more are refused. Fewer than connections, so that there always
-    /// is one for who asks how the server is.
+    /// Completions answered at once; more are refused. Those that were ready within half a second
+    /// don't count while they are written. Fewer than connections, so that there always is one for
+    /// who asks how the server is.
     std::size_t max_answers = 512;
     /// How long requests may go on after shutdown().
     std::chrono::milliseconds drain{5000};
+    /// And how long those that are cancelled then may take to tell their clients; no longer than
+    /// `drain`.
+    std::chrono::milliseconds tell{5000};
     /// Show the cache and its texts, at /. Needs a cache with a journal, and a loopback address.
     bool page = false;
 };
@@ -44,7 +48,7 @@ public:
     bool run();
     /// From another thread than run(), which was called or will be: refuses new requests with 503,
     /// lets those that run go on for a while, cancels what is left, and closes. Returns when the
-    /// last response is written.
+    /// last response is written, or what is left of them is cut.
     void shutdown();
 
 private:
