@@ -73,16 +73,16 @@ void PromptCache::tick() {
     if (!has_below_) return;
     [[maybe_unused]] const rkv_status status =
         rkv_snapshot_cache_read_tier_stats(cache_.get(), &stats);
-    try {
-        remove_replaced(0);
-    } catch (const std::exception& error) {
-        failed("a removal", error);
-    }
+    try_remove_replaced();
 }
 
 std::uint64_t PromptCache::unwritten_count() {
     const rkv_snapshot_tier_stats stats = cache_.tier_stats();
     return stats.failed_write_count + stats.unfit_count;
+}
+
+std::uint64_t PromptCache::gone_count() {
+    return insert_count_ - cache_.tier_stats().entry_count;
 }
 
 bool PromptCache::remove_replaced(std::uint64_t wait_ms) {
@@ -100,30 +100,50 @@ bool PromptCache::remove_replaced(std::uint64_t wait_ms) {
         if (longer_.size() > longer_most) longer_.erase(longer_.begin());
         return false;
     }
-    const std::vector<Longer> written = std::exchange(longer_, {});
-    if (unwritten_count() != unwritten) return true;
-    for (const Longer& one : written) {
+    if (unwritten_count() != unwritten) {
+        longer_.clear();
+        return true;
+    }
+    const std::uint64_t gone = gone_count();
+    // One by one: where a call throws, those behind it have their turn later.
+    while (!longer_.empty()) {
+        const Longer one = std::move(longer_.front());
+        longer_.erase(longer_.begin());
         // What waited for room may have left memory before there was some.
         const rkv::SnapshotPin pin = cache_.match(first(one.ids, one.ids.size()), one.space);
-        if (std::max(pin.token_count(), pin.fetchable_token_count()) == one.ids.size())
+        // Of what is in memory nobody says whether it is on disk too: it may be what went there.
+        const bool is_here = pin.token_count() == one.ids.size() && one.gone_count == gone;
+        if (is_here || pin.fetchable_token_count() == one.ids.size())
             remove(one.counts, one.ids, one.space);
     }
     return true;
 }
 
+void PromptCache::try_remove_replaced() {
+    try {
+        remove_replaced(0);
+    } catch (const std::exception& error) {
+        failed("a removal", error);
+    }
+}
+
 void PromptCache::close() {
     if (!has_below_.exchange(false)) return;
     const std::int64_t start = ggml_time_us();
+    const auto left = [start] {
+        return close_ms - std::min(close_ms, static_cast<std::uint64_t>(milliseconds_since(start)));
+    };
     bool is_written = true;
     try {
-        is_written = remove_replaced(close_ms);
+        // A flush says once that a write failed since the one before, whichever that was.
+        is_written = remove_replaced(close_ms) || remove_replaced(left());
+        // So the flushes of a server at work have told nobody.
+        is_written = is_written && cache_.tier_stats().failed_write_count == 0;
     } catch (const std::exception& error) {
         SRV_WRN("what longer prompts take the place of is left on disk: %s\n", error.what());
     }
     longer_.clear();
-    const auto waited = static_cast<std::uint64_t>(milliseconds_since(start));
-    const rkv_status status =
-        rkv_snapshot_cache_detach(cache_.get(), close_ms - std::min(close_ms, waited));
+    const rkv_status status = rkv_snapshot_cache_detach(cache_.get(), left());
     if (status != RKV_STATUS_OK || !is_written)
         SRV_WRN("not all prompts were written, %.0f ms\n", milliseconds_since(start));
     remote_.reset();
@@ -201,9 +221,10 @@ std::shared_ptr<Fetched> PromptCache::fetch(const server_tokens& tokens, const t
         const Query query = query_of(tokens, space(params));
         auto fetched = std::make_shared<Fetched>();
         bool has_asked = false;
-        fetched->add(take(query, trimmable, deadline, should_stop, has_asked));
-        // Where ends can't be cut off, what is a beginning as a whole may serve better.
+        // Where ends can't be cut off, what is a beginning as a whole may serve better. It comes
+        // first: the store has nothing else, and is asked for what is longer than what was found.
         if (!is_cuttable_) fetched->add(take(query, 0, deadline, should_stop, has_asked));
+        fetched->add(take(query, trimmable, deadline, should_stop, has_asked));
         // Many may wait for a slot: what does not fit is not kept for them.
         if (cache_.stats().entry_bytes > byte_limit_) fetched->release();
         return fetched;

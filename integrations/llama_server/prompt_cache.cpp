@@ -380,7 +380,7 @@ void PromptCache::remove(const std::vector<std::size_t>& counts,
 }
 
 void PromptCache::insert(std::unique_ptr<Entry> entry) {
-    remove_replaced(0);
+    try_remove_replaced();
     Query query = query_of(entry->prompt().tokens, entry->prompt().space);
     // In a remote store nothing can be cut: there a beginning serves others who have no more in
     // common with this one, and removing it here would remove it there too.
@@ -408,10 +408,11 @@ void PromptCache::insert(std::unique_ptr<Entry> entry) {
         SRV_WRN("a prompt of %.1f MiB finds no room, not kept\n", mib(args.size_bytes));
         return;
     }
+    ++insert_count_;
     SRV_INF("kept a prompt of %zu tokens, %.1f MiB\n", query.ids.size(), mib(args.size_bytes));
     if (has_below_ && !beginnings.empty())
         longer_.push_back({std::move(query.ids), std::move(query.space), std::move(beginnings),
-                           unwritten});
+                           unwritten, gone_count()});
 }
 
 std::size_t PromptCache::size() const {

@@ -122,6 +122,8 @@ private:
         std::vector<std::size_t> counts;
         /// Prompts that were not written, before it came.
         std::uint64_t unwritten_count;
+        /// Prompts that had left the disk, once it had come.
+        std::uint64_t gone_count;
     };
     [[nodiscard]] static Query query_of(const server_tokens& tokens, const std::string& space);
     void attach(const Setup& setup);
@@ -133,8 +135,12 @@ private:
     /// Removes what longer prompts take the place of, if those are on disk after so long. False
     /// when something is not.
     bool remove_replaced(std::uint64_t wait_ms);
+    /// The same of those that are there already; throws nothing.
+    void try_remove_replaced();
     /// Prompts that the disk refused, or has no room for, since it was attached.
     [[nodiscard]] std::uint64_t unwritten_count();
+    /// Changes with each prompt that leaves the disk.
+    [[nodiscard]] std::uint64_t gone_count();
     [[nodiscard]] bool has(const server_prompt& prompt, const Query& query);
     /// What the cache has for some ids, and what that is to the query.
     [[nodiscard]] std::optional<Found> find(const Query& query, const rkv::TokenView& ids,
@@ -152,7 +158,7 @@ private:
     [[nodiscard]] bool restore(const Found& found, server_prompt& prompt, llama_context* ctx_tgt,
                                llama_context* ctx_dft, std::int32_t id_slot) const;
     [[nodiscard]] std::vector<rkv_snapshot_part> parts_of(const rkv::SnapshotPin& pin) const;
-    /// `has_asked` says whether the remote store was asked for the request, which is done once.
+    /// `has_asked` says whether the remote store was asked for the prompt, which is done once.
     rkv::SnapshotPin take(const Query& query, std::uint32_t flags, Clock::time_point deadline,
                           const std::function<bool()>& should_stop, bool& has_asked);
     void failed(const char* what, const std::exception& error);
@@ -167,6 +173,8 @@ private:
     std::unique_ptr<Entry> pending_;
     /// In the order in which they came.
     std::vector<Longer> longer_;
+    /// Prompts that were kept.
+    std::uint64_t insert_count_ = 0;
     std::uint64_t byte_limit_;
     /// As the server counts with it: 0 where all layers see all positions, and with --swa-full.
     llama_pos window_ = 0;

@@ -137,3 +137,67 @@ fn t15_a_longer_chat_takes_the_place_of_its_beginning() {
     assert!(server.says(": 1 from before"), "{}", server.said());
     server.stop();
 }
+
+/// A prompt that could not be written is told of at the end, whatever was written since (T15, T06).
+#[test]
+fn t15_a_write_that_failed_is_told_of_at_the_end() {
+    let (model, folder) = (random_model("llama", 1), scratch("failed_write"));
+    let disk = folder.join("disk");
+    let options = ["--parallel", "1", "--cache-disk", disk.to_str().unwrap()];
+    let preload = [("LD_PRELOAD", preloaded(&folder, include_str!("failing_write.c")))];
+    let run = |is_told_before: bool| {
+        let server = Server::start_with(&folder, &model, &options, &preload);
+        server.complete(&tokens(250, 300), 1, "");
+        server.rest();
+        let mut chat = tokens(251 + u64::from(is_told_before), 600);
+        server.complete(&chat, 1, "");
+        server.rest();
+        chat.extend(tokens(253, 100));
+        server.complete(&chat, 1, "");
+        if is_told_before {
+            // Its beginning goes while the server has nothing to do.
+            server.rest();
+        }
+        let said = server.stop();
+        assert!(said.contains("not all prompts were written"), "{is_told_before}\n{said}");
+    };
+    run(true);
+    run(false);
+    // Once the longer ones are there, what they begin with is not.
+    let server = Server::start(&folder, &model, &options);
+    assert!(server.says(": 2 from before"), "{}", server.said());
+    server.stop();
+}
+
+/// A chat that had to leave the directory again takes no beginning along, though it is in memory
+/// (T15, T05, T10).
+#[test]
+fn t15_a_chat_in_memory_alone_takes_no_beginning_along() {
+    let (model, folder) = (random_model("llama", 1), scratch("memory_alone"));
+    let disk = folder.join("disk");
+    let options =
+        ["--parallel", "1", "--cache-disk", disk.to_str().unwrap(), "--cache-disk-mib", "4"];
+    let head = tokens(260, 400);
+    let chat = joined(&[&head, &tokens(261, 100)]);
+    let server = Server::start(&folder, &model, &options);
+    server.complete(&head, 1, "");
+    server.stop();
+
+    let preload = [("LD_PRELOAD", preloaded(&folder, include_str!("slow_writes.c")))];
+    let server = Server::start_with(&folder, &model, &options, &preload);
+    assert_eq!(server.complete(&chat, 1, "").cached, 400, "{}", server.said());
+    assert!(server.says("kept a prompt of 500 tokens"), "{}", server.said());
+    // While the chat is written its beginning is used, and something takes the room of the chat.
+    server.complete(&tokens(262, 8), 1, "");
+    server.complete(&head, 1, "");
+    server.complete(&tokens(263, 300), 1, "");
+    server.complete(&tokens(264, 8), 1, "");
+    assert!(server.says("kept a prompt of 300 tokens"), "{}", server.said());
+    std::thread::sleep(Duration::from_secs(20));
+    server.kill();
+
+    let server = Server::start(&folder, &model, &options);
+    let other = joined(&[&head, &tokens(265, 40)]);
+    assert_eq!(server.complete(&other, 1, "").cached, 400, "{}", server.said());
+    server.stop();
+}

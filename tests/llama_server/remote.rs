@@ -71,6 +71,31 @@ fn t13_a_longer_chat_leaves_its_beginning_in_the_store() {
     second.stop();
 }
 
+/// Where states can't be cut a prompt that is there as a whole is found, however much more others
+/// have in common with what is asked (T13).
+#[test]
+fn t13_a_whole_beginning_is_found_behind_a_longer_one_in_common() {
+    let redis = Redis::start().expect("redis-server is to be installed");
+    let (model, folder) = (random_model("mamba", 1), scratch("remote_whole"));
+    let variables = [("RADIXKV_NET_LIBRARY", library().display().to_string())];
+    let url = redis.url();
+    let options = ["--parallel", "1", "--ctx-checkpoints", "0", "--cache-remote", &url];
+    let start = || Server::start_with(&folder, &model, &options, &variables);
+    let head = tokens(76, 600);
+    let second = start();
+    assert_eq!(second.complete(&joined(&[&head, &tokens(77, 300)]), 1, "").cached, 0);
+    second.rest();
+
+    let first = start();
+    first.complete(&head, 1, "");
+    first.rest();
+    first.stop();
+
+    let other = second.complete(&joined(&[&head, &tokens(78, 300)]), 1, "");
+    assert_eq!((other.cached, other.computed), (600, 300), "{}", second.said());
+    second.stop();
+}
+
 /// A store that stands still is waited for once, also where states can't be cut, of which whole
 /// ones are looked for too (T13, T11).
 #[test]
@@ -85,4 +110,10 @@ fn t13_a_store_that_stands_still_is_asked_once() {
     server.complete(&tokens(75, 200), 1, "");
     let said = server.said();
     assert_eq!(said.matches("the remote store ").count(), 1, "{said}");
+    // Each prompt of a request waits for itself.
+    let prompts = [79, 80].map(|seed| tokens(seed, 200));
+    let body = format!(r#"{{"prompt": {prompts:?}, "n_predict": 1}}"#);
+    assert_eq!(server.post("/completion", &body).0, 200);
+    let said = server.said();
+    assert_eq!(said.matches("the remote store ").count(), 3, "{said}");
 }
