@@ -28,6 +28,8 @@ pub(super) struct Progress {
     pub repeat: Repeat,
     /// It was said in the beginning that nothing is held.
     has_begun: bool,
+    /// Without a rank: that was said, and not all that is held was read since then, nor told of.
+    pub is_cleared: bool,
     /// The place from which on blocks are to be told that were not told yet.
     tell_from: u32,
 }
@@ -53,6 +55,7 @@ impl Progress {
             repeat: Repeat::No,
             tell_from: u32::MAX,
             has_begun: false,
+            is_cleared: false,
         })
     }
 
@@ -115,7 +118,10 @@ impl Progress {
                 self.reader.voided();
             }
             Read::More => {}
-            Read::Exact => self.tell_all(),
+            Read::Exact => {
+                self.is_cleared = false;
+                self.tell_all();
+            }
             Read::Nothing => return self.tell_next(),
             Read::NoCache => return Ok(false),
         }
@@ -141,8 +147,10 @@ impl Progress {
     fn begin(&mut self) -> Result<(), Error> {
         if self.has_begun && self.wire.names_each() {
             self.drop_all(Reason::Invalidated)?;
-        } else {
+        } else if !self.is_cleared {
+            // Once, however often records are lost before all that is held was read.
             self.wire.cleared(self.spaces.all_told(), &mut self.outbox)?;
+            self.is_cleared = true;
         }
         self.has_begun = true;
         self.is_applied = false;

@@ -20,8 +20,11 @@ pub(super) enum Repeat {
 impl Progress {
     /// Everything is told once more, when what was told is taken back.
     pub fn repeat(&mut self) {
-        // Where all is void it is taken back and told anyway.
-        if !self.reader.is_void() {
+        // Where all is void it is taken back and told anyway. Who comes late has not heard yet that
+        // nothing is held.
+        if self.reader.is_void() {
+            self.is_cleared = false;
+        } else {
             self.repeat = Repeat::Asked;
         }
     }

@@ -2,13 +2,13 @@
 //! one that wrote it, and digests are made by the way that callers have.
 #[path = "../failing/mod.rs"]
 mod failing;
+mod going;
 mod subscriber;
 mod wire;
 mod world;
 
 use failing::{Failure, failing};
 use radixkv::error::Error;
-use radixkv::events::EventEncoder;
 use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::index::IndexKind;
 use radixkv::memory::Arc;
@@ -233,128 +233,6 @@ fn e03_the_next_cache_has_no_journal() {
 }
 
 thread_local! {
-    /// The cache that goes where others are let in, after so many times.
-    static GOES: RefCell<Option<(usize, Arc<Shared>)>> = const { RefCell::new(None) };
-}
-
-fn goes() {
-    match GOES.take() {
-        None => {}
-        Some((0, shared)) => shared.detach_cache(),
-        Some((left, shared)) => GOES.set(Some((left - 1, shared))),
-    }
-}
-
-/// A cache goes while a new encoder reads what it holds. Of that nothing is told of the next one.
-#[test]
-fn e03_a_cache_that_goes_while_it_is_read_leaves_nothing() {
-    let config = CacheConfig { journal_bytes: 1 << 20, ..CacheConfig::default() };
-    for left in 0..8 {
-        let mut random = fastrand::Rng::with_seed(9);
-        let made = Shared::with_slices(pages(60), 1, Some(Box::new(goes))).unwrap();
-        let shared = Arc::new(made).unwrap();
-        shared.attach_cache(config).unwrap();
-        (0..40).for_each(|_| request(&shared, &mut random));
-        let (encoder, mut to) = (encoder(&shared), Subscriber::default());
-        GOES.set(Some((left, shared.clone())));
-        drain(&encoder, &mut to, &mut random);
-        if GOES.take().is_some() {
-            assert!(left > 2, "it was read in one go");
-            break;
-        }
-        assert!(to.held.is_empty(), "nothing is held without a cache");
-        shared.attach_cache(config).unwrap();
-        drain(&encoder, &mut to, &mut random);
-        compare(&to, &shared);
-        request(&shared, &mut random);
-        drain(&encoder, &mut to, &mut random);
-        compare(&to, &shared);
-    }
-}
-
-thread_local! {
-    /// Who listens wherever others are let in.
-    static LISTENS: RefCell<Option<(EventEncoder, Subscriber)>> = const { RefCell::new(None) };
-}
-
-/// Tells an event, if there is one. Returns how many blocks came.
-fn one_event(encoder: &EventEncoder, to: &mut Subscriber) -> usize {
-    let room = encode(encoder, 0).0.needed_bytes;
-    let (batch, payload) = encode(encoder, room);
-    if batch.bytes > 0 {
-        to.apply(&payload, world::PAGE_SIZE);
-    }
-    batch.stored_count
-}
-
-fn listens() {
-    let Some((encoder, mut to)) = LISTENS.take() else { return };
-    one_event(&encoder, &mut to);
-    LISTENS.set(Some((encoder, to)));
-}
-
-/// A cache goes bit by bit while an encoder still tells what it holds.
-#[test]
-fn e03_what_goes_is_not_told_any_more() {
-    let mut random = fastrand::Rng::with_seed(10);
-    let made = Shared::with_slices(pages(60), 1, Some(Box::new(listens))).unwrap();
-    let shared = Arc::new(made).unwrap();
-    let config = CacheConfig { journal_bytes: 1 << 20, ..CacheConfig::default() };
-    shared.attach_cache(config).unwrap();
-    (0..40).for_each(|_| request(&shared, &mut random));
-    let (encoder, mut to) = (encoder(&shared), Subscriber::default());
-    while one_event(&encoder, &mut to) == 0 {}
-    LISTENS.set(Some((encoder, to)));
-    shared.detach_cache();
-    let (encoder, mut to) = LISTENS.take().unwrap();
-    drain(&encoder, &mut to, &mut random);
-    assert!(to.held.is_empty());
-    assert_eq!(to.counts["AllBlocksCleared"], 2, "once in the beginning, once in the end");
-}
-
-thread_local! {
-    /// After how many times that others are let in somebody asks for all.
-    static ASKS: Cell<usize> = const { Cell::new(0) };
-}
-
-fn repeats() {
-    let Some((encoder, mut to)) = LISTENS.take() else { return };
-    if ASKS.replace(ASKS.get().wrapping_sub(1)) == 0 {
-        encoder.repeat();
-    }
-    for _ in 0..2 {
-        let (is_going, told) = (to.counts.contains_key("destroyed"), to.counts["BlockStored"]);
-        one_event(&encoder, &mut to);
-        assert!(!is_going || to.counts["BlockStored"] == told, "what goes is told again");
-    }
-    LISTENS.set(Some((encoder, to)));
-}
-
-/// A cache goes bit by bit while somebody asks for all that it holds.
-#[test]
-fn e03_what_goes_is_not_repeated() {
-    let mut repeated = 0;
-    for (rank, after) in (0..24).map(|at| ((at % 2 == 1).then_some(1), at / 2)) {
-        let mut random = fastrand::Rng::with_seed(12);
-        let made = Shared::with_slices(pages(60), 1, Some(Box::new(repeats))).unwrap();
-        let shared = Arc::new(made).unwrap();
-        let config = CacheConfig { journal_bytes: 1 << 20, ..CacheConfig::default() };
-        shared.attach_cache(config).unwrap();
-        (0..40).for_each(|_| request(&shared, &mut random));
-        let (encoder, mut to) = (encoder_of_rank(&shared, rank), Subscriber::default());
-        drain(&encoder, &mut to, &mut random);
-        ASKS.set(after);
-        LISTENS.set(Some((encoder, to)));
-        shared.detach_cache();
-        let (encoder, mut to) = LISTENS.take().unwrap();
-        drain(&encoder, &mut to, &mut random);
-        assert!(to.held.is_empty());
-        repeated += usize::from(to.counts.contains_key("destroyed"));
-    }
-    assert!(repeated > 6, "it was asked too late {} times of 12", 12 - repeated);
-}
-
-thread_local! {
     /// The cache that changes wherever others are let in, so many times.
     static CHANGES: RefCell<Option<(usize, Arc<Shared>)>> = const { RefCell::new(None) };
 }
@@ -389,6 +267,24 @@ fn e03_a_call_ends_while_records_are_lost() {
             assert!(batch.lost_count >= asked.lost_count, "{batch:?} after {asked:?}");
             if batch.bytes > 0 {
                 to.apply(&payload, world::PAGE_SIZE);
+            }
+            // Until all was read again nothing more is said, unless somebody came late, who is to
+            // hear that nothing is held.
+            for is_late in [false, false, true] {
+                let cleared = to.counts["AllBlocksCleared"];
+                CHANGES.set(Some((3000, shared.clone())));
+                if is_late {
+                    encoder.repeat();
+                }
+                let (batch, payload) = encode(&encoder, 1 << 16);
+                CHANGES.take();
+                assert!(batch.has_more && batch.lost_count > 0, "{batch:?}");
+                if batch.bytes > 0 {
+                    to.apply(&payload, world::PAGE_SIZE);
+                }
+                let told = to.counts["AllBlocksCleared"] - cleared;
+                assert_eq!(told, usize::from(is_late && rank.is_none()), "{batch:?}");
+                assert_eq!(batch.event_count, told, "{batch:?}");
             }
         }
         drain(&encoder, &mut to, &mut random);
