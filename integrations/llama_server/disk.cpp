@@ -82,7 +82,9 @@ std::uint64_t PromptCache::unwritten_count() {
 }
 
 std::uint64_t PromptCache::gone_count() {
-    return insert_count_ - cache_.tier_stats().entry_count;
+    // What waits for room is in neither number, and then in both.
+    const rkv_snapshot_tier_stats stats = cache_.tier_stats();
+    return stats.write_count - stats.entry_count;
 }
 
 bool PromptCache::remove_replaced(std::uint64_t wait_ms) {
@@ -133,19 +135,22 @@ void PromptCache::close() {
     const auto left = [start] {
         return close_ms - std::min(close_ms, static_cast<std::uint64_t>(milliseconds_since(start)));
     };
-    bool is_written = true;
+    std::uint64_t failure_count = 0;
     try {
         // A flush says once that a write failed since the one before, whichever that was.
-        is_written = remove_replaced(close_ms) || remove_replaced(left());
+        if (!remove_replaced(close_ms)) remove_replaced(left());
         // So the flushes of a server at work have told nobody.
-        is_written = is_written && cache_.tier_stats().failed_write_count == 0;
+        failure_count = cache_.tier_stats().failed_write_count;
     } catch (const std::exception& error) {
         SRV_WRN("what longer prompts take the place of is left on disk: %s\n", error.what());
     }
     longer_.clear();
     const rkv_status status = rkv_snapshot_cache_detach(cache_.get(), left());
-    if (status != RKV_STATUS_OK || !is_written)
+    if (status != RKV_STATUS_OK)
         SRV_WRN("not all prompts were written, %.0f ms\n", milliseconds_since(start));
+    if (failure_count > 0)
+        SRV_WRN("%zu writes of prompts failed since the start: some may not be on disk\n",
+                static_cast<std::size_t>(failure_count));
     remote_.reset();
 }
 

@@ -408,7 +408,6 @@ void PromptCache::insert(std::unique_ptr<Entry> entry) {
         SRV_WRN("a prompt of %.1f MiB finds no room, not kept\n", mib(args.size_bytes));
         return;
     }
-    ++insert_count_;
     SRV_INF("kept a prompt of %zu tokens, %.1f MiB\n", query.ids.size(), mib(args.size_bytes));
     if (has_below_ && !beginnings.empty())
         longer_.push_back({std::move(query.ids), std::move(query.space), std::move(beginnings),

@@ -139,7 +139,7 @@ private:
     void try_remove_replaced();
     /// Prompts that the disk refused, or has no room for, since it was attached.
     [[nodiscard]] std::uint64_t unwritten_count();
-    /// Changes with each prompt that leaves the disk.
+    /// Rises with each prompt that leaves the disk, and otherwise stays.
     [[nodiscard]] std::uint64_t gone_count();
     [[nodiscard]] bool has(const server_prompt& prompt, const Query& query);
     /// What the cache has for some ids, and what that is to the query.
@@ -173,8 +173,6 @@ private:
     std::unique_ptr<Entry> pending_;
     /// In the order in which they came.
     std::vector<Longer> longer_;
-    /// Prompts that were kept.
-    std::uint64_t insert_count_ = 0;
     std::uint64_t byte_limit_;
     /// As the server counts with it: 0 where all layers see all positions, and with --swa-full.
     llama_pos window_ = 0;
