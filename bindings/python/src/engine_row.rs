@@ -37,6 +37,9 @@ pub trait EngineRow {
         false
     }
 
+    /// It was refused for one of them.
+    fn has_waited(_state: &mut Self::State) {}
+
     /// Moves the states that it published since the last call.
     fn drain_states(_state: &mut Self::State, _into: &mut Vec<u32>) {}
 

@@ -45,6 +45,8 @@ pub struct GroupState {
     pub late: bool,
     /// Pages of states that were published since the engine asked.
     pub new_states: Vec<u32>,
+    /// It was refused once, as it would go on from a state that the same step leaves.
+    waited: bool,
 }
 
 #[pymethods]
@@ -91,26 +93,29 @@ impl GroupRow {
         Ok(())
     }
 
-    /// Of `found` pages those that a request may begin with without a state of `new_states`, which
-    /// the step leaves.
-    pub fn without_states(
+    /// Of `found` pages those that a request is to begin with in a step that leaves `new_states`,
+    /// after one in which somebody waited for such a state. Who has not waited yet does where more
+    /// than half is at stake.
+    pub fn without_waiting(
         &self,
         py: Python<'_>,
-        mut found: usize,
+        found: usize,
         new_states: &[u32],
     ) -> PyResult<usize> {
-        while found > 0 {
+        let (mut count, mut has_waited) = (found, false);
+        while count > 0 {
             let mut state = EngineRow::state(self, py)?;
-            self.begin(py, &mut state, found)?;
+            has_waited = state.waited;
+            self.begin(py, &mut state, count)?;
             let is_new = Self::rests_on(&state, new_states);
             self.let_go(py, &mut state)?;
             drop(state);
             if !is_new {
                 break;
             }
-            found = self.depths(py, found * self.source.page_size - 1)?.0;
+            count = self.depths(py, count * self.source.page_size - 1)?.0;
         }
-        Ok(found)
+        Ok(if has_waited || count >= found - count { count } else { found })
     }
 
     /// The pages of a group that the lock on so many pages protects.
@@ -212,6 +217,10 @@ impl EngineRow for GroupRow {
         lanes.any(|lane| {
             lane.kind == Kind::State && lane.pages.last().is_some_and(|page| pages.contains(page))
         })
+    }
+
+    fn has_waited(state: &mut GroupState) {
+        state.waited = true;
     }
 
     fn drain_states(state: &mut GroupState, into: &mut Vec<u32>) {

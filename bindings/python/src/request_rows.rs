@@ -252,8 +252,10 @@ impl RequestRows {
             None
         };
         if fresh.is_none() && step.found > 0 {
-            row.let_go(py, &mut *row.state(py)?)?;
+            let mut state = row.state(py)?;
+            row.let_go(py, &mut state)?;
             if waits {
+                R::has_waited(&mut state);
                 inner.waits[0].store(true, Relaxed);
             }
         }
@@ -398,8 +400,8 @@ impl RequestRows {
     /// `row.depths(limit)` of a request that is to begin. One that would go on from a state which
     /// this step leaves is refused, and whoever stands behind it waits too: in the next step it has
     /// more. But another request may still be in prefill then, and leave a newer state each time.
-    /// So nobody waits in the step after one in which somebody did: the prefix ends at a state that
-    /// is there.
+    /// So in the step after one in which somebody waited the prefix ends at a state that is there,
+    /// if that is half of it or more, or the request has waited before.
     fn depths(
         &self,
         py: Python<'_>,
@@ -412,7 +414,7 @@ impl RequestRows {
             return Ok((found, known));
         }
         let new_states = list(&inner.new_states).clone();
-        let count = row.get().without_states(py, found, &new_states)?;
+        let count = row.get().without_waiting(py, found, &new_states)?;
         Ok((count, if found == known { count } else { known }))
     }
 

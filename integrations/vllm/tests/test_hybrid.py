@@ -192,6 +192,19 @@ def test_a_long_prefill_holds_up_nobody_behind_who_shares_it(model: str, name: s
     assert scheduler.kv_cache_manager.usage == 0, "a request has left pages behind"
 
 
+def test_who_could_have_all_of_a_prompt_in_the_next_step_waits(model: str) -> None:
+    """Though somebody else has waited in the step before, for something else."""
+    scheduler = twins.make("radixkv", model, 300, states=1, sequences=8, batch=300, ahead=False)
+    hasher = twins.hasher_of(scheduler)
+    begun: dict[str, int] = {}
+    for name, token in ("a1", 5), ("a2", 5), ("c1", 6), ("c2", 6):
+        prompt = twins.Prompt(name, [token] * 97, 2)
+        scheduler.add_request(twins.request_of(prompt, hasher))
+    while scheduler.has_unfinished_requests():
+        begun |= twins.step(scheduler)
+    assert begun == {"a1": 0, "a2": 96, "c1": 0, "c2": 96}
+
+
 def test_what_was_never_computed_is_not_found(model: str) -> None:
     """A request has pages for a chunk when another one, scheduled behind it, takes its place. One
     of its two pages is left: when it comes again it must not find that."""
