@@ -2,7 +2,16 @@
 use super::directory::preloaded;
 use super::server::{Server, random_model, scratch};
 use super::{joined, tokens};
+use std::path::Path;
 use std::time::Duration;
+
+const SLOW: &str = include_str!("slow_writes.c");
+const FAILING: &str = include_str!("failing_write.c");
+
+/// A library that a server is started with, which writes for it as one of these says.
+fn poor_disk(folder: &Path, writes: &str) -> String {
+    preloaded(folder, &[include_str!("without_io_uring.c"), writes].concat())
+}
 
 /// What is too long to be read for a few tokens hides no shorter one, which is whole (T15).
 #[test]
@@ -83,7 +92,7 @@ fn t15_a_beginning_is_on_disk_until_the_longer_chat_is() {
     server.complete(&head, 1, "");
     server.stop();
 
-    let preload = [("LD_PRELOAD", preloaded(&folder, include_str!("slow_writes.c")))];
+    let preload = [("LD_PRELOAD", poor_disk(&folder, SLOW))];
     let server = Server::start_with(&folder, &model, &options, &preload);
     assert_eq!(server.complete(&chat, 1, "").cached, 600, "{}", server.said());
     assert!(server.says("kept a prompt of 900 tokens"), "{}", server.said());
@@ -144,7 +153,7 @@ fn t15_a_write_that_failed_is_told_of_at_the_end() {
     let (model, folder) = (random_model("llama", 1), scratch("failed_write"));
     let disk = folder.join("disk");
     let options = ["--parallel", "1", "--cache-disk", disk.to_str().unwrap()];
-    let preload = [("LD_PRELOAD", preloaded(&folder, include_str!("failing_write.c")))];
+    let preload = [("LD_PRELOAD", poor_disk(&folder, FAILING))];
     let run = |is_told_before: bool| {
         let server = Server::start_with(&folder, &model, &options, &preload);
         server.complete(&tokens(250, 300), 1, "");
@@ -206,7 +215,7 @@ fn t15_a_chat_in_memory_alone_takes_no_beginning_along() {
     server.complete(&head, 1, "");
     server.stop();
 
-    let preload = [("LD_PRELOAD", preloaded(&folder, include_str!("slow_writes.c")))];
+    let preload = [("LD_PRELOAD", poor_disk(&folder, SLOW))];
     let server = Server::start_with(&folder, &model, &options, &preload);
     assert_eq!(server.complete(&chat, 1, "").cached, 400, "{}", server.said());
     assert!(server.says("kept a prompt of 500 tokens"), "{}", server.said());

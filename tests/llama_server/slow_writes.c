@@ -1,13 +1,4 @@
-/* A disk that is slow to write: put before the system's library, it has each larger write take some
-   seconds. Without io_uring, which asks no library. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <stdarg.h>
-#include <sys/syscall.h>
-#include <sys/types.h>
-#include <unistd.h>
-
+/* A disk that is slow to write: each larger write takes some seconds. */
 enum { SMALL = 1 << 16, SECONDS = 6 };
 
 ssize_t pwrite64(int fd, const void *buffer, size_t count, off64_t offset) {
@@ -15,19 +6,4 @@ ssize_t pwrite64(int fd, const void *buffer, size_t count, off64_t offset) {
     if (real == NULL) *(void **)&real = dlsym(RTLD_NEXT, "pwrite64");
     if (count > SMALL) sleep(SECONDS);
     return real(fd, buffer, count, offset);
-}
-
-long syscall(long number, ...) {
-    static long (*real)(long, ...);
-    if (real == NULL) *(void **)&real = dlsym(RTLD_NEXT, "syscall");
-    if (number == SYS_io_uring_setup) {
-        errno = ENOSYS;
-        return -1;
-    }
-    long given[6];
-    va_list all;
-    va_start(all, number);
-    for (int at = 0; at < 6; ++at) given[at] = va_arg(all, long);
-    va_end(all);
-    return real(number, given[0], given[1], given[2], given[3], given[4], given[5]);
 }
