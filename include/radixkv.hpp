@@ -12,8 +12,9 @@
  *            they name and can be moved, not copied.
  *            They speak the language of std::unique_ptr: get() looks, release() gives up ownership,
  *            reset() ends it now and throws when that fails, where a destructor must stay silent.
- *            A moved-from object is empty: it may be destroyed, assigned, asked with get(); any
- *            other call throws RKV_STATUS_INVALID_ARGUMENT.
+ *            A moved-from object is empty: it may be destroyed, assigned, asked with get(), and a
+ *            Cache for its page_size(), which is 0; any other call throws
+ *            RKV_STATUS_INVALID_ARGUMENT.
  * Order      Objects may be destroyed in any order, but a SnapshotFetch before its SnapshotCache. A
  *            Sequence and a Lock keep the C cache alive: when the Cache object goes first,
  *            rkv_cache_destroy() waits for the last of them. A Runner and a Plan keep the C page

@@ -298,7 +298,7 @@ public:
         check(rkv_cache_slide_lock(get(), lock.id(), position));
     }
     /// Owns from now on a lock that C code took.
-    [[nodiscard]] Lock adopt_lock(rkv_lock_id lock) noexcept { return Lock(handle_, lock); }
+    [[nodiscard]] Lock adopt_lock(rkv_lock_id lock) { return Lock(present_handle(), lock); }
 
     /// rkv_cache_evict() without a report; returns how many pages were evicted. Refused with an
     /// external pool: evict_reported().
@@ -629,8 +629,8 @@ public:
         return count;
     }
     /// Owns from now on a sequence that C code began.
-    [[nodiscard]] Sequence adopt_sequence(rkv_sequence_id sequence) noexcept {
-        return Sequence(handle_, sequence);
+    [[nodiscard]] Sequence adopt_sequence(rkv_sequence_id sequence) {
+        return Sequence(present_handle(), sequence);
     }
 
 private:
@@ -638,6 +638,11 @@ private:
         : handle_(std::make_shared<detail::CacheHandle>()) {
         handle_->page_size = table.stats().page_size;
         check(rkv_cache_create(table.get(), config, &handle_->cache));
+    }
+    // For what has no C call that would refuse: an owner of an id in no cache would end nothing.
+    [[nodiscard]] const std::shared_ptr<detail::CacheHandle>& present_handle() const {
+        if (get() == nullptr) throw Error(RKV_STATUS_INVALID_ARGUMENT, "cache is empty");
+        return handle_;
     }
     Sequence continue_raw(rkv_sequence_id parent, TokenView tokens, const rkv_tokens* all_tokens,
                           const Namespace& ns, std::uint32_t flags,

@@ -264,7 +264,8 @@ public:
         return token_count;
     }
     /// Owns from now on a pin that C code took.
-    [[nodiscard]] SnapshotPin adopt_pin(const rkv_snapshot_cache_match_result& found) noexcept {
+    [[nodiscard]] SnapshotPin adopt_pin(const rkv_snapshot_cache_match_result& found) {
+        if (get() == nullptr) throw Error(RKV_STATUS_INVALID_ARGUMENT, "cache is empty");
         return SnapshotPin(get(), found);
     }
     /// rkv_snapshot_cache_remove(): whether there was an entry of exactly these tokens.

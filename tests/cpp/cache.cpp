@@ -334,6 +334,13 @@ void adopts_and_releases() {
     rkv::Cache moved = std::move(adopted);
     CHECK(adopted.get() == nullptr);  // NOLINT: what a moved-from one does is what is tested
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)adopted.begin({1}));
+    // An owner without a cache would end nothing: the lock and the sequence stayed for ever.
+    const rkv_lock_id second = moved.lock(node).release();
+    const rkv_sequence_id began = moved.begin({1}).release();
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)adopted.adopt_lock(second));
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)adopted.adopt_sequence(began));
+    moved.adopt_lock(second).reset();
+    moved.adopt_sequence(began).reset();
     CHECK_EQ(moved.stats().cached_page_count, 4u);
     test::audit(table, moved);
 }

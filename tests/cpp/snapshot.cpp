@@ -131,6 +131,15 @@ void tells_of_a_second_release() {
     CHECK_EQ(static_cast<State*>(pin.data())->number, 1);
     pin.reset();
     CHECK_EQ(cache.stats().pin_count, 0u);
+    // Not by a cache that is none: its pin would release nothing.
+    CHECK_EQ(rkv_snapshot_cache_match(cache.get(), nullptr, tokens.get(), 0, &found),
+             RKV_STATUS_OK);
+    rkv::SnapshotCache moved = std::move(cache);
+    CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT,
+                 (void)cache.adopt_pin(found));  // NOLINT: of a moved-from one
+    CHECK_EQ(moved.stats().pin_count, 1u);
+    moved.adopt_pin(found).reset();
+    CHECK_EQ(moved.stats().pin_count, 0u);
 }
 
 // M03: a pin outlives the cache, and takes the snapshot along.
