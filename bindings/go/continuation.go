@@ -171,7 +171,9 @@ func (s Sequence) Fork(children []ForkChild, reservePositionCount int) error {
 // Retain ends the sequence like Release, but keeps its tokens and pages under its id for Continue
 // and Fork. What is retained is not evicted; it stays until Drop, DropRetained, a Clear of its
 // namespace, or until the bounds of CacheConfig are exceeded and the first to finish give way.
-// False: it was released, for it alone is too large, or its namespace was cleared since it began.
+// False: it was released, for it alone is too large, its namespace was cleared since it began, or
+// pages that a fetch brought were not published for want of memory: Publish before tries that
+// again.
 func (s Sequence) Retain() (bool, error) {
 	raw, err := s.cache.enter()
 	if err != nil {

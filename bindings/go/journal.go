@@ -105,7 +105,7 @@ type JournalRecord struct {
 	Number uint64
 	// Kind is what happened.
 	Kind JournalKind
-	// Reason says why removed pages left; else 0.
+	// Reason says why removed pages left, and of a cleared namespace why; else 0.
 	Reason RemovalReason
 	// Group is that of the pages. A page of a group beside the first hangs on the page of group 0
 	// that has the same positions, and is removed before that one is.
@@ -115,7 +115,7 @@ type JournalRecord struct {
 	// Group0Pages are, of stored pages, those of group 0 with the same positions.
 	Group0Pages []uint32
 
-	// Namespace is that of stored pages.
+	// Namespace is that of stored pages, and the one that was cleared.
 	Namespace Namespace
 	// ParentPage is the page of group 0 before the first stored one; 0 at the beginning of a prefix.
 	ParentPage uint32

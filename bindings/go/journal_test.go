@@ -131,6 +131,27 @@ func TestJournalRecords(t *testing.T) {
 	names(t, err, radixkv.InvalidState, "journal_bytes")
 }
 
+// J01: which one, so that a router need not drop what others have.
+func TestJournalCleared(t *testing.T) {
+	b := newBenchWith(t, 4, 33, radixkv.CacheConfig{JournalBytes: 1 << 16})
+	space := radixkv.Namespace{Epoch: 2, Salt: [32]byte{9}}.WithLoRA(3)
+	b.request(space, radixkv.Text(run(100, 8)))
+	b.request(base, radixkv.Text(run(100, 8)))
+	var buffers radixkv.JournalBuffers
+	read, err := b.cache.ReadJournal(0, &buffers)
+	must(t, err)
+	cleared, err := b.cache.Clear(space, radixkv.ClearNamespace)
+	must(t, err)
+	equal(t, "namespaces", cleared.NamespaceCount, 1)
+	_, err = b.cache.ReadJournal(read.LastNumber, &buffers)
+	must(t, err)
+	record := buffers.Records[0]
+	equal(t, "kind", record.Kind, radixkv.JournalCleared)
+	equal(t, "reason", record.Reason, radixkv.ReasonInvalidated)
+	equal(t, "namespace", record.Namespace, space)
+	equal(t, "pages", len(record.Pages), 0)
+}
+
 // J02: a goroutine follows while another one works.
 func TestJournalFollower(t *testing.T) {
 	for _, journalBytes := range []uint64{1024 + 4*256, 1 << 20} {

@@ -27,7 +27,7 @@ struct JournalRecord {
     span<const std::uint32_t> tokens;
     span<const rkv_journal_item> items;
 
-    /// The namespace of stored pages.
+    /// The namespace of stored pages, and the one that was cleared.
     [[nodiscard]] Namespace ns() const noexcept {
         auto made = sized<rkv_namespace>();
         made.flags = raw->namespace_flags;

@@ -133,8 +133,9 @@ public:
         return fork_of(owned_.handle(), get(), child_count, reserve_position_count);
     }
     /// rkv_sequence_retain(): the sequence ends, and the object is empty. False when it was
-    /// released instead: it is too large, or its namespace was cleared since it began. Its id, from
-    /// get() before, is what children go on from.
+    /// released instead: it is too large, its namespace was cleared since it began, or pages that a
+    /// fetch brought were not published for want of memory: publish() before tries that again. Its
+    /// id, from get() before, is what children go on from.
     bool retain() {
         bool retained = false;
         check(rkv_sequence_retain(owned_.cache(), get(), &retained));

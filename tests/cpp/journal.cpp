@@ -106,6 +106,25 @@ void j01_says_what_came_and_what_left() {
     CHECK_EQ(buffers[0].pages[0], 1u);
 }
 
+// Which one, so that a router need not drop what others have.
+void j01_says_which_namespace_was_cleared() {
+    rkv::PageTable table = test::table(33, 4);
+    rkv::Cache cache = cache_with_journal(table, 1 << 16);
+    const rkv::Namespace ns = rkv::Namespace().lora(3).epoch(2);
+    serve(cache, ids(100, 8), ns);
+    serve(cache, ids(100, 8));
+    rkv::JournalBuffers buffers;
+    const std::uint64_t last = cache.read_journal(0, buffers).last_number;
+    CHECK_EQ(cache.clear(ns, RKV_CLEAR_NAMESPACE).namespace_count, 1u);
+    (void)cache.read_journal(last, buffers);
+    const rkv::JournalRecord cleared = buffers[0];
+    CHECK_EQ(cleared.raw->kind, static_cast<std::uint32_t>(RKV_JOURNAL_CLEARED));
+    CHECK_EQ(cleared.raw->reason, static_cast<std::uint32_t>(RKV_REASON_INVALIDATED));
+    CHECK_EQ(cleared.pages.size(), 0u);
+    CHECK_EQ(cleared.ns().get()->lora_id, 3u);
+    CHECK_EQ(cleared.ns().get()->epoch, 2u);
+}
+
 void j02_a_follower_knows_what_is_held() {
     rkv::PageTable table = test::table(33, 4);
     rkv::Cache cache = cache_with_journal(table, 1024 + 4 * 256);
@@ -156,6 +175,7 @@ void buffers_without_room_grow() {
 
 int main() {
     j01_says_what_came_and_what_left();
+    j01_says_which_namespace_was_cleared();
     j02_a_follower_knows_what_is_held();
     refuses_without_a_journal();
     buffers_without_room_grow();
