@@ -155,17 +155,22 @@ func pinned[T any](pins *runtime.Pinner, values []T) *T {
 	return &values[0]
 }
 
-// walk makes one call for many items, with a result and a status for each.
+// walk makes one call for many items, with a result and a status for each; those of a closed cache
+// are InvalidState, beside ErrClosed.
 func walk[I, R any](
 	c *Cache, count int, item func(int) I,
 	call func(*C.rkv_cache, *I, C.size_t, *R, *C.rkv_status) *C.rkvgo_failure,
 ) ([]R, []Status, error) {
+	results, statuses := make([]R, count), make([]Status, count)
 	raw, err := c.enter()
 	if err != nil {
-		return nil, nil, err
+		for i := range statuses {
+			statuses[i] = InvalidState
+		}
+		return results, statuses, err
 	}
 	defer c.mu.RUnlock()
-	items, results, statuses := make([]I, count), make([]R, count), make([]Status, count)
+	items := make([]I, count)
 	const untold Status = -1
 	for i := range items {
 		items[i], statuses[i] = item(i), untold
@@ -188,11 +193,6 @@ func walk[I, R any](
 // lock as long as nobody waits for it. Each item has a status; the error is that of the last item
 // that failed, and names it. The sequence of an item that failed is the zero one.
 func (c *Cache) BeginMany(items []BeginArgs) ([]Sequence, []SequenceInfo, []Status, error) {
-	for i := range items {
-		if items[i].AllocatePositionCount < 0 { // in C: all; nothing is begun
-			return nil, nil, nil, invalid(fmt.Sprintf("items[%d].AllocatePositionCount is negative", i))
-		}
-	}
 	l := listsOf(len(items), func(i int) (Namespace, Tokens) {
 		return items[i].Namespace, items[i].Tokens
 	})
@@ -200,6 +200,9 @@ func (c *Cache) BeginMany(items []BeginArgs) ([]Sequence, []SequenceInfo, []Stat
 	states, statuses, err := walk(c, len(items),
 		func(i int) (made C.rkv_sequence_begin_args) {
 			made.space, made.tokens = &l.spaces[i], &l.tokens[i]
+			if items[i].AllocatePositionCount < 0 {
+				made.tokens = nil // so that C refuses it; a large count would be "all"
+			}
 			made.reserve_position_count = C.uint64_t(items[i].ReservePositionCount)
 			made.allocate_position_count = C.uint64_t(items[i].AllocatePositionCount)
 			return made
@@ -210,6 +213,14 @@ func (c *Cache) BeginMany(items []BeginArgs) ([]Sequence, []SequenceInfo, []Stat
 		) *C.rkvgo_failure {
 			return C.rkvgo_begin_many(raw, items, count, results, statuses)
 		})
+	for i := len(items) - 1; i >= 0 && errors.Is(err, InvalidArgument); i-- {
+		if statuses[i] != OK { // the last that failed, of which the error is
+			if items[i].AllocatePositionCount < 0 {
+				err = invalid(fmt.Sprintf("items[%d].AllocatePositionCount is negative", i))
+			}
+			break
+		}
+	}
 	sequences, infos := make([]Sequence, len(states)), make([]SequenceInfo, len(states))
 	for i := range states {
 		if states[i].sequence != 0 {

@@ -76,3 +76,47 @@ func TestMany(t *testing.T) {
 	must(t, err)
 	equal(t, "nothing to do", len(statuses), 0)
 }
+
+// J03: what Go refuses of one item says nothing of the others.
+func TestManyWithANegativeCount(t *testing.T) {
+	b := newBench(t, 4, 33, 0)
+	begun, _, statuses, err := b.cache.BeginMany([]radixkv.BeginArgs{
+		{Tokens: radixkv.Text(run(300, 4))},
+		{Tokens: radixkv.Text(run(400, 4)), AllocatePositionCount: -1},
+		{Tokens: radixkv.Text(run(500, 4))},
+	})
+	e := wants(t, err, radixkv.InvalidArgument)
+	equal(t, "message", e.Message, "items[1].AllocatePositionCount is negative")
+	equalSlices(t, "one is negative", statuses, []radixkv.Status{
+		radixkv.OK, radixkv.InvalidArgument, radixkv.OK,
+	})
+	must(t, begun[0].Release())
+	must(t, begun[2].Release())
+	_, _, statuses, err = b.cache.BeginMany([]radixkv.BeginArgs{
+		{Tokens: radixkv.Text(run(400, 4)), AllocatePositionCount: -1},
+		{Tokens: radixkv.Text(nil)},
+	})
+	e = wants(t, err, radixkv.InvalidArgument)
+	equal(t, "names the last", strings.HasPrefix(e.Message, "items[1]: "), true)
+	equal(t, "statuses", statuses[0], radixkv.InvalidArgument)
+}
+
+// J03: a step that goes on beside Close may look at each status.
+func TestManyOfAClosedCache(t *testing.T) {
+	b := newBench(t, 4, 9, 0)
+	must(t, b.cache.Close())
+	wants := []radixkv.Status{radixkv.InvalidState, radixkv.InvalidState}
+	sequences, states, statuses, err := b.cache.BeginMany(make([]radixkv.BeginArgs, 2))
+	equal(t, "error", err, radixkv.ErrClosed)
+	equalSlices(t, "begun", statuses, wants)
+	equal(t, "sequences and states", [2]int{len(sequences), len(states)}, [2]int{2, 2})
+	matches, statuses, err := b.cache.MatchMany(make([]radixkv.LookupItem, 2))
+	equal(t, "error", err, radixkv.ErrClosed)
+	equalSlices(t, "matched", statuses, wants)
+	equal(t, "matches", len(matches), 2)
+	statuses, err = b.cache.ReleaseMany(make([]radixkv.SequenceID, 2))
+	equal(t, "error", err, radixkv.ErrClosed)
+	equalSlices(t, "released", statuses, wants)
+	b.cache, err = radixkv.NewCache(b.table, radixkv.CacheConfig{})
+	must(t, err)
+}
