@@ -142,8 +142,10 @@ type CacheConfig struct {
 
 // Cache is the prefix index over one page table: which published pages hold which tokens.
 type Cache struct {
-	mu  sync.RWMutex // as in PageTable
-	raw *C.rkv_cache // nil after Close
+	mu      sync.RWMutex // as in PageTable
+	raw     *C.rkv_cache // nil after Close
+	closing sync.Mutex   // a Close's, until everything is freed
+	copies  copies
 }
 
 // NewCache creates an empty cache on a page table, which takes one cache at a time, and keeps the
@@ -167,27 +169,38 @@ func NewCache(table *PageTable, config CacheConfig) (*Cache, error) {
 
 // Close gives the cache up. Sequences that still live in it end, and all pages of the cache return
 // to the page table's pool, or are outside when that is external. More than one Close is fine. It
-// waits for calls that are running.
+// waits for calls that are running, those to a remote store included.
+//
+// While copies go on that [Cache.Poll] gave it changes nothing, and the error is InvalidState: they
+// read and write memory that would be freed. [Cache.Complete] ends them. Nor does the garbage
+// collector close such a cache.
 func (c *Cache) Close() error {
 	if c == nil {
 		return nil
 	}
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	if err := c.copies.close(); err != nil {
+		return err
+	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.raw != nil {
-		C.rkv_cache_destroy(c.raw)
-		c.raw = nil
+	raw := c.raw
+	c.raw = nil
+	c.mu.Unlock()
+	if raw != nil {
+		// Not with c.mu: it waits for functions of a remote store, which may ask for something.
+		C.rkv_cache_destroy(raw)
 		runtime.SetFinalizer(c, nil)
 	}
 	return nil
 }
 
-// enter is that of PageTable: c.mu.RUnlock ends it.
+// enter is that of PageTable, but waits for no Close: that may wait for who calls, a function of a
+// remote store. c.mu.RUnlock ends it.
 func (c *Cache) enter() (*C.rkv_cache, error) {
-	if c == nil {
+	if c == nil || !c.mu.TryRLock() { // only Close locks it
 		return nil, ErrClosed
 	}
-	c.mu.RLock()
 	if c.raw == nil {
 		c.mu.RUnlock()
 		return nil, ErrClosed

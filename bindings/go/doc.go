@@ -34,5 +34,5 @@
 //
 // Every method may be called from any goroutine, Close included: it waits for the calls that are
 // running, and calls that come later fail with [ErrClosed]. [SnapshotCache.Close] does not wait for
-// what those calls free.
+// what those calls free; [Cache.Close] is refused while copies go on that [Cache.Poll] gave.
 package radixkv

@@ -124,9 +124,9 @@ func (r *Runner) CopyPages(copies []PageCopy) error {
 }
 
 // CopyTierPages carries out copies that [Cache.Poll] gave, now: [Cache.Complete] is for the caller
-// to call. With InvalidArgument none was carried out; with OutOfMemory and Device, which are of
-// CUDA, some were: complete all as failed. On CUDA it waits for what this runner's calls put on
-// streams before, but not for graphs that were launched.
+// to call, and [Cache.Close] is refused until then. With InvalidArgument none was carried out; with
+// OutOfMemory and Device, which are of CUDA, some were: complete all as failed. On CUDA it waits
+// for what this runner's calls put on streams before, but not for graphs that were launched.
 func (r *Runner) CopyTierPages(jobs []CopyJob) error {
 	raw, err := r.enter()
 	if err != nil {

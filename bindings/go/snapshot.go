@@ -99,10 +99,11 @@ type SnapshotCacheConfig struct {
 // what they lead to: when that is the cache itself, or free leads to it, only Close ends it.
 type SnapshotCache[V any] struct {
 	// As in PageTable. Never held while values are freed.
-	mu    sync.RWMutex
-	raw   *C.rkv_snapshot_cache // nil after Close
-	free  func(V)
-	shelf *snapshotShelf
+	mu      sync.RWMutex
+	raw     *C.rkv_snapshot_cache // nil after Close
+	closing sync.Mutex            // a Close's, until all but the values is freed
+	free    func(V)
+	shelf   *snapshotShelf
 }
 
 // snapshotShelf is what C code has of it as long as the cache, a pin or a value that may be
@@ -146,24 +147,27 @@ func (c *SnapshotCache[V]) Close() error {
 	if c == nil {
 		return nil
 	}
+	c.closing.Lock()
 	c.mu.Lock()
+	raw := c.raw
+	c.raw = nil
+	c.mu.Unlock()
 	var freed *C.rkvgo_snapshot
-	if c.raw != nil {
-		freed = C.rkvgo_snapshot_cache_destroy(c.raw, c.shelf.c)
-		c.raw = nil
+	if raw != nil {
+		// Not with c.mu, as in Cache.
+		freed = C.rkvgo_snapshot_cache_destroy(raw, c.shelf.c)
 		runtime.SetFinalizer(c, nil)
 	}
-	c.mu.Unlock()
+	c.closing.Unlock()
 	freeSnapshots(freed, c.free)
 	return nil
 }
 
-// enter is that of PageTable: c.mu.RUnlock ends it.
+// enter is that of Cache: c.mu.RUnlock ends it.
 func (c *SnapshotCache[V]) enter() (*C.rkv_snapshot_cache, error) {
-	if c == nil {
+	if c == nil || !c.mu.TryRLock() {
 		return nil, ErrClosed
 	}
-	c.mu.RLock()
 	if c.raw == nil {
 		c.mu.RUnlock()
 		return nil, ErrClosed

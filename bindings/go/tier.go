@@ -15,11 +15,6 @@ typedef struct rkvgo_prefetch_made {
 	rkv_cache_prefetch_result prefetch;
 } rkvgo_prefetch_made;
 
-typedef struct rkvgo_poll_made {
-	rkvgo_failure *failure;
-	rkv_cache_poll_result result;
-} rkvgo_poll_made;
-
 typedef struct rkvgo_agree_made {
 	rkvgo_failure *failure;
 	uint64_t position_count;
@@ -89,23 +84,6 @@ static inline rkvgo_failure *rkvgo_cache_cancel_prefetch(
 	return rkvgo_end(rkv_cache_cancel_prefetch(cache, prefetch));
 }
 
-static inline rkvgo_poll_made rkvgo_cache_poll(
-	rkv_cache *cache, rkv_copy_job *jobs, size_t job_capacity,
-	rkv_fetch_end *ends, size_t end_capacity
-) {
-	rkvgo_poll_made made = {0};
-	made.result.struct_size = sizeof made.result;
-	made.failure = rkvgo_end(rkv_cache_poll(
-		cache, jobs, sizeof *jobs, job_capacity, ends, sizeof *ends, end_capacity, &made.result));
-	return made;
-}
-
-static inline rkvgo_failure *rkvgo_cache_complete(
-	rkv_cache *cache, const uint64_t *jobs, size_t count, bool is_good
-) {
-	return rkvgo_end(rkv_cache_complete(cache, jobs, count, is_good));
-}
-
 static inline rkvgo_agree_made rkvgo_sequence_agree(
 	rkv_cache *cache, rkv_sequence_id sequence, uint64_t position_count
 ) {
@@ -139,56 +117,8 @@ type FetchFlags uint32
 // FetchLookOnly: say what could be fetched, and fetch nothing.
 const FetchLookOnly FetchFlags = C.RKV_FETCH_LOOK_ONLY
 
-// FetchEndFlags say something of a fetch that has ended.
-type FetchEndFlags uint32
-
-// FetchEndLate: the deadline came before everything had.
-const FetchEndLate FetchEndFlags = C.RKV_FETCH_END_LATE
-
-// CopyDirection says where a copy goes.
-type CopyDirection uint32
-
-const (
-	// CopyLoad: from host memory to a page of the device.
-	CopyLoad CopyDirection = C.RKV_COPY_LOAD
-	// CopyStore: from a page of the device to host memory.
-	CopyStore CopyDirection = C.RKV_COPY_STORE
-)
-
-// RemoteAnswer is what a remote store says of a value.
-type RemoteAnswer uint32
-
-const (
-	// RemoteFailed: nothing is known about it.
-	RemoteFailed RemoteAnswer = C.RKV_REMOTE_FAILED
-	// RemoteDone: it is there; it was read, written or removed.
-	RemoteDone RemoteAnswer = C.RKV_REMOTE_DONE
-	// RemoteMissing: it is not there.
-	RemoteMissing RemoteAnswer = C.RKV_REMOTE_MISSING
-)
-
 // NoDeadline lets a fetch take as long as it takes. Other negative durations are over, as is 0.
 const NoDeadline time.Duration = -1
-
-// RemoteStore is a store of C functions, an rkv_remote_call each, such as rkv_net_store_describe()
-// of the network library gives. What they lead to outlives the tiers. UserData is nil or an address
-// in C's memory: a cgo.Handle, which is none, goes into such memory.
-type RemoteStore struct {
-	UserData unsafe.Pointer
-	Has      unsafe.Pointer
-	Get      unsafe.Pointer
-	Put      unsafe.Pointer
-	Remove   unsafe.Pointer
-}
-
-// RemoteItem is one value of such a call, as it lies in memory: rkv_remote_item.
-type RemoteItem struct {
-	Key       [32]byte
-	Bytes     unsafe.Pointer
-	ByteCount uint64
-	Answer    RemoteAnswer
-	_         uint32
-}
 
 // TierPoolConfig says of the pages of a pool what host memory they have.
 type TierPoolConfig struct {
@@ -260,38 +190,6 @@ type PrefetchResult struct {
 	AskedPositionCount uint64
 }
 
-// CopyJob is a copy of one page that the engine carries out.
-type CopyJob struct {
-	// Job names it for [Cache.Complete].
-	Job uint64
-	// Host is its place in host memory.
-	Host unsafe.Pointer
-	// ByteCount is how long that is.
-	ByteCount uint64
-	// Sequence is, of a load, the one whose page it is.
-	Sequence uint64
-	// Page is the page of the device, in the group's pool.
-	Page uint32
-	// Direction is where it goes.
-	Direction CopyDirection
-	// Group is the group of layers whose page it is.
-	Group uint32
-}
-
-// FetchEnd is a fetch that has ended.
-type FetchEnd struct {
-	// Sequence is whose it was.
-	Sequence uint64
-	// PositionCount counts the positions that it need not compute.
-	PositionCount uint64
-	// WantedPageCount counts the pages that were to be fetched.
-	WantedPageCount uint64
-	// BroughtPageCount counts those that came.
-	BroughtPageCount uint64
-	// Flags are 0 or FetchEndLate.
-	Flags FetchEndFlags
-}
-
 // AttachTiers puts host memory, and perhaps a directory, below the pages of a cache that has a
 // journal. The engine carries the copies out: see [Cache.Poll].
 func (c *Cache) AttachTiers(config TierConfig) error {
@@ -340,16 +238,6 @@ func (c *Cache) AttachTiers(config TierConfig) error {
 	return asError(C.rkvgo_cache_attach_tiers(raw, given, config.Remote.c(), pools, C.size_t(count)))
 }
 
-func (s RemoteStore) c() C.rkv_remote_store {
-	return C.rkv_remote_store{
-		user_data: s.UserData,
-		has:       C.rkv_remote_call(s.Has),
-		get:       C.rkv_remote_call(s.Get),
-		put:       C.rkv_remote_call(s.Put),
-		remove:    C.rkv_remote_call(s.Remove),
-	}
-}
-
 // DetachTiers takes the tiers away, after waiting for what is being written; false when the time
 // was over first.
 func (c *Cache) DetachTiers(timeout time.Duration) (bool, error) {
@@ -390,48 +278,6 @@ func (c *Cache) ShrinkTiers(hostBytes, diskBytes uint64) error {
 	}
 	defer c.mu.RUnlock()
 	return asError(C.rkvgo_cache_shrink_tiers(raw, C.uint64_t(hostBytes), C.uint64_t(diskBytes)))
-}
-
-// Poll gives copies to carry out, and the fetches that have ended: it fills the front of both
-// slices, with 64 of each at most, and says how much of each.
-func (c *Cache) Poll(jobs []CopyJob, ends []FetchEnd) (jobCount, endCount int, err error) {
-	raw, err := c.enter()
-	if err != nil {
-		return 0, 0, err
-	}
-	defer c.mu.RUnlock()
-	const most = 64
-	var jobRoom [most]C.rkv_copy_job
-	var endRoom [most]C.rkv_fetch_end
-	made := C.rkvgo_cache_poll(raw, &jobRoom[0], C.size_t(min(len(jobs), most)),
-		&endRoom[0], C.size_t(min(len(ends), most)))
-	jobCount, endCount = int(made.result.job_count), int(made.result.end_count)
-	for i := 0; i < jobCount; i++ {
-		job := &jobRoom[i]
-		jobs[i] = CopyJob{
-			uint64(job.job), job.host, uint64(job.byte_count), uint64(job.sequence),
-			uint32(job.page), CopyDirection(job.direction), uint32(job.group),
-		}
-	}
-	for i := 0; i < endCount; i++ {
-		end := &endRoom[i]
-		ends[i] = FetchEnd{
-			uint64(end.sequence), uint64(end.position_count), uint64(end.wanted_page_count),
-			uint64(end.brought_page_count), FetchEndFlags(end.flags),
-		}
-	}
-	return jobCount, endCount, asError(made.failure)
-}
-
-// Complete says that copies are done, or failed.
-func (c *Cache) Complete(jobs []uint64, isGood bool) error {
-	raw, err := c.enter()
-	if err != nil {
-		return err
-	}
-	defer c.mu.RUnlock()
-	first := (*C.uint64_t)(unsafe.SliceData(jobs))
-	return asError(C.rkvgo_cache_complete(raw, first, C.size_t(len(jobs)), C.bool(isGood)))
 }
 
 func deadlineMS(deadline time.Duration) C.uint64_t {
