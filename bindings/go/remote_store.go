@@ -31,7 +31,8 @@ type RemoteStore struct {
 	Remove   unsafe.Pointer
 }
 
-// RemoteItem is one value of such a call, as it lies in memory: rkv_remote_item.
+// RemoteItem is one value of such a call, as it lies in memory: rkv_remote_item. They lie itemSize
+// bytes apart, which may be more than this one has: of a library with a later header.
 type RemoteItem struct {
 	Key       [32]byte
 	Bytes     unsafe.Pointer
@@ -49,3 +50,13 @@ func (s RemoteStore) c() C.rkv_remote_store {
 		remove:    C.rkv_remote_call(s.Remove),
 	}
 }
+
+// C writes and reads these in place: an index other than zero does not compile.
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(RemoteItem{})-C.sizeof_rkv_remote_item]
+	_ = [1]struct{}{}[unsafe.Offsetof(RemoteItem{}.Bytes)-unsafe.Offsetof(C.rkv_remote_item{}.bytes)]
+	_ = [1]struct{}{}[unsafe.Offsetof(RemoteItem{}.ByteCount)-
+		unsafe.Offsetof(C.rkv_remote_item{}.byte_count)]
+	_ = [1]struct{}{}[unsafe.Offsetof(RemoteItem{}.Answer)-
+		unsafe.Offsetof(C.rkv_remote_item{}.answer)]
+)
