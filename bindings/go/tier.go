@@ -220,22 +220,17 @@ func (c *Cache) AttachTiers(config TierConfig) error {
 		return err
 	}
 	defer C.free(unsafe.Pointer(given.directory))
-	// In C's memory: what host memory the pools name is C's too, but Go can't see that.
-	count := len(config.Pools)
-	var pools *C.rkv_tier_pool_config
-	if count > 0 {
-		pools = (*C.rkv_tier_pool_config)(C.calloc(C.size_t(count), C.sizeof_rkv_tier_pool_config))
-		defer C.free(unsafe.Pointer(pools))
-		made := unsafe.Slice(pools, count)
-		for i, pool := range config.Pools {
-			made[i] = C.rkv_tier_pool_config{
-				page_bytes:  C.uint64_t(pool.PageBytes),
-				host_bytes:  C.uint64_t(pool.HostBytes),
-				host_memory: pool.HostMemory,
-			}
-		}
+	// Host memory is not Go's, so that C may read where it is.
+	var pools []C.rkv_tier_pool_config
+	for _, pool := range config.Pools {
+		pools = append(pools, C.rkv_tier_pool_config{
+			page_bytes:  C.uint64_t(pool.PageBytes),
+			host_bytes:  C.uint64_t(pool.HostBytes),
+			host_memory: pool.HostMemory,
+		})
 	}
-	return asError(C.rkvgo_cache_attach_tiers(raw, given, config.Remote.c(), pools, C.size_t(count)))
+	return asError(C.rkvgo_cache_attach_tiers(
+		raw, given, config.Remote.c(), unsafe.SliceData(pools), C.size_t(len(pools))))
 }
 
 // DetachTiers takes the tiers away, after waiting for what is being written; false when the time

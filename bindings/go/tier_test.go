@@ -1,7 +1,12 @@
 package radixkv_test
 
 import (
+	"fmt"
 	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 	"unsafe"
@@ -162,4 +167,45 @@ func TestTiersOfSeveralPools(t *testing.T) {
 	}
 	equal(t, "pages of each group", counts, [2]int{4, 4})
 	must(t, sequence.Release())
+}
+
+// Refuses memory of one size, which is that of 13 pools.
+const refusesPools = `
+#include <radixkv.h>
+
+extern void *__libc_calloc(size_t count, size_t size);
+
+void *calloc(size_t count, size_t size) {
+    return count == 13 && size == sizeof(rkv_tier_pool_config) ? NULL : __libc_calloc(count, size);
+}
+`
+
+// T16: without memory in C for a list of pools the library is asked all the same. In a second run
+// of this test.
+func TestPoolsNeedNoMemoryOfC(t *testing.T) {
+	if os.Getenv("LD_PRELOAD") != "" {
+		b := newBenchWith(t, 4, 9, radixkv.CacheConfig{JournalBytes: 1 << 16})
+		pools := make([]radixkv.TierPoolConfig, 13)
+		names(t, b.cache.AttachTiers(radixkv.TierConfig{Pools: pools}), radixkv.InvalidArgument,
+			"pool_count")
+		return
+	}
+	headerText(t) // or it is skipped
+	compiler, err := exec.LookPath("cc")
+	if err != nil || runtime.GOOS != "linux" {
+		t.Skip("SKIPPED: no `cc` on the PATH, or no LD_PRELOAD")
+	}
+	source := filepath.Join(t.TempDir(), "calloc.c")
+	must(t, os.WriteFile(source, []byte(refusesPools), 0o600))
+	library := source + ".so"
+	output, err := exec.Command(compiler, "-I../../include", "-shared", "-fPIC", "-o", library,
+		source).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	again := exec.Command(os.Args[0], "-test.run=^TestPoolsNeedNoMemoryOfC$")
+	again.Env = append(os.Environ(), fmt.Sprint("LD_PRELOAD=", library))
+	if output, err := again.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
 }
