@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	gonet "net"
-	"os"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -153,41 +151,5 @@ func TestRefused(t *testing.T) {
 	var none *Publisher
 	if _, err := none.Stats(); err != ErrClosed || none.Close() != nil {
 		t.Fatal(err)
-	}
-}
-
-// Every field of the header's structs has its counterpart here, and every function is called.
-func TestHeader(t *testing.T) {
-	if LibraryABIVersion() < ABIVersion {
-		t.Fatal(LibraryABIVersion())
-	}
-	header, err := os.ReadFile("../../../include/radixkv_net.h")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var source []byte
-	for _, name := range []string{"publisher.go", "store.go", "failure.h"} {
-		file, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		source = append(source, file...)
-	}
-	for _, match := range regexp.MustCompile(`(?m)^[a-z].* \*?(rkv_net_\w+)\(`).
-		FindAllStringSubmatch(string(header), -1) {
-		if !strings.Contains(string(source), match[1]+"(") {
-			t.Error(match[1], "is not called")
-		}
-	}
-	fields := regexp.MustCompile(`(?m)^    (?:const )?\w+ \*?(\w+);`).
-		FindAllStringSubmatch(string(header), -1)
-	if len(fields) < 15 {
-		t.Fatal("fields were not found:", fields)
-	}
-	for _, match := range fields {
-		if match[1] != "struct_size" && match[1] != "reserved" &&
-			!regexp.MustCompile(`\b`+match[1]+`\b`).Match(source) {
-			t.Error(match[1], "is not there")
-		}
 	}
 }

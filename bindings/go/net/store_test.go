@@ -2,6 +2,7 @@ package net
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -11,6 +12,17 @@ func TestStore(t *testing.T) {
 		store, err := NewStore(StoreConfig{URL: url})
 		if store != nil || !errors.Is(err, InvalidArgument) {
 			t.Fatal(url, store, err)
+		}
+	}
+	// Each text arrives: what is wrong of it is said with its name.
+	for name, config := range map[string]StoreConfig{
+		"config.url":      {URL: "s3://"},
+		"config.endpoint": {URL: "s3://b", Endpoint: "localhost"},
+		"config.ca_file":  {URL: "rediss://127.0.0.1:1", CAFile: "/not/there"},
+	} {
+		_, err := NewStore(config)
+		if !errors.Is(err, InvalidArgument) || !strings.Contains(err.Error(), name) {
+			t.Fatal(name, err)
 		}
 	}
 	config := StoreConfig{URL: "redis://127.0.0.1:1", Prefix: "test/", ConnectionCount: 1}
