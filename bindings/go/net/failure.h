@@ -7,11 +7,20 @@
 // be on another one at its next call: so it is fetched within the same crossing.
 typedef struct rkvnetgo_failure {
 	int32_t status;
-	bool is_on_heap;
-	char message[];
+	bool is_on_heap; // one allocation, the message behind the struct
+	const char *message;
 } rkvnetgo_failure;
 
-static rkvnetgo_failure rkvnetgo_no_memory = {RKV_NET_STATUS_INTERNAL, false};
+#define RKVNETGO_WITHOUT_MESSAGE(name) {name, false, "no memory for the message of a failure"}
+
+// What is said when there is no memory for a message: the status needs none. The last also stands
+// for what this list does not know.
+static rkvnetgo_failure rkvnetgo_without_message[] = {
+	RKVNETGO_WITHOUT_MESSAGE(RKV_NET_STATUS_INVALID_ARGUMENT),
+	RKVNETGO_WITHOUT_MESSAGE(RKV_NET_STATUS_INVALID_STATE),
+	RKVNETGO_WITHOUT_MESSAGE(RKV_NET_STATUS_NETWORK),
+	RKVNETGO_WITHOUT_MESSAGE(RKV_NET_STATUS_INTERNAL),
+};
 
 static inline rkvnetgo_failure *rkvnetgo_end(enum rkv_net_status status) {
 	if (status == RKV_NET_STATUS_OK) {
@@ -20,11 +29,15 @@ static inline rkvnetgo_failure *rkvnetgo_end(enum rkv_net_status status) {
 	size_t bytes = rkv_net_last_error_message(NULL, 0);
 	rkvnetgo_failure *failure = malloc(sizeof *failure + bytes);
 	if (failure == NULL) {
-		return &rkvnetgo_no_memory;
+		failure = rkvnetgo_without_message;
+		while (failure->status != (int32_t)status && failure->status != RKV_NET_STATUS_INTERNAL) {
+			failure++;
+		}
+		return failure;
 	}
-	failure->status = (int32_t)status;
-	failure->is_on_heap = true;
-	(void)rkv_net_last_error_message(failure->message, bytes);
+	char *message = (char *)(failure + 1);
+	(void)rkv_net_last_error_message(message, bytes);
+	*failure = (rkvnetgo_failure){(int32_t)status, true, message};
 	return failure;
 }
 
@@ -32,8 +45,4 @@ static inline void rkvnetgo_failure_free(rkvnetgo_failure *failure) {
 	if (failure->is_on_heap) {
 		free(failure);
 	}
-}
-
-static inline const char *rkvnetgo_message(const rkvnetgo_failure *failure) {
-	return failure->is_on_heap ? failure->message : "no memory for the message";
 }

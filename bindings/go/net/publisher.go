@@ -110,7 +110,7 @@ func asError(failure *C.rkvnetgo_failure) error {
 		return nil
 	}
 	defer C.rkvnetgo_failure_free(failure)
-	return &Error{Status(failure.status), C.GoString(C.rkvnetgo_message(failure))}
+	return &Error{Status(failure.status), C.GoString(failure.message)}
 }
 
 // whole refuses a text with a zero byte: C would take what is before it.
