@@ -116,6 +116,37 @@ fn names_that_are_gone_are_told() {
     let (old, page) = (read("abi/names-0.1.txt"), read("docs/migration.md"));
     let header = read("include/radixkv.h") + &read("include/radixkv_spatial.h");
     let is_told = |name: &str| header.contains(name) || page.contains(name);
-    let missing: Vec<_> = old.lines().filter(|name| !is_told(name)).collect();
+    let missing: Vec<_> =
+        old.lines().filter(|name| !name.contains('.') && !is_told(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// And every field, also of structs that have another name now.
+#[test]
+fn fields_that_are_gone_are_told() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let (old, page, header) =
+        (read("abi/names-0.1.txt"), read("docs/migration.md"), read("include/radixkv.h"));
+    let has = |name: &str, field: &str| {
+        let (_, rest) = header.split_once(&format!("typedef struct {name} {{\n"))?;
+        let (body, _) = rest.split_once("\n}")?;
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let code = body.lines().filter(|line| line.ends_with(';'));
+        let mut fields = code.map(|line| line.split([';', '[']).next().unwrap());
+        Some(fields.any(|line| line.rsplit(|c| !is_word(c)).next() == Some(field)))
+    };
+    let mut gone = 0;
+    for (name, field) in old.lines().filter_map(|line| line.split_once('.')) {
+        let row = format!("| `{name}` | `");
+        let now = page.split_once(&row).map_or(name, |(_, rest)| rest.split('`').next().unwrap());
+        if has(now, field).unwrap_or_else(|| panic!("{now} is not in the header")) {
+            continue;
+        }
+        gone += 1;
+        // Some fields have another name wherever they are; there is a `reserved` in many structs.
+        let told = [format!("`{name}.{field}`"), format!("`{now}.{field}`"), format!("`{field}`")];
+        let count = if field == "reserved" { 2 } else { 3 };
+        assert!(told[..count].iter().any(|word| page.contains(word)), "{name}.{field}");
+    }
+    assert!(gone > 10, "only {gone} fields are gone");
 }
