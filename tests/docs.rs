@@ -1,5 +1,6 @@
 //! The program in README.md compiles as it stands and prints what its comments say. The fragments
 //! of C in docs/ compile in what stands around them in tests/docs.
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -180,4 +181,36 @@ fn who_gives_a_list_says_how_large_its_elements_are() {
             assert!(sample.contains(&format!("{name}_size = ")), "{name}s without {name}_size");
         }
     }
+}
+
+/// The engine's README and its code name the same fields of a request that are refused.
+#[test]
+fn fields_that_the_engine_refuses_are_named() {
+    let engine = native::root().join("examples/engine");
+    let code: String = native::files(&engine.join("http"), "cpp")
+        .iter()
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    let mut refused = BTreeSet::new();
+    for call in
+        ["refuse_unsupported(", "refuse_unless("].iter().flat_map(|&f| code.split(f).skip(1))
+    {
+        if !call.starts_with("const Json& body") {
+            let arguments = call.split(");").next().unwrap();
+            refused.extend(arguments.split('"').skip(1).step_by(2));
+        }
+    }
+    // Of values that change nothing.
+    for value in ["type", "text", "none"] {
+        assert!(refused.remove(value), "{value}");
+    }
+    let page = fs::read_to_string(engine.join("README.md")).unwrap();
+    for name in &refused {
+        assert!(page.contains(&format!("`{name}`")), "{name} is not in the README");
+    }
+    let list = page.split("Fields that would change the output").nth(1).unwrap();
+    let (list, _) = list.split_once("Any other field").unwrap();
+    let mut named: BTreeSet<_> = list.split('`').skip(1).step_by(2).collect();
+    assert!(named.remove("max_tokens"));
+    assert!(named.len() > 20 && named.is_subset(&refused), "{named:?} {refused:?}");
 }

@@ -243,6 +243,8 @@ static void b11_bad_chats_get_a_reason() {
         {"tools", with(good, "tools", {{{"type", "function"}}})},
         {"tool_choice", with(good, "tool_choice", "auto")},
         {"response_format", with(good, "response_format", {{"type", "json_object"}})},
+        {"reasoning_effort", with(good, "reasoning_effort", "high")},
+        {"chat_template_kwargs", with(good, "chat_template_kwargs", {{"thinking", true}})},
         {"best_of", with(good, "best_of", 4)},
         {"beam_width", with(good, "beam_width", 4)},
         {"length_penalty", with(good, "length_penalty", 0.5)},

@@ -172,6 +172,14 @@ static void b11_bad_requests_get_a_reason() {
         {"presence_penalty", with(good, "presence_penalty", 0.5)},
         {"logit_bias", with(good, "logit_bias", {{"5", 1}})},
         {"suffix", with(good, "suffix", "x")},
+        {"repetition_penalty", with(good, "repetition_penalty", 0)},
+        {"typical_p", with(good, "typical_p", 0.5)},
+        {"response_format", with(good, "response_format", {{"type", "json_object"}})},
+        {"guided_regex", with(good, "guided_regex", "a+")},
+        {"bad_words", with(good, "bad_words", {"x"})},
+        {"max_completion_tokens", with(good, "max_completion_tokens", 7)},
+        {"max_completion_tokens",
+         with(with(good, "max_tokens", nullptr), "max_completion_tokens", 4)},
         {"model", with(good, "model", 7)},
     };
     for (const auto& [param, body] : cases) {
@@ -190,7 +198,13 @@ static void b11_bad_requests_get_a_reason() {
     }
     CHECK_EQ(post(running.port(), with(good, "model", "other")).status, 404);
     CHECK_EQ(post(running.port(), with(good, "model", "tiny")).status, 200);
-    CHECK_EQ(running.metrics().finished_length.load(), 1U);
+    // What changes nothing.
+    const std::vector<std::pair<const char*, Json>> neutral = {
+        {"top_k", 0}, {"top_k", -1}, {"repetition_penalty", 1.0}, {"typical_p", 1},
+        {"response_format", {{"type", "text"}}}, {"max_completion_tokens", 4}};
+    for (const auto& [name, value] : neutral)
+        CHECK_EQ(post(running.port(), with(good, name, value)).status, 200);
+    CHECK_EQ(running.metrics().finished_length.load(), 1 + neutral.size());
     running.audit_idle();
 }
 

@@ -55,14 +55,11 @@ std::size_t max_tokens_of(const Json& body, std::size_t otherwise) {
 }
 
 void refuse_what_is_no_text(const Json& body) {
-    refuse_unsupported(body, {"tools", "functions", "audio", "echo", "retain", "continuation_of",
-                              "continuation_suffix", "use_beam_search", "beam_width",
-                              "length_penalty", "best_of"});
-    for (const auto& [name, only] :
-         {std::pair("response_format", Json{{"type", "text"}}), {"tool_choice", Json("none")},
-          {"modalities", Json::array({"text"})}})
-        if (const Json* value = find(body, name); value != nullptr && *value != only)
-            refuse(name, "not supported: only " + only.dump());
+    refuse_unsupported(body, {"tools", "functions", "audio", "chat_template",
+                              "chat_template_kwargs", "reasoning_effort", "verbosity", "echo",
+                              "retain", "continuation_of", "continuation_suffix",
+                              "use_beam_search", "beam_width", "length_penalty", "best_of"});
+    refuse_unless(body, {{"tool_choice", "none"}, {"modalities", Json::array({"text"})}});
 }
 
 }  // namespace

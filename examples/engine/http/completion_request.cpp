@@ -116,6 +116,11 @@ CompletionRequest parse_completion(const std::string& body, const Tokenizer& tok
     CompletionRequest request;
     read_shared(json, served_model, "cmpl-", request);
     refuse_unsupported(json, {"suffix"});
+    // Of chats; some clients send both.
+    if (const Json* most = find(json, "max_tokens"))
+        refuse_unless(json, {{"max_completion_tokens", *most}});
+    else
+        refuse_unsupported(json, {"max_completion_tokens"});
     RequestSpec& spec = request.spec;
     spec.continuation = continuation_of(json, tokenizer);
     const bool echo = flag(json, "echo");

@@ -117,16 +117,27 @@ void refuse_unsupported(const Json& body, std::initializer_list<const char*> nam
     }
 }
 
+void refuse_unless(const Json& body,
+                   std::initializer_list<std::pair<const char*, Json>> neutral) {
+    for (const auto& [name, only] : neutral)
+        if (const Json* value = find(body, name); value != nullptr && *value != only)
+            refuse(name, "not supported: only " + only.dump());
+}
+
 void read_shared(const Json& body, const std::string& served_model, const char* id_prefix,
                  CompletionRequest& request) {
     check_model(body, served_model);
-    refuse_unsupported(body, {"presence_penalty", "frequency_penalty", "logit_bias", "min_p",
-                              "min_tokens", "stop_token_ids"});
-    // But for what changes nothing.
-    for (const auto& [name, neutral] : {std::pair("top_k", -1), {"repetition_penalty", 1}}) {
-        const Json* value = find(body, name);
-        if (value != nullptr && *value != neutral) refuse_unsupported(body, {name});
-    }
+    refuse_unsupported(
+        body, {"presence_penalty", "frequency_penalty", "logit_bias", "min_p", "min_tokens",
+               "stop_token_ids", "bad_words", "allowed_token_ids", "no_repeat_ngram_size",
+               "structured_outputs", "guided_json", "guided_regex", "guided_choice",
+               "guided_grammar"});
+    refuse_unless(body, {{"repetition_penalty", 1},
+                         {"typical_p", 1},
+                         {"response_format", {{"type", "text"}}}});
+    // Where 0 and -1 say the same.
+    if (const Json* top_k = find(body, "top_k"); top_k != nullptr && *top_k != -1)
+        refuse_unsupported(body, {"top_k"});
     RequestSpec& spec = request.spec;
     spec.id = id_prefix + random_hex();
     spec.sampling.temperature = number(body, "temperature", 1, 0, 100);

@@ -8,7 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace engine::fields {
@@ -32,6 +34,10 @@ using Json = nlohmann::json;
 /// Refuses fields that would change the output, if this endpoint knew how: those whose value says
 /// more than "no".
 void refuse_unsupported(const Json& body, std::initializer_list<const char*> names);
+
+/// Refuses those that have another value than the one that changes nothing.
+void refuse_unless(const Json& body,
+                   std::initializer_list<std::pair<const char*, Json>> neutral);
 
 /// Everything but the prompt, its length, the choices and the log probabilities. The id, which
 /// begins with `id_prefix`, is one that nobody can guess: whoever knows it may go on from what was
