@@ -3,7 +3,8 @@
 #
 #   PREFIX=/usr/local DESTDIR= LIBDIR=lib scripts/install.sh [--uninstall]
 #
-# Cargo builds what is not built yet. Without cargo, as under sudo, what `make build` made is taken.
+# Cargo builds what is not built yet. Without cargo, as under sudo, what `make build` made of this
+# tree is taken.
 # A script rather than cargo-c: that is four hundred crates to build before the first file can be
 # copied, for what two compiler flags and fifty lines do.
 set -euo pipefail
@@ -44,6 +45,12 @@ built=("$release"/libradixkv.{so,a})
 # Root has another cargo, or none, and should leave no files of its own in somebody's target folder.
 is_built() { [ -f "${built[0]}" ] && [ -f "${built[1]}" ]; }
 if is_built && { [ -n "${SUDO_UID-}" ] || ! command -v cargo >/dev/null; }; then
+    # Headers and SONAME come from this tree, and the library has to fit them.
+    bash scripts/built.sh check "$release" radixkv || {
+        echo "error: ${built[0]} is not what is built of this tree, or not by \`make build\`." >&2
+        echo 'First, as yourself: make build' >&2
+        exit 1
+    }
     echo "installing ${built[0]} of $(date -r "${built[0]}" '+%F %T')" >&2
 elif [ -n "${SUDO_UID-}" ] && ! command -v cargo >/dev/null; then
     echo 'error: nothing is built yet. First, as yourself: make build' >&2

@@ -35,6 +35,11 @@ built=$target${CARGO_BUILD_TARGET:+/$CARGO_BUILD_TARGET}/${profile/#dev/debug}
 # As in install.sh: root has another cargo, or none, and should leave no files of its own here.
 is_built() { [ -f "$built/libradixkv_net.so" ] && [ -f "$built/libradixkv_net.a" ]; }
 if is_built && { [ -n "${SUDO_UID-}" ] || ! command -v cargo >/dev/null; }; then
+    bash scripts/built.sh check "$built" radixkv_net || {
+        echo "error: $built has not what is built of this tree, or not by \`make net\`." >&2
+        echo 'First, as yourself: make net' >&2
+        exit 1
+    }
     echo "installing $built/libradixkv_net.so of $(date -r "$built/libradixkv_net.so" '+%F %T')" >&2
 elif [ -n "${SUDO_UID-}" ] && ! command -v cargo >/dev/null; then
     echo 'error: nothing is built yet. First, as yourself: make net' >&2

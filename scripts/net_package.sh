@@ -55,7 +55,15 @@ by_sudo() { # CARGO_TARGET_DIR
     CARGO_TARGET_DIR=$1 PREFIX=$prefix PROFILE=dev HOME=$work PATH=$work/tools SUDO_UID=1000 \
         bash scripts/install_net.sh 2>&1
 }
-said=$(by_sudo "${CARGO_TARGET_DIR:-target}")
+target=${CARGO_TARGET_DIR:-target}
+built=$target/net/debug
+rm -f "$built/libradixkv_net.made"
+if said=$(by_sudo "$target") || [[ $said != *"as yourself: make net"* ]]; then
+    echo "net_package.sh: by sudo, with what another command built: $said" >&2
+    exit 1
+fi
+bash scripts/built.sh note "$built" radixkv_net
+said=$(by_sudo "$target")
 [[ $said == *"libradixkv_net.so of 2"* && $said == *"LD_LIBRARY_PATH=$prefix/lib"* ]] ||
     { echo "net_package.sh: by sudo: $said" >&2; exit 1; }
 if said=$(by_sudo "$work/nothing") || [[ $said != *"as yourself: make net"* ]]; then

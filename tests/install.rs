@@ -6,6 +6,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::{env, fs};
 
+#[path = "install/built.rs"]
+mod built;
 #[path = "install/places.rs"]
 mod places;
 
@@ -146,39 +148,6 @@ fn nothing_is_built_twice() {
         names.collect::<Vec<_>>()
     };
     assert_eq!(names(&lib.join("libradixkv.so")), names(&release("so")));
-}
-
-/// Root, by sudo, has no cargo: what is built is installed, and without that the reason is given.
-#[test]
-fn without_cargo_what_is_built_is_installed() {
-    prefix();
-    let tools = scratch("tools");
-    // Every program of the system but cargo, which is not among them anyway where rustup is.
-    for folder in ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"] {
-        for entry in fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap()) {
-            if entry.file_name() != "cargo" {
-                let _ = symlink(entry.path(), tools.join(entry.file_name()));
-            }
-        }
-    }
-    let install = |target: &Path, by_sudo: bool| {
-        let mut install = script(&scratch("without cargo"));
-        install.env("PATH", &tools).env("HOME", &tools).env("CARGO_TARGET_DIR", target);
-        if by_sudo {
-            install.env("SUDO_UID", "1000");
-        }
-        let output = install.output().unwrap();
-        (output.status.success(), String::from_utf8(output.stderr).unwrap())
-    };
-    for by_sudo in [false, true] {
-        let (success, said) = install(target(), by_sudo);
-        assert!(success && said.contains("libradixkv.so of 2"), "{said}");
-    }
-    let nothing = scratch("nothing built");
-    let (success, said) = install(&nothing, true);
-    assert!(!success && said.contains("as yourself: make build"), "{said}");
-    let (success, said) = install(&nothing, false);
-    assert!(!success && said.contains("rustup.rs"), "{said}");
 }
 
 fn release(ending: &str) -> PathBuf {

@@ -1,0 +1,123 @@
+//! Root, by sudo, has no cargo: what `make build` made of this tree is installed, and nothing else.
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::{as_a_user, root, run, scratch};
+
+/// A tree of its own, with a library that takes no time to make.
+struct Tree {
+    folder: PathBuf,
+    /// Every program of the system but cargo, which is not among them anyway where rustup is.
+    tools: PathBuf,
+}
+
+impl Tree {
+    fn new(name: &str) -> Self {
+        let (folder, tools) = (scratch(name), scratch(&format!("{name} tools")));
+        for place in ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"] {
+            for entry in fs::read_dir(place).into_iter().flatten().map(|entry| entry.unwrap()) {
+                if entry.file_name() != "cargo" {
+                    let _ = symlink(entry.path(), tools.join(entry.file_name()));
+                }
+            }
+        }
+        let mut copy = Command::new("cp");
+        copy.arg("-r").args(["Makefile", "Cargo.toml", "Cargo.lock", "build.rs", "scripts"]);
+        copy.args(["src", "include", "kernels", "cmake"]).arg(&folder).current_dir(root());
+        run(&mut copy);
+        fs::create_dir_all(folder.join("target/release")).unwrap();
+        Self { folder, tools }
+    }
+
+    /// As a build would leave it.
+    fn library(&self, number: u32) {
+        let folder = self.folder.join("target/release");
+        let text = format!(
+            r#"echo 'int puts(const char *); int rkv(void) {{ return puts("{number}"); }}' >l.c
+             cc -c -fPIC l.c -o l.o && cc -shared l.o -o libradixkv.so && rm -f libradixkv.a
+             ar rc libradixkv.a l.o"#
+        );
+        run(Command::new("sh").args(["-ec", &text]).current_dir(folder));
+    }
+
+    /// `make build`, when cargo has done its part.
+    fn make(&self) {
+        let mut make = as_a_user("make");
+        make.args(["build", "CARGO=true"]).current_dir(&self.folder);
+        run(make.env_remove("CARGO_TARGET_DIR"));
+    }
+
+    /// Whether there is something to install, and what is said.
+    fn install(&self, by_sudo: bool) -> (bool, String) {
+        let to = self.folder.join("installed");
+        let _ = fs::remove_dir_all(&to);
+        let mut install = as_a_user("bash");
+        install.arg(self.folder.join("scripts/install.sh")).env("PREFIX", &to);
+        install.env("PATH", &self.tools).env("HOME", &self.tools).env_remove("CARGO_TARGET_DIR");
+        install.envs(by_sudo.then_some(("SUDO_UID", "1000")));
+        let output = install.output().unwrap();
+        let is_installed = to.join("lib/libradixkv.so").exists();
+        assert_eq!(output.status.success(), is_installed);
+        (is_installed, String::from_utf8(output.stderr).unwrap())
+    }
+
+    fn refuses(&self) {
+        for by_sudo in [false, true] {
+            let (success, said) = self.install(by_sudo);
+            assert!(!success && said.contains("as yourself: make build"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn without_cargo_what_is_built_is_installed() {
+    let tree = Tree::new("nothing built");
+    let (success, said) = tree.install(true);
+    assert!(!success && said.contains("as yourself: make build"), "{said}");
+    let (success, said) = tree.install(false);
+    assert!(!success && said.contains("rustup.rs"), "{said}");
+    tree.library(1);
+    tree.make();
+    for by_sudo in [false, true] {
+        let (success, said) = tree.install(by_sudo);
+        assert!(success && said.contains("libradixkv.so of 2"), "{said}");
+    }
+}
+
+/// New headers and a new SONAME with an old library would be what the SONAME is to prevent.
+#[test]
+fn what_was_built_of_another_tree_is_not_installed() {
+    let tree = Tree::new("tree that changes");
+    let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
+    let changes = [
+        ("Cargo.toml", &*version, "version = \"0.99.0\""),
+        ("src/lib.rs", "//!", "// Another.\n//!"),
+        ("include/radixkv.h", "/*", "/* Another. */ /*"),
+    ];
+    for (number, (file, from, to)) in changes.into_iter().enumerate() {
+        tree.library(number as u32);
+        tree.make();
+        assert!(tree.install(true).0);
+        let path = tree.folder.join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{file}");
+        fs::write(path, text.replacen(from, to, 1)).unwrap();
+        tree.refuses();
+    }
+}
+
+/// Stages of `make test` build there too, without kernels for one.
+#[test]
+fn what_another_command_built_is_not_installed() {
+    let tree = Tree::new("library that changes");
+    tree.library(1);
+    tree.refuses();
+    tree.make();
+    assert!(tree.install(true).0);
+    tree.library(2);
+    tree.refuses();
+    tree.make();
+    assert!(tree.install(true).0);
+}
