@@ -17,6 +17,7 @@ cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
 unset CARGO_BUILD_TARGET # what is built here runs here
 source scripts/logged.sh
+source scripts/nvcc.sh
 
 target="${CARGO_TARGET_DIR:-target}"
 out=target/engine
@@ -35,22 +36,8 @@ esac
 bash scripts/tools.sh engine >&2
 
 options=() targets=(--target engine_server --target engine_bench --target make_checkpoint)
-find_nvcc() { # that of the library, as kernels/build.rs finds it, or OFF
-    local nvcc release oldest=12.8
-    # Of the library's own targets some end with an f.
-    [[ ! "${RADIXKV_CUDA_ARCHS-f}" =~ f( |$) ]] || oldest=12.9
-    while read -r nvcc; do
-        release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p') || continue
-        if printf '%s\n' "${release:-0}" $oldest | sort -VC -r; then
-            realpath -s "$nvcc"
-            return
-        fi
-    done < <(PATH="${CUDA_HOME:+$CUDA_HOME/bin:}$target/cuda/home/bin:target/cuda/home/bin:$PATH" \
-        type -ap nvcc)
-    echo OFF
-}
-nvcc=OFF
-[ "${RADIXKV_CUDA:-}" = 0 ] || nvcc=$(find_nvcc)
+nvcc=OFF # or that of the library
+[ "${RADIXKV_CUDA:-}" = 0 ] || nvcc=$(find_nvcc) || nvcc=OFF
 # Each time: CMake remembers what it was told.
 options+=(-DENGINE_NVCC="$nvcc")
 case "$what" in

@@ -6,6 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin" RUST_BACKTRACE=1
 unset CARGO_BUILD_TARGET # what is built here runs here
+source scripts/nvcc.sh
 
 # Two at a time, in this order: none keeps two processors busy by itself. The first compiles for
 # long, and what needs the same folder comes late.
@@ -24,29 +25,23 @@ have() { # command, what it shows
     command -v "$1" >/dev/null || { echo "SKIP $2: $1 is not installed"; return 1; }
 }
 
-has_nvcc() { # where kernels/build.rs looks for it
-    local nvcc
-    # An older one than 12.9 is passed over.
-    while read -r nvcc; do
-        "$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p' | cat - <(echo 12.9) |
-            sort -VC -r && return
-    done < <(PATH="${CUDA_HOME:+$CUDA_HOME/bin:}$target/cuda/home/bin:$PATH" type -ap nvcc)
-    return 1
-}
-
 see_to_nvcc() { # for the stages $*: all of them build with kernels, or all without, in one folder
     no_nvcc="RADIXKV_CUDA is 0"
-    [ "${RADIXKV_CUDA:-}" != 0 ] && ! has_nvcc || return 0
+    [ "${RADIXKV_CUDA:-}" != 0 ] && ! find_nvcc >/dev/null || return 0
     no_nvcc="there is no nvcc (make cuda-toolchain)"
     case " $* " in
     *" kernels "*)
         if bash scripts/cuda_toolchain.sh; then
             # Five targets take minutes, and one of them is what is there to be tested.
-            export RADIXKV_CUDA_ARCHS=90a
+            export RADIXKV_CUDA_ARCHS="${RADIXKV_CUDA_ARCHS-90a}"
             return
         fi
         ;;
     esac
+    if [ "${RADIXKV_CUDA:-}" = 1 ]; then
+        echo "error: RADIXKV_CUDA is 1, but $no_nvcc" >&2
+        exit 1
+    fi
     export RADIXKV_CUDA=0
 }
 

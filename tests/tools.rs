@@ -1,11 +1,15 @@
 //! `scripts/tools.sh` on machines that lack something: what it installs, and what it says; and
-//! other scripts there. A folder of links is the whole PATH, `apt-get` only writes down what it is
-//! asked for, and `id` says that we are root.
+//! other scripts there, those of the tests and of a GPU in modules. A folder of links is the whole
+//! PATH, `apt-get` only writes down what it is asked for, and `id` says that we are root.
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
-use std::{env, fs, thread};
+use std::process::{Command, Output};
+use std::{env, fs};
+
+#[path = "tools/gpu.rs"]
+mod gpu;
+#[path = "tools/stages.rs"]
+mod stages;
 
 /// What the script itself needs of a system, and a compiler.
 const SYSTEM: &[&str] = &[
@@ -44,6 +48,22 @@ impl Machine {
         let path = self.folder.join(name);
         let _ = fs::remove_file(&path); // not what a link leads to
         write_program(&path, text);
+    }
+
+    /// An nvcc that says of which release it is.
+    fn nvcc(&self, release: &str) {
+        let text = format!("echo 'Cuda compilation tools, release {release}, V{release}.131'");
+        self.program("nvcc", &text);
+    }
+
+    /// A tree of its own: the real one may have an nvcc, from `make cuda-toolchain`.
+    fn tree(&self) -> PathBuf {
+        let tree = self.folder.join("tree");
+        fs::create_dir_all(tree.join("target/release")).unwrap();
+        for name in ["scripts", "bindings"] {
+            symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join(name), tree.join(name)).unwrap();
+        }
+        tree
     }
 
     /// Whether the script succeeds, what it says, and what apt-get was asked for.
@@ -138,70 +158,6 @@ fn pytest_says_what_it_skips() {
     let text = fs::read_to_string(path).unwrap();
     let options = text.lines().find(|line| line.starts_with("addopts")).unwrap();
     assert!(options.contains("-rs"), "{options}");
-}
-
-/// Words of a command of `cargo test` that choose tests, and whether they are whole names.
-fn filters(line: &str) -> (Vec<&str>, bool) {
-    let (before, behind) = line.split_once(" -- ").unwrap_or((line, ""));
-    let end = |word: &&str| !["||", "&&", ";", "}", "|"].contains(word);
-    let mut chosen = Vec::new();
-    if let Some((_, options)) = before.split_once("cargo test ") {
-        let mut words = options.split_whitespace().take_while(end);
-        while let Some(word) = words.next() {
-            match word {
-                "--test" | "--features" | "--manifest-path" | "--target-dir" => {
-                    words.next();
-                }
-                _ if word.starts_with('-') || word.contains('$') => {}
-                _ => chosen.push(word),
-            }
-        }
-    }
-    let named = behind.split_whitespace().take_while(end);
-    chosen.extend(named.filter(|word| !word.starts_with('-') && !word.contains('$')));
-    (chosen, behind.contains("--exact"))
-}
-
-/// A filter that names nothing runs nothing, and cargo calls that a success.
-#[test]
-fn the_filters_of_the_stages_name_tests() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (mut folders, mut sources) = (vec![root.join("tests"), root.join("src")], String::new());
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                sources += &fs::read_to_string(path).unwrap();
-            }
-        }
-    }
-    let functions: Vec<&str> =
-        sources.split("fn ").skip(1).filter_map(|rest| rest.split('(').next()).collect();
-    let is_module = |name: &str| sources.contains(&format!("mod {name};"));
-    let (mut seen, mut unknown) = (0, Vec::new());
-    for script in ["test.sh", "sanitizers.sh", "loom.sh"] {
-        let text = fs::read_to_string(root.join("scripts").join(script)).unwrap();
-        let text = text.replace("\\\n", " ");
-        let tests = |line: &&str| line.contains("cargo test") || line.contains("${test[@]}");
-        for line in text.lines().filter(tests) {
-            let (chosen, is_exact) = filters(line);
-            for word in chosen {
-                seen += 1;
-                let name = word.trim_end_matches("::").rsplit("::").next().unwrap();
-                let is_there = match is_exact {
-                    true => functions.contains(&name),
-                    false => is_module(name) || functions.iter().any(|one| one.contains(name)),
-                };
-                if !is_there {
-                    unknown.push(format!("{script}: {word}"));
-                }
-            }
-        }
-    }
-    assert_eq!(unknown, Vec::<String>::new());
-    assert!(seen > 30, "the filters were not found: {seen}");
 }
 
 /// kernels/build.rs: the CPU part is not to fail for an nvcc that doesn't know what the kernels
@@ -306,13 +262,9 @@ fn the_engine_has_the_nvcc_of_the_library() {
     machine.program("pkg-config", "true");
     machine.program("cargo", "echo cargo 9.0.0");
     machine.program("cmake", "echo \"$@\" >>\"$HOME/told\"");
-    // A tree of its own: this one may have an nvcc, from `make cuda-toolchain`.
-    let tree = machine.folder.join("tree");
-    fs::create_dir_all(tree.join("target/release")).unwrap();
-    symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts"), tree.join("scripts")).unwrap();
+    let tree = machine.tree();
     let configure = |release: &str, wish: &str, archs: Option<&str>| {
-        let version = format!("echo 'Cuda compilation tools, release {release}, V{release}.131'");
-        machine.program("nvcc", &version);
+        machine.nvcc(release);
         let _ = fs::remove_file(machine.folder.join("told"));
         let mut command = Command::new("bash");
         command.arg(tree.join("scripts/engine.sh")).arg("build").env_clear();
@@ -392,90 +344,4 @@ fn helgrind_looks_at_what_is_built_here() {
     command.env("CARGO_TARGET_DIR", machine.folder.join("built"));
     let (success, said) = ended(command.output().unwrap());
     assert!(!success && said.contains("\nfor this machine\n"), "{said}");
-}
-
-/// scripts/gpu.sh: PyTorch is there, and what is compared with it fails.
-#[test]
-fn a_comparison_that_fails_is_a_failure() {
-    let machine = Machine::new("gpu peers");
-    machine.program("python3", "[ \"$1\" = -c ]");
-    let pack = machine.folder.join("pack");
-    fs::create_dir_all(&pack).unwrap();
-    fs::write(pack.join("commit"), "0123abc\n").unwrap();
-    let path = env::var_os("PATH").unwrap();
-    let folders = [machine.folder.clone()].into_iter().chain(env::split_paths(&path));
-    let output = script("gpu.sh")
-        .args([Path::new("run"), &pack.join("results"), Path::new("peers")])
-        .env("PATH", env::join_paths(folders).unwrap())
-        .env("RADIXKV_GPU_PACK", &pack)
-        .output()
-        .unwrap();
-    let (success, said) = ended(output);
-    assert!(!success && said.contains("FAIL peers"), "{said}");
-}
-
-/// scripts/test.sh: what it has started ends with it, and starts nothing more.
-#[test]
-fn who_stops_the_tests_stops_their_stages() {
-    let machine = Machine::new("stopped");
-    machine.link(&["basename", "date", "flock", "mkdir", "realpath", "rm", "sleep", "tee"]);
-    machine.link(&["timeout", "tr"]);
-    // Each use of cargo takes as long as a compiler would, and is written down.
-    machine.program(
-        "cargo",
-        "[ \"$1\" != --version ] || { echo cargo 9.0.0; exit; }\n\
-         echo $$ >>\"$HOME/started\"\nexec sleep 100",
-    );
-    let started = machine.folder.join("started");
-    let written = || fs::read_to_string(&started).unwrap_or_default();
-    let wait_for = |what: &str, is_so: &dyn Fn() -> bool| {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while !is_so() {
-            assert!(Instant::now() < deadline, "{what}: {}", written());
-            thread::sleep(Duration::from_millis(20));
-        }
-    };
-    let is_there = |process: &str| {
-        let command = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-        command.starts_with(b"sleep")
-    };
-    // Two at a time, and one that is named.
-    for (stages, at_a_time) in [(&[][..], 2), (&["engine"], 1)] {
-        let _ = fs::remove_file(&started);
-        let mut tests = script("test.sh")
-            .args(stages)
-            .env_clear()
-            .env("PATH", &machine.folder)
-            .env("HOME", &machine.folder)
-            .env("CARGO_TARGET_DIR", machine.folder.join("target"))
-            .env("RADIXKV_CUDA", "0")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        wait_for("stages begin", &|| {
-            written().lines().filter(|it| is_there(it)).count() >= at_a_time
-        });
-        let stopped = Command::new("kill").arg(tests.id().to_string()).status().unwrap();
-        assert!(stopped.success());
-        assert!(!tests.wait().unwrap().success());
-        wait_for("stages go on", &|| !written().lines().any(is_there));
-    }
-}
-
-/// scripts/test.sh: a second run leaves the logs of the first one alone.
-#[test]
-fn the_tests_run_once_in_a_folder() {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tools second run");
-    let _ = fs::remove_dir_all(&target);
-    fs::create_dir_all(target.join("test-logs")).unwrap();
-    let status = target.join("test-logs/tests.status");
-    fs::write(&status, "0 1 1 1\n").unwrap();
-    let second = script("test.sh");
-    let mut first = Command::new("flock"); // has what it has
-    first.arg(target.join("test-logs.lock")).arg(second.get_program()).args(second.get_args());
-    first.arg("nothing").env("CARGO_TARGET_DIR", &target).env("RADIXKV_CUDA", "0");
-    let (success, said) = ended(first.output().unwrap());
-    assert!(!success && said.contains("error: another run has "), "{said}");
-    assert!(status.is_file());
 }
