@@ -3,6 +3,7 @@
 # tree that find it by CMake, shared and static, and by pkg-config; then it is uninstalled.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/go.sh
 command -v cmake >/dev/null || { echo "SKIP the package of libradixkv_net: no cmake"; exit 0; }
 
 work=$(mktemp -d)
@@ -40,10 +41,12 @@ if command -v pkg-config >/dev/null; then
     eval "cc -o '$work/by-name' '$work/program/main.c' $(pkg-config --cflags --libs radixkv_net)"
     LD_LIBRARY_PATH=$prefix/lib "$work/by-name"
 fi
-if command -v go >/dev/null && command -v pkg-config >/dev/null; then
+if has_go && command -v pkg-config >/dev/null; then
     # With this header alone.
     (cd bindings/go/net && GOTOOLCHAIN=local GOFLAGS='' PKG_CONFIG_PATH=$prefix/lib/pkgconfig \
         go build .)
+else
+    echo "SKIP Go with the package of libradixkv_net: no Go 1.$go_minor or later, or no pkg-config"
 fi
 # Root, by sudo, has no cargo: what is built is installed, and without that the reason is given.
 mkdir "$work/tools"

@@ -10,6 +10,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH:/usr/local/go/bin"
+source scripts/go.sh
 
 what="${1:-test}"
 case "$what" in
@@ -37,13 +38,6 @@ has_sanitizer_runtime() {
     dir=$(clang -print-runtime-dir 2>/dev/null) || return 1
     # The folder that clang 14 names is not always the one that it uses: any beside it will do.
     compgen -G "${dir%/*}/*/libclang_rt.asan*" >/dev/null
-}
-
-go_minor=21 # of Go 1, the oldest that the binding takes
-has_go() {
-    local minor
-    minor=$(go env GOVERSION 2>/dev/null | sed 's/^go1\.\([0-9]*\).*/\1/')
-    [ "${minor:-0}" -ge $go_minor ]
 }
 
 has_venv() {
@@ -102,7 +96,7 @@ install_packages() {
     # Don't fetch a Go that is too old anyway.
     local minor
     minor=$(apt-cache policy golang-go | sed -n 's/ *Candidate: 2:1\.\([0-9]*\).*/\1/p')
-    [ "${minor:-0}" -ge $go_minor ] || set -- $(printf '%s\n' "$@" | grep -vx golang-go)
+    [ "${minor:-0}" -ge "$go_minor" ] || set -- $(printf '%s\n' "$@" | grep -vx golang-go)
     # Together, for speed; one by one when this release calls one of them otherwise.
     apt install --no-install-recommends "$@" && return
     for package in "$@"; do apt install --no-install-recommends "$package"; done

@@ -151,11 +151,8 @@ fn skip(reason: &str) {
 #[test]
 fn go() {
     let module = native::root().join("bindings/go");
-    if !module.join("go.mod").exists() {
-        return skip("the Go examples were not run: bindings/go is not part of this package");
-    }
-    if Command::new("go").arg("version").output().is_err() {
-        return skip("the Go examples were not run: `go` is not installed");
+    if let Some(reason) = native::go::missing(&module) {
+        return skip(&format!("the Go examples were not run: {reason}"));
     }
     let library = native::lib_dir();
     for example in EVERYWHERE {

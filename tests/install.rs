@@ -8,6 +8,8 @@ use std::{env, fs};
 
 #[path = "install/built.rs"]
 mod built;
+#[path = "native/go.rs"]
+mod go;
 #[path = "install/places.rs"]
 mod places;
 
@@ -80,15 +82,18 @@ fn target() -> &'static Path {
 /// Whether the tools are here; says loudly what is not shown otherwise.
 fn have(test: &str, tools: &[&str]) -> bool {
     use std::io::Write;
-    for tool in tools {
-        if Command::new(tool).arg("--version").output().is_err() {
-            // Past the capture of the test harness, which hides what a passing test prints.
-            let reason = format!("SKIP {test}: {tool} is not installed\n");
-            std::io::stderr().write_all(reason.as_bytes()).unwrap();
-            return false;
-        }
+    let missing = |tool: &&str| match *tool {
+        "go" => go::missing(&root().join("bindings/go")),
+        _ if Command::new(tool).arg("--version").output().is_ok() => None,
+        _ => Some(format!("{tool} is not installed")),
+    };
+    let reason = tools.iter().find_map(missing);
+    if let Some(reason) = &reason {
+        // Past the capture of the test harness, which hides what a passing test prints.
+        let reason = format!("SKIP {test}: {reason}\n");
+        std::io::stderr().write_all(reason.as_bytes()).unwrap();
     }
-    true
+    reason.is_none()
 }
 
 fn assert_runs(program: &Path) {
