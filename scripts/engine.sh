@@ -20,7 +20,7 @@ source scripts/logged.sh
 source scripts/nvcc.sh
 
 target="${CARGO_TARGET_DIR:-target}"
-out=target/engine
+out=$target/engine
 random_model="$out/model"
 
 what="${1:-demo}"

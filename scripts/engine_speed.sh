@@ -20,7 +20,7 @@ bash scripts/engine.sh speed
 model=$(bash scripts/model.sh)
 quantised=$(bash scripts/model.sh gguf)
 llama_cpp=$(bash scripts/llama_cpp.sh build)
-engine=target/engine/engine_speed
+engine=${CARGO_TARGET_DIR:-target}/engine/engine_speed
 threads=$(nproc)
 out=${CARGO_TARGET_DIR:-target}/model
 

@@ -72,7 +72,7 @@ PYTHON
 
 pack_engine() { # its programs, and the libraries that another machine may not have
     RADIXKV_CUDA=1 bash scripts/engine.sh build
-    local engine=target/engine to=$pack/engine
+    local engine=${CARGO_TARGET_DIR:-target}/engine to=$pack/engine
     mkdir -p "$to"
     cp "$engine/engine_bench" "$engine/make_checkpoint" "$engine/tests/test_cuda" "$to/"
     ldd "$engine/engine_bench" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' |

@@ -8,11 +8,11 @@ unset CARGO_BUILD_TARGET # what is built here runs here
 bash scripts/tools.sh build >&2
 
 target="${CARGO_TARGET_DIR:-target}"
-out=target/replay
+out=$target/replay
 mkdir -p "$out"
 
 cargo build --release
 "${CC:-cc}" -O2 -Wall -Wextra -Iinclude examples/replay/*.c -o "$out/replay" \
     -L"$target/release" -lradixkv -Wl,-rpath,"$(cd "$target/release" && pwd)" -lm
 
-exec "$out/replay" "$@"
+exec "$out/replay" --svg "$out/hit-rate.svg" "$@"

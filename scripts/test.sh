@@ -146,9 +146,9 @@ stage_abi() { # names, numbers, layouts and types against abi/; how the second l
 
 stage_docs() { # every parameter of the header is described
     have doxygen docs || return 0
-    mkdir -p target
-    doxygen Doxyfile
-    echo "target/doxygen/html/index.html"
+    mkdir -p "$target"
+    doxygen - < <(cat Doxyfile; echo "OUTPUT_DIRECTORY = \"$target/doxygen\"")
+    echo "$target/doxygen/html/index.html"
 }
 
 stage_fuzz() { # the fuzz targets on saved inputs and on what is made of them

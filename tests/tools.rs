@@ -3,8 +3,9 @@
 //! PATH, `apt-get` only writes down what it is asked for, and `id` says that we are root.
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::{env, fs};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use std::{env, fs, thread};
 
 #[path = "tools/gpu.rs"]
 mod gpu;
@@ -291,6 +292,29 @@ fn the_engine_has_the_nvcc_of_the_library() {
     }
 }
 
+/// scripts/engine.sh: with a target folder of its own, nothing of a build lies elsewhere, where
+/// that of another one may be.
+#[test]
+fn the_engine_is_built_in_the_target_folder() {
+    let machine = Machine::new("engine folder");
+    machine.link(&["mkdir", "nproc", "realpath", "tee"]);
+    machine.program("c++", "cat >/dev/null");
+    for name in ["pkg-config", "cmake"] {
+        machine.program(name, "true");
+    }
+    machine.program("cargo", "echo cargo 9.0.0");
+    let (tree, target) = (machine.tree(), machine.folder.join("else where"));
+    fs::remove_dir_all(tree.join("target")).unwrap();
+    fs::write(tree.join("target"), "").unwrap();
+    fs::create_dir_all(target.join("release")).unwrap();
+    let mut command = Command::new("bash");
+    command.arg(tree.join("scripts/engine.sh")).arg("build").env_clear();
+    command.env("PATH", &machine.folder).env("HOME", &machine.folder);
+    let output = command.env("CARGO_TARGET_DIR", &target).env("RADIXKV_CUDA", "0").output();
+    let (success, said) = ended(output.unwrap());
+    assert!(success && target.join("engine/build.log").is_file(), "{said}");
+}
+
 /// scripts/python.sh: tests that can't run are skipped; who asked for a wheel and has none is told.
 #[test]
 fn no_wheel_is_a_failure() {
@@ -302,6 +326,59 @@ fn no_wheel_is_a_failure() {
     for what in ["wheel", "wheels", "bench", "example"] {
         let (success, said) = run(what);
         assert!(!success && said.starts_with("error: ") && said.contains("3.11"), "{what}: {said}");
+    }
+}
+
+/// bindings/python/backend: builds with two target folders put their library into one place of the
+/// tree, and each wheel has its own.
+#[test]
+fn a_wheel_has_the_library_of_its_own_build() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if Command::new("python3").arg("--version").output().is_err() {
+        return; // scripts/python.sh says so
+    }
+    let machine = Machine::new("wheels");
+    machine.program("strip", "true"); // these libraries are texts
+    let path = env::var_os("PATH").unwrap();
+    let path = [machine.folder.clone()].into_iter().chain(env::split_paths(&path));
+    let path = env::join_paths(path).unwrap();
+    let package = machine.folder.join("bindings/python");
+    for folder in ["bindings/python/backend", "bindings/python/python/radixkv", "include"] {
+        fs::create_dir_all(machine.folder.join(folder)).unwrap();
+    }
+    for name in ["pyproject.toml", "backend/wheel_with_library.py"] {
+        fs::copy(root.join("bindings/python").join(name), package.join(name)).unwrap();
+    }
+    for name in ["LICENSE-MIT", "LICENSE-APACHE", "first", "second"] {
+        fs::write(machine.folder.join(name), name).unwrap();
+    }
+    let maturin = "import pathlib, time\n\
+        get_requires_for_build_wheel = get_requires_for_build_editable = None\n\
+        prepare_metadata_for_build_wheel = build_editable = None\n\
+        def build_wheel(folder, settings, metadata):\n    \
+            pathlib.Path(folder, 'begun').touch()\n    \
+            time.sleep(1)\n    \
+            return pathlib.Path('python/radixkv/lib/libradixkv.so').read_text()\n";
+    fs::write(package.join("backend/maturin.py"), maturin).unwrap();
+    let build = |name: &str| {
+        let out = machine.folder.join(format!("{name} wheel"));
+        fs::create_dir_all(&out).unwrap();
+        let text = "import sys, wheel_with_library as it; print(it.build_wheel(sys.argv[1]))";
+        let mut command = Command::new("python3");
+        command.args(["-c", text]).arg(&out).current_dir(&package);
+        command.env("PATH", &path).env("PYTHONPATH", package.join("backend"));
+        command.env("RADIXKV_LIBRARY", machine.folder.join(name));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        (child, out.join("begun"))
+    };
+    let (mut first, begun) = build("first");
+    while !begun.exists() && first.try_wait().unwrap().is_none() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let (second, _) = build("second");
+    for (child, name) in [(first, "first\n"), (second, "second\n")] {
+        let (success, said) = ended(child.wait_with_output().unwrap());
+        assert!(success && said == name, "{said}");
     }
 }
 

@@ -4,9 +4,12 @@ The environment variable RADIXKV_LIBRARY names a library that was built already,
 kernels; otherwise cargo builds it, into the target folder of the repository.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +32,17 @@ def library() -> Path:
     return target / os.environ.get("CARGO_BUILD_TARGET", "") / "release" / "libradixkv.so"
 
 
+@contextmanager
+def staged() -> Iterator[None]:
+    """Library and headers are where the wheel takes them from: one place for all builds of this
+    tree, whatever their target folders, so that one at a time has it."""
+    with open(HERE / "pyproject.toml") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        stage()
+        yield
+
+
 def stage() -> None:
-    """Copies library and headers to where the wheel takes them from."""
     for folder in ("lib", "include"):
         shutil.rmtree(PACKAGE / folder, ignore_errors=True)
     (PACKAGE / "lib").mkdir()
@@ -45,13 +57,13 @@ def stage() -> None:
 
 
 def build_wheel(directory: str, settings: Any = None, metadata: Any = None) -> str:
-    stage()
-    return str(maturin.build_wheel(directory, settings, metadata))
+    with staged():
+        return str(maturin.build_wheel(directory, settings, metadata))
 
 
 def build_editable(directory: str, settings: Any = None, metadata: Any = None) -> str:
-    stage()
-    return str(maturin.build_editable(directory, settings, metadata))
+    with staged():
+        return str(maturin.build_editable(directory, settings, metadata))
 
 
 def build_sdist(directory: str, settings: Any = None) -> str:
