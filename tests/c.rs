@@ -61,6 +61,14 @@ fn every_file_compiles_strictly() {
     }
 }
 
+/// Stage memcheck of scripts/test.sh builds what others are just running.
+#[test]
+fn programs_of_another_library_lie_elsewhere() {
+    let folders = [None, Some("/usr".into()), Some(native::root().into())].map(native::folder);
+    assert!(folders[0].ends_with("native") && folders[1].ends_with("native-usr"), "{folders:?}");
+    assert!(folders[2] != folders[0] && folders[2] != folders[1], "{folders:?}");
+}
+
 /// The benchmarks in C, which nothing else compiles before somebody measures.
 #[test]
 fn benches_compile() {

@@ -1,6 +1,7 @@
 //! Compiles C and C++ as a strict consumer of the headers would, against the shared library that
 //! stands beside the running test, and runs the result. `RKV_RUNNER="valgrind -q ..."` wraps runs.
 #![allow(dead_code)] // each test that includes this uses its own part of it
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -96,6 +97,15 @@ pub fn build(
     build_with(&library, sources, name, (compiler_name, cpp, std))
 }
 
+/// Where programs with such a library lie: two stages build the same ones at one time, with two
+/// libraries, and each is to run its own.
+pub fn folder(library_dir: Option<OsString>) -> PathBuf {
+    let name =
+        library_dir.map(|dir| fs::canonicalize(dir).unwrap().file_name().unwrap().to_owned());
+    let name = name.map_or("native".to_owned(), |name| format!("native-{}", name.display()));
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
 /// The same with the words that link a library.
 pub fn build_with(
     library: &[String],
@@ -103,7 +113,7 @@ pub fn build_with(
     name: &str,
     (compiler_name, cpp, std): (&str, bool, &str),
 ) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("native");
+    let folder = folder(env::var_os("RKV_LIBRARY_DIR"));
     fs::create_dir_all(&folder).unwrap();
     let program = folder.join(format!("{name}-{compiler_name}-{std}"));
     let output = compiler(compiler_name, cpp, std)
