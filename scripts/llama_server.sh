@@ -74,20 +74,24 @@ fetch() { # pip asks an archive of sources for its name before it keeps it
         sha256sum --check --quiet <<<"$sha256  $archive" >&2 ||
             fail "$archive has not the checksum $sha256"
     fi
-    rm -rf "$source" "$out/applied.patch"
+    rm -rf "$out/fetched" "$source" "$out/applied.patch"
     tar -xzf "$archive" -C "$out" --strip-components=2 \
         "${package//-/_}-$version/vendor/llama.cpp"
-    touch "$out/fetched"
+    echo "$package $version" >"$out/fetched"
 }
 
-[ -f "$out/fetched" ] || fetch
+# Another version's has other files, and other sums.
+[ "$(cat "$out/fetched" 2>/dev/null)" = "$package $version" ] || fetch
 if ! cmp -s "$seat/llama.cpp.patch" "$out/applied.patch"; then
     if [ -f "$out/applied.patch" ]; then # so that only what it touches is compiled again
         patch -d "$source" -p1 --fuzz=0 --reverse --quiet <"$out/applied.patch" || fetch
         rm -f "$out/applied.patch"
     fi
+    # What is patched in part is fetched again.
+    rm "$out/fetched"
     apply "$source"
     cp "$seat/llama.cpp.patch" "$out/applied.patch"
+    echo "$package $version" >"$out/fetched"
 fi
 
 cargo build --locked --release >&2

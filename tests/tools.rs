@@ -209,7 +209,7 @@ fn an_nvcc_that_is_too_old_is_passed_over() {
 fn a_llama_server_has_the_model_that_was_named() {
     let machine = Machine::new("llama-server");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    machine.link(&["mkdir", "flock", "cmp", "tee", "nice", "nproc", "sha256sum"]);
+    machine.link(&["mkdir", "flock", "cmp", "tee", "nice", "nproc", "rm", "sha256sum"]);
     machine.program("cargo", "echo cargo 9.0.0");
     for name in ["cmake", "patch", "python3"] {
         machine.program(name, "true");
@@ -219,7 +219,10 @@ fn a_llama_server_has_the_model_that_was_named() {
     for folder in [made.join("build/bin"), target.join("release"), target.join("model")] {
         fs::create_dir_all(folder).unwrap();
     }
-    fs::write(made.join("fetched"), "").unwrap();
+    let text = fs::read_to_string(root.join("scripts/llama_server.sh")).unwrap();
+    let wanted = text.lines().find_map(|line| line.strip_prefix("package=")).unwrap();
+    let wanted = wanted.replace("version=", "") + "\n";
+    fs::write(made.join("fetched"), &wanted).unwrap();
     let patch = root.join("integrations/llama_server/llama.cpp.patch");
     fs::copy(patch, made.join("applied.patch")).unwrap();
     let server = made.join("build/bin/llama-server");
@@ -251,6 +254,21 @@ fn a_llama_server_has_the_model_that_was_named() {
         let expected = format!("starts with {}\n", options.join(" "));
         assert!(success && said.contains(&expected), "{said}");
     }
+
+    // A patch that does not apply leaves what it has changed: from then on it is fetched again.
+    let is_fetched = |said: &str| said.contains("fetching llama.cpp");
+    fs::create_dir_all(made.join("llama.cpp")).unwrap();
+    machine.program("sha256sum", "[ \"$2\" = --quiet ]");
+    machine.program("patch", "[ \"$5\" = --reverse ]");
+    fs::write(made.join("applied.patch"), "").unwrap();
+    let (success, said) = run(&[], None);
+    assert!(!success && said.contains("does not apply") && !is_fetched(&said), "{said}");
+    let (success, said) = run(&[], None);
+    assert!(!success && is_fetched(&said), "{said}");
+    // So is another version.
+    fs::write(made.join("fetched"), wanted.replace("0.", "1.")).unwrap();
+    let (success, said) = run(&[], None);
+    assert!(!success && is_fetched(&said), "{said}");
 }
 
 /// scripts/engine.sh: the nvcc that makes the library's kernels makes the engine's, or none does.

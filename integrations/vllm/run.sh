@@ -26,7 +26,7 @@ export VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=1 OMP_NUM_THREADS
 
 # Its tests are in the source distribution alone. To tell what that needs, pip would build it, which
 # fails without CUDA; by then it is unpacked.
-if ! [ -d "$target/upstream/tests" ]; then
+if [ "$(cat "$target/upstream/version" 2>/dev/null)" != "$version" ]; then
     rm -rf "$target/sdist" "$target/upstream"
     mkdir -p "$target/sdist" "$target/upstream"
     TMPDIR=$target/sdist "$python" -m pip download -q --disable-pip-version-check --no-deps \
@@ -36,6 +36,7 @@ if ! [ -d "$target/upstream/tests" ]; then
     [ -n "$found" ] || { tail "$target/sdist.log" >&2; exit 1; }
     mv "${found%/v1/core/*}" "$target/upstream/tests"
     rm -rf "$target/sdist"
+    echo "$version" >"$target/upstream/version"
 fi
 
 printf '## vLLM %s: nothing of it is changed\n\n' "$version"
