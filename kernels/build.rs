@@ -181,12 +181,20 @@ fn build_all(nvcc: &Path, target: &Path, sources: &str) -> [Vec<PathBuf>; 2] {
                 (command.spawn().expect("nvcc runs"), part, image)
             })
             .collect();
+        let mut failed = None;
+        // All of them: none goes on behind this program's back.
         for (mut child, part, image) in running {
+            if child.wait().unwrap().success() {
+                // Whole or not at all, whoever else builds the same.
+                fs::rename(part, image).unwrap();
+            } else {
+                let _ = fs::remove_file(part);
+                failed = failed.or(Some(image.display()));
+            }
+        }
+        if let Some(name) = failed {
             // Its own compiler may be one that it doesn't know.
-            let (is_made, name) = (child.wait().unwrap().success(), image.display());
-            assert!(is_made, "nvcc failed for {name}; RADIXKV_CUDA=0 builds without kernels");
-            // Whole or not at all, whoever else builds the same.
-            fs::rename(part, image).unwrap();
+            panic!("nvcc failed for {name}; RADIXKV_CUDA=0 builds without kernels");
         }
     }
     [common, hopper].map(|images| images.into_iter().map(|(image, ..)| image).collect())

@@ -19,7 +19,8 @@ RADIXKV_KERNEL_CACHE=$(realpath -m "${CARGO_TARGET_DIR:-target}/kernels")
 export RADIXKV_KERNEL_CACHE
 target=${CARGO_TARGET_DIR:-target}
 logs=$target/test-logs
-limit='timeout --verbose --kill-after=10 5000' # for a stage, the compiler included
+# For a stage, the compiler included.
+limit="timeout --verbose --kill-after=10 ${RKV_STAGE_SECONDS:-5000}"
 
 have() { # command, what it shows
     command -v "$1" >/dev/null || { echo "SKIP $2: $1 is not installed"; return 1; }
@@ -283,13 +284,24 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$program_limit
 
 in_its_shell() { # stage
     # What outlives a stage does not keep the lock.
-    (set -e; "stage_$1") </dev/null 2>&1 8>&-
+    (set -e; export RKV_STAGE="$$ $1"; "stage_$1") </dev/null 2>&1 8>&-
+}
+
+# A stage's limit reaches cargo. The programs that it runs have a limit each, and with that a
+# process group, where a signal to cargo's does not come: what has the stage's name is left of it.
+stop_rest() { # stage
+    local path
+    while read -r path; do
+        path=${path%/environ}
+        kill -KILL "${path#/proc/}" 2>/dev/null
+    done < <(grep -lsz "^RKV_STAGE=$$ $1\$" /proc/[0-9]*/environ)
 }
 
 run_stage() { # stage; what it printed, its status, its seconds and its processors' go into $logs
     local start=$SECONDS code TIMEFORMAT='%0U %0S'
     { time in_its_shell "$1"; } 2>"$logs/$1.cpu"
     code=$?
+    case $code in 124 | 137) stop_rest "$1" ;; esac
     echo "$code $((SECONDS - start)) $(<"$logs/$1.cpu")" >"$logs/$1.status"
 }
 

@@ -181,27 +181,42 @@ fn an_nvcc_that_is_too_old_is_passed_over() {
     }
     let out = machine.folder.join("target/debug/build/radixkv-0/out");
     fs::create_dir_all(&out).unwrap();
-    let build = |release: &str, wish: &str| {
+    let build = |release: &str, wish: &str, compile: &str| {
         let version = format!("echo 'Cuda compilation tools, release {release}, V{release}.131'");
-        machine.program("nvcc", &format!("[ \"$1\" = --version ] || exit 1\n{version}"));
+        machine.program("nvcc", &format!("[ \"$1\" = --version ] || {{ {compile}; }}\n{version}"));
         let mut command = Command::new(&program);
         for name in ["CUDA_HOME", "RADIXKV_CUDA_ARCHS", "RADIXKV_KERNEL_CACHE"] {
             command.env_remove(name);
         }
         command.current_dir(&machine.folder).env("PATH", &machine.folder).env("OUT_DIR", &out);
         command.env("TARGET", "x86_64-unknown-linux-gnu").env("RADIXKV_CUDA", wish);
+        command.env("NUM_JOBS", "3");
         ended(command.output().unwrap())
     };
     for release in ["11.8", "12.4", "12.8"] {
-        let (success, said) = build(release, "");
+        let (success, said) = build(release, "", "exit 1");
         assert!(success && said.contains("cargo:warning="), "{release}: {said}");
         assert!(said.contains("RKV_KERNEL_IMAGES=\n"), "{release}: {said}");
-        let (success, said) = build(release, "1");
+        let (success, said) = build(release, "1", "exit 1");
         assert!(!success && said.contains("12.9"), "{release}: {said}");
     }
     // This one is taken, and fails.
-    let (success, said) = build("12.9", "");
+    let (success, said) = build("12.9", "", "exit 1");
     assert!(!success && said.contains("nvcc failed") && said.contains("RADIXKV_CUDA=0"), "{said}");
+    // So does this one, for one source; what it makes of the others is waited for.
+    machine.link(&["sleep"]);
+    let (success, said) = build(
+        "12.9",
+        "",
+        "while [ $# -gt 1 ]; do [ \"$1\" != -o ] || out=$2; shift; done; : >$out
+         [ $1 != kernels/memory.cu ] || exit 1; sleep 1; exit",
+    );
+    assert!(!success && said.contains("nvcc failed"), "{said}");
+    let folder = fs::read_dir(machine.folder.join("target/kernels")).unwrap().next().unwrap();
+    let names = fs::read_dir(folder.unwrap().path()).unwrap();
+    let names: Vec<_> = names.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(names.iter().any(|name| name.ends_with(".fatbin")), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains(".part")), "{names:?}");
 }
 
 /// scripts/llama_server.sh, with everything built: the model that it adds to the options.

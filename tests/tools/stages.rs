@@ -119,6 +119,43 @@ fn who_stops_the_tests_stops_their_stages() {
     }
 }
 
+/// scripts/test.sh: a program of a stage that took too long is not left beside the next one.
+#[test]
+fn what_takes_too_long_ends_with_its_stage() {
+    let machine = Machine::new("too long");
+    machine.link(&["basename", "date", "flock", "mkdir", "realpath", "rm", "sleep", "tee"]);
+    machine.link(&["sh", "timeout"]);
+    // As cargo does: it starts a program with a limit of its own.
+    machine.program("cargo", "timeout 100 sh -c 'echo $$ >\"$HOME/started\"; exec sleep 100'");
+    let mut tests = script("test.sh")
+        .arg("net")
+        .env_clear()
+        .env("PATH", &machine.folder)
+        .env("HOME", &machine.folder)
+        .env("CARGO_TARGET_DIR", machine.folder.join("target"))
+        .env("RADIXKV_CUDA", "0")
+        .env("RKV_STAGE_SECONDS", "1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let wait = || {
+        assert!(Instant::now() < deadline, "a program of the stage goes on");
+        thread::sleep(Duration::from_millis(20));
+    };
+    while tests.try_wait().unwrap().is_none() {
+        wait();
+    }
+    let status = fs::read_to_string(machine.folder.join("target/test-logs/net.status")).unwrap();
+    assert!(status.starts_with("124 "), "{status}");
+    let process = fs::read_to_string(machine.folder.join("started")).unwrap();
+    // Until its status is read, there is something of that name.
+    while fs::read(format!("/proc/{}/cmdline", process.trim())).is_ok_and(|it| !it.is_empty()) {
+        wait();
+    }
+}
+
 /// scripts/test.sh: a second run leaves the logs of the first one alone.
 #[test]
 fn the_tests_run_once_in_a_folder() {
