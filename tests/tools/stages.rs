@@ -70,6 +70,39 @@ fn the_filters_of_the_stages_name_tests() {
     assert!(seen > 30, "the filters were not found: {seen}");
 }
 
+/// Full names of the tests of tests/cuda.rs.
+pub fn cuda_tests() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            let (text, module) = (fs::read_to_string(&path).unwrap(), path.file_stem().unwrap());
+            let tests = text.split("#[test]\nfn ").skip(1).map(|rest| rest.split('(').next());
+            names
+                .extend(tests.map(|name| format!("cuda::{}::{}", module.display(), name.unwrap())));
+        }
+    }
+    names
+}
+
+/// scripts/test.sh: `--skip` takes parts of names, and with those of one module those of another.
+#[test]
+fn the_kernels_of_nvcc_are_run_by_all_but_two_modules() {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/test.sh"));
+    let text = text.unwrap().replace("\\\n", " ");
+    let line = text.lines().find(|line| line.contains("RKV_CUDA_KERNELS=ptx:")).unwrap();
+    let (_, chosen) = line.split_once(" -- ").unwrap();
+    let skipped: Vec<_> = chosen.split("--skip ").skip(1).map(str::trim).collect();
+    let tests = cuda_tests();
+    assert!(tests.len() > 90, "{tests:?}");
+    for test in tests {
+        let is_left_out = ["driver", "faults"].iter().any(|it| test.contains(&format!("::{it}::")));
+        let is_skipped = skipped.iter().any(|part| test.contains(part));
+        assert_eq!(is_skipped, is_left_out, "{test}: {skipped:?}");
+    }
+}
+
 /// scripts/test.sh: what it has started ends with it, and starts nothing more.
 #[test]
 fn who_stops_the_tests_stops_their_stages() {
