@@ -176,7 +176,7 @@ stage_tests() {
 steps 150 cuda::steps:: cuda::trees:: cuda::groups::
 hopper 150 cuda::hopper::
 long-heads 150 cuda::long_heads::
-graphs 150 cuda::graph cuda::shared_plan
+graphs 150 cuda::graph cuda::shared_plan:: cuda::streams::
 pages 150 cuda::tier:: cuda::moves::
 others 150 cuda::driver:: cuda::runner:: cuda::contexts:: cuda::matrix::every
 JOBS
