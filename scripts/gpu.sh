@@ -41,12 +41,15 @@ pack() { # [peers]
     cp "$test" "$pack/tests"
     cp "$bench" "$pack/bench"
     cp scripts/gpu_torch.py scripts/gpu_peers.py "$pack/"
-    if [ $# -gt 0 ]; then cp -r "$1" "$pack/peers"; fi
+    if [ $# -gt 0 ] && ! [ "$1" -ef "$pack/peers" ]; then
+        rm -rf "$pack/peers" # into what is there it would be copied
+        cp -r "$1" "$pack/peers"
+    fi
     pack_engine
     # It travels: what only a debugger would read stays here.
     find "$pack" -type f -perm -u+x -exec strip --strip-debug {} + 2>/dev/null || true
     git rev-parse --short HEAD >"$pack/commit"
-    tar -C "$(dirname "$pack")" --exclude=results --exclude=model -c "$(basename "$pack")" |
+    tar -C "$(dirname "$pack")" --exclude='results*' --exclude=model -c "$(basename "$pack")" |
         xz -T0 -6 >"$pack.tar.xz"
     du -sh "$pack" "$pack.tar.xz"
 }
@@ -114,14 +117,22 @@ built() { # cargo options; prints the program
 }
 
 run() { # [results [stage...]]
-    local failed=0 stage
+    local failed=0 stage device
     results=${1:-$pack/results}
     shift $(($# > 0))
     mkdir -p "$results"
     results=$(realpath "$results")
+    device=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader) ||
+        device=unknown
+    # What is published has one commit and one device.
+    if [ -f "$results/commit" ] &&
+        [ "$(cat "$results"/{commit,device})" != "$(cat "$pack/commit")"$'\n'"$device" ]; then
+        echo "$results are of another commit or device, and are put aside" >&2
+        mv -T --backup=numbered "$results" "$results.$(cat "$results/commit")"
+        mkdir "$results"
+    fi
     cp "$pack/commit" "$results/"
-    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader \
-        >"$results/device" || echo "unknown" >"$results/device"
+    echo "$device" >"$results/device"
     export RKV_CUDA_DRIVER=system PYTHONUNBUFFERED=1
     for stage in ${*:-first second record engine}; do
         echo "== stage $stage"
