@@ -87,7 +87,7 @@ printf 'installed %s\n' "${installed[@]}"
 export PATH="$PATH:/usr/sbin:/sbin"
 source scripts/loader.sh
 if is_searched "$lib"; then
-    if [ "$(id -u)" = 0 ]; then ldconfig; fi
+    tell_loader "$lib" "$soname"
 else
     echo "The loader does not search $lib. Link programs with -Wl,-rpath,$lib,"
     echo "or start them with LD_LIBRARY_PATH=$lib; Python needs"

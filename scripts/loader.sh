@@ -8,3 +8,12 @@ is_searched() { # folder
     done < <(ldconfig -vNX 2>/dev/null | sed -n 's/^\(\/[^:]*\):.*/\1/p')
     return 1
 }
+
+# Most folders it searches by its cache alone, which only root can make.
+tell_loader() { # a folder that it searches, a new SONAME there
+    if [ "$(id -u)" = 0 ]; then
+        ldconfig
+    elif ! ldconfig -p 2>/dev/null | grep -F " => $1/$2" >/dev/null; then
+        echo "The loader does not know $1/$2 yet. Once, as root: ldconfig"
+    fi
+}

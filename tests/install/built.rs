@@ -4,7 +4,8 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::{as_a_user, root, run, scratch};
+use crate::places::write_program;
+use crate::{as_a_user, root, run, scratch, soname};
 
 /// A tree of its own, with a library that takes no time to make.
 struct Tree {
@@ -60,7 +61,15 @@ impl Tree {
         let output = install.output().unwrap();
         let is_installed = to.join("lib/libradixkv.so").exists();
         assert_eq!(output.status.success(), is_installed);
-        (is_installed, String::from_utf8(output.stderr).unwrap())
+        let said = [output.stderr, output.stdout].concat();
+        (is_installed, String::from_utf8(said).unwrap())
+    }
+
+    /// In the place of a program of the system.
+    fn program(&self, name: &str, text: &str) {
+        let path = self.tools.join(name);
+        let _ = fs::remove_file(&path); // not what a link leads to
+        write_program(&path, text);
     }
 
     fn refuses(&self) {
@@ -120,4 +129,26 @@ fn what_another_command_built_is_not_installed() {
     tree.refuses();
     tree.make();
     assert!(tree.install(true).0);
+}
+
+/// Whoever may write to /usr/local is not always root, and the loader looks there by its cache.
+#[test]
+fn who_cannot_tell_the_loader_is_told() {
+    let tree = Tree::new("loader's cache");
+    tree.library(1);
+    tree.make();
+    let lib = tree.folder.join("installed/lib");
+    for (user, cached, is_told) in
+        [(1000, "libc.so.6", true), (1000, &*soname(), false), (0, "libc.so.6", false)]
+    {
+        tree.program("id", &format!("echo {user}"));
+        let lib = lib.display();
+        let known = format!("echo \"\t{cached} (libc6,x86-64) => {lib}/{cached}\"; exit");
+        let searched = format!("echo \"{lib}: (from /etc/ld.so.conf.d/libc.conf:2)\"");
+        tree.program("ldconfig", &format!("[ \"$1\" != -p ] || {{ {known}; }}\n{searched}"));
+        let (success, said) = tree.install(true);
+        let hint = said.contains("as root: ldconfig");
+        assert!(success && !said.contains("does not search"), "{said}");
+        assert_eq!(hint, is_told, "{user} {cached}: {said}");
+    }
 }

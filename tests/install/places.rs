@@ -10,7 +10,7 @@ use crate::{as_a_user, have, prefix, release, root, run, scratch, script};
 
 /// Another process writes it: what other tests start meanwhile has, for a moment, all that this one
 /// has open, and what somebody has open for writing does not run.
-fn write_program(path: &Path, text: &str) {
+pub fn write_program(path: &Path, text: &str) {
     let write = "printf '#!/bin/sh\\n%s\\n' \"$2\" >\"$1\" && chmod 755 \"$1\"";
     run(Command::new("sh").args(["-c", write, "sh"]).arg(path).arg(text));
 }
