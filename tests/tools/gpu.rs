@@ -93,8 +93,8 @@ fn path_from(folder: &Path) -> OsString {
     env::join_paths([folder.to_owned()].into_iter().chain(env::split_paths(&path))).unwrap()
 }
 
-/// Something that was packed, on a machine whose Python has PyTorch and nothing else; and a function
-/// that runs a stage of it.
+/// Something that was packed, on a machine whose Python has PyTorch and nothing else; and a
+/// function that runs a stage of it.
 fn packed(name: &str) -> (PathBuf, impl Fn(&str) -> (bool, String)) {
     let machine = Machine::new(name);
     machine.program("python3", "[ \"$1\" = -c ]");

@@ -206,8 +206,8 @@ fn the_tests_run_once_in_a_folder() {
     assert!(status.is_file());
 }
 
-/// scripts/test.sh: stages build with the nvcc that kernels/build.rs takes; who says that there must
-/// be one is told when there is none.
+/// scripts/test.sh: stages build with the nvcc that kernels/build.rs takes; who says that there
+/// must be one is told when there is none.
 #[test]
 fn the_stages_have_the_nvcc_of_the_library() {
     let machine = Machine::new("stages nvcc");
