@@ -175,8 +175,11 @@ mod tests {
         ids
     }
 
+    fn parent(at: usize) -> PageDigest {
+        PageDigest([(at as u32 % PARENTS) as u8; 32])
+    }
+
     fn start<'a>(lists: &'a [Vec<u32>], page_size: usize) -> Vec<TextDigester<'a>> {
-        let parent = |at: usize| PageDigest([(at as u32 % PARENTS) as u8; 32]);
         let lists = lists.iter().enumerate();
         lists.map(|(at, ids)| TextDigester::new(page_size, parent(at), ids)).collect()
     }
@@ -206,17 +209,14 @@ mod tests {
                     }
                 }
             }
-            for (ids, digester) in lists.iter().zip(&together) {
+            for (at, (ids, digester)) in lists.iter().zip(&together).enumerate() {
                 let made = TextDigests(digester.made_so_far().to_vec());
                 if !made.is_empty() {
                     let mut resumed = TextDigester::after(page_size, made, ids);
-                    let mut whole = start(std::slice::from_ref(ids), page_size).remove(0);
-                    whole.parent = resumed.parent;
-                    whole.left = &ids[digester.made_so_far().len() * page_size..];
                     resumed.make(usize::MAX);
+                    let mut whole = TextDigester::new(page_size, parent(at), ids);
                     whole.make(usize::MAX);
-                    let first = digester.made_so_far().len();
-                    assert_eq!(resumed.made_so_far()[first..], *whole.made_so_far());
+                    assert_eq!(resumed.made_so_far(), whole.made_so_far());
                 }
             }
         }
