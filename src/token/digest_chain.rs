@@ -24,6 +24,9 @@ pub enum Piece<'a> {
 pub trait Pieces: Clone {
     /// The next piece, of at most `limit` positions. None at the end, or at what is no token.
     fn next(&mut self, limit: usize) -> Option<Piece<'_>>;
+
+    /// Whether the next piece is text, as far as can be told without reading it.
+    fn is_text_next(&self) -> bool;
 }
 
 /// Goes through pages and makes their digests.
@@ -77,6 +80,10 @@ impl<P: Pieces> DigestChain<P> {
     /// Pages of nothing but text, up to the first with something else.
     #[inline]
     fn text_pages(&mut self, most: usize, visit: impl FnMut(PageDigest)) -> usize {
+        // Otherwise an image would be read anew, as far as so many pages, for each of its pages.
+        if !self.pieces.is_text_next() {
+            return 0;
+        }
         let page_size = self.hasher.page_size();
         let begin = self.pieces.clone();
         let Some(Piece::Text(ids)) = self.pieces.next(most.min(TOGETHER) * page_size) else {
@@ -236,6 +243,11 @@ impl Pieces for KeyPieces<'_> {
         self.take(1);
         Some(Piece::Item(item, 1))
     }
+
+    #[inline]
+    fn is_text_next(&self) -> bool {
+        self.left.keys.first().is_some_and(|&key| is_text(key))
+    }
 }
 
 /// Reads a list whose items are checked.
@@ -272,6 +284,11 @@ impl Pieces for ListPieces<'_> {
             (self.token, self.item, self.offset) = (self.token + 1, self.item + 1, 0);
         }
         Some(Piece::Item(made, count))
+    }
+
+    fn is_text_next(&self) -> bool {
+        let item = self.tokens.items.get(self.item);
+        item.map_or(self.tokens.ids.len(), |item| item.token_index) > self.token
     }
 }
 
@@ -363,4 +380,44 @@ pub fn page_digests(
     let made = chain.next_pages(pages, visit);
     assert_eq!(made, pages, "the pages are there");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// Keys, and how many positions of items were read so far.
+    #[derive(Clone)]
+    struct Counted<'a>(KeyPieces<'a>, &'a Cell<usize>);
+
+    impl Pieces for Counted<'_> {
+        fn next(&mut self, limit: usize) -> Option<Piece<'_>> {
+            let piece = self.0.next(limit);
+            if let Some(Piece::Item(_, count)) = piece {
+                self.1.set(self.1.get() + count);
+            }
+            piece
+        }
+
+        fn is_text_next(&self) -> bool {
+            self.0.is_text_next()
+        }
+    }
+
+    /// The work for the pages of an image grows as they do.
+    #[test]
+    fn a_page_of_an_image_is_not_read_with_those_before() {
+        const PAGE: usize = 16;
+        for pages in [1, 2, TOGETHER, 3 * TOGETHER] {
+            let mut images = Images::default();
+            let key = images.hold([7; 16], (pages * PAGE) as u32).unwrap();
+            let (keys, read) = (vec![key; pages * PAGE], Cell::new(0));
+            let pieces = KeyPieces::new(Keys { keys: &keys, images: &images }, None);
+            let hasher = PageHasher::new(PAGE);
+            let mut chain = DigestChain::new(hasher, PageDigest::default(), Counted(pieces, &read));
+            assert_eq!(chain.next_pages(pages, |_| {}), pages);
+            assert!(read.get() <= 4 * keys.len(), "{pages} pages: {} positions", read.get());
+        }
+    }
 }

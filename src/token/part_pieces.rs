@@ -48,4 +48,8 @@ impl Pieces for PartPieces<'_> {
             }
         }
     }
+
+    fn is_text_next(&self) -> bool {
+        self.parts.first().is_none_or(|part| part.start != self.at)
+    }
 }
