@@ -5,6 +5,7 @@
 //! allocator makes memory ready for the next ones: else the lock would be had while the system
 //! gives it, page by page.
 use crate::memory::{READY, grow_allocator, settle_allocator};
+use crate::token::ImageSpan;
 
 /// Lists that wait at most: those of one call. More go at once.
 const LISTS: usize = 4;
@@ -22,6 +23,8 @@ const SETTLE: usize = 1 << (usize::BITS - 1);
 pub(crate) struct Housekeeping {
     lists: [Vec<u32>; LISTS],
     count: usize,
+    /// Where images lie in a list of keys, which is one of those.
+    images: Vec<ImageSpan>,
     /// Bytes that were used since memory was made ready, roughly; and `SETTLE`, when small blocks
     /// are to be joined.
     used: usize,
@@ -35,6 +38,13 @@ impl Housekeeping {
         if list.capacity() > LONG && self.count < LISTS {
             self.lists[self.count] = list;
             self.count += 1;
+        }
+    }
+
+    /// The same of the images in a list of keys that was given before, and is no shorter.
+    pub fn discard_images(&mut self, images: Vec<ImageSpan>) {
+        if images.capacity() > LONG && self.images.capacity() == 0 {
+            self.images = images;
         }
     }
 
@@ -75,7 +85,7 @@ impl Housekeeping {
         // What is not much yet is counted on.
         self.used = if used & !SETTLE < READY { used & !SETTLE } else { 0 };
         let (lists, count) = (std::mem::take(&mut self.lists), std::mem::take(&mut self.count));
-        Self { lists, count, used, evicted: 0 }
+        Self { lists, count, images: std::mem::take(&mut self.images), used, evicted: 0 }
     }
 
     /// Does it.

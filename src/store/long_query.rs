@@ -217,7 +217,9 @@ impl Turn<'_> {
     pub(crate) fn end_query(&mut self, query: HeldQuery<'_>) {
         let HeldQuery { keys, images } = query;
         self.let_images_go(images);
-        self.housekeeping.discard(keys.into_list());
+        let (keys, images) = keys.into_lists();
+        self.housekeeping.discard(keys);
+        self.housekeeping.discard_images(images);
     }
 
     /// Holds images of a list.

@@ -92,8 +92,8 @@ struct Scratch {
     images: Vec<ImageSpan>,
 }
 
-/// Keys in a scratch that is kept, at most: a mebibyte of them.
-const KEYS_KEPT: usize = 1 << 18;
+/// Bytes of a scratch that is kept, at most.
+const BYTES_KEPT: usize = 1 << 20;
 
 /// Lists of text that are longer are checked before the lock is taken for them: where that is done
 /// as they are looked up, it takes 8 microseconds for so many.
@@ -103,6 +103,10 @@ const CHECKED_AHEAD: usize = 1 << 17;
 static SCRATCHES: Scratches<Scratch> = Scratches::new();
 
 impl Scratch {
+    fn bytes(&self) -> usize {
+        self.keys.capacity() * size_of::<u32>() + self.images.capacity() * size_of::<ImageSpan>()
+    }
+
     /// Makes the keys. `image` gives the key of an image, or None to end the keys before it; an id
     /// that is no text id ends them too when `lenient`.
     fn expand(
@@ -242,16 +246,19 @@ impl MadeKeys {
 }
 
 impl MadeKeys {
-    /// The list of keys, if it is not kept for the next.
-    fn into_list(mut self) -> Vec<u32> {
-        let is_kept = self.scratch.keys.capacity() <= KEYS_KEPT;
-        if is_kept { Vec::new() } else { std::mem::take(&mut self.scratch.keys) }
+    /// The lists, if they are not kept for the next.
+    fn into_lists(mut self) -> (Vec<u32>, Vec<ImageSpan>) {
+        if self.scratch.bytes() <= BYTES_KEPT {
+            return Default::default();
+        }
+        let Scratch { keys, images } = std::mem::take(&mut self.scratch);
+        (keys, images)
     }
 }
 
 impl Drop for MadeKeys {
     fn drop(&mut self) {
-        if self.scratch.keys.capacity() <= KEYS_KEPT {
+        if (1..=BYTES_KEPT).contains(&self.scratch.bytes()) {
             SCRATCHES.keep(std::mem::take(&mut self.scratch));
         }
     }
@@ -295,9 +302,10 @@ impl<'a> HeldKeys<'a> {
         Ok(Self { made: None, text, unchecked, positions: ids.len() })
     }
 
-    /// The list that was made of it, if that is so long that it is not kept for the next.
-    pub fn into_list(self) -> Vec<u32> {
-        self.made.map_or_else(Vec::new, MadeKeys::into_list)
+    /// The keys and images that were made of it, if they are so many that they are not kept for the
+    /// next.
+    pub fn into_lists(self) -> (Vec<u32>, Vec<ImageSpan>) {
+        self.made.map_or_else(Default::default, MadeKeys::into_lists)
     }
 
     /// How many ids from one on were not looked at yet.
@@ -318,6 +326,27 @@ impl<'a> HeldKeys<'a> {
                 let Self { text: keys, positions, unchecked, .. } = *self;
                 Query { keys, positions, images: &[], unchecked }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is kept of a long list of images is no more than of a long list of anything.
+    #[test]
+    fn a_long_list_of_images_leaves_no_long_scratch() {
+        let count = (1 << 18) + 1;
+        let kind = TokenKind::Image { digest: [1; 16], positions: 1 };
+        let items: Vec<_> = (0..count).map(|token_index| Item { token_index, kind }).collect();
+        let ids = vec![0; count];
+        let tokens = TokenList { ids: &ids, items: &items };
+        let made = MadeKeys::new(tokens, true, |_, _| Some(keys::image(3))).unwrap();
+        let (keys, images) = made.into_lists();
+        assert_eq!((keys.len(), images.len()), (count, count));
+        while let Some(kept) = Some(SCRATCHES.take()).filter(|kept| kept.images.capacity() > 0) {
+            assert!(kept.bytes() <= BYTES_KEPT, "{} bytes are kept", kept.bytes());
         }
     }
 }
