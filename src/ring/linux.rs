@@ -206,7 +206,7 @@ impl Ring {
                 },
             };
             // What ended already is taken before anything is waited for.
-            if self.reap(done) {
+            if self.reap(|ended| done.push(ended)) {
                 return Ok(());
             }
             match is_taken {
@@ -233,8 +233,8 @@ impl Ring {
         self.waiting = left;
     }
 
-    /// Takes what has ended; whether there was anything.
-    fn reap(&mut self, done: &mut Vec<Done>) -> bool {
+    /// Takes what has ended, for a visitor; whether there was anything.
+    fn reap(&mut self, mut visit: impl FnMut(Done)) -> bool {
         let mut any = false;
         for ended in self.ring.completion() {
             any = true;
@@ -247,22 +247,22 @@ impl Ring {
             self.places[place].is_out = false;
             let result = usize::try_from(ended.result())
                 .map_err(|_| io::Error::from_raw_os_error(-ended.result()));
-            done.push(Done { place, result });
+            visit(Done { place, result });
         }
         any
     }
 }
 
 impl Drop for Ring {
-    /// Waits for what the system has: it writes to the memory of the places until then.
+    /// Waits for what the system has: it writes to the memory of the places until then. Nobody asks
+    /// how that went, and there may be no memory to note it.
     fn drop(&mut self) {
         self.count_taken();
         self.waker.wake();
-        let mut done = Vec::new();
         while self.out > 0 {
             let submitted = self.ring.submit();
             self.count_taken();
-            match self.reap(&mut done) {
+            match self.reap(drop) {
                 true => {}
                 false if submitted.is_ok() => self.wait_for_one(),
                 false => std::thread::sleep(LOOK),

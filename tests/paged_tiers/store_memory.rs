@@ -1,10 +1,13 @@
 //! M05: the directory's store without memory.
 use super::failing::{Failure, fail_from_now_on, failing};
+use super::folder::Folder;
 use super::over_disk::LONG;
 use super::sim::SimDisk;
+use radixkv::ring::{Ring, Way};
 use radixkv::tier::{
     DiskConfig, DiskStore, Dropped, Event, Key, LowerStore, Refused, Source, Wake,
 };
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 const UNIT: usize = 4096;
@@ -86,4 +89,22 @@ fn m05_t06_a_sync_that_fails_without_memory_drops_what_waited() {
     put(&store, 2, 1);
     assert!(store.flush(LONG));
     assert_eq!(store.stats().records, 1);
+}
+
+/// M05: a ring of which requests are under way ends without memory for what they did.
+#[test]
+fn m05_a_ring_ends_without_memory() {
+    let folder = Folder::new();
+    std::fs::create_dir_all(folder.path()).unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, [9; 4096]).unwrap();
+    let file = std::fs::File::open(path).unwrap();
+    // Not every system has them.
+    let Ok(mut ring) = Ring::new(file.as_fd(), 4, 4096) else { return };
+    for place in 0..4 {
+        ring.start(place, Way::Read, 0..4096, 0);
+    }
+    ring.hand_over();
+    let ((), refused) = failing(Failure::From(0), || drop(ring));
+    assert_eq!(refused, 0, "it asked for memory");
 }
