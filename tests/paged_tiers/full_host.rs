@@ -1,7 +1,7 @@
 //! Host memory that is full, as it is most of the time.
 use crate::memory_store::MemoryStore;
 use crate::remote_store::MemoryRemote;
-use crate::world::{Setup, World};
+use crate::world::{PAGE_SIZE, Setup, World, value};
 use crate::{PLAIN, prompt};
 use radixkv::tier::paged::{Deadline, Direction};
 
@@ -63,14 +63,17 @@ fn go_on(world: &mut World) {
     }
 }
 
-/// Host memory that is full; a remote store that answers nothing holds what was used longest ago.
-fn held_by_a_store(mut world: World) -> World {
-    for family in (0..HOST as u32).step_by(16) {
-        (family..family + 16).for_each(|family| publish(&mut world, 10 + family));
-        go_on(&mut world);
+/// Host memory that is full, so many pages later; a remote store that answers nothing holds those
+/// of them that were used longest ago.
+fn held_by_a_store(mut world: World, pages: usize) -> World {
+    for page in 0..pages as u32 {
+        publish(&mut world, 10 + page);
+        if page % 16 == 15 || page as usize == pages - 1 {
+            go_on(&mut world);
+        }
     }
     let stats = world.tiers.stats();
-    assert_eq!((stats.free_slots, stats.host.pages), (0, HOST));
+    assert_eq!((stats.free_slots, stats.host.pages), (0, world.setup.host_pages));
     world
 }
 
@@ -79,7 +82,7 @@ fn held_by_a_store(mut world: World) -> World {
 fn t08_t13_stores_go_on_behind_what_a_remote_store_holds() {
     let remote = Some(MemoryRemote::new());
     let world = World::new(Setup { remote, ..Setup::new(64, HOST, None) });
-    let mut world = held_by_a_store(world);
+    let mut world = held_by_a_store(world, HOST);
     publish(&mut world, 5);
     go_on(&mut world);
     let stats = world.tiers.stats();
@@ -100,11 +103,66 @@ fn t08_t13_fetches_go_on_behind_what_a_remote_store_holds() {
     world.shared.evict(1000, |_, _| {}).unwrap();
     world.tiers.shrink_to(0, u64::MAX);
     remote.inside().values.clear();
-    let mut world = held_by_a_store(world);
+    let mut world = held_by_a_store(world, HOST);
     let id = world.begin(&PLAIN, &prompt(5, 5)).unwrap().id;
     let found = world.fetch(id, Deadline::Never);
     assert_eq!((found.is_begun, found.positions, found.host_positions), (true, 4, 0));
     go_on(&mut world);
     assert_eq!(world.fetched.first().map(|done| done.positions), Some(4));
     world.end();
+}
+
+/// A page that the remote store has written and that the disk is busy for: only host memory has it,
+/// and it may go before all others.
+fn refused_by_the_disk(world: &mut World, store: &MemoryStore, family: u32) {
+    let tokens = prompt(family, 5);
+    let words = (1..=PAGE_SIZE).flat_map(|end| value(&PLAIN, &tokens[..end]).to_ne_bytes());
+    store.be_busy_for(words.collect());
+    publish(world, family);
+    go_on(world);
+    while world.tiers.work_remote() {
+        world.work();
+    }
+    assert!(world.tiers.stats().counters.disk_busy > 0);
+}
+
+/// T08, T13: a page among those that the disk has not written changes nothing of that, and stays:
+/// what is held, and that page, is all that is seen at once.
+#[test]
+fn t08_t13_a_page_that_is_not_written_does_not_stop_what_is_behind() {
+    const HOST: usize = 1024;
+    for fetches in [false, true] {
+        let store = MemoryStore::new(1 << 20, 1 << 12);
+        let remote = MemoryRemote::new();
+        let setup = Setup::new(64, HOST, Some(store.clone()));
+        let mut world = World::new(Setup { remote: Some(remote.clone()), ..setup });
+        if fetches {
+            // The disk alone has it in the end.
+            publish(&mut world, 5);
+            world.settle();
+            world.shared.evict(1000, |_, _| {}).unwrap();
+            world.tiers.shrink_to(0, u64::MAX);
+            remote.inside().values.clear();
+        }
+        refused_by_the_disk(&mut world, &store, 6);
+        let mut world = held_by_a_store(world, HOST - 1);
+        let stored = world.tiers.stats().counters.stored;
+        if fetches {
+            let id = world.begin(&PLAIN, &prompt(5, 5)).unwrap().id;
+            assert!(world.fetch(id, Deadline::Never).is_begun);
+            go_on(&mut world);
+            assert_eq!(world.fetched.first().map(|done| done.positions), Some(4));
+        } else {
+            publish(&mut world, 5);
+            go_on(&mut world);
+            let stats = world.tiers.stats();
+            assert_eq!((stats.counters.stored, stats.waiting), (stored + 1, 0));
+        }
+        assert_eq!(world.tiers.stats().counters.disk_failed, 0, "a page is lost");
+        world.shared.evict(1000, |_, _| {}).unwrap();
+        world.work();
+        let id = world.begin(&PLAIN, &prompt(6, 5)).unwrap().id;
+        assert_eq!(world.fetch(id, Deadline::Never).host_positions, 4, "it is in host memory");
+        world.end();
+    }
 }

@@ -38,6 +38,8 @@ struct Disk {
     /// Writes that wait at most.
     queue: usize,
     writing: Vec<Write>,
+    /// It is busy whenever it is given this.
+    busy_for: Option<Vec<u8>>,
     /// The next refusal for want of room is followed by a commit.
     commits_when_full: bool,
     /// Called once, when it is asked what a record costs.
@@ -91,6 +93,12 @@ impl MemoryStore {
     #[allow(dead_code, reason = "not all tests fill it")]
     pub fn commit_when_full(&self) {
         self.disk().commits_when_full = true;
+    }
+
+    /// Is busy from now on whenever a record that begins with this part is to be written.
+    #[allow(dead_code, reason = "not all tests refuse")]
+    pub fn be_busy_for(&self, part: Vec<u8>) {
+        self.disk().busy_for = Some(part);
     }
 
     /// Does something when the cache next asks what a record costs.
@@ -213,7 +221,9 @@ impl LowerStore for MemoryStore {
             Some(Refused::Length)
         } else if disk.used() + cost(bytes) > disk.capacity {
             Some(Refused::Full)
-        } else if disk.writing.len() == disk.queue {
+        } else if disk.writing.len() == disk.queue
+            || disk.busy_for.as_deref().is_some_and(|part| part == source.part(0))
+        {
             Some(Refused::Busy)
         } else {
             None
