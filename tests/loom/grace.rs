@@ -1,6 +1,6 @@
 //! Memory that a reader has found stays as it is until the reader leaves.
 use super::{Extent, model};
-use crate::grace::{Array, Garbage, Link, One, Reader};
+use crate::grace::{Array, Arrays, Garbage, Junction, Lead, Link, One, Reader};
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;
@@ -153,4 +153,75 @@ fn b09_what_a_reader_sees_is_not_written_again() {
         drop(array);
         drop(link);
     });
+}
+
+/// A junction leads to each kind of thing in turn. What a reader finds is what it led to, whole.
+#[test]
+fn b09_a_junction_leads_to_nothing_that_is_freed() {
+    model(Extent::Preemptions(2), || {
+        let (junction, mut garbage) =
+            (Arc::new(Junction::<Watched>::default()), Garbage::default());
+        let reads = Arc::clone(&junction);
+        let reader = thread::spawn(move || {
+            let reader = Reader::enter().unwrap();
+            match reads.read(&reader) {
+                // There is a number too, and there was nothing.
+                Arrays::One(items) => assert!(items.iter().all(|item| item.get() == 1)),
+                Arrays::Many(links) => {
+                    let found: Vec<_> = links.iter().flat_map(|link| link.read(&reader)).collect();
+                    assert!(found.len() == 1 && found[0].get() == 2);
+                }
+            }
+        });
+        let mut one = One::new(Watched::new(1)).unwrap();
+        junction.set(Lead::One(one.array()), &mut garbage);
+        drop(one);
+        let link = Link::default();
+        link.set(Some(One::new(Watched::new(2)).unwrap().array()), &mut garbage);
+        let mut many = Array::shown([link].into_iter()).unwrap();
+        junction.set(Lead::Many(&mut many), &mut garbage);
+        drop(many);
+        junction.set(Lead::Number(3), &mut garbage);
+        reader.join().unwrap();
+        drop(junction);
+    });
+}
+
+/// A link takes over where its neighbour leads, to what was there before or has just been made.
+fn taken_over(is_there: bool) {
+    model(Extent::Preemptions(3), move || {
+        let (links, mut garbage) =
+            (Arc::new([Link::<Watched>::default(), Link::default()]), Garbage::default());
+        let lead = |garbage: &mut Garbage| {
+            links[1].set(Some(One::new(Watched::new(1)).unwrap().array()), garbage);
+        };
+        if is_there {
+            lead(&mut garbage);
+        }
+        let reads = Arc::clone(&links);
+        let reader = thread::spawn(move || {
+            let reader = Reader::enter().unwrap();
+            let [after, before] =
+                [1, 0].map(|at| reads[at].read(&reader).first().map(Watched::get));
+            assert!([after, before].iter().flatten().all(|&value| value == 1));
+            // It leaves the one when the other one has it.
+            assert!(!is_there || after.or(before).is_some(), "it is in none");
+        });
+        if !is_there {
+            lead(&mut garbage);
+        }
+        links[0].take(&links[1]);
+        reader.join().unwrap();
+        drop(links);
+    });
+}
+
+#[test]
+fn b09_what_a_link_takes_over_is_found() {
+    taken_over(true);
+}
+
+#[test]
+fn b09_what_a_link_takes_over_is_whole() {
+    taken_over(false);
 }

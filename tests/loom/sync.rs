@@ -87,6 +87,9 @@ const TURNS_OF_A_RUN: usize = 64;
 struct Atomic<A, V> {
     /// None when everybody sees everything at once: then `value` is what is in it.
     inner: Option<A>,
+    /// Written when it is made, like the plain memory around it: whoever reads the atomic without
+    /// being ordered after that is told.
+    made: loom::cell::UnsafeCell<()>,
     turn: Cell<Option<usize>>,
     value: Cell<V>,
     /// Who made it, until another thread writes.
@@ -100,7 +103,8 @@ impl<A, V: Copy> Atomic<A, V> {
     fn new(inner: fn(V) -> A, value: V) -> Self {
         let inner = (!IN_ORDER.get()).then(|| inner(value));
         let writer = Cell::new(Some(thread::current().id()));
-        Self { inner, turn: Cell::new(None), value: Cell::new(value), writer }
+        let made = loom::cell::UnsafeCell::new(());
+        Self { inner, made, turn: Cell::new(None), value: Cell::new(value), writer }
     }
 
     fn is_own(&self) -> bool {
@@ -135,7 +139,13 @@ impl<A, V: Copy> Atomic<A, V> {
         let order = ordering(order, place);
         self.take_turn();
         let inner = self.inner.as_ref().filter(|_| !self.is_own());
-        inner.map_or_else(|| self.value.get(), |inner| load(inner, order))
+        inner.map_or_else(
+            || self.value.get(),
+            |inner| {
+                self.made.with(|_| ());
+                load(inner, order)
+            },
+        )
     }
 
     fn store(
