@@ -93,9 +93,14 @@ impl GroupRow {
         Ok(())
     }
 
+    /// Whether the request was refused once, as it would have gone on from such a state.
+    pub fn waited(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(EngineRow::state(self, py)?.waited)
+    }
+
     /// Of `found` pages those that a request is to begin with in a step that leaves `new_states`,
-    /// after one in which somebody waited for such a state. Who has not waited yet does where more
-    /// than half is at stake.
+    /// which it has waited for, or somebody has in the step before. Who has not waited yet does
+    /// where more than half is at stake.
     pub fn without_waiting(
         &self,
         py: Python<'_>,

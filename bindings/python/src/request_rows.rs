@@ -400,8 +400,8 @@ impl RequestRows {
     /// `row.depths(limit)` of a request that is to begin. One that would go on from a state which
     /// this step leaves is refused, and whoever stands behind it waits too: in the next step it has
     /// more. But another request may still be in prefill then, and leave a newer state each time.
-    /// So in the step after one in which somebody waited the prefix ends at a state that is there,
-    /// if that is half of it or more, or the request has waited before.
+    /// So the prefix of one that has waited before ends at a state that is there, whenever its turn
+    /// comes; and in the step after one in which somebody waited, if that is half of it or more.
     fn depths(
         &self,
         py: Python<'_>,
@@ -410,7 +410,7 @@ impl RequestRows {
     ) -> PyResult<(usize, usize)> {
         let (found, known) = row.get().depths(py, limit)?;
         let inner = self.inner(py)?;
-        if !inner.waits[1].load(Relaxed) {
+        if !inner.waits[1].load(Relaxed) && !row.get().waited(py)? {
             return Ok((found, known));
         }
         let new_states = list(&inner.new_states).clone();

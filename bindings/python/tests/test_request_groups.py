@@ -172,6 +172,46 @@ def test_a_state_that_is_to_come_is_waited_for_once(recurrent: radixkv.Cache) ->
     engine.free(second)
 
 
+def test_a_state_is_waited_for_once_whatever_comes_between(recurrent: radixkv.Cache) -> None:
+    """The scheduler does not come to those that wait in each step."""
+    engine = Engine(recurrent)
+    first, second = began("a", 200), began("b", 200)
+    found = []
+    for start in 0, 48, 96, 144:
+        engine.new_step_starts()
+        first.num_computed_tokens = start
+        assert engine.allocate_slots(first, 48) is not None
+        if start != 96:
+            found.append(engine.depths(engine.begin_row(second), 199)[0])
+        if start == 48:
+            assert engine.allocate_slots(second, 16, 96) is None
+    # The step that begins at 144 leaves a state behind twelve pages.
+    assert found == [3, 6, 9]
+    assert engine.allocate_slots(second, 16, 144) is not None
+    engine.free(first)
+    engine.free(second)
+
+
+@pytest.mark.parametrize(("step", "expected"), [(32, 3), (48, 3), (64, 7)])
+def test_who_would_lose_more_than_half_waits(
+    recurrent: radixkv.Cache, step: int, expected: int
+) -> None:
+    """In a step after one in which somebody else did."""
+    engine = Engine(recurrent)
+    first, second, third = began("a", 200), began("b", 200), began("c", 200)
+    engine.new_step_starts()
+    assert engine.allocate_slots(first, 48) is not None
+    engine.begin_row(second)
+    assert engine.allocate_slots(second, 16, 48) is None
+    engine.new_step_starts()
+    first.num_computed_tokens = 48
+    assert engine.allocate_slots(first, step) is not None
+    row = engine.begin_row(third)
+    assert row.depths(199)[0] == (48 + step) // PAGE_SIZE
+    assert engine.depths(row, 199)[0] == expected
+    engine.free(first)
+
+
 def test_states_are_told_apart_from_what_is_zeroed(recurrent: radixkv.Cache) -> None:
     engine = Engine(recurrent, zeroes=True)
     request = began("a", 50)
