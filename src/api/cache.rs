@@ -1,6 +1,6 @@
 //! The cache of a Rust engine: lookups, inserts, locks.
 use super::sequence::Sequence;
-use super::{call, end};
+use super::{call, end, watched};
 use crate::error::Error;
 use crate::ids::{LockId, NodeId, SequenceId};
 use crate::index::{Namespace, NodeInfo};
@@ -15,7 +15,11 @@ pub(super) struct Attached(pub(super) Arc<Shared>);
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        self.0.detach_cache();
+        // What is below it goes after a panic, too. Then there is nobody to tell.
+        let _ = watched(&self.0, |shared| {
+            shared.detach_cache();
+            Ok(())
+        });
     }
 }
 

@@ -25,6 +25,7 @@ pub use crate::sequence::{Continuation, Room};
 pub use crate::store::{CacheConfig, Cleared, GroupRow, Scope};
 pub use crate::token::TokenList;
 
+use crate::lock::unless_left;
 use crate::store::Shared;
 
 /// Refuses further calls when one unwinds and may have left things half done.
@@ -39,8 +40,13 @@ impl Drop for Watch<'_> {
 /// Makes a call, unless an earlier one panicked.
 fn call<R>(shared: &Shared, body: impl FnOnce(&Shared) -> Result<R, Error>) -> Result<R, Error> {
     shared.check_whole()?;
+    watched(shared, body)
+}
+
+/// The same for what looks itself whether one did.
+fn watched<R>(shared: &Shared, body: impl FnOnce(&Shared) -> Result<R, Error>) -> Result<R, Error> {
     let watch = Watch(shared);
-    let made = body(shared);
+    let made = unless_left(|| body(shared));
     std::mem::forget(watch);
     made
 }
@@ -57,7 +63,59 @@ fn end(shared: &Shared, body: impl FnOnce(&Shared) -> Result<(), Error>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use crate::memory::Arc;
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// M02: a cache that goes with its last sequence panics like any call.
+    #[test]
+    fn m02_a_panic_while_a_cache_goes_poisons() {
+        static PANICS: AtomicBool = AtomicBool::new(false);
+        let at_yield = || {
+            if PANICS.load(Ordering::Relaxed) {
+                resume_unwind(Box::new("a bug"));
+            }
+        };
+        let config = PageTableConfig { page_size: 1, page_count: 9, ..PageTableConfig::default() };
+        let shared = Shared::with_slices(config, 1, Some(Box::new(at_yield))).unwrap();
+        let table = PageTable { shared: Arc::new(shared).unwrap() };
+        let cache = table.cache(CacheConfig::default()).unwrap();
+        let mut sequence =
+            cache.begin(&Namespace::default(), TokenList::text(&[1, 2, 3]), 0).unwrap();
+        sequence.publish(3).unwrap();
+        drop(sequence);
+        PANICS.store(true, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(cache))).is_err());
+        assert_eq!(table.allocate_pages(1), Err(Error::Poisoned));
+    }
+
+    /// M02: nor does a call go on that a panic of another one came in between.
+    #[test]
+    fn m02_a_call_that_let_a_panic_in_is_refused() {
+        let table = PageTable::new(PageTableConfig::default()).unwrap();
+        let done = call(&table.shared, |shared| {
+            let mut turn = shared.turn();
+            shared.poison();
+            turn.let_others_in();
+            Ok(())
+        });
+        assert_eq!(done, Err(Error::Poisoned));
+    }
+
+    /// M02: what is dropped while the engine itself panics is no cause of it.
+    #[test]
+    fn m02_what_a_panic_of_the_engine_drops_poisons_nothing() {
+        let table = PageTable::new(PageTableConfig { page_count: 9, ..PageTableConfig::default() });
+        let table = table.unwrap();
+        let cache = table.cache(CacheConfig::default()).unwrap();
+        let wrong = catch_unwind(AssertUnwindSafe(|| {
+            let tokens = TokenList::text(&[1, 2, 3]);
+            let _sequence = cache.begin(&Namespace::default(), tokens, 0).unwrap();
+            resume_unwind(Box::new("the engine's own fault"));
+        }));
+        assert!(wrong.is_err());
+        assert!(table.allocate_pages(1).is_ok());
+    }
 
     /// M02: after a panic inside the library every call refuses, and what there is can be dropped.
     #[test]

@@ -23,7 +23,7 @@ impl PageTable {
     /// and what has the calls that are not here, by the ids of sequences, locks and nodes: inserts
     /// behind a node, rows of one's own, many at once, the journal. Who makes one of those on a
     /// page table after a panic asks [`Shared::check_whole`] before, and undoes himself what they
-    /// begin.
+    /// begin. Those that a panic of another thread interrupts unwind, too.
     pub fn shared(&self) -> Arc<Shared> {
         self.shared.clone()
     }

@@ -61,7 +61,7 @@ impl Sequence {
 
     /// Keeps its first positions, at least those of the prompt and of what is published.
     pub fn truncate(&mut self, positions: usize) -> Result<(), Error> {
-        call(self.cache.shared(), |shared| shared.write().truncate(self.id, positions))
+        call(self.cache.shared(), |shared| shared.turn().truncate(self.id, positions))
     }
 
     /// Says that its first `computed` positions are computed: the whole pages among them become the

@@ -38,12 +38,13 @@ pub(crate) use spaces::NAME_LIMIT;
 
 use crate::error::{Error, text};
 use crate::index::Namespace;
+use crate::lock::or_leave;
 use crate::memory::Arc;
 use crate::store::Shared;
 use encoder::Progress;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// How events are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,7 +120,7 @@ impl EventEncoder {
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        or_leave(self.progress.lock())
     }
 
     /// What a namespace is called in events from now on: the name of its adapter, and what keeps it

@@ -5,6 +5,10 @@
 //! on a pthread_rwlock_t, which helgrind and Miri know. With the feature `timed-lock`, for
 //! `scripts/bench.sh held`, they tell of each time that a thread had the lock for long.
 
+mod poison;
+
+pub use poison::{Changing, Guarded, Poison, Writing, or_leave, unless_left, was_left};
+
 #[cfg(not(any(feature = "pthread-lock", feature = "timed-lock")))]
 pub use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -27,6 +27,7 @@ pub use step::{Copies, Step};
 use crate::attention::{Capacity, Region, RowMask};
 use crate::error::Error;
 use crate::error::text;
+use crate::lock::or_leave;
 use crate::memory::{Arc, try_filled};
 use crate::paging::PageCopy;
 use crate::sequence::ComputedRow;
@@ -143,12 +144,12 @@ impl Plan {
 
     fn write(&self) -> RwLockWriteGuard<'_, Steps> {
         // A panic poisons the cache, and with it all that stands on it.
-        self.steps.write().unwrap_or_else(PoisonError::into_inner)
+        or_leave(self.steps.write())
     }
 
     /// The step as it was set, good or not, and the capacity.
     pub fn current(&self) -> Current<'_> {
-        Current(self.steps.read().unwrap_or_else(PoisonError::into_inner))
+        Current(or_leave(self.steps.read()))
     }
 
     /// The same, provided that there is a step and its pages are still those of its rows.

@@ -14,7 +14,7 @@ use super::{
 use crate::error::Error;
 use crate::handles::{Handles, Numbers};
 use crate::ids::{HANDLE_LIMIT, PinId};
-use crate::lock::{RwLock, RwLockWriteGuard};
+use crate::lock::{Guarded, Writing};
 use crate::memory::{OutOfMemory, settle_allocator};
 use crate::token::{TEXT_ID_LIMIT, all_text, bad_id};
 
@@ -45,7 +45,7 @@ impl Ahead {
 }
 
 /// The right to change what is stored.
-pub(super) type Store<'a, V> = RwLockWriteGuard<'a, Tree<V>>;
+pub(super) type Store<'a, V> = Writing<'a, Tree<V>>;
 
 /// How far a cache can count. For tests, which come to the ends sooner than anybody else.
 #[doc(hidden)]
@@ -86,8 +86,8 @@ pub struct SnapshotCache<V> {
     /// Nobody else has it yet.
     is_filled: bool,
     /// What is stored: changes to it exclude everybody, lookups go on side by side.
-    pub(super) store: RwLock<Tree<V>>,
-    pub(super) ledger: RwLock<Ledger<V>>,
+    pub(super) store: Guarded<Tree<V>>,
+    pub(super) ledger: Guarded<Ledger<V>>,
 }
 
 impl<V> SnapshotCache<V> {
@@ -107,8 +107,8 @@ impl<V> SnapshotCache<V> {
             segment,
             stretch: stretch(segment),
             is_filled: false,
-            store: RwLock::new(Tree::new(bounds.nodes, segment)),
-            ledger: RwLock::new(Ledger::new(limits, pins, bounds.counters)),
+            store: Guarded::new(Tree::new(bounds.nodes, segment)),
+            ledger: Guarded::new(Ledger::new(limits, pins, bounds.counters)),
         })
     }
 

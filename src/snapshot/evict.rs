@@ -5,7 +5,7 @@ use super::ledger::Ledger;
 use super::search::{end_change, let_others_in};
 use super::tree::Tree;
 use super::{SnapshotCache, count};
-use crate::lock::RwLockWriteGuard;
+use crate::lock::Writing;
 use crate::memory::settle_allocator;
 
 /// Says that a cache may be over its limits, since somebody is about to let entries go.
@@ -24,7 +24,7 @@ impl<V> SnapshotCache<V> {
     pub(super) fn evict<'a>(
         &'a self,
         tree: &mut Store<'_, V>,
-        mut ledger: RwLockWriteGuard<'a, Ledger<V>>,
+        mut ledger: Writing<'a, Ledger<V>>,
         keep_newest: bool,
         freed: &mut Freed<V>,
     ) -> usize {

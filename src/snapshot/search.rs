@@ -3,7 +3,7 @@
 use super::cache::Store;
 use super::tree::{Found, Tree};
 use super::{NONE, Namespace, SnapshotCache};
-use crate::lock::RwLockReadGuard;
+use crate::lock::{RwLockReadGuard, RwLockWriteGuard};
 use crate::memory::settle_allocator;
 use crate::tree::common_start;
 
@@ -98,6 +98,7 @@ impl<V> SnapshotCache<V> {
                 }
                 RwLockReadGuard::bump(&mut tree);
             }
+            self.store.check();
             tries += 1;
         }
     }
@@ -141,9 +142,11 @@ impl<V> SnapshotCache<V> {
 /// The tree must be whole.
 pub(super) fn let_others_in<V>(tree: &mut Store<'_, V>) {
     let discarded = tree.nodes.discarded.take();
-    Store::unlocked_fair(tree, || {
-        drop(discarded);
-        settle_allocator();
+    tree.let_in(|tree| {
+        RwLockWriteGuard::unlocked_fair(tree, || {
+            drop(discarded);
+            settle_allocator();
+        });
     });
     tree.changes += 1;
 }

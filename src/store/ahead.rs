@@ -126,7 +126,7 @@ impl Turn<'_> {
         tokens: TokenList<'_>,
     ) -> TextDigests {
         let page_size = self.table.page_size();
-        let Self { shared, state, ready } = self;
+        let Self { shared, state, ready, .. } = self;
         let begun = match ready.and_then(|ready| ready.take(namespace, tokens)) {
             Some((made, false)) => return made,
             begun => begun,

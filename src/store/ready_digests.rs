@@ -138,7 +138,7 @@ impl Turn<'_> {
         &mut self,
         asks: &mut impl Iterator<Item = Option<Ask<'a>>>,
     ) -> bool {
-        let Self { shared, state, ready } = self;
+        let Self { shared, state, ready, .. } = self;
         let (Some(ready), Some(page_size)) = (ready, state.digested_pages()) else { return false };
         unlocked(shared, state, || shared.make_ready(ready, page_size, asks));
         true

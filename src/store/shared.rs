@@ -9,10 +9,10 @@ use super::{Prober, State};
 use crate::error::Error;
 use crate::grace::Link;
 use crate::index::Portion;
-use crate::lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::lock::{Poison, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::memory::{Arc, map_code};
 use crate::paging::PageTableConfig;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Pages evicted or published before a waiting thread gets in.
 const SLICE: usize = 256;
@@ -41,7 +41,7 @@ pub struct Shared {
     pub(super) waiting_writers: AtomicU32,
     /// Threads that wait to read: long changes let them in.
     pub(super) waiting_readers: AtomicU32,
-    poisoned: AtomicBool,
+    pub(super) poison: Poison,
     /// The pool is external: what the cache takes and gives up is reported, or lost.
     external_pool: bool,
     /// Groups of layers.
@@ -128,7 +128,7 @@ impl Shared {
             state: RwLock::new(State::new(config)?),
             waiting_writers: AtomicU32::new(0),
             waiting_readers: AtomicU32::new(0),
-            poisoned: AtomicBool::new(false),
+            poison: Poison::default(),
             external_pool: config.external_pool,
             group_count: config.groups.list().len(),
             prober: Link::default(),
@@ -141,10 +141,13 @@ impl Shared {
     }
 
     /// For calls that change nothing; any number at once. Gives way to calls that change something.
+    /// Unwinds when one of those panicked, as the users of a poisoned lock of std's do.
     pub fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.try_read().unwrap_or_else(|| {
+        let state = self.try_read().unwrap_or_else(|| {
             wait(&self.waiting_readers, READER_PAUSES, || self.try_read(), || self.state.read())
-        })
+        });
+        self.poison.check();
+        state
     }
 
     fn try_read(&self) -> Option<RwLockReadGuard<'_, State>> {
@@ -152,12 +155,24 @@ impl Shared {
         nobody_waits.then(|| self.state.try_read()).flatten()
     }
 
-    /// For calls that change something.
+    /// The lock of a turn, or of a test, which says nothing of its own panics. Unwinds as `read`
+    /// does.
+    #[doc(hidden)]
     pub fn write(&self) -> RwLockWriteGuard<'_, State> {
         let attempt = || self.state.try_write();
-        attempt().unwrap_or_else(|| {
+        let state = attempt().unwrap_or_else(|| {
             wait(&self.waiting_writers, WRITER_PAUSES, attempt, || self.state.write())
-        })
+        });
+        self.poison.check();
+        state
+    }
+
+    /// Whether somebody waits for the lock, for a test that has it.
+    #[cfg(test)]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        [&self.waiting_readers, &self.waiting_writers]
+            .iter()
+            .any(|count| count.load(Ordering::Relaxed) > 0)
     }
 
     /// Counts a call among those that wait that gave the lock up and comes back for it: others let
@@ -204,7 +219,7 @@ impl Shared {
 
     /// Whether a call panicked and may have left things half done.
     pub fn is_poisoned(&self) -> bool {
-        self.poisoned.load(Ordering::Relaxed)
+        self.poison.is_set()
     }
 
     /// Refuses to go on with what a panic may have left half done.
@@ -212,8 +227,13 @@ impl Shared {
         if self.is_poisoned() { Err(Error::Poisoned) } else { Ok(()) }
     }
 
+    /// The same, for other locks under which what belongs to it is changed.
+    pub(crate) fn poisoned(&self) -> &Poison {
+        &self.poison
+    }
+
     /// Refuses further calls.
     pub fn poison(&self) {
-        self.poisoned.store(true, Ordering::Relaxed);
+        self.poison.set();
     }
 }

@@ -12,6 +12,7 @@ use crate::tree::SpareTable;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
+use std::thread::panicking;
 
 /// Pauses in which a thread that waits to change something sees that the lock is free.
 const TURN_PAUSES: u32 = 16 * WRITER_PAUSES;
@@ -22,14 +23,18 @@ pub struct Turn<'a> {
     pub(super) state: RwLockWriteGuard<'a, State>,
     /// Of a call over many: what was hashed for the next ones.
     pub(super) ready: Option<&'a ReadyDigests>,
+    /// What is dropped by a panic of the engine's takes a turn, too, and is no cause of it.
+    was_panicking: bool,
 }
 
 impl Drop for Turn<'_> {
     #[inline]
     fn drop(&mut self) {
-        // A panic leaves the state as it is, which nobody is to see.
-        if !std::thread::panicking() {
+        // A panic leaves the state as it is, which nobody is to see: who waits gets the lock next.
+        if !panicking() {
             self.keep_house();
+        } else if !self.was_panicking {
+            self.shared.poison.set();
         }
     }
 }
@@ -51,9 +56,10 @@ impl DerefMut for Turn<'_> {
 }
 
 impl Shared {
-    /// Takes the lock for a call, or for several.
+    /// Takes the lock for a call, or for several. Unwinds as `read` does, and so do the calls that
+    /// let others in.
     pub fn turn(&self) -> Turn<'_> {
-        Turn { shared: self, state: self.write(), ready: None }
+        Turn { shared: self, state: self.write(), ready: None, was_panicking: panicking() }
     }
 
     /// Does something for each of so many items, in order: as many calls, with one lock as long as
@@ -86,6 +92,17 @@ impl Shared {
 /// Does something while others have the lock. Who comes back for it waits like one who begins. (Who
 /// lets others in between two items does not: two calls of many would take turns item by item.)
 pub(super) fn unlocked<R>(
+    shared: &Shared,
+    state: &mut RwLockWriteGuard<'_, State>,
+    work: impl FnOnce() -> R,
+) -> R {
+    let done = set_aside(shared, state, work);
+    shared.poison.check();
+    done
+}
+
+/// The same for who may be done with the state, and looks whether it is whole if he is not.
+fn set_aside<R>(
     shared: &Shared,
     state: &mut RwLockWriteGuard<'_, State>,
     work: impl FnOnce() -> R,
@@ -141,7 +158,8 @@ impl Turn<'_> {
         if self.caches_gone == gone { Ok(done) } else { Err(super::no_cache()) }
     }
 
-    /// Does what waits for that, while others may get in. Whether there was anything.
+    /// Does what waits for that, while others may get in. Whether there was anything. Also at the
+    /// end of a call, which can't be refused for what others did then.
     #[inline]
     fn keep_house(&mut self) -> bool {
         let is_due = self.state.housekeeping.is_due();
@@ -153,8 +171,12 @@ impl Turn<'_> {
 
     #[cold]
     fn do_housework(&mut self) {
-        let work = self.state.housekeeping.take();
-        self.unlocked(|| work.carry_out());
+        let Self { shared, state, .. } = self;
+        let work = state.housekeeping.take();
+        set_aside(shared, state, || {
+            work.carry_out();
+            shared.without_lock();
+        });
     }
 
     /// Has memory made ready, while others have the lock, for many positions that are about to be
@@ -213,15 +235,16 @@ impl Turn<'_> {
         self.keep_house();
         let Self { shared, state, .. } = self;
         if let Some(at_yield) = &shared.at_yield.0 {
-            return RwLockWriteGuard::unlocked(state, at_yield);
+            RwLockWriteGuard::unlocked(state, at_yield);
+        } else if shared.waiting_readers.load(Ordering::Relaxed) == 0 {
+            RwLockWriteGuard::bump(state);
+        } else {
+            // Until they look again.
+            let pause = || (0..READER_PAUSES).for_each(|_| std::hint::spin_loop());
+            // Who has gone to sleep is handed the lock: it would never be quick enough to take it.
+            RwLockWriteGuard::unlocked_fair(state, pause);
         }
-        if shared.waiting_readers.load(Ordering::Relaxed) == 0 {
-            return RwLockWriteGuard::bump(state);
-        }
-        // Until they look again.
-        let pause = || (0..READER_PAUSES).for_each(|_| std::hint::spin_loop());
-        // Who has gone to sleep is handed the lock: it would never be quick enough to take it.
-        RwLockWriteGuard::unlocked_fair(state, pause);
+        shared.poison.check();
     }
 
     /// The same between two short steps of a call, at once and only when somebody waits: also who
@@ -248,14 +271,15 @@ impl Turn<'_> {
         let is_timed = cfg!(feature = "timed-lock");
         if shared.at_yield.0.is_some() || readers > 0 || is_timed {
             self.let_others_in();
-            true
-        } else if shared.waiting_writers.load(Ordering::Relaxed) > 0 {
+            return true;
+        }
+        let is_waited_for = shared.waiting_writers.load(Ordering::Relaxed) > 0;
+        if is_waited_for {
             let pause = || (0..TURN_PAUSES).for_each(|_| std::hint::spin_loop());
             RwLockWriteGuard::unlocked_fair(state, pause);
-            true
-        } else {
-            was_free
         }
+        shared.poison.check();
+        is_waited_for || was_free
     }
 }
 

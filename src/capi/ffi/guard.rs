@@ -4,6 +4,7 @@
 use super::status::{rkv_status, set_last_error, set_last_shortage};
 use crate::capi::library::{RKV_LOG_ERROR, log};
 use crate::error::{Error, Message, text};
+use crate::lock::was_left;
 use crate::memory::OutOfMemory;
 use std::any::Any;
 use std::io::{Write, stderr};
@@ -98,6 +99,8 @@ pub(crate) fn guard_with(
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => rkv_status::Ok,
         Ok(Err(fail)) => failed(fail),
+        // The panic was another call's, which says so.
+        Err(payload) if was_left(&*payload) => failed(Fail::poisoned()),
         Err(payload) => {
             after_panic();
             panicked(payload)

@@ -136,10 +136,17 @@ pub(crate) unsafe fn destroy<T: Opaque>(pointer: *mut T, last_words: impl FnOnce
     guard_with(last, || {});
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::capi::*;
+    use crate::paging::PageTableConfig;
+    use crate::store::{CacheConfig, Turn};
+    use std::mem::zeroed;
+    use std::panic::resume_unwind;
+    use std::ptr;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
 
     struct Thing(AtomicBool);
 
@@ -166,9 +173,104 @@ mod tests {
     fn m02_a_panic_of_a_destroy_poisons_too() {
         let thing = Arc::new(Thing(AtomicBool::new(false))).unwrap();
         let handle = Handle::<OfThing>::new(thing.clone()).ok().unwrap().into_raw();
-        let last_words = |_: &Thing| std::panic::resume_unwind(Box::new("as the test wants it"));
+        let last_words = |_: &Thing| resume_unwind(Box::new("as the test wants it"));
         // SAFETY: made above, and used no more.
         unsafe { destroy(handle, last_words) };
         assert!(thing.is_poisoned());
+    }
+
+    fn shared() -> Arc<Shared> {
+        let config =
+            PageTableConfig { page_size: 1, page_count: 9, slot_count: 2, ..Default::default() };
+        let shared = Shared::new(config).expect("a page table");
+        shared.attach_cache(CacheConfig::default()).expect("a cache");
+        shared
+    }
+
+    /// A pointer of C's that a test hands to another thread.
+    #[derive(Clone, Copy)]
+    struct Sent<T>(*mut T);
+    // SAFETY: the handles behind it are for any thread.
+    unsafe impl<T> Send for Sent<T> {}
+
+    impl<T> Sent<T> {
+        fn get(self) -> *mut T {
+            self.0
+        }
+    }
+
+    fn read_stats(table: *mut rkv_page_table) -> rkv_status {
+        // SAFETY: plain numbers.
+        let mut stats: rkv_page_table_stats = unsafe { zeroed() };
+        stats.struct_size = size_of_val(&stats) as u32;
+        // SAFETY: a live handle, and a struct of the test's.
+        unsafe { rkv_page_table_read_stats(table, &mut stats) }
+    }
+
+    fn match_one(cache: *mut rkv_cache) -> rkv_status {
+        let ids = [7_u32];
+        // SAFETY: plain numbers and pointers that may be NULL.
+        let (mut tokens, mut found): (rkv_tokens, rkv_cache_match_result) =
+            unsafe { (zeroed(), zeroed()) };
+        (tokens.struct_size, tokens.ids, tokens.count) =
+            (size_of_val(&tokens) as u32, ids.as_ptr(), 1);
+        found.struct_size = size_of_val(&found) as u32;
+        // SAFETY: a live handle, and structs of the test's.
+        unsafe { rkv_cache_match(cache, ptr::null(), &tokens, 0, ptr::null_mut(), 0, &mut found) }
+    }
+
+    /// M02: a call that waits for the lock while the one that has it panics looks at nothing of
+    /// what that left half done.
+    #[test]
+    fn m02_who_waits_for_a_panic_is_refused() {
+        for reads in [true, false] {
+            let shared = shared();
+            let table = Handle::<rkv_page_table>::new(shared.clone()).ok().unwrap().into_raw();
+            let cache = Handle::<rkv_cache>::new(shared.clone()).ok().unwrap().into_raw();
+            let (sent_table, sent_cache) = (Sent(table), Sent(cache));
+            let (has_it, waits) = channel();
+            let waiter = std::thread::spawn(move || {
+                waits.recv().expect("it has the lock");
+                match reads {
+                    true => read_stats(sent_table.get()),
+                    false => match_one(sent_cache.get()),
+                }
+            });
+            let bug = |shared: &Arc<Shared>| -> Result<(), Fail> {
+                let _turn = shared.turn();
+                has_it.send(()).expect("it waits");
+                while !shared.is_waited_for() {
+                    std::thread::yield_now();
+                }
+                resume_unwind(Box::new("as the test wants it"))
+            };
+            // SAFETY: a live handle.
+            assert!(unsafe { with(cache, bug) } == rkv_status::Internal);
+            assert!(waiter.join().expect("a status") == rkv_status::Poisoned, "{reads}");
+            // SAFETY: made above, and used no more.
+            unsafe { (destroy(cache, |_| {}), destroy(table, |_| {})) };
+        }
+    }
+
+    /// M02: nor does a call that has let others in, of whom one panicked.
+    #[test]
+    fn m02_who_let_a_panic_in_is_refused() {
+        let steps: [fn(&mut Turn<'_>); 2] =
+            [|turn| turn.let_others_in(), |turn| turn.unlocked(|| ())];
+        for step in steps {
+            let cache = Handle::<rkv_cache>::new(shared()).ok().unwrap().into_raw();
+            let call = |shared: &Arc<Shared>| -> Result<(), Fail> {
+                let mut turn = shared.turn();
+                step(&mut turn);
+                // As the panic of somebody does who is let in.
+                shared.poison();
+                step(&mut turn);
+                Ok(())
+            };
+            // SAFETY: a live handle.
+            assert!(unsafe { with(cache, call) } == rkv_status::Poisoned);
+            // SAFETY: made above, and used no more.
+            unsafe { destroy(cache, |_| {}) };
+        }
     }
 }

@@ -3,8 +3,11 @@ use super::elements::{AbiElement, GivenElements, WantedElements};
 use super::guard::{Fail, item_status};
 use super::pointer::check_out;
 use super::status::rkv_status;
+use crate::error::Error;
 use crate::index::{Ask, Namespace, Ways};
+use crate::lock::unless_left;
 use crate::store::{READY, ReadyDigests, Shared, Turn};
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 
 /// The items of a call, and where the statuses go.
@@ -12,6 +15,8 @@ pub(crate) struct Many<'a, T, L = Lookup<'a, T>> {
     items: GivenElements<'a, T>,
     name: &'static str,
     statuses: *mut rkv_status,
+    /// Items that have a status.
+    done: Cell<usize>,
     lookup: Option<L>,
 }
 
@@ -30,7 +35,7 @@ impl<'a, T: AbiElement> Many<'a, T> {
         // SAFETY: the caller's contract.
         let items = unsafe { GivenElements::new(items, count, (item_size, "item_size"), name)? };
         check_out(statuses, count, "statuses")?;
-        Ok(Self { items, name, statuses, lookup: None })
+        Ok(Self { items, name, statuses, done: Cell::new(0), lookup: None })
     }
 
     /// The items once more: for who looks at the next ones before it is their turn.
@@ -43,8 +48,8 @@ impl<'a, T: AbiElement> Many<'a, T> {
     where
         L: for<'n> Fn(&T, &'n mut Option<Namespace>) -> Option<Ask<'a, &'n Namespace>> + Copy,
     {
-        let Self { items, name, statuses, lookup: _ } = self;
-        Many { items, name, statuses, lookup: Some(lookup) }
+        let Self { items, name, statuses, done, lookup: _ } = self;
+        Many { items, name, statuses, done, lookup: Some(lookup) }
     }
 }
 
@@ -62,7 +67,7 @@ where
         let count = self.items.len();
         let (lookup, mut asked, mut ways) = (self.lookup(), 0..count, Ways::default());
         let (mut hashed, ready) = (self.asks(), ReadyDigests::default());
-        shared.each_with(count, &ready, |turn, at| {
+        let item = |turn: &mut Turn<'_>, at: usize| {
             if let Some(next) = &mut hashed
                 && at.is_multiple_of(READY)
                 && !turn.is_poisoned()
@@ -85,7 +90,12 @@ where
             if lookup.is_some() && at + 1 == count {
                 turn.state().end_ahead();
             }
+        };
+        let all = unless_left(|| {
+            shared.each_with(count, &ready, item);
+            Ok(())
         });
+        self.refuse_rest(all, &mut results);
         Ok(())
     }
 
@@ -101,7 +111,7 @@ where
         let (lookup, mut asked, mut ways) = (self.lookup(), 0..count, Ways::default());
         let ready = ReadyDigests::default();
         let mut hashed = self.asks().and_then(|asks| Some((asks, shared.digested_pages()?)));
-        for at in 0..count {
+        let item = |at: usize| {
             if let Some((asks, page_size)) = &mut hashed
                 && at.is_multiple_of(READY)
                 && !shared.is_poisoned()
@@ -110,8 +120,7 @@ where
             }
             // Another call may have panicked meanwhile, also one that had the lock just now.
             if shared.is_poisoned() {
-                self.put(at, Err(Fail::poisoned()), &mut results);
-                continue;
+                return self.put(at, Err(Fail::poisoned()), &mut results);
             }
             let is_ahead = lookup.is_some_and(|lookup| {
                 shared.go_ahead(&mut ways, at, |named| {
@@ -122,8 +131,22 @@ where
             let mut copy = MaybeUninit::uninit();
             let item = self.items.get(at, &mut copy);
             self.put(at, each(item, (is_ahead, ready)), &mut results);
-        }
+        };
+        let all = unless_left(|| {
+            (0..count).for_each(item);
+            Ok(())
+        });
+        self.refuse_rest(all, &mut results);
         Ok(())
+    }
+
+    /// What another call's panic interrupted, and what is behind that, is refused.
+    fn refuse_rest<R: AbiElement>(&self, all: Result<(), Error>, results: &mut WantedElements<R>) {
+        if all.is_err() {
+            for at in self.done.get()..self.items.len() {
+                self.put(at, Err(Fail::poisoned()), results);
+            }
+        }
     }
 
     /// Tells what an item looks up, if there are several: a single one has nobody to go ahead of.
@@ -153,6 +176,7 @@ where
                 results.put(at, &made);
             }
         });
+        self.done.set(at + 1);
         // SAFETY: `new` was promised one for each item.
         unsafe { self.statuses.add(at).write(item_status(done, self.name, at)) };
     }
@@ -164,7 +188,6 @@ mod tests {
     use crate::index::IndexKind;
     use crate::paging::PageTableConfig;
     use crate::store::CacheConfig;
-    use std::cell::Cell;
 
     /// M02: what a panic of another call left half done is looked at no more, in whatever batch.
     #[test]
@@ -190,6 +213,32 @@ mod tests {
         );
         assert!(done.is_ok());
         assert!(statuses == [rkv_status::Ok, rkv_status::Ok, rkv_status::Poisoned]);
+    }
+
+    /// M02: also an item that lets others in.
+    #[test]
+    fn m02_an_item_that_let_a_panic_in_is_refused_with_the_rest() {
+        let config =
+            PageTableConfig { page_size: 1, page_count: 4, slot_count: 1, ..Default::default() };
+        let shared = Shared::new(config).expect("a page table");
+        let (items, mut statuses) = ([1_u64, 2, 3], [rkv_status::Internal; 3]);
+        let (into, size) = (statuses.as_mut_ptr(), size_of::<u64>());
+        // SAFETY: arrays of so many, which stay.
+        let many = unsafe { Many::new((items.as_ptr(), "items"), items.len(), size, into) };
+        let many = many.ok().expect("good arrays");
+        let mut ended = Vec::new();
+        let done = many.in_turn(&shared, WantedElements::none(), |turn, at, _| {
+            if at == 1 {
+                // As a panic of another thread does.
+                shared.poison();
+                turn.let_others_in();
+            }
+            ended.push(at);
+            Ok(())
+        });
+        assert!(done.is_ok());
+        assert!(statuses == [rkv_status::Ok, rkv_status::Poisoned, rkv_status::Poisoned]);
+        assert_eq!(ended, [0]);
     }
 
     /// M02: nor does anything go ahead for those that are refused.

@@ -26,7 +26,7 @@ pub unsafe extern "C" fn rkv_page_table_allocate_slot(
     unsafe {
         with(table, |shared| {
             let into = out(out_slot, "out_slot")?;
-            into.write(shared.write().allocate_slot()?);
+            into.write(shared.turn().allocate_slot()?);
             Ok(())
         })
     }

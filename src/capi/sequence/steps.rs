@@ -160,7 +160,7 @@ pub unsafe extern "C" fn rkv_sequence_truncate(
     unsafe {
         with(cache, |shared| {
             let keep = at_most(position_count);
-            Ok(shared.write().truncate(SequenceId(sequence), keep)?)
+            Ok(shared.turn().truncate(SequenceId(sequence), keep)?)
         })
     }
 }

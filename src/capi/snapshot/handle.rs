@@ -240,3 +240,54 @@ pub(crate) unsafe fn destroy(pointer: *mut rkv_snapshot_cache) {
         unsafe { end_share(pointer) };
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::index::Namespace;
+    use crate::snapshot::NewSnapshot;
+    use std::panic::resume_unwind;
+    use std::sync::mpsc::channel;
+
+    /// M02: a call that waits for the cache's lock while the one that has it panics looks at
+    /// nothing of what that left half done.
+    #[test]
+    fn m02_who_waits_for_a_panic_is_refused_by_snapshots_too() {
+        let limits = SnapshotLimits { entries: 10, bytes: 100 };
+        let cache = into_raw(limits).ok().expect("a cache");
+        let address = cache as usize;
+        let (has_it, waits) = channel();
+        let waiter = std::thread::spawn(move || {
+            waits.recv().expect("it has the lock");
+            let probe = |call: Call<'_>| {
+                call.cache.probe(&Namespace::default(), &[1, 2]);
+                Ok(())
+            };
+            // SAFETY: the handle is destroyed when this has ended.
+            unsafe { with(address as *const rkv_snapshot_cache, Needs::Owner, probe) }
+        });
+        let bug = |call: Call<'_>| {
+            let space = Namespace::default();
+            let new = NewSnapshot {
+                namespace: &space,
+                tokens: &[1],
+                bytes: 1,
+                next_token: None,
+                is_trimmable: false,
+            };
+            let make = || {
+                has_it.send(()).expect("it waits");
+                // Until the other one surely does.
+                std::thread::sleep(Duration::from_millis(300));
+                resume_unwind(Box::new("as the test wants it"))
+            };
+            call.cache.insert(new, None, make, call.freed)?;
+            Ok(())
+        };
+        // SAFETY: a live handle.
+        assert!(unsafe { with(cache, Needs::Owner, bug) } == rkv_status::Internal);
+        assert!(waiter.join().expect("a status") == rkv_status::Poisoned);
+        // SAFETY: made above, and used no more.
+        unsafe { destroy(cache) };
+    }
+}

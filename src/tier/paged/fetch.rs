@@ -140,7 +140,7 @@ impl PageTiers {
         let loads = &mut table.loads;
         let mut pages = VecDeque::new();
         pages.try_reserve_exact(count).map_err(crate::memory::OutOfMemory::from)?;
-        let own = self.shared.write().open_fetch(id, beyond.first, count)?;
+        let own = self.shared.turn().open_fetch(id, beyond.first, count)?;
         if own.is_empty() {
             return Ok(Fetchable::default());
         }

@@ -221,7 +221,7 @@ impl PageTiers {
         }
         table.reserve_fetch()?;
         {
-            let mut state = self.shared.write();
+            let mut state = self.shared.turn();
             if !state.open_group_fetch(id, first)? {
                 return Ok(Default::default());
             }

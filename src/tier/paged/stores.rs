@@ -5,11 +5,12 @@ use super::map::{Level, Name};
 use super::pages::Page;
 use super::poll::{CopyJob, Direction, Fetched, JOBS};
 use super::table::{Job, Stored, Table};
-use super::work::{PageTiers, TableGuard, checksum};
+use super::work::{PageTiers, checksum};
 use crate::error::Error;
 use crate::group::GROUP_LIMIT;
 use crate::memory::Slot;
 use crate::store::PoolPage;
+use parking_lot::MutexGuard;
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -131,7 +132,7 @@ impl PageTiers {
                 left -= 1;
                 if left == 0 {
                     left = COUNTED;
-                    TableGuard::bump(&mut table);
+                    table.let_in(MutexGuard::bump);
                 }
                 if what.before == 0 {
                     break;
@@ -164,7 +165,7 @@ impl PageTiers {
                 // What hangs on a page goes with it.
                 self.queue_hung(&mut table, page);
                 if at % COUNTED == COUNTED - 1 {
-                    TableGuard::bump(&mut table);
+                    table.let_in(MutexGuard::bump);
                 }
             }
         }
@@ -198,7 +199,7 @@ impl PageTiers {
         if count == 0 {
             return Ok(0);
         }
-        let mut state = self.shared.write();
+        let mut state = self.shared.turn();
         let clear = state.latest_clear();
         let (mut given, mut is_out) = (0, [false; GROUP_LIMIT]);
         for &page in &due[..count] {

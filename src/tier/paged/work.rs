@@ -8,6 +8,7 @@ use super::table::{Job, Table};
 use crate::error::{Error, text};
 use crate::events::Reader;
 use crate::group::{GROUP_LIMIT, Groups};
+use crate::lock::Changing;
 use crate::memory::{Arc, Slots, TryGrow, try_collect, try_std_arc};
 use crate::store::{Identity, Shared};
 use parking_lot::MutexGuard;
@@ -110,7 +111,7 @@ impl Pool {
 
 /// What is known of the tiers. The thread that does much with it lets others in with `bump`: were
 /// it let go of and taken again, who waits would not get it in between.
-pub(super) type TableGuard<'a> = MutexGuard<'a, Table>;
+pub(super) type TableGuard<'a> = Changing<'a, MutexGuard<'a, Table>>;
 
 /// The tiers of one cache.
 pub struct PageTiers {
@@ -215,7 +216,7 @@ impl PageTiers {
             let page_size = state.page_table_stats().page_size;
             (state.groups(), page_size, state.pool_pages()?, state.latest_clear())
         };
-        shared.write().reserve_copied()?;
+        shared.turn().reserve_copied()?;
         let mut pools = Vec::new();
         for (at, pool) in config.pools.into_iter().enumerate() {
             pools.try_push(Pool::new(pool, at)?)?;
@@ -289,12 +290,12 @@ impl PageTiers {
     }
 
     pub(super) fn table(&self) -> TableGuard<'_> {
-        self.table.lock()
+        Changing::new(self.table.lock(), self.shared.poisoned())
     }
 
     /// The same, unless somebody has it.
     pub(super) fn try_table(&self) -> Option<TableGuard<'_>> {
-        self.table.try_lock()
+        self.table.try_lock().map(|table| Changing::new(table, self.shared.poisoned()))
     }
 
     /// The pool of a group.

@@ -1,0 +1,227 @@
+//! Keeps calls from what a panic left half done.
+//!
+//! A panic gives the locks back while it unwinds, and parking_lot's know nothing of it: who waited
+//! for one would go on in the middle of a change. So who changes something says that he panics
+//! before he gives the lock back, and who gets it looks. He is in the middle of a call then,
+//! perhaps deep in it, for he may have let others in: he leaves it as users of a poisoned lock of
+//! std's do, by unwinding, but without a message. Where the call began it is refused.
+use super::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::error::Error;
+use std::any::Any;
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::LockResult;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::panicking;
+
+/// Whether a panic left something half done. Relaxed: the lock around that orders it.
+#[derive(Debug, Default)]
+pub struct Poison(AtomicBool);
+
+impl Poison {
+    /// Whether one did.
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// One did.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// For who has just got the lock: leaves the call when one did.
+    #[inline]
+    pub fn check(&self) {
+        if self.is_set() {
+            leave();
+        }
+    }
+}
+
+/// What a call is left with.
+struct HalfDone;
+
+#[cold]
+fn leave() {
+    // What is dropped while a thread unwinds must not unwind again.
+    if !panicking() {
+        resume_unwind(Box::new(HalfDone));
+    }
+}
+
+/// Whether a call was left for what another one's panic left half done: it has none of its own.
+pub fn was_left(payload: &(dyn Any + Send)) -> bool {
+    payload.is::<HalfDone>()
+}
+
+/// Makes a call, and refuses it if it is left. Panics go on.
+pub fn unless_left<R>(call: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(made) => made,
+        Err(payload) if was_left(&*payload) => Err(Error::Poisoned),
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// The guard of a lock of std's, which does the rest by itself.
+pub fn or_leave<G>(locked: LockResult<G>) -> G {
+    locked.unwrap_or_else(|poisoned| {
+        leave();
+        poisoned.into_inner()
+    })
+}
+
+/// A lock that does all that by itself.
+#[derive(Debug)]
+pub struct Guarded<T> {
+    lock: RwLock<T>,
+    poison: Poison,
+}
+
+impl<T> Guarded<T> {
+    /// A lock around something.
+    pub fn new(value: T) -> Self {
+        Self { lock: RwLock::new(value), poison: Poison::default() }
+    }
+
+    /// What nobody else has.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.lock.get_mut()
+    }
+
+    /// For who looks.
+    #[inline]
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        let guard = self.lock.read();
+        self.poison.check();
+        guard
+    }
+
+    /// The same, unless somebody changes it.
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        let guard = self.lock.try_read()?;
+        self.poison.check();
+        Some(guard)
+    }
+
+    /// For who changes it.
+    #[inline]
+    pub fn write(&self) -> Writing<'_, T> {
+        Changing::new(self.lock.write(), &self.poison)
+    }
+
+    /// The same, unless somebody has it.
+    pub fn try_write(&self) -> Option<Writing<'_, T>> {
+        self.lock.try_write().map(|guard| Changing::new(guard, &self.poison))
+    }
+
+    /// For who let others in while he looked.
+    #[inline]
+    pub fn check(&self) {
+        self.poison.check();
+    }
+}
+
+/// The right to change what is in a lock: its guard, and what it does beside.
+#[derive(Debug)]
+pub struct Changing<'a, G> {
+    guard: G,
+    poison: &'a Poison,
+    /// What is dropped by a panic may change something, and is no cause of it.
+    was_panicking: bool,
+}
+
+impl<'a, G> Changing<'a, G> {
+    /// For who has just got the lock.
+    #[inline]
+    pub fn new(guard: G, poison: &'a Poison) -> Self {
+        poison.check();
+        Self { guard, poison, was_panicking: panicking() }
+    }
+
+    /// Lets others in, by what the guard has for that.
+    pub fn let_in<R>(&mut self, by: impl FnOnce(&mut G) -> R) -> R {
+        let done = by(&mut self.guard);
+        self.poison.check();
+        done
+    }
+}
+
+impl<G: Deref> Deref for Changing<'_, G> {
+    type Target = G::Target;
+
+    #[inline]
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for Changing<'_, G> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
+impl<G> Drop for Changing<'_, G> {
+    #[inline]
+    fn drop(&mut self) {
+        if panicking() && !self.was_panicking {
+            self.poison.set();
+        }
+    }
+}
+
+/// The right to change what is in such a lock.
+pub type Writing<'a, T> = Changing<'a, RwLockWriteGuard<'a, T>>;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    fn is_left(call: impl FnOnce()) -> bool {
+        let done = unless_left(|| {
+            call();
+            Ok(())
+        });
+        done == Err(Error::Poisoned)
+    }
+
+    /// Has what `make` gives while it panics.
+    fn panic_with<G>(make: impl FnOnce() -> G) {
+        let bug = catch_unwind(AssertUnwindSafe(|| {
+            let _has = make();
+            resume_unwind(Box::new("as the test wants it"));
+        }));
+        assert!(bug.is_err());
+    }
+
+    #[test]
+    fn who_gets_what_a_panic_gave_back_leaves() {
+        let (lock, of_std) = (Guarded::new(1), Mutex::new(1));
+        // Who only looks leaves nothing half done.
+        panic_with(|| lock.read());
+        assert!(!is_left(|| drop(lock.write())));
+        panic_with(|| (lock.write(), of_std.lock()));
+        assert!(is_left(|| drop(lock.read())));
+        assert!(is_left(|| drop(lock.try_read())));
+        assert!(is_left(|| drop(lock.write())));
+        assert!(is_left(|| drop(lock.try_write())));
+        assert!(is_left(|| drop(or_leave(of_std.lock()))));
+    }
+
+    #[test]
+    fn what_a_panic_drops_is_no_cause_of_it() {
+        struct Ends<'a>(&'a Guarded<u32>);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                *self.0.write() += 1;
+            }
+        }
+        let lock = Guarded::new(1);
+        panic_with(|| Ends(&lock));
+        assert!(!is_left(|| assert_eq!(*lock.read(), 2)));
+    }
+}
