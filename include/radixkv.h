@@ -2827,7 +2827,7 @@ typedef struct rkv_journal_buffers {
      */
     uint32_t flags;
     /**
-     * Receives records; NULL, with no room anywhere, asks how much room all need.
+     * Receives records. With all four buffers NULL and without room, how much all need is asked.
      */
     struct rkv_journal_record *records;
     /**

@@ -76,7 +76,7 @@ private:
     template <class Result, class Call> Result read(Call call) {
         auto result = sized<Result>();
         count_ = 0;
-        // Without any room, as after a move, the library would count and write nothing.
+        // Without any room, as after a move, data() may be NULL, which asks.
         grow(records_, 1);
         for (;;) {
             auto room = sized<rkv_journal_buffers>();

@@ -338,15 +338,20 @@ static void j02_a_reader_asks_and_is_told_what_one_record_needs(void) {
     CHECK_EQ(r.journal.item_count, 1);
     CHECK_EQ(r.journal.last_number, 0);
 
-    /* each buffer too small in turn: what the first record needs, and nothing else is written */
-    for (int which = 0; which < 4; which++) {
+    /* each buffer too small in turn, and all: what the first record needs, and nothing else is
+     * written; who has buffers does not ask, also when there is no room in them */
+    for (int which = 0; which < 5; which++) {
         room = all_room();
+        if (which == 4) {
+            room.record_capacity = room.page_capacity = 0;
+            room.token_capacity = room.item_capacity = 0;
+        }
         if (which == 0) room.record_capacity = 0;
         if (which == 1) room.page_capacity = 3;
         if (which == 2) room.token_capacity = 7;
         if (which == 3) room.item_capacity = 0;
         mark(r.pages, sizeof r.pages);
-        const char *names[4] = {"records", "pages", "tokens", "items"};
+        const char *names[5] = {"records", "pages", "tokens", "items", "records"};
         REFUSED(&f, rkv_cache_read_journal(f.cache, 0, &room, &r.journal),
                 RKV_STATUS_BUFFER_TOO_SMALL, names[which]);
         UNTOUCHED(r.pages);

@@ -26,7 +26,7 @@ static bool untouched_from(size_t byte) {
         CHECK_OK(call);                                                                           \
         CHECK_EQ(count, all_);                                                                    \
         into = (type *)(void *)buffer;                                                            \
-        for (room = 1; room < all_ + 3; room++) {                                                 \
+        for (room = 0; room < all_ + 3; room++) {                                                 \
             memset(buffer, FILL, ROOM);                                                           \
             count = 77;                                                                           \
             CHECK_STATUS(call, room < all_ ? RKV_STATUS_BUFFER_TOO_SMALL : RKV_STATUS_OK);        \

@@ -48,7 +48,9 @@ impl Buffers<'_> {
             )
         };
         let rooms = [records.capacity(), page_capacity, token_capacity, items.capacity()];
-        let asks = rooms == [0; 4];
+        let is_none = given.records.is_null() && given.items.is_null();
+        let is_none = is_none && given.pages.is_null() && given.tokens.is_null();
+        let asks = rooms == [0; 4] && is_none;
         // SAFETY: the caller's contract.
         let (pages, tokens) = unsafe {
             (

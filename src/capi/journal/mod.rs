@@ -123,7 +123,7 @@ pub struct rkv_journal_buffers {
     pub struct_size: u32,
     /// Zero.
     pub flags: u32,
-    /// Receives records; NULL, with no room anywhere, asks how much room all need.
+    /// Receives records. With all four buffers NULL and without room, how much all need is asked.
     pub records: *mut rkv_journal_record,
     /// sizeof(rkv_journal_record).
     pub record_size: usize,
