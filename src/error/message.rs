@@ -1,13 +1,51 @@
 //! Messages that need no memory of which there may be none.
 //!
 //! A message is written into new memory. When there is none, it goes into a buffer that was made
-//! while there was; and when those are all in use, a message says just that.
+//! while there was, and that it gives back; when those are all in use, a message says just that.
 use std::borrow::Cow;
 use std::fmt::{self, Write};
+use std::ops::Deref;
 use std::sync::{Mutex, TryLockError};
 
 /// What went wrong, in words.
-pub type Message = Cow<'static, str>;
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message(Cow<'static, str>);
+
+impl From<&'static str> for Message {
+    fn from(text: &'static str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Message {
+    fn from(text: String) -> Self {
+        Self(Cow::Owned(text))
+    }
+}
+
+impl Deref for Message {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self)
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        if let Cow::Owned(text) = &mut self.0
+            && text.capacity() == BUFFER_BYTES
+        {
+            give_back(std::mem::take(text));
+        }
+    }
+}
 
 /// Buffers made beforehand, and the bytes of one: few messages are longer.
 const BUFFERS: usize = 4;
@@ -26,6 +64,16 @@ pub fn prepare() {
                 *buffer = Some(made);
             }
         }
+    }
+}
+
+/// Keeps a buffer for the next message, if there is a place for it.
+#[cold]
+fn give_back(mut text: String) {
+    text.clear();
+    let mut places = BUFFERS_MADE.iter().filter_map(|place| place.try_lock().ok());
+    if let Some(mut place) = places.find(|place| place.is_none()) {
+        *place = Some(text);
     }
 }
 
@@ -62,19 +110,19 @@ impl Write for Bounded {
 #[doc(hidden)]
 pub fn write(arguments: fmt::Arguments<'_>) -> Message {
     if let Some(text) = arguments.as_str() {
-        return Cow::Borrowed(text);
+        return text.into();
     }
     let mut growing = Growing(String::new());
     if growing.write_fmt(arguments).is_ok() {
-        return Cow::Owned(growing.0);
+        return growing.0.into();
     }
     match prepared().map(Bounded) {
         Some(mut bounded) => {
             // It never fails; what doesn't fit is left out.
             let _ = bounded.write_fmt(arguments);
-            Cow::Owned(bounded.0)
+            bounded.0.into()
         }
-        None => Cow::Borrowed("the call was refused; there is no memory to say why"),
+        None => "the call was refused; there is no memory to say why".into(),
     }
 }
 
