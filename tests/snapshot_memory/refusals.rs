@@ -251,3 +251,38 @@ fn m05_messages_need_no_memory() {
         assert!(message().contains("tokens.ids[0]"), "{} ({failed} requests failed)", message());
     }
 }
+
+/// M05: what a list has that no snapshot can is seen before anything is made of it.
+#[test]
+fn m05_items_are_refused_without_memory() {
+    let world = world();
+    let image = rkv_token_item {
+        token_index: 0,
+        kind: RKV_TOKEN_IMAGE,
+        position_count: 1,
+        bin: 0,
+        height_bin: 0,
+        digest: [1; 16],
+    };
+    let items: Vec<_> = (0..5).map(|at| rkv_token_item { token_index: at, ..image }).collect();
+    let ids = [0; 5];
+    let tokens = rkv_tokens {
+        item_size: size_of::<rkv_token_item>() as u32,
+        items: items.as_ptr(),
+        item_count: items.len(),
+        ..list(&ids)
+    };
+    let mut count = 0;
+    // SAFETY: all pointers lead to live values, or are NULL where they may be.
+    let probe =
+        || unsafe { rkv_snapshot_cache_probe(world.cache, ptr::null(), &tokens, &mut count) };
+    let (status, failed) = failing(Failure::From(0), probe);
+    assert_eq!((status, failed), (rkv_status::InvalidArgument, 0));
+    assert!(message().contains("tokens.item_count"), "{}", message());
+    // SAFETY: as above.
+    let remove =
+        || unsafe { rkv_snapshot_cache_remove(world.cache, ptr::null(), &tokens, ptr::null_mut()) };
+    let (status, failed) = failing(Failure::From(0), remove);
+    assert_eq!((status, failed), (rkv_status::InvalidArgument, 0));
+    assert!(message().contains("tokens.item_count"), "{}", message());
+}

@@ -5,13 +5,12 @@ use crate::capi::ffi::{
 };
 use crate::capi::snapshot::handle::{Needs, Payload, keep_for_pin, with, with_pin};
 use crate::capi::snapshot::rkv_snapshot_cache;
-use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
+use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_text};
 use crate::error::{Error, text};
 use crate::ids::HandleId;
 use crate::memory::{try_collect, try_to_vec};
 use crate::snapshot::tiered::State;
 use crate::snapshot::{Hit, NewSnapshot};
-use crate::token::TokenList;
 use std::ffi::c_void;
 use std::ptr;
 
@@ -161,13 +160,6 @@ unsafe impl AbiStruct for rkv_snapshot_cache_match_result {
     const V1: usize = 48;
 }
 
-pub(crate) fn text_of(tokens: TokenList<'_>) -> Result<&[u32], Error> {
-    if !tokens.items.is_empty() {
-        return Err(Error::argument("tokens.item_count is not zero: snapshots take text only"));
-    }
-    Ok(tokens.ids)
-}
-
 /// Stores a snapshot for a token list, in the place of an earlier one if there is one.
 ///
 /// The cache takes the snapshot over and destroys it when it goes: for the limits, least recently
@@ -205,11 +197,11 @@ pub unsafe extern "C" fn rkv_snapshot_cache_insert(
             if !out_result.is_null() {
                 check_fit(out_result)?;
             }
-            with_tokens(args.tokens, |tokens| {
+            with_text(args.tokens, |tokens| {
                 let namespace = read_namespace(args.space)?;
                 let new = NewSnapshot {
                     namespace: &namespace,
-                    tokens: text_of(tokens)?,
+                    tokens,
                     bytes: args.size_bytes,
                     next_token,
                     is_trimmable: args.flags & RKV_SNAPSHOT_INSERT_TRIMMABLE != 0,
@@ -335,8 +327,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_match(
         with(cache, Needs::Owner, |call| {
             check_flags(flags, RKV_SNAPSHOT_MATCH_TRIMMABLE, "flags")?;
             check_fit(out_match)?;
-            with_tokens(tokens, |tokens| {
-                let (namespace, tokens) = (read_namespace(space)?, text_of(tokens)?);
+            with_text(tokens, |tokens| {
+                let namespace = read_namespace(space)?;
                 let trims = flags & RKV_SNAPSHOT_MATCH_TRIMMABLE != 0;
                 let found = call.cache.find(&namespace, tokens, trims, shown, call.freed)?;
                 let (hit, count) = (found.hit, tokens.len());
@@ -418,9 +410,9 @@ pub unsafe extern "C" fn rkv_snapshot_cache_probe(
     unsafe {
         with(cache, Needs::Owner, |call| {
             let into = out(out_token_count, "out_token_count")?;
-            with_tokens(tokens, |tokens| {
+            with_text(tokens, |tokens| {
                 let namespace = read_namespace(space)?;
-                into.write(call.cache.probe(&namespace, text_of(tokens)?));
+                into.write(call.cache.probe(&namespace, tokens));
                 Ok(())
             })
         })
@@ -475,8 +467,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_remove(
             if !out_removed.is_null() {
                 out(out_removed, "out_removed")?;
             }
-            with_tokens(tokens, |tokens| {
-                let (namespace, tokens) = (read_namespace(space)?, text_of(tokens)?);
+            with_text(tokens, |tokens| {
+                let namespace = read_namespace(space)?;
                 let removed = call.cache.remove(&namespace, tokens, call.freed);
                 if out_removed.is_null() {
                     Ok(())

@@ -2,13 +2,13 @@
 use crate::capi::ffi::{
     AbiStruct, Fail, WantedElements, check_fit, check_flags, out, rkv_status, write_struct,
 };
-use crate::capi::snapshot::entry::{match_result, shown, text_of};
+use crate::capi::snapshot::entry::{match_result, shown};
 use crate::capi::snapshot::handle::{Needs, with};
 use crate::capi::snapshot::{
     RKV_SNAPSHOT_MATCH_TRIMMABLE, rkv_pin_id, rkv_snapshot_cache, rkv_snapshot_cache_match_result,
     rkv_snapshot_part,
 };
-use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_tokens};
+use crate::capi::token::{read_namespace, rkv_namespace, rkv_tokens, with_text};
 use crate::ids::HandleId;
 use crate::memory::try_collect;
 use crate::snapshot::tiered::{State, Taken};
@@ -81,8 +81,8 @@ pub unsafe extern "C" fn rkv_snapshot_cache_fetch(
             check_flags(flags, RKV_SNAPSHOT_MATCH_TRIMMABLE, "flags")?;
             check_fit(out_fetch)?;
             let trims = flags & RKV_SNAPSHOT_MATCH_TRIMMABLE != 0;
-            with_tokens(tokens, |tokens| {
-                let (namespace, tokens) = (read_namespace(space)?, text_of(tokens)?);
+            with_text(tokens, |tokens| {
+                let namespace = read_namespace(space)?;
                 let fetch = call.cache.fetch(&namespace, tokens, trims, call.freed)?;
                 let made = rkv_snapshot_cache_fetch_result {
                     struct_size: 0,

@@ -192,6 +192,40 @@ pub(crate) unsafe fn with_tokens<R>(
     body(list)
 }
 
+/// Runs `body` on the ids behind `tokens`, for calls that take text only.
+///
+/// # Safety
+/// `tokens` and what it points to are readable, per the header.
+#[inline(always)] // as above
+pub(crate) unsafe fn with_text<R>(
+    tokens: *const rkv_tokens,
+    body: impl FnOnce(&[u32]) -> Result<R, Fail>,
+) -> Result<R, Fail> {
+    // SAFETY: the caller's contract.
+    let ids = match unsafe { text_at(tokens) } {
+        Some(ids) => ids,
+        // SAFETY: as above.
+        None => unsafe { read_text(tokens)? },
+    };
+    body(ids)
+}
+
+/// Reads any list of nothing but text. What others have is not looked at: there may be much of it.
+///
+/// # Safety
+/// `tokens` and what it points to are readable, per the header, and stay so for 'a.
+#[inline(never)]
+unsafe fn read_text<'a>(tokens: *const rkv_tokens) -> Result<&'a [u32], Fail> {
+    // SAFETY: the caller's contract.
+    let raw = unsafe { read_struct(tokens)? };
+    if raw.item_count != 0 {
+        let why = "tokens.item_count is not zero: snapshots take text only";
+        return Err(Error::argument(why).into());
+    }
+    // SAFETY: the caller's contract.
+    unsafe { slice(raw.ids, raw.count, "tokens.ids") }
+}
+
 type Items = SmallVec<[Item; 4]>;
 
 /// Reads any list: returns its ids, and converts its items.
