@@ -286,3 +286,20 @@ fn m05_items_are_refused_without_memory() {
     assert_eq!((status, failed), (rkv_status::InvalidArgument, 0));
     assert!(message().contains("tokens.item_count"), "{}", message());
 }
+
+/// M05: an attachment with an eventfd is refused, too, whichever request for memory fails.
+#[test]
+fn m05_an_eventfd_needs_memory() {
+    let world = world();
+    let directory = c"/proc/no/such/place";
+    let mut config = sized::<rkv_snapshot_tier_config>();
+    // SAFETY: a struct of that size, and nothing but a number for the eventfd.
+    unsafe { ok(rkv_snapshot_tier_config_init(&mut config, size_of_val(&config))) };
+    (config.directory, config.byte_limit) = (directory.as_ptr(), 1 << 20);
+    config.event_fd = 2; // any that is open: nothing wakes it
+    // SAFETY: the config and what it names are alive.
+    let attach = || unsafe { rkv_snapshot_cache_attach(world.cache, &config) };
+    let (status, failed) = failing(Failure::Once(0), attach);
+    assert_eq!((status, failed), (rkv_status::OutOfMemory, 1), "{}", message());
+    assert_eq!(attach(), rkv_status::Storage);
+}

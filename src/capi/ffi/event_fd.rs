@@ -1,6 +1,7 @@
 //! An eventfd of the caller's, by which a sleeping engine is woken.
 use super::guard::Fail;
 use crate::error::{Error, text};
+use crate::memory::try_box;
 use crate::tier::Wake;
 use std::ffi::c_int;
 
@@ -8,7 +9,7 @@ use std::ffi::c_int;
 pub(crate) fn wake_of(fd: i32) -> Result<Option<Wake>, Fail> {
     match fd {
         -1 => Ok(None),
-        fd if is_open(fd) => Ok(Some(Box::new(move || signal(fd)))),
+        fd if is_open(fd) => Ok(Some(try_box(move || signal(fd))?)),
         fd => Err(Error::argument(text!("config.event_fd {fd} is not open")).into()),
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn watch() -> Result<(), Fail> {
         if !WATCHES.load(Ordering::Relaxed) {
             // SAFETY: the function lives as long as the library, which is never unloaded.
             if unsafe { libc::pthread_atfork(None, None, Some(in_child)) } != 0 {
-                return Err(Error::memory("pthread_atfork".to_owned()).into());
+                return Err(Error::memory("pthread_atfork").into());
             }
             WATCHES.store(true, Ordering::Relaxed);
         }
