@@ -293,6 +293,14 @@ static void m01_snapshot_tiers(void) {
     config.remote = NULL;
     REFUSED(s, rkv_snapshot_cache_attach(cache, &config), RKV_STATUS_STORAGE,
             "/proc/no/such/place");
+    /* of a name that is longer than a message the end is told, and what is wrong with it */
+    char far[2048] = "/proc";
+    while (strlen(far) < 1500) {
+        strcat(far, "/a-name-that-is-not-there");
+    }
+    config.directory = strcat(far, "/last");
+    REFUSED(s, rkv_snapshot_cache_attach(cache, &config), RKV_STATUS_STORAGE, "there/last");
+    REFUSED(s, rkv_snapshot_cache_attach(cache, &config), RKV_STATUS_STORAGE, "cannot be opened");
     BAD(s, rkv_snapshot_cache_detach(NULL, 0), "cache");
     REFUSED(s, rkv_snapshot_cache_detach(cache, 0), RKV_STATUS_INVALID_STATE, "attached");
     BAD(s, rkv_snapshot_cache_flush(NULL, 0), "cache");

@@ -124,7 +124,8 @@ pub extern "C" fn rkv_status_name(status: i32) -> *const c_char {
 ///
 /// @param buffer receives the text; may be NULL when capacity is 0
 /// @param capacity size of buffer in bytes
-/// @return bytes that the whole message takes, the NUL included; 1 when there is none
+/// @return bytes that the whole message takes, the NUL included; 1 when there is none. No message
+/// has more than 1025: a longer one is cut off there
 /// @par Cost
 /// O(bytes of the message); no lock
 /// @par Thread safety

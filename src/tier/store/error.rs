@@ -10,7 +10,7 @@ pub enum OpenError {
     /// Another store, of another process or of this one, has the directory.
     #[error("the store in {directory} is in use; close the other one, or name another directory")]
     InUse {
-        /// Where it is.
+        /// Where it is; of a long name the end.
         directory: String,
     },
     /// Another version of this library wrote it.
@@ -19,7 +19,7 @@ pub enum OpenError {
          empty the directory, name another one, or use the library that wrote it"
     )]
     Version {
-        /// Where it is.
+        /// Where it is; of a long name the end.
         directory: String,
         /// The version of its format.
         found: u32,
@@ -30,13 +30,13 @@ pub enum OpenError {
          name a directory for each, or empty this one"
     )]
     Fingerprint {
-        /// Where it is.
+        /// Where it is; of a long name the end.
         directory: String,
     },
     /// Its records are of the other kind.
     #[error("the store in {directory} has {found}; name a directory for each kind of cache")]
     Contents {
-        /// Where it is.
+        /// Where it is; of a long name the end.
         directory: String,
         /// What it has.
         found: &'static str,
@@ -44,7 +44,7 @@ pub enum OpenError {
     /// Its files are not what was written.
     #[error("the store in {directory} is damaged ({what}); empty the directory")]
     Damaged {
-        /// Where it is.
+        /// Where it is; of a long name the end.
         directory: String,
         /// What is wrong.
         what: String,
@@ -55,7 +55,7 @@ pub enum OpenError {
          check that the directory can be written to and that the disk has space"
     )]
     Io {
-        /// Where it is.
+        /// Where it is; of a long name the end.
         directory: String,
         /// What it said.
         source: io::Error,
@@ -63,13 +63,28 @@ pub enum OpenError {
     /// The host has no memory for it.
     #[error("there is no memory for the store in {directory}; allow it fewer bytes or workers")]
     OutOfMemory {
-        /// Where it is.
+        /// Where it is; of a long name the end.
         directory: String,
     },
 }
 
 /// Of the files and of the notes in them, as they are now.
 pub(super) const FORMAT: u32 = 3;
+
+/// Bytes of a directory's name that are told: a message has room for a kilobyte, and why comes
+/// behind it.
+const NAME_BYTES: usize = 256;
+
+/// Of a long name the end.
+fn end_of(mut directory: String) -> String {
+    const LEFT_OUT: &str = "...";
+    if directory.len() > NAME_BYTES {
+        let from = directory.len() - (NAME_BYTES - LEFT_OUT.len());
+        directory.drain(..directory.ceil_char_boundary(from));
+        directory.insert_str(0, LEFT_OUT); // into what was just left out
+    }
+    directory
+}
 
 /// The same without a name.
 pub(super) enum Cause {
@@ -84,6 +99,7 @@ pub(super) enum Cause {
 
 impl Cause {
     pub fn of(self, directory: String) -> OpenError {
+        let directory = end_of(directory);
         match self {
             Self::InUse => OpenError::InUse { directory },
             Self::Version(found) => OpenError::Version { directory, found },
