@@ -92,7 +92,8 @@ static void k21_branches_that_are_none(void) {
     const rkv_kept_branch bad[] = {branch_of(1, KEPT, holds), branch_of(0, 3, down),
                                    branch_of(0, 2, twice), branch_of(0, 2, beyond),
                                    branch_of(0, 2, NULL)};
-    const char *words[] = {"branches[0].row", "positions", "positions", "positions", "positions"};
+    const char *words[] = {"branches[0].row", "positions", "positions", "positions",
+                           "branches[0].positions is NULL"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         BAD(&r.f, KEEP(&r, bad[i]), words[i]);
     }
@@ -104,6 +105,9 @@ static void k21_branches_that_are_none(void) {
         "element_size");
     BAD(&r.f, rkv_runner_keep_branches(r.runner, r.plan, &good, 1, size, &r), "stream");
     BAD(&r.f, rkv_runner_keep_branches(r.runner, r.plan, two, 2, size, NULL), "branches[1].row");
+    two[1].positions = NULL;
+    BAD(&r.f, rkv_runner_keep_branches(r.runner, r.plan, two, 2, size, NULL),
+        "branches[1].positions is NULL");
     /* nothing was moved: the draft, a chain, is as it was computed */
     append(&r.f, state.sequence, prompt[PROMPT + DRAFT]);
     const chunk next = chunk_of(state.sequence, prompt, PROMPT + DRAFT, 1);

@@ -2,6 +2,7 @@
 use crate::capi::ffi::{AbiElement, GivenElements, borrow, rkv_status, slice, with};
 use crate::capi::plan::rkv_plan;
 use crate::capi::runner::rkv_runner;
+use crate::error::text;
 use crate::memory::TryGrow;
 use crate::runner::Branch;
 use std::ffi::c_void;
@@ -62,9 +63,11 @@ pub unsafe extern "C" fn rkv_runner_keep_branches(
             let size = (element_size, "element_size");
             let given = GivenElements::new(branches, branch_count, size, "branches")?;
             let mut branches = Vec::new();
-            for raw in given.iter() {
+            for (at, raw) in given.iter().enumerate() {
                 let count = raw.position_count as usize;
-                let positions = slice(raw.positions, count, "branches: positions")?;
+                let named = || text!("branches[{at}].positions");
+                let positions = slice(raw.positions, count, "")
+                    .or_else(|_| slice(raw.positions, count, &named()))?;
                 branches.try_push(Branch { row: raw.row as usize, positions })?;
             }
             Ok(runner.keep_branches(borrow(plan)?, &branches, stream)?)
