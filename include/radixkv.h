@@ -7146,7 +7146,8 @@ enum rkv_status rkv_cache_prefetch(struct rkv_cache *cache,
  *
  * @param cache the cache
  * @param prefetch from rkv_cache_prefetch(); one that has ended is not missed
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT, also for one that was never begun;
+ * @return RKV_STATUS_OK, also for the number of a fetch, which goes on;
+ * RKV_STATUS_INVALID_ARGUMENT, also for a number that was never given to either;
  * RKV_STATUS_INVALID_STATE when the cache has no tiers; RKV_STATUS_POISONED
  * @par Cost
  * O(its pages); no lock of the cache; never waits for the disk or the store
