@@ -324,6 +324,9 @@ static void m09_events(void) {
     CHECK_OK(rkv_event_encoder_create(cache, NULL, &encoder));
     BAD_STRUCT(&w, rkv_event_batch, p,
                rkv_event_encoder_encode(encoder, 0, OTHER, sizeof spare, p), "out_batch");
+    spare_size = sizeof(rkv_event_batch);
+    MISPLACED(&w, uint8_t, p, rkv_event_encoder_encode(encoder, 0, p, 8, OTHER), "buffer");
+    spare_size = 0;
     rkv_event_encoder_destroy(encoder);
     rkv_tier_config tiers;
     MISPLACED(&w, rkv_tier_config, p, rkv_tier_config_init(p, sizeof *p), "config");
