@@ -2356,7 +2356,9 @@ typedef void (*rkv_parallel_task)(void *task, size_t index);
 /**
  * Calls run(task, i) once for each i below `task_count`, in any order, on any threads, and returns
  * when all calls have returned. A single thread may do it all. It must not throw, longjmp or end
- * its thread: the process would end, see Callbacks at the top.
+ * its thread: the process would end, see Callbacks at the top. Neither it, nor what its threads do
+ * meanwhile, may call anything with the plan that is computed: that may wait for rkv_plan_set(),
+ * which waits until the plan was computed.
  */
 typedef void (*rkv_parallel_for)(void *user_data,
                                  size_t task_count,
@@ -6270,7 +6272,7 @@ RKV_API RKV_MUST_CHECK enum rkv_status rkv_plan_check(const struct rkv_plan *pla
  * @param out_arrays receives pointers to them; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * O(1); no lock
+ * O(1); waits for rkv_plan_set()
  * @par Thread safety
  * any thread; nobody may set or destroy the plan while the arrays are read
  */
@@ -6293,7 +6295,7 @@ enum rkv_status rkv_plan_view(const struct rkv_plan *plan,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a row is a
  * slot's and no sequence's, and the group not 0; RKV_STATUS_POISONED
  * @par Cost
- * O(1); no lock
+ * O(1); waits for rkv_plan_set()
  * @par Thread safety
  * any thread; nobody may set or destroy the plan while the arrays are read
  */

@@ -336,7 +336,7 @@ pub unsafe extern "C" fn rkv_plan_check(plan: *const rkv_plan) -> rkv_status {
 /// @param out_arrays receives pointers to them; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
-/// O(1); no lock
+/// O(1); waits for rkv_plan_set()
 /// @par Thread safety
 /// any thread; nobody may set or destroy the plan while the arrays are read
 #[must_use]
@@ -386,7 +386,7 @@ pub unsafe extern "C" fn rkv_plan_view(
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a row is a
 /// slot's and no sequence's, and the group not 0; RKV_STATUS_POISONED
 /// @par Cost
-/// O(1); no lock
+/// O(1); waits for rkv_plan_set()
 /// @par Thread safety
 /// any thread; nobody may set or destroy the plan while the arrays are read
 #[must_use]

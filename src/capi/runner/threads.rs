@@ -12,7 +12,9 @@ pub type rkv_parallel_task = Option<unsafe extern "C" fn(task: *mut c_void, inde
 
 /// Calls run(task, i) once for each i below `task_count`, in any order, on any threads, and returns
 /// when all calls have returned. A single thread may do it all. It must not throw, longjmp or end
-/// its thread: the process would end, see Callbacks at the top.
+/// its thread: the process would end, see Callbacks at the top. Neither it, nor what its threads do
+/// meanwhile, may call anything with the plan that is computed: that may wait for rkv_plan_set(),
+/// which waits until the plan was computed.
 pub type rkv_parallel_for = Option<
     unsafe extern "C-unwind" fn(
         user_data: *mut c_void,
