@@ -5279,7 +5279,7 @@ enum rkv_status rkv_cache_read_group_stats(const struct rkv_cache *cache,
  * @param cache the cache
  * @param space the namespace; NULL for the default one
  * @param tokens what to look for
- * @param costs receives one for each group; may be NULL
+ * @param costs receives one for each group; (NULL, 0) asks for the count
  * @param cost_size sizeof(rkv_group_cost); not read when costs is NULL
  * @param capacity room in costs; RKV_GROUP_LIMIT is always enough
  * @param out_count receives the number of groups, also on RKV_STATUS_BUFFER_TOO_SMALL
@@ -7489,7 +7489,7 @@ enum rkv_status rkv_snapshot_cache_cancel(struct rkv_snapshot_cache *cache,
  *
  * @param cache the cache
  * @param pin a pin of this cache
- * @param parts receives the parts; NULL to ask for their number
+ * @param parts receives the parts; (NULL, 0) asks for their number
  * @param part_size sizeof(rkv_snapshot_part)
  * @param capacity room in parts
  * @param out_count receives the number of parts; 0 for a snapshot that may not be written

@@ -45,6 +45,37 @@ fn the_oldest_rust_is_named() {
     }
 }
 
+/// A function of the header: its name, its parameters, and what is said of it in one line.
+fn functions() -> Vec<[String; 3]> {
+    let header = fs::read_to_string(native::root().join("include/radixkv.h")).unwrap();
+    let parts: Vec<_> = header.split("RKV_API").collect();
+    let made = parts.windows(2).filter_map(|around| {
+        let said = around[0].rsplit_once("/**")?.1.replace("\n *", " ");
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (head, parameters) = around[1].split_once(')')?.0.split_once('(')?;
+        let name = head.rsplit([' ', '*', '\n']).next()?;
+        Some([name, parameters, &said].map(str::to_owned))
+    });
+    made.collect()
+}
+
+#[test]
+fn who_does_not_ask_by_null_and_zero_is_named() {
+    let page = fs::read_to_string(native::root().join("docs/ABI.md")).unwrap();
+    let rule = page.split("- **Buffers**").nth(1).unwrap().split("\n\n").next().unwrap();
+    let mut fills = 0;
+    for [name, parameters, said] in functions() {
+        let is_filler = parameters
+            .split(',')
+            .any(|one| one.trim().starts_with("size_t ") && one.ends_with("capacity"));
+        fills += u32::from(is_filler);
+        if is_filler && !said.contains("(NULL, 0) asks") {
+            assert!(rule.contains(&format!("`{name}()`")), "{name}");
+        }
+    }
+    assert!(fills > 20, "{fills}");
+}
+
 #[test]
 fn the_fragments_of_the_pages_compile() {
     let compiler = native::compilers(false)[0];

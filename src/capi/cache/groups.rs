@@ -146,7 +146,7 @@ pub unsafe extern "C" fn rkv_cache_read_group_stats(
 /// @param cache the cache
 /// @param space the namespace; NULL for the default one
 /// @param tokens what to look for
-/// @param costs receives one for each group; may be NULL
+/// @param costs receives one for each group; (NULL, 0) asks for the count
 /// @param cost_size sizeof(rkv_group_cost); not read when costs is NULL
 /// @param capacity room in costs; RKV_GROUP_LIMIT is always enough
 /// @param out_count receives the number of groups, also on RKV_STATUS_BUFFER_TOO_SMALL

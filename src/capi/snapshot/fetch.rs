@@ -160,7 +160,7 @@ pub unsafe extern "C" fn rkv_snapshot_cache_cancel(
 ///
 /// @param cache the cache
 /// @param pin a pin of this cache
-/// @param parts receives the parts; NULL to ask for their number
+/// @param parts receives the parts; (NULL, 0) asks for their number
 /// @param part_size sizeof(rkv_snapshot_part)
 /// @param capacity room in parts
 /// @param out_count receives the number of parts; 0 for a snapshot that may not be written
