@@ -77,6 +77,17 @@ fn who_does_not_ask_by_null_and_zero_is_named() {
 }
 
 #[test]
+fn who_waits_for_a_remote_store_says_so() {
+    let all = functions();
+    let tiers = ["cache_destroy", "cache_detach_tiers"];
+    for name in tiers.into_iter().chain(["snapshot_cache_destroy", "snapshot_cache_detach"]) {
+        let [.., said] = all.iter().find(|it| it[0] == format!("rkv_{name}")).unwrap();
+        let cost = said.split("@par Cost").nth(1).unwrap();
+        assert!(cost.contains("until a write and calls to a remote store that go on"), "{name}");
+    }
+}
+
+#[test]
 fn the_fragments_of_the_pages_compile() {
     let compiler = native::compilers(false)[0];
     for page in native::files(&native::root().join("docs"), "md") {

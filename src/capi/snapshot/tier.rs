@@ -240,8 +240,8 @@ fn time(milliseconds: u64) -> Duration {
 /// RKV_STATUS_INVALID_STATE when nothing is attached, or in a function of the remote store;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
-/// O(snapshots in the directory); blocks for the time given, and until a write that goes on has
-/// ended
+/// O(snapshots in the directory); blocks for the time given, and until a write and calls to a
+/// remote store that go on have ended
 /// @par Thread safety
 /// any thread
 #[must_use]
