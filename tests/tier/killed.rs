@@ -11,6 +11,8 @@ use std::time::Duration;
 const FOLDER: &str = "RKV_TIER_FOLDER";
 const FIRST: &str = "RKV_TIER_FIRST";
 const BOUND: u64 = 4 * MIB;
+/// Records that the last child must find, for all of them to have done anything.
+const ENOUGH: usize = 50;
 
 /// Tells each step in a line once it is true, until it is killed.
 fn live(folder: &str) {
@@ -91,6 +93,10 @@ fn tell(story: &mut Story, line: &str) {
     }
 }
 
+fn committed(story: &Story) -> usize {
+    story.fates.values().filter(|fate| **fate == Fate::Committed).count()
+}
+
 #[test]
 fn t05_a_killed_process_loses_nothing() {
     if let Ok(folder) = std::env::var(FOLDER) {
@@ -103,7 +109,11 @@ fn t05_a_killed_process_loses_nothing() {
     let mut random = fastrand::Rng::with_seed(seed);
     let folder = Folder::new();
     let mut story = Story::default();
-    for kill in 0..kills {
+    // On a machine that does much else children come to little: some more have their turn.
+    for kill in 0..3 * kills {
+        if kill >= kills && committed(&story) > ENOUGH {
+            break;
+        }
         let first = story.fates.last_key_value().map_or(0, |(number, _)| number + 1);
         let mut child = child(&folder, first);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -131,6 +141,6 @@ fn t05_a_killed_process_loses_nothing() {
         let last = first.max(story.fates.last_key_value().map_or(0, |(number, _)| *number));
         story.fates.entry(last + 1000).or_insert(Fate::Gone);
     }
-    let committed = story.fates.values().filter(|fate| **fate == Fate::Committed).count();
-    assert!(committed > 50, "the children did nothing: {committed}");
+    let committed = committed(&story);
+    assert!(committed > ENOUGH, "the children did nothing: {committed}");
 }
