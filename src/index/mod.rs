@@ -300,6 +300,9 @@ pub trait PrefixIndex: std::fmt::Debug + Send + Sync {
     /// Protects a node and all above it.
     fn lock(&mut self, node: Node);
 
+    /// The same, unless more nodes than so many are to be passed. Whether it was done.
+    fn lock_short(&mut self, node: Node, nodes: usize) -> bool;
+
     /// Undoes one lock that was taken on exactly this node.
     fn unlock(&mut self, node: Node) {
         self.unlock_some(node, usize::MAX);

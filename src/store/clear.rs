@@ -230,8 +230,15 @@ impl Turn<'_> {
     }
 
     /// Drops the cleared pages that `let_go` left, in slices.
-    #[inline]
+    #[inline(always)] // most often there are none
     pub(crate) fn drop_let_go(&mut self) {
+        if self.has_let_go {
+            self.drop_let_go_in_slices();
+        }
+    }
+
+    #[cold]
+    fn drop_let_go_in_slices(&mut self) {
         while self.has_let_go {
             self.let_others_in();
             let most = self.shared.portion(self.shared.slice);

@@ -45,13 +45,22 @@ impl PrefixCache {
         self.locks.take(on)
     }
 
-    /// The same where no room was made.
+    /// The same where no room was made and there are no groups, unless more nodes than so many are
+    /// to be passed.
+    #[inline(always)]
+    pub(super) fn lock_short(&mut self, node: Node, nodes: usize) -> Result<Option<LockId>, Error> {
+        self.locks.try_reserve()?;
+        Ok(self.index.lock_short(node, nodes).then(|| self.locks.take(node.0)))
+    }
+
+    /// The same, however many those are.
     #[inline]
     pub fn lock(&mut self, node: Node) -> Result<LockId, Error> {
         self.lock_ahead(node, Ahead::default())
     }
 
     /// The same for a call that uses some of that already.
+    #[inline(always)]
     pub(super) fn lock_ahead(&mut self, node: Node, ahead: Ahead) -> Result<LockId, Error> {
         self.locks.try_reserve()?;
         if self.groups.is_some() {

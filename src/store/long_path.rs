@@ -89,25 +89,35 @@ impl Turn<'_> {
     }
 
     /// Undoes a lock, and drops what was cleared and nobody else holds; much of both in portions.
+    #[inline(always)] // most often there is nothing more to do
     pub(crate) fn let_go(&mut self, node: Node) {
         let nodes = self.path_portion();
-        let mut next = Some(node);
-        while let Some(at) = next {
-            let cache = self.state.cache.as_mut().expect("a node is locked");
-            next = cache.index.unlock_some(at, nodes);
-            if cache.index.has_cleared() {
-                self.drop_cleared(Portion::of(LET_GO));
-            }
-            if let Some(rest) = next
-                && self.let_in_holding(rest.into()).is_err()
-            {
-                return;
-            }
+        let cache = self.state.cache.as_mut().expect("a node is locked");
+        let rest = cache.index.unlock_some(node, nodes);
+        if rest.is_some() || cache.index.has_cleared() {
+            self.let_go_on(rest);
         }
         self.drop_let_go();
     }
 
+    #[cold]
+    fn let_go_on(&mut self, mut next: Option<Node>) {
+        let nodes = self.path_portion();
+        loop {
+            let cache = self.state.cache.as_mut().expect("a node is locked");
+            if cache.index.has_cleared() {
+                self.drop_cleared(Portion::of(LET_GO));
+            }
+            let Some(rest) = next else { return };
+            if self.let_in_holding(rest.into()).is_err() {
+                return;
+            }
+            next = self.state.cache.as_mut().and_then(|cache| cache.index.unlock_some(rest, nodes));
+        }
+    }
+
     /// Undoes a lock of a caller.
+    #[inline(always)]
     pub fn unlock(&mut self, lock: LockId) -> Result<(), Error> {
         let cache = self.parts()?.0;
         let on = cache.take_lock(lock)?;
@@ -135,15 +145,20 @@ impl Turn<'_> {
     }
 
     /// Protects a node.
+    #[inline(always)]
     pub fn lock(&mut self, id: NodeId) -> Result<LockId, Error> {
         let nodes = self.path_portion();
         let cache = self.parts()?.0;
         let node = cache.index.resolve(id)?;
-        let is_long = match &cache.groups {
-            None => cache.index.is_deep(node, nodes),
-            Some(_) => cache.index.end_page(node) > nodes,
+        let locked = match &cache.groups {
+            None => cache.lock_short(node, nodes)?,
+            Some(_) if cache.index.end_page(node) > nodes => None,
+            Some(_) => Some(cache.lock(node)?),
         };
-        if is_long { self.lock_long(id) } else { cache.lock(node) }
+        match locked {
+            Some(lock) => Ok(lock),
+            None => self.lock_long(id),
+        }
     }
 
     #[cold]

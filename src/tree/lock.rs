@@ -10,43 +10,73 @@ use super::{NONE, Tree};
 impl<H: Held> Tree<H> {
     /// Takes a lock on a node.
     pub fn lock_path(&mut self, node: u32) {
-        let (lowest, mut at) = (node, node);
-        while at != NONE {
-            let node = &mut self.nodes[at];
-            let above = node.parent;
-            node.locks += 1;
-            if node.locks > 1 {
-                return;
+        let rest = self.lock_some(node, usize::MAX);
+        debug_assert!(rest == NONE);
+    }
+
+    /// The same, unless so many nodes from this one up are not locked yet, and there are more.
+    /// Whether it was taken.
+    pub fn lock_short_path(&mut self, node: u32, nodes: usize) -> bool {
+        let rest = self.lock_some(node, nodes);
+        if rest != NONE {
+            self.lock_no_more(node, rest);
+        }
+        rest == NONE
+    }
+
+    /// Counts a lock on so many nodes. Returns the next one, unless that was all.
+    #[inline(always)]
+    fn lock_some(&mut self, node: u32, nodes: usize) -> u32 {
+        let (mut at, mut left, mut pages) = (node, nodes, 0);
+        let mut places = self.nodes.all();
+        while at != NONE && left > 0 {
+            let passed = places.at(at);
+            passed.locks += 1;
+            if passed.locks > 1 {
+                at = NONE;
+                break;
             }
-            self.reclaimable_pages -= node.page_count();
-            // No other one can be a leaf, and so in the order.
-            if at == lowest {
-                self.retire(at);
-            }
-            at = above;
+            pages += passed.page_count();
+            (at, left) = (passed.parent, left - 1);
+        }
+        self.reclaimable_pages -= pages;
+        // No other one can be a leaf, and so in the order.
+        if self.nodes[node].locks == 1 {
+            self.retire(node);
+        }
+        at
+    }
+
+    /// Takes that back, where no node of those was locked before.
+    #[cold]
+    fn lock_no_more(&mut self, node: u32, end: u32) {
+        let mut at = node;
+        while at != end {
+            let unlocked = self.count_unlock(at).expect("nobody else has locked it");
+            at = unlocked.above.expect("there are nodes above");
         }
     }
 
     /// Counts one lock less on a node, and gives it its place in the eviction order if that was the
     /// last; then the caller goes on with its parent. Nothing, when it is still locked.
-    #[inline]
+    #[inline(always)]
     pub fn count_unlock(&mut self, at: u32) -> Option<Unlocked> {
         let node = &mut self.nodes[at];
         node.locks = node.locks.checked_sub(1).expect("the node was locked");
         if node.locks > 0 {
             return None;
         }
-        let above = node.parent;
+        let above = Some(node.parent).filter(|&above| above != NONE);
+        let (is_leaf, is_waiting) = (node.is_evictable(), node.waiting);
         self.reclaimable_pages += node.page_count();
-        let is_leaf = node.is_evictable();
         if is_leaf {
             self.enlist(at);
         }
-        Some(Unlocked { above: Some(above).filter(|&above| above != NONE), is_leaf })
+        Some(Unlocked { above, is_leaf, is_waiting })
     }
 
     /// Moves a lock from a node to one below it. Nothing above the upper one changes.
-    #[inline]
+    #[inline(always)]
     pub fn move_lock_down(&mut self, from: u32, to: u32) {
         let mut at = to;
         // The last step down makes a locked child of what was the node's own lock.
@@ -125,4 +155,6 @@ pub struct Unlocked {
     pub above: Option<u32>,
     /// It can be evicted. Otherwise the index may have more to do with it.
     pub is_leaf: bool,
+    /// The index has.
+    pub is_waiting: bool,
 }

@@ -163,7 +163,7 @@ impl BlockHashIndex {
         let (mut at, mut left) = (node, nodes);
         while left > 0 {
             let unlocked = self.tree.count_unlock(at)?;
-            if !unlocked.is_leaf {
+            if unlocked.above.is_none() {
                 self.tree.prune_root(at);
             }
             (at, left) = (unlocked.above?, left - 1);

@@ -246,6 +246,10 @@ impl PrefixIndex for BlockHashIndex {
         self.tree.lock_path(node.0);
     }
 
+    fn lock_short(&mut self, node: Node, nodes: usize) -> bool {
+        self.tree.lock_short_path(node.0, nodes)
+    }
+
     fn unlock_some(&mut self, node: Node, nodes: usize) -> Option<Node> {
         self.unlock_path(node.0, nodes).map(Node)
     }

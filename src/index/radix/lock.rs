@@ -8,21 +8,15 @@ impl RadixIndex {
         let (mut at, mut left) = (node, nodes);
         while left > 0 {
             let unlocked = self.tree.count_unlock(at)?;
-            if !unlocked.is_leaf {
-                self.unprotect(at);
+            if unlocked.is_waiting && !unlocked.is_leaf {
+                self.tree.nodes[at].waiting = false;
+                self.coalesce(at);
+            } else if unlocked.above.is_none() && self.tree.nodes[at].children.is_empty() {
+                self.drop_empty_root(at);
             }
             (at, left) = (unlocked.above?, left - 1);
         }
         // The child that it counted is locked no more.
         Some(at)
-    }
-
-    /// What becomes of a node above others, or of a root, when its last lock goes.
-    fn unprotect(&mut self, at: u32) {
-        if std::mem::take(&mut self.tree.nodes[at].waiting) {
-            self.coalesce(at);
-        } else if self.tree.nodes[at].children.is_empty() {
-            self.drop_empty_root(at);
-        }
     }
 }
