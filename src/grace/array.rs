@@ -140,6 +140,7 @@ impl<T: Send + Sync> Array<T> {
     }
 
     /// An empty array with room for so many items.
+    #[inline(always)]
     pub fn with_capacity(capacity: usize) -> Result<Self, OutOfMemory> {
         let room = u32::try_from(capacity).map_err(|_| OutOfMemory)?;
         let layout = layout::<T>(capacity).ok_or(OutOfMemory)?;

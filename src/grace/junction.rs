@@ -66,7 +66,7 @@ fn parts(word: *mut Header) -> (usize, Option<NonNull<Header>>) {
 
 impl<T: Send + Sync> Junction<T> {
     /// Leads to something else from now on.
-    #[inline]
+    #[inline(always)]
     pub fn set(&self, lead: Lead<'_, T>, garbage: &mut Garbage) {
         let before = self.0.load(Ordering::Relaxed);
         let to = match &lead {

@@ -168,6 +168,7 @@ impl PagePool {
     }
 
     /// Takes pages, of which the pool has that many, to the end of a list that has room for them.
+    #[inline(always)]
     fn take(&mut self, state: PageState, count: usize, into: &mut Vec<u32>) {
         assert!(into.capacity() - into.len() >= count, "room was made for the pages");
         let (first, left) = (into.len(), self.free.len() - count);
@@ -178,6 +179,7 @@ impl PagePool {
     }
 
     /// Takes pages that become a row's.
+    #[inline(always)]
     pub fn take_for_row(&mut self, owner: RowOwner, count: usize, row: &mut Vec<u32>) {
         self.take(owner.pages(), count, row);
     }
@@ -210,6 +212,7 @@ impl PagePool {
 
     /// Puts a page back that was private. One that copies still read follows when the last of them
     /// is done.
+    #[inline(always)]
     pub fn put_back(&mut self, page: u32) {
         let lent = self.is_lent(page) || self.copied.has(page);
         let state = &mut self.states[page as usize];

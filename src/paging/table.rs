@@ -336,12 +336,14 @@ impl PageTable {
     }
 
     /// Takes pages that the pool has to the end of a row.
+    #[inline(always)]
     pub fn extend_private(&mut self, slot: u32, count: usize) {
         let row = &mut self.rows[slot as usize];
         self.pool.take_for_row(row.owner.expect("the slot is in use"), count, &mut row.pages);
     }
 
     /// Adds pages that were taken early to the end of a row.
+    #[inline(always)]
     pub fn extend_taken(&mut self, slot: u32, pages: &[u32]) {
         let row = &mut self.rows[slot as usize];
         assert!(row.pages.capacity() - row.pages.len() >= pages.len(), "room was made for them");
@@ -353,6 +355,7 @@ impl PageTable {
     }
 
     /// Gives a range of a sequence's private pages to the index.
+    #[inline(always)]
     pub fn claim_range(&mut self, slot: u32, range: Range<usize>) {
         self.pool.claim(&self.rows[slot as usize].pages[range]);
     }
@@ -371,6 +374,7 @@ impl PageTable {
     }
 
     /// Puts a page of the index in the place of a private one, which goes back to the pool.
+    #[inline(always)]
     pub fn remap(&mut self, slot: u32, index: usize, page: u32) {
         assert!(self.pool.is_cached(page), "page {page} is the cache's");
         let row = &mut self.rows[slot as usize];

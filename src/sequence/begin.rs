@@ -89,6 +89,7 @@ impl Claim<()> for NewRow {
     const OWNER: Option<RowOwner> = Some(RowOwner::Sequence);
     const PLACES: bool = true;
 
+    #[inline(always)]
     fn missing(&self, state: &State, early: usize) -> Result<usize, Error> {
         let slot = self.id.slot();
         if !state.is_being_made(self.id) {
@@ -106,6 +107,7 @@ impl Claim<()> for NewRow {
         Ok(())
     }
 
+    #[inline(always)]
     fn finish(self, state: &mut State, missing: usize, early: &mut Vec<u32>) -> Result<(), Error> {
         state.extend_row(self.id.slot(), missing, early);
         Ok(())
@@ -228,6 +230,7 @@ impl State {
     }
 
     /// Maps pages of the prefix that ends at a node into a new row that has those before.
+    #[inline(always)]
     pub(super) fn map_path(&mut self, slot: u32, node: Option<Node>, places: Range<usize>) {
         let (Some(node), Some(cache)) = (node.filter(|_| !places.is_empty()), &self.cache) else {
             return;
@@ -251,6 +254,7 @@ impl State {
 
     /// Shows the sequence to others, now that its row is as long as it begins with: says where the
     /// copy goes, and counts the reuse.
+    #[inline(always)]
     pub(super) fn finish(&mut self, begun: &Begun) {
         let slot = begun.id.slot();
         let sequence = &mut self.sequences[slot as usize];
@@ -276,6 +280,7 @@ impl State {
 }
 
 /// Positions of a prompt that a sequence can begin with.
+#[inline(always)]
 fn check_prompt(tokens: TokenList<'_>) -> Result<usize, Error> {
     if tokens.ids.is_empty() {
         return Err(Error::argument("args.tokens: a sequence needs at least one token"));

@@ -31,6 +31,7 @@ impl Published {
 
 impl State {
     /// Refuses to publish what isn't there, or while a copy is open.
+    #[inline(always)]
     fn check_computed(&self, id: SequenceId, computed: usize) -> Result<(), Error> {
         let sequence = self.sequence(id)?;
         if computed > sequence.positions {
@@ -229,6 +230,7 @@ impl State {
     }
 
     /// Maps the cache's pages at a range of the row; the private ones there go back to the pool.
+    #[inline(always)]
     fn remap_shared(&mut self, slot: u32, from: usize, to: usize) {
         let sequence = &self.sequences[slot as usize];
         let (Some(base), true) = (sequence.base, from < to) else {

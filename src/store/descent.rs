@@ -113,6 +113,7 @@ impl Descent {
 
     /// Where keys lead that begin like those of the descent, and whose first pages have these
     /// digests.
+    #[inline(always)]
     pub(super) fn walk(
         &self,
         cache: &PrefixCache,

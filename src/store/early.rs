@@ -99,6 +99,7 @@ impl State {
     }
 
     /// Adds missing pages to a row that has room for them: those taken early, then free ones.
+    #[inline(always)]
     pub(crate) fn extend_row(&mut self, slot: u32, missing: usize, early: &mut Vec<u32>) {
         let first = early.len().saturating_sub(missing);
         self.table.extend_taken(slot, &early[first..]);
@@ -168,6 +169,7 @@ impl State {
 
 impl Turn<'_> {
     /// Carries out a claim.
+    #[inline(always)]
     pub(crate) fn carry_out<T>(&mut self, claim: impl Claim<T>) -> Result<T, Error> {
         let missing = claim.missing(self, 0)?;
         let moves_long = |row| missing > 0 && self.moves_long(row, missing);

@@ -52,6 +52,7 @@ pub(super) struct Known<'a> {
 
 impl Descent {
     /// All that it knows.
+    #[inline(always)]
     pub(super) fn known(&self, cache: &PrefixCache) -> Known<'_> {
         let searched = self.groups.as_ref().and_then(|groups| groups.searched(cache));
         Known { pages: self.pages(), ahead: self.ahead(cache), searched }

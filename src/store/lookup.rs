@@ -278,18 +278,18 @@ impl PrefixCache {
         self.sharing.reusable(positions, query)
     }
 
+    #[inline(always)]
     pub(super) fn reuse(&self, found: Found, positions: usize, query: Query<'_>) -> Reuse {
-        let page_size = self.sharing.page_size;
-        let positions = self.reusable(positions, query);
-        let ends_inside =
+        let (page_size, positions) = (self.sharing.page_size, self.reusable(positions, query));
+        let is_part =
             !positions.is_multiple_of(page_size) && positions / page_size == found.pages();
-        let with = if ends_inside { WithPartial::Locked } else { WithPartial::No };
+        let with = if is_part { WithPartial::Locked } else { WithPartial::No };
         Reuse { found, positions, with }
     }
 
     /// Makes a node end where the match ends, and marks the path as used now. When that is to be
     /// locked with the page after the whole ones, that page is a node of its own.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, found: &Found, with: WithPartial) -> Result<Matched, Error> {
         let (pages, index) = (found.pages(), self.index.as_mut());
         // What is held may lie behind what groups can reuse. It is known, and marked with the rest.
@@ -351,8 +351,8 @@ impl PrefixCache {
 }
 
 impl State {
-    /// As much of a prompt as `find` finds and can be reused while a row of so many pages can still
-    /// be had.
+    /// As much of a prompt as `find` finds and can be reused while a row so long can still be had.
+    #[inline(always)]
     pub(crate) fn find_reuse(
         &self,
         query: Query<'_>,

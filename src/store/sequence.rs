@@ -162,6 +162,7 @@ impl State {
 
     /// Makes room for more keys of the sequence in a slot, or of a new one, which the slot keeps if
     /// there will be none after all.
+    #[inline(always)]
     pub(crate) fn reserve_tail(&mut self, slot: u32, keys: usize) -> Result<(), OutOfMemory> {
         let tail = &mut self.sequences[slot as usize].tail;
         let before = tail.bytes();
@@ -195,6 +196,7 @@ impl State {
     }
 
     /// Takes the slot into which a new sequence was put, and names it.
+    #[inline(always)]
     pub(crate) fn occupy(&mut self, slot: u32) -> SequenceId {
         let taken = self.table.take_slot(RowOwner::Sequence).expect("a slot is free");
         let place = &mut self.sequences[slot as usize];
@@ -218,6 +220,7 @@ impl State {
     }
 
     /// A sequence as it stands.
+    #[inline(always)]
     pub fn sequence_info(&self, id: SequenceId) -> Result<SequenceInfo, Error> {
         let sequence = self.sequence(id)?;
         let cache = self.cache()?;

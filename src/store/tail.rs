@@ -25,6 +25,7 @@ impl Tail {
     }
 
     /// Makes room for more keys.
+    #[inline(always)]
     pub(crate) fn reserve(&mut self, count: usize) -> Result<(), OutOfMemory> {
         if self.has_room(count) {
             return Ok(());

@@ -124,6 +124,7 @@ impl Images {
     }
 
     /// Holds the images of a list, all or none, and gives their keys in order; undo with `release`.
+    #[inline(always)]
     pub fn hold_all(&mut self, items: &[Item]) -> Result<Vec<u32>, Error> {
         let mut held = Vec::new();
         for item in items {
@@ -149,6 +150,7 @@ impl Images {
     }
 
     /// Takes back what `add_uses` of the same keys counted, or `hold_all`.
+    #[inline(always)]
     pub fn release(&mut self, keys: &[u32]) {
         for number in keys.iter().filter_map(|&key| keys::image_number(key)) {
             let entry = &mut self.entries[number];

@@ -26,6 +26,7 @@ pub fn is_text(key: u32) -> bool {
 
 /// Whether all keys are text ids. Folds without an early exit, so that it is vectorised, and so
 /// many at a time that the loop costs little.
+#[inline(always)]
 pub fn all_text(keys: &[u32]) -> bool {
     let (blocks, rest) = keys.as_chunks::<32>();
     let mut lanes = [0; 8];

@@ -116,6 +116,7 @@ pub(crate) fn bad_id(at: usize, id: u32) -> Error {
 }
 
 /// KV positions of a list.
+#[inline(always)]
 pub fn position_count(tokens: TokenList<'_>) -> Result<usize, Error> {
     tokens.check_items()?;
     Ok(positions(tokens))

@@ -70,6 +70,7 @@ impl Query<'_> {
     }
 
     /// Refuses ids of the caller, from one on, that are no text ids.
+    #[inline(always)]
     pub fn check_text(&self, from: usize) -> Result<(), Error> {
         let end = self.unchecked.min(self.keys.len());
         if from >= end || all_text(&self.keys[from..end]) {

@@ -31,6 +31,7 @@ impl<const PAGES: bool> Label<PAGES> {
     }
 
     /// Two segments in a row, with room for more before and behind them.
+    #[inline(always)]
     fn concat(
         page_size: usize,
         (keys, pages): Parts<'_>,
@@ -273,7 +274,7 @@ impl Label<false> {
 ///
 /// One comparison of everything decides the usual case, a segment that matches whole, at the speed
 /// of memcmp; only a difference is searched for, in ever smaller blocks.
-#[inline]
+#[inline(always)]
 pub(crate) fn common_start(left: &[u32], right: &[u32]) -> usize {
     let len = left.len().min(right.len());
     let (left, right) = (&left[..len], &right[..len]);

@@ -84,6 +84,7 @@ impl<H: Held> Tree<H> {
     }
 
     /// Puts a leaf that became evictable in its place.
+    #[inline(always)]
     pub fn enlist(&mut self, leaf: u32) {
         debug_assert!(self.nodes[leaf].is_evictable() && self.nodes[leaf].queue == Queue::Out);
         if self.roots.detached() > 0 && self.is_detached(leaf) {
@@ -146,6 +147,7 @@ impl<H: Held> Tree<H> {
     }
 
     /// Takes a node out of the order, if it is in it.
+    #[inline(always)]
     pub fn retire(&mut self, at: u32) {
         let node = &mut self.nodes[at];
         let (older, newer) = (node.older, node.newer);

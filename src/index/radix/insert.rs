@@ -36,6 +36,7 @@ impl RadixIndex {
     }
 
     /// Follows whole pages of keys down from a node: how many there are.
+    #[inline(always)]
     fn follow(&self, from: u32, keys: &[u32]) -> (End, usize) {
         let (mut end, mut found) = (End { node: from, inside: None }, 0);
         while end.inside.is_none()
@@ -48,6 +49,7 @@ impl RadixIndex {
         (end, found)
     }
 
+    #[inline(always)]
     pub(super) fn insert_below(
         &mut self,
         from: u32,

@@ -34,6 +34,7 @@ impl RadixIndex {
     }
 
     /// Shows a node as it is now.
+    #[inline(always)]
     pub(super) fn publish(&mut self, at: u32) {
         let (node, row) = (&mut self.tree.nodes[at], &self.rows[at]);
         let parent = if node.state == State::Node { node.parent } else { NONE };

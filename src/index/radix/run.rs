@@ -62,6 +62,7 @@ impl<'a> Runs<'a> {
         entries.filter_map(|entry| Sibling::unpack(entry.load(Relaxed)))
     }
 
+    #[inline(always)]
     fn get(&self, (run, at): Place) -> Option<Sibling> {
         let entry = (run < self.count()).then(|| self.run(run)).and_then(|run| run.get(at));
         entry.and_then(|entry| Sibling::unpack(entry.load(Relaxed)))

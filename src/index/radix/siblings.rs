@@ -316,6 +316,7 @@ impl Siblings {
     }
 
     /// Adds a child where there is room.
+    #[inline(always)]
     fn insert_at(&mut self, (run, at): Place, new: Sibling) {
         match self {
             Self::None | Self::One(_) => *self = Self::One(new),
@@ -367,6 +368,7 @@ impl Siblings {
     }
 
     /// Shows a node's children to readers, while its row says that they are changing.
+    #[inline(always)]
     pub(super) fn publish(&mut self, row: &Row, garbage: &mut Garbage) {
         let lead = match self {
             Self::None => Lead::Nothing,

@@ -218,6 +218,7 @@ impl ChildTable {
     }
 
     /// Slots for entries of these hashes, which are about to be put there.
+    #[inline(always)]
     pub(crate) fn places<const N: usize>(
         &mut self,
         hashes: [u32; N],

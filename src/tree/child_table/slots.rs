@@ -161,7 +161,7 @@ impl Slots {
     }
 
     /// A slot for an entry, other than those of `others`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place(
         &mut self,
         hash: u32,
