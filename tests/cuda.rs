@@ -16,6 +16,7 @@ mod cuda {
     pub mod setup;
     pub mod world;
 
+    mod clocks;
     mod contexts;
     mod driver;
     mod faults;

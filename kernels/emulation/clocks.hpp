@@ -26,6 +26,7 @@ class Clocks {
         unfenced_.assign(threads, {});
         words_.assign(bytes / 4, Word{});
         reads_.assign(1, Read{});
+        others_.assign(1, {});
         checked_read_ = 0;
     }
 
@@ -52,8 +53,7 @@ class Clocks {
         for (uint32_t w = at / 4; w < (at + count) / 4; w++) {
             Word &word = words_[w];
             check_written(word, thread);
-            word.reader = thread;
-            word.read_at = now(thread);
+            note_reader(word, thread);
         }
     }
 
@@ -144,9 +144,15 @@ class Clocks {
   private:
     static constexpr int kNobody = -1;
     static constexpr int kGroupsMax = 4;
+    struct Reader {
+        int thread = kNobody;
+        uint32_t at = 0;
+    };
     struct Word {
-        int writer = kNobody, reader = kNobody;
-        uint32_t written_at = 0, fenced_at = 0, read_at = 0;
+        int writer = kNobody;
+        uint32_t written_at = 0, fenced_at = 0;
+        Reader reader;       // since it was written: one of them ...
+        uint32_t others = 0; // ... and where the others are; 0: there were none yet
         uint16_t in_flight = 0, open_reads = 0;
         uint32_t read[kGroupsMax]{}; // last product of each group; 0: none
     };
@@ -163,11 +169,38 @@ class Clocks {
             into[i] = std::max(into[i], from[i]);
         }
     }
-    static void set_writer(Word &word, int writer, uint32_t time) {
+    // Whoever knows the last touch of a thread knows what that thread knew: so a reader stands for
+    // those before it that it knows of.
+    void note_reader(Word &word, int thread) {
+        const Reader reader{thread, now(thread)};
+        if (stands_for(thread, word.reader) && is_alone(word)) {
+            word.reader = reader;
+            return;
+        }
+        if (word.others == 0) {
+            word.others = static_cast<uint32_t>(others_.size());
+            others_.emplace_back();
+        }
+        std::vector<Reader> &others = others_[word.others];
+        others.erase(std::remove_if(others.begin(), others.end(),
+                                    [&](const Reader &one) { return stands_for(thread, one); }),
+                     others.end());
+        others.push_back(reader);
+    }
+    bool stands_for(int thread, const Reader &before) const {
+        return before.thread == kNobody || knows(thread, before.thread, before.at);
+    }
+    bool is_alone(const Word &word) const {
+        return word.others == 0 || others_[word.others].empty();
+    }
+    void set_writer(Word &word, int writer, uint32_t time) {
         word.writer = writer;
         word.written_at = time;
         word.fenced_at = 0;
-        word.reader = kNobody;
+        word.reader = {};
+        if (word.others != 0) {
+            others_[word.others].clear();
+        }
         std::fill(std::begin(word.read), std::end(word.read), 0);
     }
     void check_written(const Word &word, int thread) const {
@@ -191,7 +224,11 @@ class Clocks {
         if (word.writer != kNobody && !knows(thread, word.writer, word.written_at)) {
             fail("shared memory is written by two threads without a barrier");
         }
-        if (word.reader != kNobody && !knows(thread, word.reader, word.read_at)) {
+        bool is_free = stands_for(thread, word.reader);
+        for (size_t i = 0; is_free && i < others_[word.others].size(); i++) {
+            is_free = stands_for(thread, others_[word.others][i]);
+        }
+        if (!is_free) {
             fail("shared memory is written without a barrier after a read");
         }
         for (uint32_t number : word.read) {
@@ -223,6 +260,7 @@ class Clocks {
     std::vector<Clock> clocks_; // of threads
     std::vector<Word> words_;
     std::vector<Read> reads_;
+    std::vector<std::vector<Reader>> others_; // the first is empty, and no word's
     std::vector<std::vector<Piece>> unfenced_;
     int threads_ = 0;
     uint32_t checked_read_ = 0;
