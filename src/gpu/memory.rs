@@ -69,18 +69,24 @@ impl GrowingBuffer {
     pub(super) fn reserve(&mut self, context: &Arc<Context>, bytes: usize) -> Result<(), Error> {
         match self.bytes() >= bytes.max(1) {
             true => Ok(()),
-            false => {
-                let bytes = bytes.next_power_of_two();
-                let made = match self.prepare(context, bytes, true) {
-                    Err(Error::DeviceMemory(_)) if self.doubles_for(bytes) => {
-                        self.prepare(context, bytes, false)?
-                    }
-                    made => made?,
-                };
-                self.take(made);
-                Ok(())
-            }
+            false => self.reserve_liked(context, bytes, bytes.next_power_of_two()),
         }
+    }
+
+    /// The same for `liked` bytes, or for what is needed where the device lacks memory for more.
+    pub(super) fn reserve_liked(
+        &mut self,
+        context: &Arc<Context>,
+        needed: usize,
+        liked: usize,
+    ) -> Result<(), Error> {
+        let is_more = needed < liked || self.doubles_for(needed);
+        let made = match self.prepare(context, liked, true) {
+            Err(Error::DeviceMemory(_)) if is_more => self.prepare(context, needed, false)?,
+            made => made?,
+        };
+        self.take(made);
+        Ok(())
     }
 
     /// Whether doubling takes more than what is needed for `bytes`.

@@ -16,6 +16,13 @@ struct Line {
     pages: Vec<u32>,
 }
 
+/// Entries that the device is to have room for: for the rows as they are, and for some to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Growth {
+    pub needed: usize,
+    pub liked: usize,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Mirror {
     /// By slot.
@@ -40,10 +47,10 @@ impl Mirror {
         rows * size_of::<MirrorRun>() + pages * size_of::<u32>() + 2 * 16
     }
 
-    /// Makes the rows of a batch current; `slots` are the rows' slots. Returns entries that the
-    /// device must have room for, when that is more than before: then nothing is there any more.
-    /// A step whose rows do not fit into what kernels can count is refused, and changes nothing.
-    pub(super) fn update(&mut self, batch: &Batch, slots: &[u32]) -> Result<Option<usize>, Error> {
+    /// Makes the rows of a batch current; `slots` are the rows' slots. Returns what the device must
+    /// have room for, when that is more than before: then nothing is there any more. A step whose
+    /// rows do not fit into what kernels can count is refused, and changes nothing.
+    pub(super) fn update(&mut self, batch: &Batch, slots: &[u32]) -> Result<Option<Growth>, Error> {
         let mut grown = None;
         if !self.has_room(batch, slots) {
             let needed = batch.rows().iter().map(|row| room_for(row.pages.len())).sum();
@@ -52,7 +59,7 @@ impl Mirror {
             self.used = 0;
             if capacity > self.capacity {
                 self.capacity = capacity;
-                grown = Some(capacity);
+                grown = Some(Growth { needed, liked: capacity });
             }
         }
         self.runs.clear();
@@ -61,6 +68,11 @@ impl Mirror {
             self.place(slot as usize, batch.pages_of(row));
         }
         Ok(grown)
+    }
+
+    /// Says that there is room for no more than that.
+    pub(super) fn limit(&mut self, entries: usize) {
+        self.capacity = self.capacity.min(entries);
     }
 
     /// Whether all rows fit without being laid out anew.
@@ -143,7 +155,11 @@ mod tests {
 
     /// A device that applies what an update says.
     #[derive(Default)]
-    struct Device(Vec<u32>);
+    struct Device {
+        rows: Vec<u32>,
+        /// It has no memory for more than is needed.
+        is_short: bool,
+    }
 
     impl Device {
         /// Returns how many values were sent.
@@ -153,17 +169,18 @@ mod tests {
                 batch.push_row(pages.len() - 1, 1, pages, &[]).unwrap();
             }
             let slots: Vec<u32> = rows.iter().map(|row| row.0).collect();
-            if let Some(capacity) = mirror.update(&batch, &slots).unwrap() {
-                self.0 = vec![u32::MAX; capacity];
+            if let Some(Growth { needed, liked }) = mirror.update(&batch, &slots).unwrap() {
+                self.rows = vec![u32::MAX; if self.is_short { needed } else { liked }];
+                mirror.limit(self.rows.len());
             }
             for run in &mirror.runs {
                 let (target, source) = (run.target as usize, run.source as usize);
                 let values = &mirror.values[source..][..run.count as usize];
-                self.0[target..][..values.len()].copy_from_slice(values);
+                self.rows[target..][..values.len()].copy_from_slice(values);
             }
             for (slot, pages) in rows {
                 let begin = mirror.begin_of(*slot) as usize;
-                let found = self.0[begin..][..pages.len()].iter().zip(*pages);
+                let found = self.rows[begin..][..pages.len()].iter().zip(*pages);
                 let is_right = |(found, page): (&u32, &u32)| *page == 0 || found == page;
                 assert!(found.into_iter().all(is_right), "slot {slot}");
             }
@@ -260,8 +277,14 @@ mod tests {
 
     #[test]
     fn any_sequence_of_steps_leaves_the_right_rows() {
+        for is_short in [false, true] {
+            any_sequence_of_steps(Device { is_short, ..Device::default() });
+        }
+    }
+
+    fn any_sequence_of_steps(mut device: Device) {
         let mut random = fastrand::Rng::with_seed(7);
-        let (mut device, mut mirror) = (Device::default(), Mirror::default());
+        let mut mirror = Mirror::default();
         let mut rows: Vec<Vec<u32>> = (0..12).map(|slot| vec![slot]).collect();
         for _ in 0..2000 {
             let slots: Vec<u32> = (0..12).filter(|_| random.bool()).collect();

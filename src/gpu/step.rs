@@ -4,7 +4,7 @@ use super::arrays::{Arrays, Extents, Places, Sent};
 use super::driver::Context;
 use super::kernels::Kernel;
 use super::memory::{Blob, Event, GrowingBuffer, Staging};
-use super::mirror::Mirror;
+use super::mirror::{Growth, Mirror};
 use super::stream::Stream;
 use crate::attention::{Batch, Bounds, Capacity, Machine, Work};
 use crate::error::Error;
@@ -241,8 +241,10 @@ impl PlanOnDevice {
         let cascade = self.reserved.as_ref().is_none_or(|reserved| reserved.capacity.cascade);
         let machine = Machine { cascade: machine.cascade && cascade, ..machine };
         self.work.divide(batch, &machine)?;
-        if let Some(entries) = self.mirror.update(batch, slots)? {
-            self.rows.reserve(&self.context, entries * size_of::<u32>())?;
+        if let Some(Growth { needed, liked }) = self.mirror.update(batch, slots)? {
+            let [needed, liked] = [needed, liked].map(|entries| entries * size_of::<u32>());
+            self.rows.reserve_liked(&self.context, needed, liked)?;
+            self.mirror.limit(self.rows.bytes() / size_of::<u32>());
         }
         self.fill(batch, slots);
         self.step.of_work(self.queries.len(), self.trees.len(), &self.work);
