@@ -37,8 +37,7 @@ int cuMemFree_v2(void *at) {
 }
 int cuMemsetD8_v2(void *at, unsigned char value, size_t bytes) {
     ENTER_UNLESS_CAPTURING;
-    device().put(nullptr, {[=] { memset(at, value, bytes); }});
-    return 0;
+    return device().put(nullptr, {[=] { memset(at, value, bytes); }});
 }
 int cuMemHostAlloc(void **made, size_t bytes, unsigned) {
     ENTER_UNLESS_CAPTURING;
@@ -63,8 +62,7 @@ int cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream)
     if (!device().memory.holds(to, bytes) || !device().memory.holds(from, bytes)) {
         return kInvalidValue;
     }
-    device().put(stream, {[=] { memcpy(to, from, bytes); }});
-    return 0;
+    return device().put(stream, {[=] { memcpy(to, from, bytes); }});
 }
 // Memory of the host that is not pinned is read before the call returns, and written before that.
 int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
@@ -73,16 +71,14 @@ int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream)
         return kInvalidValue;
     }
     if (device().pinned.holds(from, bytes)) {
-        device().put(stream, {[=] { memcpy(to, from, bytes); }});
-        return 0;
+        return device().put(stream, {[=] { memcpy(to, from, bytes); }});
     }
     if (const int failed = refuse_pageable(stream)) {
         return failed;
     }
     const uint8_t *begin = static_cast<const uint8_t *>(from);
     const auto read = std::make_shared<std::vector<uint8_t>>(begin, begin + bytes);
-    device().put(stream, {[=] { memcpy(to, read->data(), bytes); }});
-    return 0;
+    return device().put(stream, {[=] { memcpy(to, read->data(), bytes); }});
 }
 int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
     ENTER;
@@ -93,7 +89,9 @@ int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t bytes, void *stream)
     if (const int failed = is_pinned ? 0 : refuse_pageable(stream)) {
         return failed;
     }
-    device().put(stream, {[=] { memcpy(to, from, bytes); }});
+    if (const int failed = device().put(stream, {[=] { memcpy(to, from, bytes); }})) {
+        return failed;
+    }
     if (!is_pinned) {
         device().drain(device().stream(stream));
     }

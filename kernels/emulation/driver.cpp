@@ -50,7 +50,7 @@ int put_kernel(const void *function, std::array<unsigned, 3> grid, unsigned thre
     const auto arguments =
         std::make_shared<std::vector<Piece>>((kernel->argument_bytes + 63) / 64);
     memcpy(arguments->data(), from, kernel->argument_bytes);
-    device().put(stream, {[=] {
+    return device().put(stream, {[=] {
         machine().global_check = may_touch;
         const std::string wrong = machine().run(
             {{grid[0], grid[1], grid[2]}, threads, shared_bytes, kernel->is_hopper, is_early, [&] {
@@ -61,7 +61,6 @@ int put_kernel(const void *function, std::array<unsigned, 3> grid, unsigned thre
             device().message = std::string(kernel->name) + ": " + wrong;
         }
     }});
-    return 0;
 }
 
 } // namespace
@@ -267,8 +266,7 @@ int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address,
 
 int cuLaunchHostFunc(void *stream, void (*function)(void *), void *argument) {
     ENTER;
-    device().put(stream, {[=] { function(argument); }});
-    return 0;
+    return device().put(stream, {[=] { function(argument); }});
 }
 
 int cuEventCreate(void **event, unsigned) {
@@ -290,8 +288,7 @@ int cuEventRecord(void *handle, void *stream) {
     }
     Event *event = static_cast<Event *>(handle);
     const uint64_t number = ++event->recorded;
-    device().put(stream, {[=] { event->reached = std::max(event->reached, number); }});
-    return 0;
+    return device().put(stream, {[=] { event->reached = std::max(event->reached, number); }});
 }
 int cuEventSynchronize(void *) {
     ENTER_UNLESS_CAPTURING;
@@ -320,8 +317,7 @@ int cuStreamWaitEvent(void *stream, void *handle, unsigned) {
         return kCaptureIsolation;
     }
     const Event *event = static_cast<Event *>(handle);
-    device().put(stream, {nullptr, event, event->recorded});
-    return 0;
+    return device().put(stream, {nullptr, event, event->recorded});
 }
 int cuStreamCreate(void **stream, unsigned flags) {
     ENTER;
@@ -344,6 +340,10 @@ int cuStreamSynchronize(void *stream) {
 }
 int cuStreamIsCapturing(void *handle, int *status) {
     ENTER;
+    // Harms no capture, as the driver's manual says of it alone.
+    if (device().is_unusable(handle)) {
+        return kCaptureImplicit;
+    }
     const Stream *stream = device().stream(handle);
     *status = stream->captured == nullptr ? 0 : stream->is_invalid ? 2 : 1;
     return 0;
@@ -383,12 +383,16 @@ void rkv_emulator_capability(int major) {
     LOCKED;
     device().capability = major;
 }
-// The calls of `name`, after `after` more that succeed, fail once with `code`.
-void rkv_emulator_fail(const char *name, int after, int code) {
+// The calls of `name`, after `after` more that succeed, fail so many times with `code`.
+void rkv_emulator_fail_times(const char *name, int after, int times, int code) {
     LOCKED;
     device().failing = name;
     device().fail_after = after;
+    device().fail_times = times;
     device().fail_code = code;
+}
+void rkv_emulator_fail(const char *name, int after, int code) {
+    rkv_emulator_fail_times(name, after, 1, code);
 }
 // The device falls over, for good.
 void rkv_emulator_lose(int code) {

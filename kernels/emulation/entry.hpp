@@ -13,7 +13,9 @@ inline int enter(const char *name) {
     Device &dev = device();
     dev.calls[name]++;
     if (dev.failing == name && dev.fail_after-- <= 0) {
-        dev.failing.clear();
+        if (--dev.fail_times <= 0) {
+            dev.failing.clear();
+        }
         return dev.fail_code;
     }
     return dev.error;

@@ -46,7 +46,9 @@ int cuGraphLaunch(const void *executable, void *stream) {
         return failed;
     }
     for (const Task &task : static_cast<const Graph *>(executable)->tasks) {
-        device().put(stream, task);
+        if (const int failed = device().put(stream, task)) {
+            return failed;
+        }
     }
     return 0;
 }

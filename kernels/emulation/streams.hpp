@@ -11,6 +11,8 @@
 
 namespace rkv::emulation {
 
+constexpr int kCaptureImplicit = 906;
+
 struct Event {
     uint64_t recorded = 0; // how often it was put on a stream
     uint64_t reached = 0;
@@ -88,6 +90,7 @@ class Device {
     std::map<std::string, size_t> launched; // blocks of each kernel
     std::string failing;  // the next calls of this function fail ...
     int fail_after = 0;   // ... after so many that succeed ...
+    int fail_times = 0;   // ... so many of them ...
     int fail_code = 0;    // ... with this code
 
     Stream *stream(void *handle) {
@@ -110,11 +113,24 @@ class Device {
         }
     }
 
-    void put(void *handle, Task task) {
+    // Whether it is the default stream while one that waits for it is captured: then nothing may be
+    // put there, for the graph would have to wait for it.
+    bool is_unusable(void *handle) {
+        return stream(handle) == &default_stream_ &&
+               std::any_of(streams_.begin(), streams_.end(), [](const Stream *one) {
+                   return one->is_blocking && one->captured != nullptr;
+               });
+    }
+
+    int put(void *handle, Task task) {
         Stream *onto = stream(handle);
+        if (is_unusable(handle)) {
+            invalidate_captures();
+            return kCaptureImplicit;
+        }
         if (onto->captured != nullptr) {
             onto->captured->tasks.push_back(std::move(task));
-            return;
+            return 0;
         }
         if (onto == &default_stream_) {
             for (Stream *other : streams_) {
@@ -129,6 +145,7 @@ class Device {
         if (!is_late) {
             drain(onto);
         }
+        return 0;
     }
 
     // Whether some stream is being captured. Then much is forbidden, to every thread; what is

@@ -2,7 +2,7 @@
 use super::CudaBackend;
 use super::arguments::{
     Address, AttentionArguments, Divisor, HopperArguments, KvPlace, KvWriteArguments,
-    MERGE_STATES_MAX, MergeArguments, MergeStatesArguments,
+    MergeArguments,
 };
 use super::arrays::{Extents, Sent};
 use super::hopper::Maps;
@@ -11,7 +11,6 @@ use super::step::{NewStep, PlanOnDevice};
 use super::stream::Stream;
 use crate::attention::{Batch, Capacity, Dtype, Geometry, KvLayer, KvStrides, Params, Row, Tensor};
 use crate::error::Error;
-use std::fmt::Display;
 
 /// Threads of a block of every kernel but attention.
 pub(super) const HELPER_THREADS: usize = 128;
@@ -79,31 +78,8 @@ pub struct AppendPrefill<'a> {
     pub is_captured: bool,
 }
 
-/// Arguments of [`CudaBackend::merge_states`].
-#[derive(Debug, Clone, Copy)]
-pub struct MergeStates<'a> {
-    /// `[position][query head][element]` for each state.
-    pub outs: &'a [*const u8],
-    /// `[position][query head]` for each.
-    pub lses: &'a [*const f32],
-    /// Positions of each.
-    pub positions: usize,
-    /// Receives the result.
-    pub out: *mut u8,
-    /// Receives its logarithms; may be null.
-    pub lse: *mut f32,
-}
-
 pub(super) fn address<T>(pointer: *const T) -> Address {
     pointer.addr() as Address
-}
-
-/// Refuses elements that kernels cannot read two at a time.
-fn check_pairs(start: *const u8, name: &dyn Display) -> Result<(), Error> {
-    if start.addr().is_multiple_of(4) {
-        return Ok(());
-    }
-    Err(Error::argument(format!("{name}: on CUDA it begins at a multiple of 4 bytes")))
 }
 
 impl CudaBackend {
@@ -223,18 +199,28 @@ impl CudaBackend {
     ) -> Result<(), Error> {
         self.check_size(call.step.batch)?;
         let _entered = self.context.enter()?;
+        let mut begun = false;
         if call.is_captured {
-            let sizes = plan.capture(call.step.number, call.params.view.window.is_some())?.clone();
+            let sizes = plan.to_capture(call.step.number)?.clone();
             // SAFETY: the caller's contract; the arrays have room for all that was reserved.
-            return unsafe { self.launch(call, plan, &sizes, stream) };
+            let launched = unsafe { self.launch(call, plan, &sizes, stream, &mut begun) };
+            // A call that failed behind its first kernel is in the graph too.
+            if begun {
+                plan.note_captured(call.params.view.window.is_some());
+            }
+            return launched;
         }
         plan.follow(stream)?;
         let sent = self.send(&call.step, plan, stream);
-        // SAFETY: the caller's contract, and the arrays that were sent fit the batch.
-        let launched = sent.and_then(|()| unsafe { self.launch(call, plan, plan.step(), stream) });
+        let launched = sent.and_then(|()| {
+            // SAFETY: the caller's contract, and the arrays that were sent fit the batch.
+            unsafe { self.launch(call, plan, plan.step(), stream, &mut begun) }
+        });
         plan.finish(stream, launched)
     }
 
+    /// Sets `begun` when the first kernel is on the stream.
+    ///
     /// # Safety
     /// That of `append_prefill`, and the plan's arrays have room for `sizes`.
     unsafe fn launch(
@@ -243,14 +229,16 @@ impl CudaBackend {
         plan: &PlanOnDevice,
         sizes: &Extents,
         stream: Stream,
+        begun: &mut bool,
     ) -> Result<(), Error> {
         let sent = plan.sent();
         // SAFETY: the caller's contract.
         unsafe {
             if let Some(new) = call.kv {
                 self.write_kv(call, &new, sizes.queries, &sent, stream)?;
+                *begun = true;
             }
-            self.attend(call, plan, &sizes.items, &sent, stream)?;
+            self.attend(call, plan, &sizes.items, (&sent, begun), stream)?;
             self.merge(call, sizes.merged, &sent, stream)
         }
     }
@@ -331,7 +319,7 @@ impl CudaBackend {
         call: &AppendPrefill<'_>,
         plan: &PlanOnDevice,
         items: &[usize],
-        sent: &Sent,
+        (sent, begun): (&Sent, &mut bool),
         stream: Stream,
     ) -> Result<(), Error> {
         let Params { scale, soft_cap, view, .. } = call.params;
@@ -374,17 +362,15 @@ impl CudaBackend {
         // The kernel for plain masks is another program, which may round otherwise.
         let masks = plan.may_have_masks();
         let plain = soft_cap.is_none() && view.window.is_none() && !masks && !self.batch_invariant;
-        let mut is_first = call.kv.is_none();
         for (tile, (shape, &items)) in self.shapes.iter().zip(items).enumerate() {
             if items == 0 {
                 continue;
             }
             (arguments.items, arguments.item_count) = sent.items(tile);
             let mut kernel = self.kernels.get(&shape.name(self.dtype, self.kv_dtype, plain));
-            if is_first {
+            if !*begun {
                 kernel = kernel.behind_others();
             }
-            is_first = false;
             let threads = shape.threads();
             let shared = shape.shared_bytes(self.kv_dtype.bytes());
             if shape.family() == Family::Mma {
@@ -394,6 +380,7 @@ impl CudaBackend {
                 let grid = [items << close, kv_heads >> close, 1];
                 // SAFETY: the caller's contract.
                 unsafe { kernel.launch_after(grid, threads, shared, &arguments, stream)? };
+                *begun = true;
                 continue;
             }
             // Blocks take items one after another; their kernel counts them in 31 bits.
@@ -415,12 +402,13 @@ impl CudaBackend {
             };
             // SAFETY: the caller's contract; the maps are of the layer's memory.
             unsafe { kernel.launch_after([blocks, 1, 1], threads, shared, &all, stream)? };
+            *begun = true;
         }
         Ok(())
     }
 
     /// Blocks of a launch that merges so many results.
-    fn merge_blocks(&self, results: usize) -> usize {
+    pub(super) fn merge_blocks(&self, results: usize) -> usize {
         results.min(self.multiprocessors * MERGE_BLOCKS)
     }
 
@@ -461,39 +449,5 @@ impl CudaBackend {
         let (grid, threads) = ([blocks, 1, 1], HELPER_THREADS);
         // SAFETY: the caller's contract; there is something to merge, so something was attended to.
         unsafe { kernel.launch_after(grid, threads, MERGE_SHARED, &arguments, stream) }
-    }
-
-    /// Makes one state of several that saw disjoint keys.
-    ///
-    /// # Safety
-    /// The addresses lead to dense memory of the device of the shapes that the call says.
-    pub unsafe fn merge_states(&self, call: &MergeStates<'_>, stream: Stream) -> Result<(), Error> {
-        if call.outs.len() > MERGE_STATES_MAX {
-            return Err(Error::unsupported(format!(
-                "args.state_count {} is above {MERGE_STATES_MAX} on CUDA",
-                call.outs.len()
-            )));
-        }
-        let blocks = self.merge_blocks(call.positions.saturating_mul(self.geometry.query_heads));
-        let mut arguments = MergeStatesArguments {
-            out: address(call.out),
-            lse: address(call.lse),
-            position_count: call.positions as i64,
-            query_heads: self.geometry.query_heads as i32,
-            head_dim: self.geometry.v_head_dim as i32,
-            state_count: call.outs.len() as i32,
-            blocks: blocks as i32,
-            outs: [0; MERGE_STATES_MAX],
-            lses: [0; MERGE_STATES_MAX],
-        };
-        check_pairs(call.out, &"args.out")?;
-        for (at, (&out, &lse)) in call.outs.iter().zip(call.lses).enumerate() {
-            check_pairs(out, &format_args!("args.outs[{at}]"))?;
-            (arguments.outs[at], arguments.lses[at]) = (address(out), address(lse));
-        }
-        let _entered = self.context.enter()?;
-        let kernel = self.kernels.get(&format!("rkv_merge_states_{}", dtype_name(self.dtype)));
-        // SAFETY: the caller's contract.
-        unsafe { kernel.launch([blocks, 1, 1], HELPER_THREADS, MERGE_SHARED, &arguments, stream) }
     }
 }

@@ -6,7 +6,8 @@
 //!   kernels   loaded images, launches            mirror    page rows, sent as they change
 //!   shapes    which kernels exist                arrays    where those lie
 //!   hopper    the kernel of Hopper's own         copy      pages, in every layer
-//!   call      what is launched                   tier      pages to host memory, and from there
+//!   call      what is launched for a step        tier      pages to host memory, and from there
+//!   states    merged
 //! ```
 //!
 //! Everything happens on the engine's stream, in its order, but for what goes to host memory;
@@ -23,13 +24,15 @@ mod kernels;
 mod memory;
 mod mirror;
 mod shapes;
+mod states;
 mod step;
 mod stream;
 mod tier;
 
-pub use call::{AppendPrefill, MergeStates, NewKv, StepOfPlan};
+pub use call::{AppendPrefill, NewKv, StepOfPlan};
 pub use images::Images;
 pub use shapes::{Heads, heads, heads_of_sm90};
+pub use states::MergeStates;
 pub use step::PlanOnDevice;
 pub use stream::Stream;
 

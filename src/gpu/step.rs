@@ -189,23 +189,28 @@ impl PlanOnDevice {
 
     /// What a call into a graph launches for: every step that was reserved. The step at hand was
     /// sent, for a graph sends nothing.
-    pub(super) fn capture(&mut self, number: u64, has_window: bool) -> Result<&Extents, Error> {
-        let is_sent = self.has(number);
-        let Some(reserved) = &mut self.reserved else {
+    pub(super) fn to_capture(&self, number: u64) -> Result<&Extents, Error> {
+        let Some(reserved) = &self.reserved else {
             return Err(Error::state(
                 "plan: args.stream is being captured, but rkv_runner_reserve_plan() was not \
                  called",
             ));
         };
-        if !is_sent {
+        if !self.has(number) {
             return Err(Error::state(
                 "plan: args.stream is being captured, but rkv_runner_prepare_plan() was not called \
                  before",
             ));
         }
-        reserved.is_captured = true;
-        reserved.has_window |= has_window;
         Ok(&reserved.room)
+    }
+
+    /// Says that something of such a call is in the graph.
+    pub(super) fn note_captured(&mut self, has_window: bool) {
+        if let Some(reserved) = &mut self.reserved {
+            reserved.is_captured = true;
+            reserved.has_window |= has_window;
+        }
     }
 
     /// What a call launches for: the step that was sent.

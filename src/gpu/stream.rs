@@ -31,13 +31,28 @@ impl Stream {
         self.0.cast()
     }
 
-    /// Whether what is put on it goes to a graph instead. The context is current.
+    /// Whether what is put on it goes to a graph instead. Refuses a stream on which nothing can be
+    /// put now: what is asked here does no harm to a capture, and to put something there would. The
+    /// context is current.
     pub(super) fn is_captured(self) -> Result<bool, Error> {
-        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        use sys::CUstreamCaptureStatus::*;
+        let mut status = CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the stream is alive; writes the status.
         let asked = unsafe { sys::cuStreamIsCapturing(self.raw(), &mut status) };
+        if asked == sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT {
+            return Err(Error::state(
+                "stream is the legacy default stream, which cannot be used while a blocking stream \
+                 is being captured",
+            ));
+        }
         check(asked, "cuStreamIsCapturing")?;
-        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+        match status {
+            CU_STREAM_CAPTURE_STATUS_NONE => Ok(false),
+            CU_STREAM_CAPTURE_STATUS_ACTIVE => Ok(true),
+            CU_STREAM_CAPTURE_STATUS_INVALIDATED => {
+                Err(Error::state("stream is being captured, and the capture is invalid by now"))
+            }
+        }
     }
 
     /// Refuses such a stream: what is sent is good for one step only.

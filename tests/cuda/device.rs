@@ -134,15 +134,23 @@ impl Drop for Pinned {
     }
 }
 
-/// A stream that does not wait for the default one.
+/// A stream that does not wait for the default one, or one that does.
 pub struct EngineStream(pub sys::CUstream);
 
 impl EngineStream {
     pub fn new() -> Self {
+        Self::of(sys::CUstream_flags::CU_STREAM_NON_BLOCKING)
+    }
+
+    /// It and the legacy default stream wait for each other.
+    pub fn blocking() -> Self {
+        Self::of(sys::CUstream_flags::CU_STREAM_DEFAULT)
+    }
+
+    fn of(flags: sys::CUstream_flags) -> Self {
         let mut stream = ptr::null_mut();
-        let flag = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: writes a handle.
-        check(unsafe { sys::cuStreamCreate(&mut stream, flag) });
+        check(unsafe { sys::cuStreamCreate(&mut stream, flags as u32) });
         Self(stream)
     }
 
@@ -164,6 +172,28 @@ impl Drop for EngineStream {
 pub struct Graph {
     executable: sys::CUgraphExec,
     graph: sys::CUgraph,
+}
+
+/// Begins to capture a stream, for what makes its capture invalid.
+pub fn begin_capture(stream: &EngineStream) {
+    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+    // SAFETY: a live stream.
+    check(unsafe { sys::cuStreamBeginCapture_v2(stream.0, mode) });
+}
+
+/// Calls what no thread may call while a stream is captured.
+pub fn invalidate_captures() {
+    // SAFETY: waits, or is refused.
+    let refused = unsafe { sys::cuCtxSynchronize() };
+    assert_ne!(refused, sys::CUresult::CUDA_SUCCESS);
+}
+
+/// Ends a capture that became invalid.
+pub fn end_invalid_capture(stream: &EngineStream) {
+    let mut graph = ptr::null_mut();
+    // SAFETY: a live stream; writes a handle.
+    let ended = unsafe { sys::cuStreamEndCapture(stream.0, &mut graph) };
+    assert_eq!(ended, sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
 impl Graph {

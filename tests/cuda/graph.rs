@@ -459,3 +459,36 @@ fn m04_a_reservation_that_fails_leaves_no_memory() {
         assert_eq!(world.driver.memory(), before, "{after}");
     }
 }
+
+/// M04: a call into a graph that put nothing there leaves the plan as it was; one that put
+/// something there before it failed does not.
+#[test]
+fn m04_a_captured_call_that_puts_nothing_into_the_graph_fixes_nothing() {
+    if is_real() {
+        return;
+    }
+    for (after, is_fixed) in [(0, false), (1, true)] {
+        let mut setup = Setup::new(64, 16);
+        setup.params.view.window = Some(8);
+        let mut world = World::new(setup, 2);
+        world.fill(0, 40);
+        world.fill(1, 40);
+        let chunks: Chunks<'_> = &[(0, 1)];
+        world.backend.reserve(&capacity(2, 1, 40), &mut world.plan).unwrap();
+        let number = upload(&mut world, chunks).unwrap();
+        world.driver.fail("cuLaunchKernel", after, 901);
+        let failed = try_capture(&mut world, number, chunks, 2).err().unwrap();
+        assert!(matches!(failed, Error::Device { code: 901, .. }), "{failed}");
+        assert_eq!(world.plan.is_captured(), is_fixed);
+        // Contexts take no window, and none was captured.
+        world.sequences[1].is_context = true;
+        assert_eq!(upload(&mut world, &[(0, 1), (1, 1)]).is_err(), is_fixed);
+        world.sequences[1].is_context = false;
+        let more = capacity(2, 2, 60);
+        assert_eq!(world.backend.reserve(&more, &mut world.plan).is_err(), is_fixed);
+        if !is_fixed {
+            let captured = capture(&mut world, &more, chunks);
+            check_replays(&mut world, &captured, &[&[(1, 2), (0, 1)], chunks]);
+        }
+    }
+}

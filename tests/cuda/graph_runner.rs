@@ -1,6 +1,8 @@
 //! A runner's steps as replays of one graph of all layers: prefix reuse, page copies, forks and
 //! decoding, beside a runner on the processor.
-use super::device::{EngineStream, Graph, Memory};
+use super::device::{
+    EngineStream, Graph, Memory, begin_capture, end_invalid_capture, invalidate_captures,
+};
 use super::emulator::is_real;
 use super::memory::poison;
 use super::runner::{
@@ -347,4 +349,28 @@ fn b08_a_copy_belongs_to_whichever_step_is_sent_first() {
     assert!(engine.shared.read().sequence_info(id).unwrap().copy.is_none());
     // SAFETY: nobody else computes the rows.
     unsafe { engine.runner.prepare_plan(&later, false, engine.raw_stream()).unwrap() };
+}
+
+/// M04: a capture that became invalid takes no calls, and the plan is none the worse for it.
+#[test]
+fn m04_an_invalid_capture_takes_no_calls() {
+    let both = Replaying::new();
+    let tokens: Vec<u32> = (0..20).collect();
+    let a = both.begin(&tokens);
+    let engine = &both.pair.engines[1];
+    engine.set(&[(a[1], &tokens, 0)]).unwrap();
+    reserve(engine, &MOST).unwrap();
+    upload(engine).unwrap();
+    let room = Memory::of(&poison(8 * MOST.positions * HEADS * DIM));
+    let at = |which: usize| room.address().wrapping_add(which * 2 * MOST.positions * HEADS * DIM);
+    begin_capture(stream(engine));
+    invalidate_captures();
+    // SAFETY: there is room for all that was reserved.
+    let refused = unsafe { engine.append(0, [at(0), at(1), at(2)], at(3)) };
+    end_invalid_capture(stream(engine));
+    let error = refused.unwrap_err();
+    assert!(matches!(error, Error::State(_)), "{error}");
+    assert!(error.to_string().contains("invalid"), "{error}");
+    reserve(engine, &Capacity { rows: 4, ..MOST }).unwrap();
+    upload(engine).unwrap();
 }

@@ -1,8 +1,10 @@
 //! Streams that change from call to call of one plan: each call comes behind the last one, on the
 //! device, with all that it does.
-use super::device::{EngineStream, Memory};
+use super::device::{EngineStream, Graph, Memory};
 use super::runner::{Engine, LAYERS, Pair, Rows, check_near, inputs, numbers};
-use radixkv::runner::Branch;
+use radixkv::error::Error;
+use radixkv::paging::PageCopy;
+use radixkv::runner::{Branch, States};
 use radixkv::token::TokenList;
 use std::ptr;
 
@@ -86,4 +88,55 @@ fn m04_a_branch_is_kept_behind_its_draft_and_before_the_next_step() {
     put(device, &[(ids[1], &next, 22)], &there[1]);
     check_near(&expected, &results(device, &there[1]));
     drop(other);
+}
+
+/// M04: the legacy default stream cannot be used while a stream that waits for it is captured.
+/// Calls on it say so, and the capture is none the worse for it.
+#[test]
+fn m04_the_default_stream_is_refused_while_a_blocking_stream_is_captured() {
+    let mut pair = Pair::new();
+    let device = &mut pair.engines[1];
+    let tokens: Vec<u32> = (0..20).collect();
+    let (id, _) = device.begin(&tokens);
+    let there = tensors(&[(id, &tokens, 0)]);
+    let own = device.stream.take();
+    device.set(&[(id, &tokens, 0)]).unwrap();
+    let pages = device.plan.current().step().batch_of(0).unwrap().pages().to_vec();
+    let copies = [PageCopy { source: pages[0], target: pages[1], positions: 16 }];
+    let blocking = EngineStream::blocking();
+    let lses = Memory::of(&[0; 4 * 4 * 20]);
+    let [q, k, v, out] = [0, 1, 2, 3].map(|at| there[0][at].address());
+    let refused = |done: Result<(), Error>| {
+        let error = done.unwrap_err();
+        assert!(matches!(error, Error::State(_)), "{error}");
+        assert!(error.to_string().contains("default stream"), "{error}");
+    };
+    let on_default = |device: &super::runner::Engine| {
+        let states = States {
+            outs: &[q.cast_const()],
+            lses: &[lses.address().cast_const().cast()],
+            positions: 20,
+            out,
+            lse: ptr::null_mut(),
+            stream: ptr::null_mut(),
+        };
+        // SAFETY: pages that nobody uses meanwhile; memory of these shapes.
+        unsafe {
+            [
+                device.runner.copy_pages(&copies),
+                device.runner.prepare_plan(&device.plan, false, ptr::null_mut()),
+                device.append(0, [q, k, v], out),
+                device.runner.merge_states(&states),
+            ]
+        }
+    };
+    let graph = Graph::capture(&blocking, || {
+        on_default(device).into_iter().for_each(refused);
+        Ok::<(), Error>(())
+    });
+    drop(graph);
+    on_default(device).into_iter().for_each(Result::unwrap);
+    device.stream = own;
+    // SAFETY: memory of these shapes.
+    unsafe { device.append(0, [q, k, v], out) }.unwrap();
 }

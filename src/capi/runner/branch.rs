@@ -39,9 +39,10 @@ unsafe impl AbiElement for rkv_kept_branch {
 /// @param element_size sizeof(rkv_kept_branch)
 /// @param stream CUDA: the CUstream to work on, which is not being captured. NULL on the CPU
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the branch; RKV_STATUS_INVALID_STATE
-/// when the rows changed since the plan was set; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE
-/// as rkv_plan_check(); RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On
-/// failure, unless it is the device's, nothing was moved.
+/// when the rows changed since the plan was set, or CUDA lets nothing be put on the stream;
+/// RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE as rkv_plan_check(); RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the device's, nothing was
+/// moved.
 /// @par Cost
 /// O(rows + pages of their new positions), shared lock, in portions of whole rows; O(bytes moved),
 /// without

@@ -206,8 +206,9 @@ pub unsafe extern "C" fn rkv_runner_reserve_plan(
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
 /// no rows, they changed since, a row is a slot's and the runner's group not 0, another runner
 /// confirmed the copies before this one carried them out, without the flag copies of another
-/// group are open that no runner carried out, or a captured call of the plan has a window and some
-/// row is of RKV_MASK_CONTEXT; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE as
+/// group are open that no runner carried out, a captured call of the plan has a window and some
+/// row is of RKV_MASK_CONTEXT, or CUDA lets nothing be put on the stream, e.g. on the default
+/// stream while somebody captures a blocking one; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE as
 /// rkv_plan_check(), and without a reservation RKV_STATUS_UNSUPPORTED on CUDA for a row of 2^31
 /// positions, as many heads of queries in a step, or rows that take more entries for their pages,
 /// with a quarter of them to grow by; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
@@ -297,7 +298,8 @@ pub unsafe extern "C" fn rkv_runner_append_prefill(
 /// @param runner the runner, for its shapes, dtype and threads
 /// @param args the states and where to write
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_UNSUPPORTED for more than 128
-/// states on CUDA; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+/// states on CUDA; RKV_STATUS_INVALID_STATE on a stream that CUDA lets nobody use while something
+/// is captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
 /// @par Cost
 /// O(states * elements of one); no lock
 /// @par Thread safety

@@ -178,8 +178,9 @@ pub unsafe extern "C" fn rkv_runner_read_kv_memory(
 /// @param copies copy_count copies; no target is another's source or target
 /// @param copy_count how many
 /// @param element_size sizeof(rkv_page_copy)
-/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_OUT_OF_MEMORY;
-/// RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; on CUDA
+/// RKV_STATUS_INVALID_STATE while somebody captures a blocking stream, for nobody can use the
+/// default stream then; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
 /// @par Cost
 /// O(copies) for the checks, under the shared lock; O(bytes) for the copies, without
 /// @par Thread safety
