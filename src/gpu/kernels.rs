@@ -67,7 +67,8 @@ impl Kernels {
             made.libraries.push(library);
         }
         for (name, shared_bytes) in wanted {
-            let kernel = made.find(name, *shared_bytes)?;
+            // A library that the driver loads lazily is looked at when a function is needed.
+            let kernel = made.find(name, *shared_bytes).map_err(of_image)?;
             made.found.insert(name.clone(), kernel);
         }
         Ok(made)

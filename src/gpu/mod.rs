@@ -125,6 +125,28 @@ impl CudaBackend {
         dtype: Dtype,
         kv_dtype: Dtype,
     ) -> Result<(), Error> {
+        // Whether this device and driver take the kernels only loading them says.
+        Self::new(config, *geometry, latent, (dtype, kv_dtype), false).map(drop)
+    }
+
+    /// What of that is refused without a look at the kernels.
+    pub fn check(
+        config: &CudaConfig,
+        geometry: &Geometry,
+        latent: bool,
+        dtype: Dtype,
+        kv_dtype: Dtype,
+    ) -> Result<(), Error> {
+        Self::device(config, geometry, latent, dtype, kv_dtype).map(drop)
+    }
+
+    fn device(
+        config: &CudaConfig,
+        geometry: &Geometry,
+        latent: bool,
+        dtype: Dtype,
+        kv_dtype: Dtype,
+    ) -> Result<Arc<Context>, Error> {
         shapes::check(geometry, latent, dtype, kv_dtype)?;
         if config.images.is_empty() {
             return Err(Error::unsupported(
@@ -132,7 +154,8 @@ impl CudaBackend {
             ));
         }
         let context = Context::new(config.device)?;
-        check_capability(&context)
+        check_capability(&context)?;
+        Ok(context)
     }
 
     /// Whether the kernels can do it for queries that see so far back.
@@ -158,10 +181,9 @@ impl CudaBackend {
         (dtype, kv_dtype): (Dtype, Dtype),
         batch_invariant: bool,
     ) -> Result<Self, Error> {
-        Self::supports(config, &geometry, latent, dtype, kv_dtype)?;
+        let context = Self::device(config, &geometry, latent, dtype, kv_dtype)?;
         let Geometry { head_dim, v_head_dim, .. } = geometry;
         let heads = Heads { head_dim, v_head_dim, latent };
-        let context = Context::new(config.device)?;
         let room = context
             .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         let mut wanted = helpers(dtype, kv_dtype).to_vec();

@@ -1,7 +1,7 @@
 //! What computes: the processor or a GPU.
 use super::RunnerConfig;
 use crate::attention::{Dtype, Geometry, View};
-use crate::cpu::{CpuBackend, Threads};
+use crate::cpu::{CpuBackend, Isa, Threads};
 use crate::error::Error;
 use crate::gpu::{CudaBackend, CudaConfig, Stream};
 use crate::memory::try_box;
@@ -35,6 +35,20 @@ impl BackendConfig {
         }
     }
 
+    /// Whether it can do this, here and now, as far as making it does not tell by itself.
+    pub(super) fn check(
+        &self,
+        geometry: &Geometry,
+        latent: bool,
+        dtype: Dtype,
+        kv_dtype: Dtype,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Cpu(_) => CpuBackend::supports(geometry, dtype, kv_dtype),
+            Self::Cuda(config) => CudaBackend::check(config, geometry, latent, dtype, kv_dtype),
+        }
+    }
+
     /// Whether it can do this, here and now.
     pub(super) fn supports(
         &self,
@@ -44,7 +58,10 @@ impl BackendConfig {
         kv_dtype: Dtype,
     ) -> Result<(), Error> {
         match self {
-            Self::Cpu(_) => CpuBackend::supports(geometry, dtype, kv_dtype),
+            Self::Cpu(_) => {
+                CpuBackend::supports(geometry, dtype, kv_dtype)?;
+                Isa::chosen().map(drop)
+            }
             Self::Cuda(config) => CudaBackend::supports(config, geometry, latent, dtype, kv_dtype),
         }
     }

@@ -74,7 +74,13 @@ impl RunnerConfig {
         }
     }
 
-    /// Whether a backend can do it.
+    /// Whether a backend can do it, here and now.
+    pub fn supports(&self, page_size: usize, backend: &BackendConfig) -> Result<(), Error> {
+        self.check(page_size, backend)?;
+        backend.supports(&self.geometry(page_size), self.latent, self.dtype, self.kv_dtype)
+    }
+
+    /// The same as far as making the backend does not tell by itself.
     pub fn check(&self, page_size: usize, backend: &BackendConfig) -> Result<(), Error> {
         let limits = [
             (self.layers, 1 << 16, "layer_count"),
@@ -100,7 +106,7 @@ impl RunnerConfig {
                 self.head_dim
             )));
         }
-        backend.supports(&self.geometry(page_size), self.latent, self.dtype, self.kv_dtype)
+        backend.check(&self.geometry(page_size), self.latent, self.dtype, self.kv_dtype)
     }
 
     /// Whether a backend can do it for a group of a page table, which is returned.

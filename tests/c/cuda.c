@@ -11,6 +11,11 @@ static rkv_runner_config cuda_runner(void) {
     return config;
 }
 
+static void never_called(void *user_data, size_t count, rkv_parallel_task run, void *task) {
+    (void)user_data, (void)count, (void)run, (void)task;
+    CHECK(false);
+}
+
 static void m01_cuda_is_refused_with_a_reason(void) {
     fixture f = new_fixture(4, 16);
     rkv_runner_config config = cuda_runner();
@@ -48,6 +53,12 @@ static void m01_cuda_config(void) {
     config = cuda_runner();
     config.kv_head_count = 3;
     BAD(&f, rkv_runner_create(f.table, &config, &runner), "kv_head_count");
+    /* whose threads compute is not looked at when it is asked what can be computed */
+    config = cuda_runner();
+    const rkv_status without = rkv_runner_supports(&config, 4, NULL);
+    config.parallel_for = never_called;
+    CHECK_STATUS(rkv_runner_supports(&config, 4, NULL), without);
+    BAD(&f, rkv_runner_create(f.table, &config, &runner), "parallel_for");
     CHECK(runner == NULL);
     end_fixture(&f);
 }

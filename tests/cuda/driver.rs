@@ -120,25 +120,80 @@ fn m04_a_failing_driver_is_an_error_and_the_next_step_is_right() {
         "cuEventRecord",
         "cuEventQuery",
         "cuStreamIsCapturing",
+        "cuStreamWaitEvent",
         "cuCtxPushCurrent_v2",
+        "cuThreadExchangeStreamCaptureMode",
+        "cuLaunchKernelEx",
     ];
     for name in functions {
         let mut failures = 0;
         for after in [0, 1, 3] {
-            let mut world = World::new(Setup::new(64, 16), 1);
+            // Kernels are chained from 9 on.
+            let capability = if name == "cuLaunchKernelEx" { 9 } else { 8 };
+            let mut world = World::new(Setup { capability, ..Setup::new(64, 16) }, 2);
             world.step(&[(0, 5)]);
+            world.fill(1, 1100);
             // Its memory is too small for this step, so that it must allocate.
             // ... except where what is asked is whether old memory is free again.
-            let long = [(0, if name == "cuEventQuery" { 5 } else { 60 })];
-            world.failing = Some((name, after, 2));
+            let long = match name {
+                "cuEventQuery" => vec![(0, 5)],
+                _ => vec![(0, 60), (1, 1)],
+            };
+            let left = std::mem::replace(&mut world.stream, EngineStream::new());
+            // Where there is none for what a step would like, what it needs is asked for.
+            let times = if name == "cuMemAlloc_v2" { 2 } else { 1 };
+            world.failing = Some((name, after, times, 2));
             if let Err(message) = world.run(&long) {
                 assert!(message.contains("CUDA_ERROR_OUT_OF_MEMORY (2)"), "{name}: {message}");
                 failures += 1;
             }
             world.step(&long);
+            drop(left);
         }
         assert!(failures > 0, "{name} was never called");
     }
+}
+
+/// Where there is no memory for as much as a step would like, what it needs does.
+#[test]
+fn m04_a_step_takes_what_it_needs_when_memory_is_short() {
+    if is_real() {
+        return;
+    }
+    let mut sizes = Vec::new();
+    for times in [0, 1] {
+        let mut grown = Vec::new();
+        // Rows, arrays, and two kinds of partial results, each from nothing and from what is there.
+        for (first, after) in
+            [0, 5].into_iter().flat_map(|first| [0, 1, 2, 3].map(|at| (first, at)))
+        {
+            let mut world = World::new(Setup::new(64, 1), 1);
+            if first > 0 {
+                world.step(&[(0, first)]);
+            }
+            let chunks = [(0, 300)];
+            let (batch, slots) = world.rows(&chunks);
+            let buffers = Buffers::new(&world, batch.query_count());
+            buffers.load(&world, &chunks);
+            let number = world.next_number();
+            let call = buffers.call(&world, StepOfPlan { number, batch: &batch, slots: &slots });
+            let (before, stream) = (world.plan.bytes(), world.stream());
+            if times > 0 {
+                world.driver.fail_times("cuMemAlloc_v2", after, times, 2);
+            }
+            // SAFETY: device memory of these shapes, which lives until the end.
+            let done = unsafe { world.backend.append_prefill(&call, &mut world.plan, stream) };
+            world.driver.fail("", 0, 0);
+            done.unwrap_or_else(|error| panic!("{first} {after}: {error}"));
+            world.stream.synchronize();
+            let outcome = buffers.outcome(batch.query_count()).unwrap();
+            world.finish(&chunks, &outcome).unwrap();
+            grown.push(world.plan.bytes() - before);
+        }
+        sizes.push(grown);
+    }
+    let [liked, needed] = [0, 1].map(|times| sizes[times].iter().sum::<usize>());
+    assert!(needed < liked, "{sizes:?}");
 }
 
 /// What a call that failed had put on its stream comes before what the next one puts on another:
@@ -207,7 +262,7 @@ fn m04_a_lost_device_is_reported() {
     }
     let mut world = World::new(Setup::new(64, 16), 1);
     world.step(&[(0, 20)]);
-    world.failing = Some(("cuLaunchKernel", 0, 719));
+    world.failing = Some(("cuLaunchKernel", 0, 1, 719));
     let message = world.run(&[(0, 1)]).unwrap_err();
     assert!(message.contains("cuLaunchKernel: CUDA_ERROR_LAUNCH_FAILED (719)"), "{message}");
     let code = 719;
@@ -231,8 +286,38 @@ fn m04_no_memory_for_the_kernels_is_said_as_such() {
     let lost = make();
     driver.fail("cuLibraryLoadData", 0, 209);
     let foreign = make();
+    // Where images are loaded lazily it is found out later.
+    driver.fail("cuKernelGetFunction", 3, 222);
+    let lazily = make();
     driver.fail("", 0, 0);
     assert!(matches!(error, Error::DeviceMemory(_)), "{error}");
     assert!(matches!(lost, Error::Device { code: 719, .. }), "{lost}");
     assert!(matches!(foreign, Error::Unsupported(_)), "{foreign}");
+    assert!(matches!(lazily, Error::Unsupported(_)), "{lazily}");
+}
+
+/// What can be computed is asked before anything is made: kernels that this device or this driver
+/// does not take, or that are not there, are found out by then.
+#[test]
+fn m04_kernels_that_do_not_run_are_not_supported() {
+    if is_real() {
+        return;
+    }
+    let driver = Driver::get();
+    let geometry = Setup::new(64, 16).geometry;
+    let ask =
+        || CudaBackend::supports(&driver.config(), &geometry, false, Dtype::Bf16, Dtype::Bf16);
+    ask().unwrap();
+    let wrong =
+        [("cuLibraryLoadData", 209), ("cuKernelGetFunction", 222), ("cuLibraryGetKernel", 500)];
+    for (name, code) in wrong {
+        driver.fail(name, 0, code);
+        let refused = ask();
+        driver.fail("", 0, 0);
+        assert!(matches!(refused, Err(Error::Unsupported(_))), "{name}: {refused:?}");
+    }
+    driver.fail("cuLibraryLoadData", 0, 2);
+    let refused = ask();
+    driver.fail("", 0, 0);
+    assert!(matches!(refused, Err(Error::DeviceMemory(_))), "{refused:?}");
 }

@@ -142,11 +142,16 @@ impl Driver {
 
     /// Makes the next call of a function of the driver fail, after so many that succeed.
     pub fn fail(&self, name: &str, after: c_int, code: c_int) {
-        type Fail = unsafe extern "C" fn(*const c_char, c_int, c_int);
+        self.fail_times(name, after, 1, code);
+    }
+
+    /// The same of so many calls.
+    pub fn fail_times(&self, name: &str, after: c_int, times: c_int, code: c_int) {
+        type Fail = unsafe extern "C" fn(*const c_char, c_int, c_int, c_int);
         let name = CString::new(name).unwrap();
-        if let Some(fail) = self.call::<Fail>("rkv_emulator_fail") {
+        if let Some(fail) = self.call::<Fail>("rkv_emulator_fail_times") {
             // SAFETY: a NUL-terminated string, which is copied.
-            unsafe { fail(name.as_ptr(), after, code) };
+            unsafe { fail(name.as_ptr(), after, times, code) };
         }
     }
 

@@ -376,9 +376,9 @@ fn m04_a_tensor_map_that_fails_is_an_error_and_the_next_step_is_right() {
     for after in [0, 1] {
         let mut world = World::new(setup(16), 1);
         world.fill(0, 200);
-        world.failing = Some(("cuTensorMapEncodeTiled", after, 1));
+        world.failing = Some(("cuTensorMapEncodeTiled", after, 1, 1));
         world.step(&[(0, 40)]);
-        world.failing = Some(("cuTensorMapEncodeTiled", after, 2));
+        world.failing = Some(("cuTensorMapEncodeTiled", after, 1, 2));
         let message = world.run(&[(0, 40)]).unwrap_err();
         let wanted = "cuTensorMapEncodeTiled: CUDA_ERROR_OUT_OF_MEMORY (2)";
         assert!(message.contains(wanted), "{message}");

@@ -55,9 +55,9 @@ pub struct World {
     known: RefCell<HashMap<(usize, usize, Kind), Vec<f64>>>,
     /// How often a step is computed, as in so many layers: the last one's results are compared.
     pub layers: usize,
-    /// A function of the driver that fails during the next call, after so many calls that succeed,
-    /// with this code.
-    pub failing: Option<(&'static str, i32, i32)>,
+    /// A function of the driver of which calls fail during the next call: after so many that
+    /// succeed so many, with this code.
+    pub failing: Option<(&'static str, i32, i32, i32)>,
     // After all that lives on the device, before another test has its turn.
     _entered: device::Entered,
     pub driver: Driver,
@@ -306,8 +306,8 @@ impl World {
 
     /// Makes the driver fail as is wished for the next call.
     pub fn begin_failing(&mut self) {
-        if let Some((name, after, code)) = self.failing.take() {
-            self.driver.fail(name, after, code);
+        if let Some((name, after, times, code)) = self.failing.take() {
+            self.driver.fail_times(name, after, times, code);
         }
     }
 

@@ -230,7 +230,7 @@ pub unsafe extern "C" fn rkv_runner_config_init(
 /// positions; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_DEVICE when the driver or the device cannot
 /// be had; RKV_STATUS_OUT_OF_MEMORY
 /// @par Cost
-/// O(1), but the first call for CUDA opens the driver; no lock
+/// O(1), but for CUDA it opens the driver and loads the kernels; no lock
 /// @par Thread safety
 /// any thread
 #[must_use]
@@ -243,13 +243,13 @@ pub unsafe extern "C" fn rkv_runner_supports(
     guard(|| {
         // SAFETY: the caller's contract on config.
         let raw = unsafe { read_struct(config)? };
+        let raw = rkv_runner_config { parallel_for: None, ..raw };
         let config = config_of(&raw)?;
         if !(1..=RKV_PAGE_SIZE_MAX).contains(&page_size) {
             let message = text!("page_size {page_size} is not in 1..={RKV_PAGE_SIZE_MAX}");
             return Err(Error::argument(message).into());
         }
-        let without_threads = rkv_runner_config { parallel_for: None, ..raw };
-        config.check(page_size as usize, &backend_of(&without_threads)?)?;
+        config.supports(page_size as usize, &backend_of(&raw)?)?;
         if out_page_bytes.is_null() {
             return Ok(());
         }
