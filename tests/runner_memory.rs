@@ -12,8 +12,10 @@ mod runner_memory {
 
 use failing::{Failure, bytes_in_use, failing};
 use radixkv::capi::*;
-use runner_memory::world::{ALONE, Image, POSITIONS, SETUPS, Setup, World, ok, sized};
-use std::ffi::c_void;
+use runner_memory::world::{ALONE, Image, POSITIONS, SETUPS, Setup, World, message, ok, sized};
+use std::ffi::{OsStr, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard};
 
@@ -118,6 +120,57 @@ fn m05_a_runner_is_made_or_nothing_is_left_of_it() {
             assert_eq!((status, world.made.0), (rkv_status::OutOfMemory, ptr::null_mut()));
         }
     }
+}
+
+/// Runs a test of this program again, with RADIXKV_CPU set.
+fn run_with_instructions(test: &str, name: &[u8]) {
+    let ran = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env("RADIXKV_CPU", OsStr::from_bytes(name))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&ran.stdout);
+    let is_right = ran.status.success() && text.contains("1 passed");
+    assert!(is_right, "{name:?}: {text}{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// What the environment says of instructions is read without memory.
+// M05
+#[test]
+fn m05_a_runner_of_named_instructions_is_made_or_nothing_is_left_of_it() {
+    run_with_instructions("m05_a_runner_is_made_or_nothing_is_left_of_it", b"portable");
+}
+
+/// Who asks what can be computed is told of a name that is none, too.
+#[test]
+fn a_name_of_no_instructions_is_refused_before_a_runner_is_made() {
+    let names: [&[u8]; 2] = [b"AVX2", b"avx2\xff"];
+    match std::env::var_os("RADIXKV_CPU") {
+        Some(name) if names.contains(&name.as_bytes()) => {}
+        _ => {
+            let itself = "a_name_of_no_instructions_is_refused_before_a_runner_is_made";
+            return names.into_iter().for_each(|name| run_with_instructions(itself, name));
+        }
+    }
+    let mut config = sized::<rkv_runner_config>();
+    // SAFETY: all pointers lead to live values.
+    let [supported, made] = unsafe {
+        ok(rkv_runner_config_init(&mut config, size_of_val(&config)));
+        (config.layer_count, config.query_head_count, config.kv_head_count) = (1, 1, 1);
+        let mut table_config = sized::<rkv_page_table_config>();
+        ok(rkv_page_table_config_init(&mut table_config, size_of_val(&table_config)));
+        table_config.page_count = 4;
+        let (mut table, mut runner) = (ptr::null_mut(), ptr::null_mut());
+        ok(rkv_page_table_create(&table_config, &mut table));
+        let both = [
+            rkv_runner_supports(&config, 16, ptr::null_mut()),
+            rkv_runner_create(table, &config, &mut runner),
+        ];
+        rkv_page_table_destroy(table);
+        both
+    };
+    assert_eq!([supported, made], [rkv_status::InvalidArgument; 2]);
+    assert!(message().contains("RADIXKV_CPU"), "{}", message());
 }
 
 // M05
@@ -260,6 +313,23 @@ fn m05_later_layers_need_no_memory() {
         let (status, failed) = failing(Failure::From(0), || attend(&mut world, 0, true));
         ok(status);
         assert_eq!(failed, 0);
+    }
+}
+
+/// A layer that sees other keys than the one before it is divided anew, and may need more room.
+// M05
+#[test]
+fn m05_a_layer_of_another_window_is_computed_or_nothing_is_written() {
+    let _alone = alone();
+    for setup in SETUPS {
+        let narrow = |world: &mut World| {
+            set(world);
+            let args = rkv_runner_append_prefill_args { window: 64, ..step(world, 0, true) };
+            // SAFETY: the tensors have the step's positions.
+            ok(unsafe { rkv_runner_append_prefill(world.runner, world.plan, &args) });
+        };
+        let refused = refused_or_done(setup, narrow, |world| attend(world, 1, true));
+        assert!(refused > 0, "it needs none: the documents say otherwise");
     }
 }
 

@@ -188,18 +188,19 @@ impl Isa {
     }
 
     /// The best ones that are there, and none better than those that are asked for, if any are.
-    fn best(asked: Option<&str>) -> Result<Self, Error> {
+    fn best(asked: Option<&[u8]>) -> Result<Self, Error> {
         let most = match asked {
-            Some("portable") => Self::Portable,
-            Some("neon") => Self::Neon,
-            Some("avx2") => Self::Avx2,
-            Some("avx512") => Self::Avx512,
-            None | Some("" | "avx512bf16") => Self::Avx512Bf16,
+            Some(b"portable") => Self::Portable,
+            Some(b"neon") => Self::Neon,
+            Some(b"avx2") => Self::Avx2,
+            Some(b"avx512") => Self::Avx512,
+            None | Some(b"" | b"avx512bf16") => Self::Avx512Bf16,
             // Not the best ones: whoever asks wants the same bits as elsewhere.
             Some(other) => {
                 return Err(Error::argument(text!(
-                    "RADIXKV_CPU {other:?} in the environment is not portable, neon, avx2, avx512 \
-                     or avx512bf16"
+                    "RADIXKV_CPU \"{}\" in the environment is not portable, neon, avx2, avx512 \
+                     or avx512bf16",
+                    other.escape_ascii()
                 )));
             }
         };
@@ -208,8 +209,23 @@ impl Isa {
 
     /// Those that a backend computes with: `RADIXKV_CPU` in the environment says which ones at
     /// most, for results depend on them.
+    #[cfg(unix)]
     pub fn chosen() -> Result<Self, Error> {
-        Self::best(std::env::var("RADIXKV_CPU").ok().as_deref())
+        // std copies it, and without memory for that ends the process.
+        // SAFETY: a NUL-terminated name. What it says is read before anything else is called;
+        // changing the environment meanwhile is as wrong as with everything that reads it.
+        let asked = unsafe {
+            let value = libc::getenv(c"RADIXKV_CPU".as_ptr());
+            (!value.is_null()).then(|| std::ffi::CStr::from_ptr(value).to_bytes())
+        };
+        Self::best(asked)
+    }
+
+    /// The same where nobody counts on it without memory.
+    #[cfg(not(unix))]
+    pub fn chosen() -> Result<Self, Error> {
+        let asked = std::env::var_os("RADIXKV_CPU");
+        Self::best(asked.as_deref().map(std::ffi::OsStr::as_encoded_bytes))
     }
 
     fn is_available(self) -> bool {
@@ -274,10 +290,10 @@ mod tests {
     fn none_better_than_asked_for() {
         let best = Isa::available().last();
         assert_eq!(Some(Isa::best(None).unwrap()), best);
-        assert_eq!(Some(Isa::best(Some("avx512bf16")).unwrap()), best);
-        assert_eq!(Isa::best(Some("portable")).unwrap(), Isa::Portable);
+        assert_eq!(Some(Isa::best(Some(b"avx512bf16")).unwrap()), best);
+        assert_eq!(Isa::best(Some(b"portable")).unwrap(), Isa::Portable);
         for (name, most) in [("avx2", Isa::Avx2), ("avx512", Isa::Avx512)] {
-            let found = Isa::best(Some(name)).unwrap();
+            let found = Isa::best(Some(name.as_bytes())).unwrap();
             assert!(found <= most && Isa::available().all(|isa| isa <= found || isa > most));
         }
     }
@@ -285,9 +301,11 @@ mod tests {
     #[test]
     fn what_names_no_instructions_is_refused() {
         for name in ["AVX2", "avx-2", "sse", "scalar", "avx512 "] {
-            let error = Isa::best(Some(name)).unwrap_err().to_string();
+            let error = Isa::best(Some(name.as_bytes())).unwrap_err().to_string();
             assert!(error.contains("RADIXKV_CPU") && error.contains(name), "{error}");
         }
-        assert_eq!(Isa::best(Some("")).unwrap(), Isa::best(None).unwrap());
+        let error = Isa::best(Some(b"avx2\xff")).unwrap_err().to_string();
+        assert!(error.contains(r#""avx2\xff""#), "{error}");
+        assert_eq!(Isa::best(Some(b"")).unwrap(), Isa::best(None).unwrap());
     }
 }
