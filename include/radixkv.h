@@ -2567,7 +2567,8 @@ typedef struct rkv_runner_append_prefill_args {
      */
     const float *sinks;
     /**
-     * Factor of q * k. 0: 1 / sqrt(head_dim).
+     * Factor of q * k. 0: 1 / sqrt(head_dim). At most 2^119, alone, times k_scale, and that
+     * divided by soft_cap.
      */
     float scale;
     /**
@@ -2586,7 +2587,7 @@ typedef struct rkv_runner_append_prefill_args {
      */
     float k_scale;
     /**
-     * FP8 only: V is what is stored times this. 0: 1.
+     * FP8 only: V is what is stored times this, at most 2^119. 0: 1.
      */
     float v_scale;
     /**
@@ -2600,7 +2601,7 @@ typedef struct rkv_runner_append_prefill_args {
     /**
      * FP8 only: a scale for each KV head, in place of k_scale: [kv_head_count], on CUDA on the
      * device, where they may change from one launch of a graph to the next, with all that was
-     * stored by them. NULL: k_scale for all.
+     * stored by them. NULL: k_scale for all. On CUDA nobody looks at how large they are.
      */
     const float *k_scales;
     /**
@@ -6334,7 +6335,7 @@ enum rkv_status rkv_runner_config_init(struct rkv_runner_config *config,
  * positions; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_DEVICE when the driver or the device cannot
  * be had; RKV_STATUS_OUT_OF_MEMORY
  * @par Cost
- * O(1), but the first call for CUDA opens the driver; no lock
+ * O(1), but for CUDA it opens the driver and loads the kernels; no lock
  * @par Thread safety
  * any thread
  */
@@ -6428,8 +6429,9 @@ enum rkv_status rkv_runner_read_kv_memory(const struct rkv_runner *runner,
  * @param copies copy_count copies; no target is another's source or target
  * @param copy_count how many
  * @param element_size sizeof(rkv_page_copy)
- * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the copy; on CUDA
+ * RKV_STATUS_INVALID_STATE while somebody captures a blocking stream, for nobody can use the
+ * default stream then; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
  * @par Cost
  * O(copies) for the checks, under the shared lock; O(bytes) for the copies, without
  * @par Thread safety
@@ -6459,9 +6461,10 @@ enum rkv_status rkv_runner_copy_pages(struct rkv_runner *runner,
  * @param element_size sizeof(rkv_kept_branch)
  * @param stream CUDA: the CUstream to work on, which is not being captured. NULL on the CPU
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the branch; RKV_STATUS_INVALID_STATE
- * when the rows changed since the plan was set; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE
- * as rkv_plan_check(); RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On
- * failure, unless it is the device's, nothing was moved.
+ * when the rows changed since the plan was set, or CUDA lets nothing be put on the stream;
+ * RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE as rkv_plan_check(); RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure, unless it is the device's, nothing was
+ * moved.
  * @par Cost
  * O(rows + pages of their new positions), shared lock, in portions of whole rows; O(bytes moved),
  * without
@@ -6524,12 +6527,14 @@ enum rkv_status rkv_runner_reserve_plan(struct rkv_runner *runner,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has
  * no rows, they changed since, a row is a slot's and the runner's group not 0, another runner
  * confirmed the copies before this one carried them out, without the flag copies of another
- * group are open that no runner carried out, or a captured call of the plan has a window and some
- * row is of RKV_MASK_CONTEXT; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE as
- * rkv_plan_check(), and without a reservation RKV_STATUS_UNSUPPORTED on CUDA for a row of 2^31
- * positions, as many heads of queries in a step, or rows that take more entries for their pages,
- * with a quarter of them to grow by; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
- * RKV_STATUS_POISONED. On failure copies are open as before, and the step is to be prepared again.
+ * group are open that no runner carried out, a captured call of the plan has a window and some
+ * row is of RKV_MASK_CONTEXT, or CUDA lets nothing be put on the stream, e.g. on the default
+ * stream while somebody captures a blocking one; RKV_STATUS_PENDING and
+ * RKV_STATUS_STALE_SEQUENCE as rkv_plan_check(), and without a reservation RKV_STATUS_UNSUPPORTED
+ * on CUDA for a row of 2^31 positions, as many heads of queries in a step, or rows that take more
+ * entries for their pages, with a quarter of them to grow by; RKV_STATUS_OUT_OF_MEMORY;
+ * RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure copies are open as before, and the step is to
+ * be prepared again.
  * @par Cost
  * O(rows + pages of their new positions), shared lock, in portions of whole rows; on CUDA without
  * it O(pages of all rows), compared many at a time with those that the device has, and in a FULL
@@ -6598,7 +6603,8 @@ enum rkv_status rkv_runner_append_prefill(struct rkv_runner *runner,
  * @param runner the runner, for its shapes, dtype and threads
  * @param args the states and where to write
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_UNSUPPORTED for more than 128
- * states on CUDA; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
+ * states on CUDA; RKV_STATUS_INVALID_STATE on a stream that CUDA lets nobody use while something
+ * is captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE; RKV_STATUS_POISONED
  * @par Cost
  * O(states * elements of one); no lock
  * @par Thread safety

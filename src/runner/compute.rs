@@ -118,6 +118,11 @@ impl Runner {
         if self.config.latent {
             params.v_scale = params.k_scale; // V is stored as K is
         }
+        let [k_scale, v_scale] = match self.config.kv_dtype {
+            Dtype::Fp8E4m3 if head_scales[0].is_null() => [params.k_scale, params.v_scale],
+            _ => [1.0; 2],
+        };
+        check_factors(&params, (k_scale, &"k_scale"), (v_scale, &"v_scale"))?;
         let layer = *self.memory.layer(step.layer);
         match &self.backend {
             Backend::Cpu(cpu) => {
@@ -129,7 +134,7 @@ impl Runner {
                     sinks: (!step.sinks.is_null())
                         .then(|| unsafe { std::slice::from_raw_parts(step.sinks, query_heads) }),
                     // SAFETY: the caller promises a scale for each KV head.
-                    head_scales: unsafe { self.read_scales(head_scales)? },
+                    head_scales: unsafe { self.read_scales(&params, head_scales)? },
                     q: read_only(q),
                     k: k.map(read_only),
                     v: v.map(read_only),
@@ -206,6 +211,7 @@ impl Runner {
     /// A scale for each KV head is readable, where they are not NULL.
     unsafe fn read_scales<'a>(
         &self,
+        params: &Params,
         scales: [*const f32; 2],
     ) -> Result<Option<[&'a [f32]; 2]>, Error> {
         if scales[0].is_null() {
@@ -220,6 +226,13 @@ impl Runner {
                 let value = scales[at];
                 return Err(Error::argument(text!("args.{name}[{at}] {value} is not positive")));
             }
+        }
+        for (at, (&k_scale, &v_scale)) in read[0].iter().zip(read[1]).enumerate() {
+            check_factors(
+                params,
+                (k_scale, &format_args!("args.k_scales[{at}]")),
+                (v_scale, &format_args!("args.v_scales[{at}]")),
+            )?;
         }
         Ok(Some(read))
     }
@@ -430,5 +443,31 @@ fn check_params(params: &Params) -> Result<(), Error> {
     match positive.into_iter().find(|(value, _)| !value.is_finite() || *value <= 0.0) {
         None => Ok(()),
         Some((value, name)) => Err(Error::argument(text!("{name} {value} is not positive"))),
+    }
+}
+
+/// The largest factor of logits or values, 2^119: what is computed multiplies it by up to 2^8, of
+/// fp8, and by log2(e), which must be a number, for a score may be zero.
+const FACTOR_LIMIT: f32 = f32::from_bits((127 + 119) << 23);
+
+/// Refuses scales that are numbers while what is computed with them is none.
+fn check_factors(
+    params: &Params,
+    (k_scale, k_name): (f32, &dyn Display),
+    (v_scale, v_name): (f32, &dyn Display),
+) -> Result<(), Error> {
+    let (scale, whole) = (params.scale, params.scale * k_scale);
+    let cap = params.soft_cap.unwrap_or(f32::INFINITY);
+    let factors: [(f32, f32, &dyn Display); 4] = [
+        (scale, scale, &"scale"),
+        (whole, k_scale, k_name),
+        (whole / cap, cap, &"soft_cap"),
+        (v_scale, v_scale, v_name),
+    ];
+    match factors.into_iter().find(|(factor, ..)| *factor > FACTOR_LIMIT) {
+        None => Ok(()),
+        Some((_, value, name)) => {
+            Err(Error::argument(text!("{name} {value:e}: a factor comes to more than 2^119")))
+        }
     }
 }

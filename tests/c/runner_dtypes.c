@@ -327,13 +327,15 @@ static void k22_scales_of_heads_that_are_none(void) {
     set_plan(&r, &whole, 1);
     tensors t = new_tensors(&whole, 1, 0);
     const float good[] = {1, 2, 3}, negative[] = {1, -2}, none[] = {(float)NAN, 1};
+    const float huge[] = {1, 1e37f}; /* a number, but 256 times as much is none */
     const float *odd = (const float *)(const void *)((const char *)good + 1);
     const struct {
         const float *k, *v;
         const char *words;
     } bad[] = {{good, NULL, "args.v_scales is NULL"}, {NULL, good, "args.k_scales is NULL"},
                {odd, good, "k_scales"},               {good, odd, "v_scales"},
-               {negative, good, "k_scales[1]"},       {good, none, "v_scales[0]"}};
+               {negative, good, "k_scales[1]"},       {good, none, "v_scales[0]"},
+               {huge, good, "args.k_scales[1]"},      {good, huge, "args.v_scales[1]"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         rkv_runner_append_prefill_args args = layer_args(&t, 0);
         args.k_scales = bad[i].k;
@@ -341,6 +343,24 @@ static void k22_scales_of_heads_that_are_none(void) {
         CHECK_STATUS(rkv_runner_append_prefill(runner, r.plan, &args),
                      RKV_STATUS_INVALID_ARGUMENT);
         CHECK(message_names(bad[i].words));
+    }
+    /* so are all factors that are numbers while what is computed with them is none */
+    const char *factors[] = {"k_scale", "v_scale", "scale", "soft_cap", "soft_cap"};
+    for (size_t i = 0; i < sizeof factors / sizeof factors[0]; i++) {
+        rkv_runner_append_prefill_args one = layer_args(&t, 0);
+        switch (i) {
+        case 0: one.k_scale = 1e37f; break;
+        case 1: one.v_scale = 1e37f; break;
+        case 2: one.scale = 1e36f; break;
+        case 3: one.soft_cap = 1e-37f; break;
+        default: one.soft_cap = 1e-40f; break;
+        }
+        CHECK_STATUS(rkv_runner_append_prefill(runner, r.plan, &one), RKV_STATUS_INVALID_ARGUMENT);
+        CHECK(message_names(factors[i]));
+        /* those of heads stand in the place of the first two */
+        one.k_scales = one.v_scales = good;
+        CHECK_STATUS(rkv_runner_append_prefill(runner, r.plan, &one),
+                     i < 2 ? RKV_STATUS_OK : RKV_STATUS_INVALID_ARGUMENT);
     }
     /* without fp8 they are not read, as k_scale is not */
     rkv_runner_append_prefill_args args = layer_args(&t, 0);

@@ -54,7 +54,8 @@ pub struct rkv_runner_append_prefill_args {
     /// A logit for each query head that takes part in the softmax's denominator only, an attention
     /// sink; not scaled. NULL for none.
     pub sinks: *const f32,
-    /// Factor of q * k. 0: 1 / sqrt(head_dim).
+    /// Factor of q * k. 0: 1 / sqrt(head_dim). At most 2^119, alone, times k_scale, and that
+    /// divided by soft_cap.
     pub scale: f32,
     /// A scaled logit x becomes soft_cap * tanh(x / soft_cap). 0: none.
     pub soft_cap: f32,
@@ -65,7 +66,7 @@ pub struct rkv_runner_append_prefill_args {
     pub window: u32,
     /// FP8 only: K is what is stored times this. 0: 1.
     pub k_scale: f32,
-    /// FP8 only: V is what is stored times this. 0: 1.
+    /// FP8 only: V is what is stored times this, at most 2^119. 0: 1.
     pub v_scale: f32,
     /// Zero.
     pub reserved: u32,
@@ -73,7 +74,7 @@ pub struct rkv_runner_append_prefill_args {
     pub stream: *mut c_void,
     /// FP8 only: a scale for each KV head, in place of k_scale: [kv_head_count], on CUDA on the
     /// device, where they may change from one launch of a graph to the next, with all that was
-    /// stored by them. NULL: k_scale for all.
+    /// stored by them. NULL: k_scale for all. On CUDA nobody looks at how large they are.
     pub k_scales: *const f32,
     /// The same of V: NULL if k_scales is, and with RKV_RUNNER_LATENT.
     pub v_scales: *const f32,
@@ -208,11 +209,12 @@ pub unsafe extern "C" fn rkv_runner_reserve_plan(
 /// confirmed the copies before this one carried them out, without the flag copies of another
 /// group are open that no runner carried out, a captured call of the plan has a window and some
 /// row is of RKV_MASK_CONTEXT, or CUDA lets nothing be put on the stream, e.g. on the default
-/// stream while somebody captures a blocking one; RKV_STATUS_PENDING and RKV_STATUS_STALE_SEQUENCE as
-/// rkv_plan_check(), and without a reservation RKV_STATUS_UNSUPPORTED on CUDA for a row of 2^31
-/// positions, as many heads of queries in a step, or rows that take more entries for their pages,
-/// with a quarter of them to grow by; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_DEVICE;
-/// RKV_STATUS_POISONED. On failure copies are open as before, and the step is to be prepared again.
+/// stream while somebody captures a blocking one; RKV_STATUS_PENDING and
+/// RKV_STATUS_STALE_SEQUENCE as rkv_plan_check(), and without a reservation RKV_STATUS_UNSUPPORTED
+/// on CUDA for a row of 2^31 positions, as many heads of queries in a step, or rows that take more
+/// entries for their pages, with a quarter of them to grow by; RKV_STATUS_OUT_OF_MEMORY;
+/// RKV_STATUS_DEVICE; RKV_STATUS_POISONED. On failure copies are open as before, and the step is to
+/// be prepared again.
 /// @par Cost
 /// O(rows + pages of their new positions), shared lock, in portions of whole rows; on CUDA without
 /// it O(pages of all rows), compared many at a time with those that the device has, and in a FULL
