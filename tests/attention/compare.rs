@@ -21,7 +21,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    fn logit_error(&self) -> f64 {
+    pub fn logit_error(&self) -> f64 {
         UNITS * 0.5f64.powi(24) * (1.0 + self.logit)
     }
 }

@@ -1,12 +1,12 @@
 //! Merging of states.
 use super::memory::Padded;
 use super::numbers::{normal, rounding};
-use super::setup::{DTYPES, Setup};
+use super::setup::{DTYPES, HEAD_DIMS, Setup};
 use super::world::{Chunk, Kind, World};
 use fastrand::Rng;
 use radixkv::attention::reference::{Problem, State, merge};
 use radixkv::attention::{Dtype, Geometry, Tensor};
-use radixkv::cpu::{CpuBackend, MergeStates, PartialState, Threads};
+use radixkv::cpu::{CpuBackend, Isa, MergeStates, PartialState, Threads};
 
 /// States of several sets of keys in a caller's memory.
 struct States {
@@ -88,16 +88,23 @@ fn check(found: &[f32], lse: &[f32], exact: &State, dtype: Dtype) {
 pub fn random_states(cases: u64) {
     for (case, (dtype, _)) in (0..cases).zip(DTYPES.into_iter().cycle()) {
         let mut random = Rng::with_seed(case);
-        let shape =
-            [random.usize(1..2 + case as usize), random.usize(1..5), 64 * random.usize(1..4)];
+        // Each size of heads with each format.
+        let head_dim = HEAD_DIMS[(case + case / 6) as usize % HEAD_DIMS.len()];
+        let shape = [random.usize(1..2 + case as usize), random.usize(1..5), head_dim];
         let count = random.usize(1..6);
         let mut states = States::random(&mut random, dtype, shape, count);
         let exact = states.exact();
-        let backend = CpuBackend::new(Threads::Own(1 + case as usize / 3 % 3)).unwrap();
-        let mut out = Padded::new(dtype, shape, 1);
-        let mut lse = vec![f32::NAN; shape[0] * shape[1]];
-        states.merge(&backend, out.tensor_mut(), Some(lse.as_mut_ptr()));
-        check(&out.numbers(), &lse, &exact, dtype);
+        let threads = 1 + case as usize / 3 % 3;
+        let merge_into = |states: &States, isa: Isa| {
+            let backend = CpuBackend::with_isa(Threads::Own(threads), isa).unwrap();
+            let mut out = Padded::new(dtype, shape, 1);
+            let mut lse = vec![f32::NAN; shape[0] * shape[1]];
+            states.merge(&backend, out.tensor_mut(), Some(lse.as_mut_ptr()));
+            check(&out.numbers(), &lse, &exact, dtype);
+            (backend, out)
+        };
+        let (backend, out) =
+            Isa::available().map(|isa| merge_into(&states, isa)).last().expect("portable ones");
         // Into the last of the states itself.
         let target = states.outs.last_mut().unwrap().tensor_mut();
         states.merge(&backend, target, None);
