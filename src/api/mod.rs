@@ -92,7 +92,8 @@ mod tests {
     /// M02: nor does a call go on that a panic of another one came in between.
     #[test]
     fn m02_a_call_that_let_a_panic_in_is_refused() {
-        let table = PageTable::new(PageTableConfig::default()).unwrap();
+        let config = PageTableConfig { page_count: 9, ..PageTableConfig::default() };
+        let table = PageTable::new(config).unwrap();
         let done = call(&table.shared, |shared| {
             let mut turn = shared.turn();
             shared.poison();

@@ -7,7 +7,7 @@
 
 mod poison;
 
-pub use poison::{Changing, Guarded, Poison, Writing, or_leave, unless_left, was_left};
+pub use poison::{Guarded, Poison, Writing, or_leave, unless_left, was_left};
 
 #[cfg(not(any(feature = "pthread-lock", feature = "timed-lock")))]
 pub use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -98,22 +98,10 @@ impl<T> Guarded<T> {
         guard
     }
 
-    /// The same, unless somebody changes it.
-    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        let guard = self.lock.try_read()?;
-        self.poison.check();
-        Some(guard)
-    }
-
     /// For who changes it.
     #[inline]
     pub fn write(&self) -> Writing<'_, T> {
-        Changing::new(self.lock.write(), &self.poison)
-    }
-
-    /// The same, unless somebody has it.
-    pub fn try_write(&self) -> Option<Writing<'_, T>> {
-        self.lock.try_write().map(|guard| Changing::new(guard, &self.poison))
+        Writing::new(self.lock.write(), &self.poison)
     }
 
     /// For who let others in while he looked.
@@ -123,58 +111,65 @@ impl<T> Guarded<T> {
     }
 }
 
-/// The right to change what is in a lock: its guard, and what it does beside.
+/// The right to change what is in such a lock.
 #[derive(Debug)]
-pub struct Changing<'a, G> {
-    guard: G,
+pub struct Writing<'a, T> {
+    guard: RwLockWriteGuard<'a, T>,
     poison: &'a Poison,
-    /// What is dropped by a panic may change something, and is no cause of it.
-    was_panicking: bool,
+    /// A panic is not of what is done here: one that was there before, and drops what changes
+    /// something, or that comes from a function of the engine's.
+    is_no_cause: bool,
 }
 
-impl<'a, G> Changing<'a, G> {
+impl<'a, T> Writing<'a, T> {
     /// For who has just got the lock.
     #[inline]
-    pub fn new(guard: G, poison: &'a Poison) -> Self {
+    fn new(guard: RwLockWriteGuard<'a, T>, poison: &'a Poison) -> Self {
         poison.check();
-        Self { guard, poison, was_panicking: panicking() }
+        Self { guard, poison, is_no_cause: panicking() }
     }
 
-    /// Lets others in, by what the guard has for that.
-    pub fn let_in<R>(&mut self, by: impl FnOnce(&mut G) -> R) -> R {
-        let done = by(&mut self.guard);
+    /// Calls a function of the engine's, which finds everything whole and leaves it so when it
+    /// panics.
+    pub fn call_out<R>(&mut self, function: impl FnOnce() -> R) -> R {
+        let before = std::mem::replace(&mut self.is_no_cause, true);
+        let done = function();
+        self.is_no_cause = before;
+        done
+    }
+
+    /// Does something while others have the lock, who are handed it if they sleep.
+    pub fn unlocked_fair<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        let done = RwLockWriteGuard::unlocked_fair(&mut self.guard, work);
         self.poison.check();
         done
     }
 }
 
-impl<G: Deref> Deref for Changing<'_, G> {
-    type Target = G::Target;
+impl<T> Deref for Writing<'_, T> {
+    type Target = T;
 
     #[inline]
-    fn deref(&self) -> &G::Target {
+    fn deref(&self) -> &T {
         &self.guard
     }
 }
 
-impl<G: DerefMut> DerefMut for Changing<'_, G> {
+impl<T> DerefMut for Writing<'_, T> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut G::Target {
+    fn deref_mut(&mut self) -> &mut T {
         &mut self.guard
     }
 }
 
-impl<G> Drop for Changing<'_, G> {
+impl<T> Drop for Writing<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if panicking() && !self.was_panicking {
+        if panicking() && !self.is_no_cause {
             self.poison.set();
         }
     }
 }
-
-/// The right to change what is in such a lock.
-pub type Writing<'a, T> = Changing<'a, RwLockWriteGuard<'a, T>>;
 
 #[cfg(all(test, not(loom)))]
 mod tests {
@@ -201,14 +196,13 @@ mod tests {
     #[test]
     fn who_gets_what_a_panic_gave_back_leaves() {
         let (lock, of_std) = (Guarded::new(1), Mutex::new(1));
-        // Who only looks leaves nothing half done.
+        // Who only looks leaves nothing half done, nor does what is not the library's.
         panic_with(|| lock.read());
+        panic_with(|| lock.write().call_out(|| resume_unwind(Box::new("the engine's own fault"))));
         assert!(!is_left(|| drop(lock.write())));
         panic_with(|| (lock.write(), of_std.lock()));
         assert!(is_left(|| drop(lock.read())));
-        assert!(is_left(|| drop(lock.try_read())));
         assert!(is_left(|| drop(lock.write())));
-        assert!(is_left(|| drop(lock.try_write())));
         assert!(is_left(|| drop(or_leave(of_std.lock()))));
     }
 

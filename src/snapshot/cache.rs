@@ -190,7 +190,7 @@ impl<V> SnapshotCache<V> {
         }
         let (mut tree, end) = self.search_to_change(namespace, &walk);
         let plan = tree.plan(end, tokens, copy)?;
-        let snapshot = make()?;
+        let snapshot = tree.call_out(make)?;
         // Nothing needs memory from here on.
         let node = tree.carry_out(namespace, plan);
         let mut ledger = self.ledger.write();

@@ -128,6 +128,7 @@ impl<V> SnapshotCache<V> {
         while end > first.len() {
             if left == 0 {
                 RwLockReadGuard::bump(&mut tree);
+                self.store.check();
                 left = self.stretch;
             }
             // Nobody changes what is above an entry, but the nodes may be others.

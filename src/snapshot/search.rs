@@ -3,7 +3,7 @@
 use super::cache::Store;
 use super::tree::{Found, Tree};
 use super::{NONE, Namespace, SnapshotCache};
-use crate::lock::{RwLockReadGuard, RwLockWriteGuard};
+use crate::lock::RwLockReadGuard;
 use crate::memory::settle_allocator;
 use crate::tree::common_start;
 
@@ -142,11 +142,9 @@ impl<V> SnapshotCache<V> {
 /// The tree must be whole.
 pub(super) fn let_others_in<V>(tree: &mut Store<'_, V>) {
     let discarded = tree.nodes.discarded.take();
-    tree.let_in(|tree| {
-        RwLockWriteGuard::unlocked_fair(tree, || {
-            drop(discarded);
-            settle_allocator();
-        });
+    tree.unlocked_fair(|| {
+        drop(discarded);
+        settle_allocator();
     });
     tree.changes += 1;
 }
@@ -165,4 +163,39 @@ pub(super) fn end_change<V>(mut tree: Store<'_, V>) {
 pub(super) fn stretch(segment: usize) -> usize {
     // Tests have short segments, and so short stretches.
     segment.saturating_mul(STRETCH / super::cache::SEGMENT).min(STRETCH)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::lock::unless_left;
+    use crate::snapshot::SnapshotLimits;
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// M02: a call that waits for the cache's lock while the one that has it panics looks at
+    /// nothing of what that left half done.
+    #[test]
+    fn m02_who_waits_for_a_panic_is_refused_by_snapshots_too() {
+        let limits = SnapshotLimits { entries: 10, bytes: 100 };
+        let cache = &SnapshotCache::<u32>::new(limits).expect("a cache");
+        let (has_it, waits) = channel();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(move || {
+                waits.recv().expect("it has the lock");
+                unless_left(|| Ok(cache.probe(&Namespace::default(), &[1])))
+            });
+            let bug = catch_unwind(AssertUnwindSafe(|| {
+                let _tree = cache.change();
+                has_it.send(()).expect("it waits");
+                // Until the other one surely does.
+                std::thread::sleep(Duration::from_millis(300));
+                resume_unwind(Box::new("as the test wants it"));
+            }));
+            assert!(bug.is_err());
+            assert_eq!(waiter.join().expect("an answer"), Err(Error::Poisoned));
+        });
+    }
 }

@@ -227,11 +227,6 @@ impl Shared {
         if self.is_poisoned() { Err(Error::Poisoned) } else { Ok(()) }
     }
 
-    /// The same, for other locks under which what belongs to it is changed.
-    pub(crate) fn poisoned(&self) -> &Poison {
-        &self.poison
-    }
-
     /// Refuses further calls.
     pub fn poison(&self) {
         self.poison.set();

@@ -23,8 +23,9 @@ pub struct Turn<'a> {
     pub(super) state: RwLockWriteGuard<'a, State>,
     /// Of a call over many: what was hashed for the next ones.
     pub(super) ready: Option<&'a ReadyDigests>,
-    /// What is dropped by a panic of the engine's takes a turn, too, and is no cause of it.
-    was_panicking: bool,
+    /// A panic is not of what the turn does: one of the engine's that was there before, and drops
+    /// what takes a turn, or that comes from a function of the engine's.
+    is_no_cause: bool,
 }
 
 impl Drop for Turn<'_> {
@@ -33,7 +34,7 @@ impl Drop for Turn<'_> {
         // A panic leaves the state as it is, which nobody is to see: who waits gets the lock next.
         if !panicking() {
             self.keep_house();
-        } else if !self.was_panicking {
+        } else if !self.is_no_cause {
             self.shared.poison.set();
         }
     }
@@ -59,7 +60,7 @@ impl Shared {
     /// Takes the lock for a call, or for several. Unwinds as `read` does, and so do the calls that
     /// let others in.
     pub fn turn(&self) -> Turn<'_> {
-        Turn { shared: self, state: self.write(), ready: None, was_panicking: panicking() }
+        Turn { shared: self, state: self.write(), ready: None, is_no_cause: panicking() }
     }
 
     /// Does something for each of so many items, in order: as many calls, with one lock as long as
@@ -121,6 +122,12 @@ impl Turn<'_> {
     #[inline]
     pub fn state(&mut self) -> &mut State {
         &mut self.state
+    }
+
+    /// Says that a function of the engine's is called, which finds the state whole and leaves it so
+    /// when it panics.
+    pub(crate) fn calls_out(&mut self) {
+        self.is_no_cause = true;
     }
 
     /// Whether a call panicked, perhaps while this turn had let it in.

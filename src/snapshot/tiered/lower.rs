@@ -8,7 +8,7 @@ use super::remote::Lowest;
 use super::table::Table;
 use super::value::Storable;
 use crate::error::Error;
-use crate::lock::{Guarded, Writing};
+use crate::lock::{RwLock, RwLockWriteGuard};
 use crate::memory::{Arc, settle_allocator, try_box};
 use crate::snapshot::cache::Ahead;
 use crate::snapshot::freed::Snapshot;
@@ -32,18 +32,18 @@ pub(super) struct Lower {
     pub(super) has_disk: bool,
     /// What is below that.
     pub(super) lowest: Option<Lowest>,
-    pub(super) table: Guarded<Table>,
+    pub(super) table: RwLock<Table>,
 }
 
 /// The table, to be changed. What the store is asked for meanwhile begins when it is given back.
 pub(super) struct Change<'a> {
     /// There until then.
-    table: Option<Writing<'a, Table>>,
+    table: Option<RwLockWriteGuard<'a, Table>>,
     link: &'a Link,
 }
 
 impl<'a> Change<'a> {
-    fn new(table: Writing<'a, Table>, link: &'a Link) -> Self {
+    fn new(table: RwLockWriteGuard<'a, Table>, link: &'a Link) -> Self {
         link.store.defer();
         Self { table: Some(table), link }
     }
@@ -90,7 +90,7 @@ impl Lower {
         let link = Arc::new(Link::new(store, attachment))?;
         let mut index = SnapshotCache::new(limits)?;
         index.begin_at(u64::from(attachment) << ATTACHMENT_BITS);
-        let table = Guarded::new(Table::new()?);
+        let table = RwLock::new(Table::new()?);
         let mut lower = Self { link, index, policy, memory_bytes, has_disk, lowest, table };
         let filled = lower.fill(records);
         lower.index.expect_no_more();

@@ -1,10 +1,9 @@
 //! Namespaces that were cleared: what the tiers have of them goes, and is not found before it has.
 use super::map::Level;
 use super::table::Table;
-use super::work::PageTiers;
+use super::work::{PageTiers, TableGuard};
 use crate::error::Error;
 use crate::memory::try_zeros;
-use parking_lot::MutexGuard;
 
 /// Records that are looked at before others are let in.
 const RECORDS: u32 = 128;
@@ -70,7 +69,7 @@ impl PageTiers {
                     self.remove_disk(&mut table, at, number);
                 }
             }
-            table.let_in(MutexGuard::bump);
+            TableGuard::bump(&mut table);
         }
         // A flush that came in between may have seen less of it.
         table.must_remove |= has_removed;
@@ -96,7 +95,7 @@ impl PageTiers {
                 let Some(record) = table.map.next_in_host(at).next() else { break };
                 table.lose_host(record);
                 table.counters.evicted[Level::Host as usize] += 1;
-                table.let_in(MutexGuard::bump);
+                TableGuard::bump(&mut table);
             }
         }
     }
@@ -115,7 +114,7 @@ impl PageTiers {
             let number = table.map.get(at).and_then(|record| record.disk());
             self.remove_disk(&mut table, at, number.expect("it is on the disk"));
             table.counters.evicted[Level::Disk as usize] += 1;
-            table.let_in(MutexGuard::bump);
+            TableGuard::bump(&mut table);
         }
     }
 }

@@ -9,7 +9,6 @@ use super::table::Table;
 use super::work::{PageTiers, TableGuard, checksum};
 use crate::error::{Error, text};
 use crate::memory::{OutOfMemory, Slot, try_box, try_zeros};
-use parking_lot::MutexGuard;
 use std::any::Any;
 
 /// Of the pages that the disk has room for, the part that is kept free.
@@ -311,7 +310,7 @@ impl PageTiers {
         table.tried_at = stats.commits;
         for at in 0..table.retries.len() {
             if at % RETRIED == RETRIED - 1 {
-                table.let_in(MutexGuard::bump);
+                TableGuard::bump(table);
             }
             let Some((number, name)) = table.retries.pop_front() else { return };
             match self.try_write(table, name) {

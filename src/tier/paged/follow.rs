@@ -2,14 +2,13 @@
 use super::config::PagePolicy;
 use super::pages::Page;
 use super::table::Table;
-use super::work::PageTiers;
+use super::work::{PageTiers, TableGuard};
 use crate::error::Error;
 use crate::events::{Read, Reader};
 use crate::index::Namespace;
 use crate::journal::{Reason, Record, What};
 use crate::memory::OutOfMemory;
 use crate::token::{DigestChain, PageDigest, PageHasher, PartPieces, parts_within};
-use parking_lot::MutexGuard;
 
 /// Records that are followed before anything else is looked at.
 const RECORDS: usize = 64;
@@ -74,7 +73,7 @@ impl PageTiers {
                     table.forget_page(page);
                 }
             }
-            table.let_in(MutexGuard::bump);
+            TableGuard::bump(&mut table);
         }
     }
 

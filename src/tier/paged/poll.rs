@@ -88,6 +88,7 @@ impl PageTiers {
         let room = if table.is_closing { 0 } else { job_room.min(JOBS) };
         if !table.loads.numbers.is_empty() {
             let mut turn = self.shared.turn();
+            turn.calls_out();
             polled.jobs = self.issue_loads(table, turn.state(), room, job)?;
             self.end_loads(table, &mut turn);
         }

@@ -5,12 +5,11 @@ use super::map::{Level, Name};
 use super::pages::Page;
 use super::poll::{CopyJob, Direction, Fetched, JOBS};
 use super::table::{Job, Stored, Table};
-use super::work::{PageTiers, checksum};
+use super::work::{PageTiers, TableGuard, checksum};
 use crate::error::Error;
 use crate::group::GROUP_LIMIT;
 use crate::memory::Slot;
 use crate::store::PoolPage;
-use parking_lot::MutexGuard;
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -132,7 +131,7 @@ impl PageTiers {
                 left -= 1;
                 if left == 0 {
                     left = COUNTED;
-                    table.let_in(MutexGuard::bump);
+                    TableGuard::bump(&mut table);
                 }
                 if what.before == 0 {
                     break;
@@ -165,7 +164,7 @@ impl PageTiers {
                 // What hangs on a page goes with it.
                 self.queue_hung(&mut table, page);
                 if at % COUNTED == COUNTED - 1 {
-                    table.let_in(MutexGuard::bump);
+                    TableGuard::bump(&mut table);
                 }
             }
         }
@@ -200,6 +199,7 @@ impl PageTiers {
             return Ok(0);
         }
         let mut state = self.shared.turn();
+        state.calls_out();
         let clear = state.latest_clear();
         let (mut given, mut is_out) = (0, [false; GROUP_LIMIT]);
         for &page in &due[..count] {

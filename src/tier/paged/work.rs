@@ -8,7 +8,6 @@ use super::table::{Job, Table};
 use crate::error::{Error, text};
 use crate::events::Reader;
 use crate::group::{GROUP_LIMIT, Groups};
-use crate::lock::Changing;
 use crate::memory::{Arc, Slots, TryGrow, try_collect, try_std_arc};
 use crate::store::{Identity, Shared};
 use parking_lot::MutexGuard;
@@ -111,7 +110,7 @@ impl Pool {
 
 /// What is known of the tiers. The thread that does much with it lets others in with `bump`: were
 /// it let go of and taken again, who waits would not get it in between.
-pub(super) type TableGuard<'a> = Changing<'a, MutexGuard<'a, Table>>;
+pub(super) type TableGuard<'a> = MutexGuard<'a, Table>;
 
 /// The tiers of one cache.
 pub struct PageTiers {
@@ -290,12 +289,12 @@ impl PageTiers {
     }
 
     pub(super) fn table(&self) -> TableGuard<'_> {
-        Changing::new(self.table.lock(), self.shared.poisoned())
+        self.table.lock()
     }
 
     /// The same, unless somebody has it.
     pub(super) fn try_table(&self) -> Option<TableGuard<'_>> {
-        self.table.try_lock().map(|table| Changing::new(table, self.shared.poisoned()))
+        self.table.try_lock()
     }
 
     /// The pool of a group.
