@@ -86,6 +86,7 @@ impl Handles {
     }
 
     /// A handle on what has a number. There must be room.
+    #[inline(always)]
     pub fn take(&mut self, on: u32) -> HandleId {
         let at = self.free;
         let at = if at == NONE {

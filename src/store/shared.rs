@@ -158,6 +158,7 @@ impl Shared {
     /// The lock of a turn, or of a test, which says nothing of its own panics. Unwinds as `read`
     /// does.
     #[doc(hidden)]
+    #[inline(always)]
     pub fn write(&self) -> RwLockWriteGuard<'_, State> {
         let attempt = || self.state.try_write();
         let state = attempt().unwrap_or_else(|| {

@@ -29,13 +29,12 @@ pub struct Turn<'a> {
 }
 
 impl Drop for Turn<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         // A panic leaves the state as it is, which nobody is to see: who waits gets the lock next.
-        if !panicking() {
-            self.keep_house();
-        } else if !self.is_no_cause {
-            self.shared.poison.set();
+        match panicking() {
+            false => _ = self.keep_house(),
+            true => self.poison(),
         }
     }
 }
@@ -59,6 +58,7 @@ impl DerefMut for Turn<'_> {
 impl Shared {
     /// Takes the lock for a call, or for several. Unwinds as `read` does, and so do the calls that
     /// let others in.
+    #[inline(always)]
     pub fn turn(&self) -> Turn<'_> {
         Turn { shared: self, state: self.write(), ready: None, is_no_cause: panicking() }
     }
@@ -163,6 +163,13 @@ impl Turn<'_> {
         let gone = self.caches_gone;
         let done = self.unlocked(work);
         if self.caches_gone == gone { Ok(done) } else { Err(super::no_cache()) }
+    }
+
+    #[cold]
+    fn poison(&self) {
+        if !self.is_no_cause {
+            self.shared.poison.set();
+        }
     }
 
     /// Does what waits for that, while others may get in. Whether there was anything. Also at the
