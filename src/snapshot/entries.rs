@@ -40,7 +40,7 @@ impl<V> SnapshotCache<V> {
     ) -> Result<Option<Hit<R>>, Error> {
         let tree = self.store.read();
         let ledger = self.ledger.read();
-        let reader = ledger.pins.get(pin).ok_or(Error::StalePin(pin.0))?;
+        let reader = ledger.pins.get(pin).ok_or_else(|| Error::StalePin(pin.0))?;
         let node = ledger.readers[reader].node;
         drop(ledger);
         if node == NONE { Ok(None) } else { self.pin_at(&tree, node, (tokens, common), view) }
@@ -76,7 +76,7 @@ impl<V> SnapshotCache<V> {
     pub(super) fn pinned<R>(&self, pin: PinId, view: impl FnOnce(&V) -> R) -> Result<R, Error> {
         let tree = self.store.read();
         let ledger = self.ledger.read();
-        let reader = ledger.pins.get(pin).ok_or(Error::StalePin(pin.0))?;
+        let reader = ledger.pins.get(pin).ok_or_else(|| Error::StalePin(pin.0))?;
         let reader = &ledger.readers[reader];
         let entry = match reader.node {
             NONE => reader.kept.as_ref(),

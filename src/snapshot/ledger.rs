@@ -168,7 +168,7 @@ impl<V> Ledger<V> {
         pin: PinId,
         freed: &mut Stack<V>,
     ) -> Result<bool, Error> {
-        let number = self.pins.release(pin).ok_or(Error::StalePin(pin.0))?;
+        let number = self.pins.release(pin).ok_or_else(|| Error::StalePin(pin.0))?;
         let reader = &mut self.readers[number];
         reader.pins -= 1;
         if reader.pins > 0 {

@@ -83,13 +83,13 @@ impl PrefixCache {
 
     /// Takes a lock out of the hands of its caller; returns what it is on, which is to be undone.
     pub fn take_lock(&mut self, lock: LockId) -> Result<u32, Error> {
-        self.locks.release(lock).ok_or(Error::StaleLock(lock.0))
+        self.locks.release(lock).ok_or_else(|| Error::StaleLock(lock.0))
     }
 
     /// What a lock uses of a group beside the spine, in the order of the places: of a FULL group
     /// the last page.
     pub(super) fn used_by_lock(&self, lock: LockId, group: usize) -> Result<&[Use], Error> {
-        let on = self.locks.get(lock).ok_or(Error::StaleLock(lock.0))?;
+        let on = self.locks.get(lock).ok_or_else(|| Error::StaleLock(lock.0))?;
         let Some(groups) = &self.groups else { return Ok(&[]) };
         let (uses, of) = (&groups.holds[on].uses, &groups.groups);
         let page = HungPage { group, page: 0 };

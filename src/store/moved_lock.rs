@@ -15,7 +15,7 @@ use std::ops::Range;
 impl PrefixCache {
     /// Refuses a lock that is not on the node from which an insert goes on.
     pub(super) fn check_moved(&self, lock: LockId, from: Node) -> Result<(), Error> {
-        let on = self.locks.get(lock).ok_or(Error::StaleLock(lock.0))?;
+        let on = self.locks.get(lock).ok_or_else(|| Error::StaleLock(lock.0))?;
         let node = if self.groups.is_some() { self.hold_node(on) } else { Node(on) };
         if node == from {
             return Ok(());
@@ -112,7 +112,7 @@ impl PrefixCache {
     /// Lets go of at most so many pages that a lock protects, and that no token from a position on
     /// attends to. Whether there may be more.
     fn slide_some(&mut self, lock: LockId, position: usize, most: usize) -> Result<bool, Error> {
-        let on = self.locks.get(lock).ok_or(Error::StaleLock(lock.0))?;
+        let on = self.locks.get(lock).ok_or_else(|| Error::StaleLock(lock.0))?;
         let (page_size, now) = (self.page_size(), self.index.now());
         let Some(groups) = self.groups.as_deref_mut() else { return Ok(false) };
         let GroupCache { groups, hung, holds, .. } = groups;

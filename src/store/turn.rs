@@ -31,10 +31,8 @@ pub struct Turn<'a> {
 impl Drop for Turn<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        // A panic leaves the state as it is, which nobody is to see: who waits gets the lock next.
-        match panicking() {
-            false => _ = self.keep_house(),
-            true => self.poison(),
+        if self.state.housekeeping.is_due() || panicking() {
+            self.end();
         }
     }
 }
@@ -165,9 +163,13 @@ impl Turn<'_> {
         if self.caches_gone == gone { Ok(done) } else { Err(super::no_cache()) }
     }
 
+    /// Does what waits for the end of a turn. A panic leaves the state as it is, which nobody is to
+    /// see: who waits gets the lock next.
     #[cold]
-    fn poison(&self) {
-        if !self.is_no_cause {
+    fn end(&mut self) {
+        if !panicking() {
+            self.keep_house();
+        } else if !self.is_no_cause {
             self.shared.poison.set();
         }
     }

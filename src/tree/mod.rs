@@ -165,7 +165,7 @@ impl<H: Held> Tree<H> {
         let node = self.nodes.get(id.slot()).filter(|node| {
             id.tag() == self.tag && node.generation == id.generation() && node.state != State::Free
         });
-        node.map(|_| Node(id.slot())).ok_or(Error::StaleNode(id.0))
+        node.map(|_| Node(id.slot())).ok_or_else(|| Error::StaleNode(id.0))
     }
 
     pub fn info(&self, node: u32) -> NodeInfo {
