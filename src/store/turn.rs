@@ -122,10 +122,13 @@ impl Turn<'_> {
         &mut self.state
     }
 
-    /// Says that a function of the engine's is called, which finds the state whole and leaves it so
-    /// when it panics.
-    pub(crate) fn calls_out(&mut self) {
-        self.is_no_cause = true;
+    /// Calls a function of the engine's, which finds the state whole and leaves it so when it
+    /// panics.
+    pub(crate) fn call_out<R>(&mut self, function: impl FnOnce() -> R) -> R {
+        let before = std::mem::replace(&mut self.is_no_cause, true);
+        let done = function();
+        self.is_no_cause = before;
+        done
     }
 
     /// Whether a call panicked, perhaps while this turn had let it in.

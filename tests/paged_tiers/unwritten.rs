@@ -5,7 +5,10 @@ use crate::over_disk::{LONG, copy_some};
 use crate::world::{Setup, World};
 use crate::{PLAIN, prompt};
 use radixkv::tier::paged::Deadline;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// T05, T08: more pages than ever found the disk's queue full: a flush that says so has them all.
 #[test]
@@ -170,4 +173,34 @@ fn t11_a_panic_of_the_engine_leaves_no_page_lent() {
     assert_eq!(world.shared.read().copied_pages(), 0, "a page is lent for ever");
     world.shared.evict(100, |_, _| {}).unwrap();
     assert_eq!(world.shared.read().page_table_stats().free, 30);
+}
+
+/// T11, M02: what the library itself panics of in a poll is told before others get the lock, also
+/// when the engine's function was called before.
+#[test]
+fn t11_a_panic_of_a_poll_of_its_own_poisons() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let is_armed = panics.clone();
+    let at_yield = move || {
+        if is_armed.swap(false, Ordering::Relaxed) {
+            resume_unwind(Box::new("a bug"));
+        }
+    };
+    let mut world = World::yielding(Setup::new(60, 64, None), Box::new(at_yield));
+    for family in [1, 2] {
+        world.run(&PLAIN, &prompt(family, 17));
+    }
+    world.settle();
+    world.shared.evict(1000, |_, _| {}).unwrap();
+    world.work();
+    for family in [1, 2] {
+        let id = world.begin(&PLAIN, &prompt(family, 17)).unwrap().id;
+        assert!(world.fetch(id, Deadline::After(Duration::from_millis(1))).is_begun);
+    }
+    // Both are over with the next poll, which lets others in between them.
+    std::thread::sleep(Duration::from_millis(5));
+    panics.store(true, Ordering::Relaxed);
+    let bug = catch_unwind(AssertUnwindSafe(|| world.poll(1)));
+    assert!(bug.is_err() && !panics.load(Ordering::Relaxed));
+    assert!(world.shared.is_poisoned(), "who waits for the lock goes on");
 }

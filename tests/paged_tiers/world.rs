@@ -77,18 +77,24 @@ pub struct World {
     pub fetched: Vec<Fetched>,
 }
 
-pub fn shared(setup: &Setup) -> Arc<Shared> {
-    let config = PageTableConfig {
+fn page_table(setup: &Setup) -> PageTableConfig {
+    PageTableConfig {
         page_size: PAGE_SIZE as u32,
         page_count: setup.pages + 1,
         slot_count: 16,
         ..PageTableConfig::default()
-    };
-    let shared = Shared::new(config).unwrap();
+    }
+}
+
+fn with_cache(setup: &Setup, shared: Arc<Shared>) -> Arc<Shared> {
     let config =
         CacheConfig { journal_bytes: 1 << 16, index: setup.index, ..CacheConfig::default() };
     shared.attach_cache(config).unwrap();
     shared
+}
+
+pub fn shared(setup: &Setup) -> Arc<Shared> {
+    with_cache(setup, Shared::new(page_table(setup)).unwrap())
 }
 
 fn tiers(
@@ -122,6 +128,17 @@ fn tiers(
 impl World {
     pub fn new(setup: Setup) -> Self {
         let shared = shared(&setup);
+        Self::over(setup, shared)
+    }
+
+    /// One with something to do where others are let in.
+    pub fn yielding(setup: Setup, at_yield: Box<dyn Fn() + Send + Sync>) -> Self {
+        let shared = Shared::with_slices(page_table(&setup), 256, Some(at_yield)).unwrap();
+        let shared = with_cache(&setup, Arc::new(shared).unwrap());
+        Self::over(setup, shared)
+    }
+
+    fn over(setup: Setup, shared: Arc<Shared>) -> Self {
         let mut host = vec![0; setup.host_pages * PAGE_BYTES];
         let tiers = tiers(&setup, &shared, &mut host).unwrap();
         let device = vec![[0; PAGE_SIZE]; setup.pages as usize + 1];
@@ -348,7 +365,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.shared.detach_cache();
-        if !std::thread::panicking() {
+        if !std::thread::panicking() && !self.shared.is_poisoned() {
             let state = self.shared.read();
             state.audit().unwrap();
             let stats = state.page_table_stats();

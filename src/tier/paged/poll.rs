@@ -88,8 +88,7 @@ impl PageTiers {
         let room = if table.is_closing { 0 } else { job_room.min(JOBS) };
         if !table.loads.numbers.is_empty() {
             let mut turn = self.shared.turn();
-            turn.calls_out();
-            polled.jobs = self.issue_loads(table, turn.state(), room, job)?;
+            polled.jobs = self.issue_loads(table, &mut turn, room, job)?;
             self.end_loads(table, &mut turn);
         }
         let limit = self.store_limit(table);
@@ -121,7 +120,7 @@ impl PageTiers {
     fn issue_loads(
         &self,
         table: &mut Table,
-        state: &mut State,
+        turn: &mut Turn<'_>,
         room: usize,
         give: &mut dyn FnMut(CopyJob),
     ) -> Result<usize, Error> {
@@ -130,7 +129,7 @@ impl PageTiers {
         let (mut given, mut after) = (0, 0);
         while let Some((number, sequence)) = table.loads.from(after) {
             after = number + 1;
-            if !state.is_loading(sequence) {
+            if !turn.is_loading(sequence) {
                 self.abandon(table, number);
                 continue;
             }
@@ -145,7 +144,7 @@ impl PageTiers {
                 }
                 let page = &mut load.pages[at];
                 let to = PoolPage { pool: self.pool_of(page.name.group), page: page.page };
-                if !matches!(page.stage, Stage::Ready(_)) || !state.begin_load(sequence, to) {
+                if !matches!(page.stage, Stage::Ready(_)) || !turn.begin_load(sequence, to) {
                     continue;
                 }
                 let stage = std::mem::replace(&mut page.stage, Stage::Copying);
@@ -165,7 +164,7 @@ impl PageTiers {
                 load.running += 1;
                 given += 1;
                 // Last: should the engine panic, it is known what was lent.
-                give(job);
+                turn.call_out(|| give(job));
             }
         }
         Ok(given)

@@ -199,7 +199,6 @@ impl PageTiers {
             return Ok(0);
         }
         let mut state = self.shared.turn();
-        state.calls_out();
         let clear = state.latest_clear();
         let (mut given, mut is_out) = (0, [false; GROUP_LIMIT]);
         for &page in &due[..count] {
@@ -256,7 +255,7 @@ impl PageTiers {
             table.stores.open_of[pool] += 1;
             given += 1;
             // Last: should the engine panic, it is known what was lent.
-            give(job);
+            state.call_out(|| give(job));
         }
         Ok(given)
     }
