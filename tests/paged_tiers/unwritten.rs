@@ -175,6 +175,26 @@ fn t11_a_panic_of_the_engine_leaves_no_page_lent() {
     assert_eq!(world.shared.read().page_table_stats().free, 30);
 }
 
+/// T11: nor do the pages behind that one wait for ever: the next polls give them.
+#[test]
+fn t11_a_panic_of_the_engine_loses_no_page_behind_it() {
+    let tokens = prompt(1, 13);
+    let mut world = World::new(Setup::new(30, 64, None));
+    let id = world.begin(&PLAIN, &tokens).unwrap().id;
+    world.compute(id, tokens.len());
+    world.work();
+    let interrupted = catch_unwind(AssertUnwindSafe(|| {
+        world.tiers.poll((3, 8), &mut |_| panic!("the engine's own fault"), &mut |_| {})
+    }));
+    assert!(interrupted.is_err());
+    let stats = world.tiers.stats();
+    assert_eq!((stats.open_copies, stats.waiting), (1, 2));
+    assert_eq!(world.poll(3), 2);
+    // Of the first one the engine does not know.
+    world.release(id);
+    world.shared.detach_lower();
+}
+
 /// T11, M02: what the library itself panics of in a poll is told before others get the lock, also
 /// when the engine's function was called before.
 #[test]

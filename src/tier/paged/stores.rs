@@ -59,16 +59,15 @@ impl Stores {
 }
 
 impl Table {
-    /// Takes the next pages that are to be stored out of the queue, so many at most. What is in it
-    /// and is known already goes: nobody waits for the state meanwhile.
-    fn next_to_store(&mut self, room: usize) -> ([u32; JOBS], usize) {
+    /// Counts the first pages of the queue that are to be stored, so many at most. What is between
+    /// them and is known already goes: nobody waits for the state meanwhile.
+    fn count_to_store(&mut self, room: usize) -> usize {
         let (mut due, mut count) = ([0; JOBS], 0);
         for _ in 0..self.stores.queue.len().min(4 * room) {
             if count == room {
                 break;
             }
-            let Some(page) = self.stores.queue.pop_front() else { break };
-            self.pages.set_listed(page, false);
+            let Some(page) = self.next_to_store() else { break };
             let Some(what) = self.pages.get(page) else { continue };
             let is_due = what.is_queued
                 && self.pages.parent_digest(&what).is_some()
@@ -79,7 +78,20 @@ impl Table {
                 self.pages.set_queued(page, false);
             }
         }
-        (due, count)
+        // Each leaves when its turn comes: should the engine panic, those behind it wait on. There
+        // is room, which they had before.
+        for &page in due[..count].iter().rev() {
+            self.pages.set_listed(page, true);
+            self.stores.queue.push_front(page);
+        }
+        count
+    }
+
+    /// Takes the next page out of the queue.
+    fn next_to_store(&mut self) -> Option<u32> {
+        let page = self.stores.queue.pop_front()?;
+        self.pages.set_listed(page, false);
+        Some(page)
     }
 
     /// Puts a page into the queue, in which there is room.
@@ -194,14 +206,15 @@ impl PageTiers {
     ) -> Result<usize, Error> {
         let Some(applied) = table.applied else { return Ok(0) };
         table.jobs.try_reserve(room)?;
-        let (due, count) = table.next_to_store(room);
+        let count = table.count_to_store(room);
         if count == 0 {
             return Ok(0);
         }
         let mut state = self.shared.turn();
         let clear = state.latest_clear();
         let (mut given, mut is_out) = (0, [false; GROUP_LIMIT]);
-        for &page in &due[..count] {
+        for _ in 0..count {
+            let Some(page) = table.next_to_store() else { break };
             let Some(what) = table.pages.get(page) else { continue };
             let name = what.name();
             let parent = table.pages.parent_digest(&what);
