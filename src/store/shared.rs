@@ -143,11 +143,21 @@ impl Shared {
     /// For calls that change nothing; any number at once. Gives way to calls that change something.
     /// Unwinds when one of those panicked, as the users of a poisoned lock of std's do.
     pub fn read(&self) -> RwLockReadGuard<'_, State> {
-        let state = self.try_read().unwrap_or_else(|| {
-            wait(&self.waiting_readers, READER_PAUSES, || self.try_read(), || self.state.read())
-        });
+        let state = self.lock_to_read();
         self.poison.check();
         state
+    }
+
+    /// The same for who is in no call that could be refused: nothing after a panic.
+    pub(crate) fn read_if_whole(&self) -> Option<RwLockReadGuard<'_, State>> {
+        let state = self.lock_to_read();
+        (!self.is_poisoned()).then_some(state)
+    }
+
+    fn lock_to_read(&self) -> RwLockReadGuard<'_, State> {
+        self.try_read().unwrap_or_else(|| {
+            wait(&self.waiting_readers, READER_PAUSES, || self.try_read(), || self.state.read())
+        })
     }
 
     fn try_read(&self) -> Option<RwLockReadGuard<'_, State>> {

@@ -454,3 +454,18 @@ fn t13_a_cleared_namespace_is_asked_for_by_the_next_tiers() {
     assert_eq!(world.run(&PLAIN, &tokens), (0, 40));
     world.end();
 }
+
+/// T13, M02: a thread of the store's that comes to a page after a panic goes on, and gives it to
+/// nobody.
+#[test]
+fn t13_what_waits_for_the_store_is_not_given_to_it_after_a_panic() {
+    let remote = MemoryRemote::new();
+    let mut world = world(&remote);
+    world.run(&PLAIN, &prompt(1, 41));
+    fill_host(&mut world, 10);
+    world.work();
+    assert!(world.tiers.stats().remote.waiting > 0);
+    world.shared.poison();
+    while world.tiers.work_remote() {}
+    assert_eq!(remote.inside().values.len(), 0);
+}

@@ -28,6 +28,8 @@ impl Source for Offered {
     }
 
     fn is_wanted(&self) -> bool {
-        !self.shared.read().cleared_since(self.since)(&self.namespace)
+        // A thread of the store's asks, which goes on with others'.
+        let state = self.shared.read_if_whole();
+        state.is_some_and(|state| !state.cleared_since(self.since)(&self.namespace))
     }
 }
