@@ -9,6 +9,7 @@ use radixkv::memory::Slots;
 use radixkv::store::Scope;
 use radixkv::tier::OpenError;
 use radixkv::tier::paged::{Deadline, HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Requests for memory while records are looked at, and before; std's `Arc`, which comes behind
 /// them, can't be refused.
@@ -212,4 +213,31 @@ fn m06_a_fetch_whose_sequence_has_ended_does_not_go_on() {
     assert!(world.tiers.begin_closing(), "its sequence has ended");
     assert_eq!(world.tiers.stats().counters.abandoned, 1);
     world.shared.detach_lower();
+}
+
+/// M02, T10: an attachment that is refused for what another call panicked of leaves nothing below
+/// the cache: the engine has its memory back.
+#[test]
+fn m02_an_attachment_that_a_panic_comes_in_between_leaves_nothing() {
+    let mut world = World::new(Setup::new(20, 64, None));
+    world.run(&PLAIN, &prompt(1, 41));
+    world.shared.detach_lower();
+    let other = world.shared.clone();
+    let host = HostMemory::Own(64 * PAGE_BYTES as u64);
+    let config = TierConfig {
+        pools: vec![TierPool { page_bytes: PAGE_BYTES, host }],
+        disk: None,
+        remote: None,
+        policy: PagePolicy::Through,
+        agrees: false,
+        // The first thing that the engine hears of them: then another thread panics.
+        wake: Some(Box::new(move || {
+            other.poison();
+            drop(other.read());
+        })),
+    };
+    let attach = || PageTiers::attach(&world.shared, config, PageTiers::disk_wake().0);
+    let attached = catch_unwind(AssertUnwindSafe(attach));
+    assert!(attached.is_err(), "it was refused");
+    assert!(world.shared.lower::<PageTiers>().is_none());
 }

@@ -13,7 +13,7 @@ use crate::store::{Identity, Shared};
 use parking_lot::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, panicking};
 use std::time::Duration;
 
 /// Rounds of its work that are done before there is a thread, at most.
@@ -146,6 +146,20 @@ impl Drop for Ended {
     }
 }
 
+/// An attachment that is not at its end. One that is refused, or left, leaves nothing below the
+/// cache: the engine has its memory, its eventfd and its functions back.
+struct Begun<'a>(&'a Shared);
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if panicking() {
+            // As where the thread does the same; what is half done is not touched then.
+            self.0.poison();
+        }
+        self.0.detach_lower();
+    }
+}
+
 impl std::fmt::Debug for PageTiers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PageTiers").field("groups", &self.groups).finish_non_exhaustive()
@@ -167,6 +181,7 @@ impl PageTiers {
         wake: DiskWake,
     ) -> Result<std::sync::Arc<Self>, Error> {
         let tiers = Self::attach_without_thread(shared, config, wake)?;
+        let begun = Begun(shared);
         // What the cache has is known from the beginning: the first fetch may come at once.
         let mut rounds = 0;
         while tiers.table().applied.is_none() && rounds < FIRST_ROUNDS {
@@ -177,13 +192,11 @@ impl PageTiers {
         let thread = std::thread::Builder::new().name("rkv-tiers".into()).spawn(move || own.run());
         match thread {
             Ok(thread) => {
+                std::mem::forget(begun);
                 *tiers.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
                 Ok(tiers)
             }
-            Err(_) => {
-                shared.detach_lower();
-                Err(Error::memory("a thread"))
-            }
+            Err(_) => Err(Error::memory("a thread")),
         }
     }
 
