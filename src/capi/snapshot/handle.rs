@@ -224,11 +224,8 @@ pub(crate) unsafe fn destroy(pointer: *mut rkv_snapshot_cache) {
         let handle = unsafe { borrow(pointer, Needs::Owner)? };
         owned = true;
         handle.closed.store(true, Ordering::Relaxed);
-        if handle.poisoned.load(Ordering::Relaxed) {
-            // What a panic left half done is not touched, and pins may keep it for ever: what is
-            // below has threads and files, and goes now.
-            handle.cache.leave_lower();
-        } else {
+        // What a panic left half done is not touched.
+        if !handle.poisoned.load(Ordering::Relaxed) {
             handle.cache.detach(Duration::ZERO, &mut freed);
             handle.cache.clear(&mut freed);
         }
@@ -236,7 +233,83 @@ pub(crate) unsafe fn destroy(pointer: *mut rkv_snapshot_cache) {
     });
     drop(freed);
     if owned {
+        guard(|| {
+            // Pins may keep the handle for ever. What is below has threads and files, and goes now,
+            // also when a panic came before or in between, of this call or of who releases a pin.
+            // SAFETY: the owner's share is still there.
+            unsafe { borrow(pointer, Needs::Pin)? }.cache.leave_lower();
+            Ok(())
+        });
         // SAFETY: the owner's share, which `closed` keeps from being ended again.
         unsafe { end_share(pointer) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Arc;
+    use crate::snapshot::tiered::TierPolicy;
+    use crate::tier::{Event, FoundRecords, Key, LowerStore, Refused, StoreStats, Target};
+    use std::panic::resume_unwind;
+
+    /// A directory in whose flush another call turns out to have panicked.
+    struct Below(Arc<AtomicBool>);
+
+    impl LowerStore for Below {
+        fn put(&self, _: Key, _: Box<[u8]>, _: Box<dyn Source>) -> Result<(), Refused> {
+            Err(Refused::Closed)
+        }
+
+        fn get(&self, _: Key, target: Box<dyn Target>) -> Result<u64, (Refused, Box<dyn Target>)> {
+            Err((Refused::Missing, target))
+        }
+
+        fn remove(&self, _: Key) {}
+
+        fn touch(&self, _: Key) {}
+
+        fn cost(&self, bytes: u64, _: usize) -> u64 {
+            bytes
+        }
+
+        fn has_events(&self) -> bool {
+            false
+        }
+
+        fn poll(&self, _: &mut Vec<Event>) {}
+
+        fn flush(&self, _: Duration) -> bool {
+            resume_unwind(Box::new("it is half done"))
+        }
+
+        fn stats(&self) -> StoreStats {
+            StoreStats::default()
+        }
+    }
+
+    impl Drop for Below {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// M02: what is below a cache goes with its owner also when the end of it is left half done,
+    /// though a pin keeps the rest.
+    #[test]
+    fn m02_what_is_below_goes_when_the_end_is_left_half_done() {
+        let has_gone = Arc::new(AtomicBool::new(false)).expect("a flag");
+        let cache = into_raw(SnapshotLimits { entries: 9, bytes: 100 }).ok().expect("a cache");
+        // SAFETY: the handle is new, its owner and the pin are this test's, and each ends once.
+        unsafe {
+            let handle = &*cache.cast::<SnapshotHandle>();
+            let below = Box::new(Below(has_gone.clone()));
+            let attached = handle.cache.attach(below, FoundRecords::default(), TierPolicy::Through);
+            attached.expect("there was none");
+            keep_for_pin(cache);
+            destroy(cache);
+            assert!(has_gone.load(Ordering::Relaxed), "its files stay open");
+            end_share(cache);
+        }
     }
 }
