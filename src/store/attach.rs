@@ -21,6 +21,15 @@ fn give_ids_back(tag: u8, cache: &PrefixCache, sequences: &[Sequence]) {
     Tags::of_process().put_back(tag, cache.index.last_generation(), last_sequence);
 }
 
+/// Ids that no cache has yet: others may have them unless one gets them.
+struct Taken(IdRange);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        Tags::of_process().put_back(self.0.tag, 0, 0);
+    }
+}
+
 /// What a cache brings with it, made without the lock.
 struct Coming {
     cache: PrefixCache,
@@ -99,12 +108,10 @@ impl Leaving {
 impl Shared {
     /// Puts a cache on the page table.
     pub fn attach_cache(&self, config: CacheConfig) -> Result<(), Error> {
-        let ids = Tags::of_process().take()?;
-        let attached = self.attach_with(config, ids);
-        if attached.is_err() {
-            Tags::of_process().put_back(ids.tag, 0, 0);
-        }
-        attached
+        let taken = Taken(Tags::of_process().take()?);
+        self.attach_with(config, taken.0)?;
+        std::mem::forget(taken);
+        Ok(())
     }
 
     fn attach_with(&self, config: CacheConfig, ids: IdRange) -> Result<(), Error> {
@@ -304,5 +311,29 @@ impl Turn<'_> {
         (state.cache, state.tag) = (Some(coming.cache), coming.tag);
         state.clears.remember(coming.clears);
         (coming.sequences, coming.retained, state.last_ring.take())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::lock::unless_left;
+    use crate::paging::PageTableConfig;
+
+    /// M02: a cache that is refused for what another call panicked of has no ids: there are some
+    /// for 255 in a process.
+    #[test]
+    fn m02_a_cache_that_is_refused_after_a_panic_gives_its_ids_back() {
+        let page_table = || {
+            let config = PageTableConfig { page_count: 9, ..PageTableConfig::default() };
+            Shared::new(config).expect("a page table")
+        };
+        for _ in 0..300 {
+            let shared = page_table();
+            shared.poison();
+            let refused = unless_left(|| shared.attach_cache(CacheConfig::default()));
+            assert_eq!(refused, Err(Error::Poisoned));
+        }
+        page_table().attach_cache(CacheConfig::default()).expect("there are ids");
     }
 }
