@@ -64,6 +64,7 @@ fn end(shared: &Shared, body: impl FnOnce(&Shared) -> Result<(), Error>) {
 mod tests {
     use super::*;
     use crate::memory::Arc;
+    use crate::store::Lower;
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -86,6 +87,43 @@ mod tests {
         drop(sequence);
         PANICS.store(true, Ordering::Relaxed);
         assert!(catch_unwind(AssertUnwindSafe(|| drop(cache))).is_err());
+        assert_eq!(table.allocate_pages(1), Err(Error::Poisoned));
+    }
+
+    /// What lies below a cache, and does something when it ends.
+    struct Below(Box<dyn Fn() + Send + Sync>);
+
+    impl Lower for Below {
+        fn close(&self) {
+            (self.0)();
+        }
+
+        fn cleared(&self) {}
+    }
+
+    /// A cache that goes with this below it, and what that came to.
+    fn ended(close: impl Fn(&Shared) + Send + Sync + 'static) -> (bool, PageTable) {
+        let config = PageTableConfig { page_count: 9, ..PageTableConfig::default() };
+        let table = PageTable::new(config).unwrap();
+        let cache = table.cache(CacheConfig::default()).unwrap();
+        let shared = table.shared.clone();
+        let below = Below(Box::new(move || close(&shared)));
+        table.shared.attach_lower(std::sync::Arc::new(below)).unwrap();
+        (catch_unwind(AssertUnwindSafe(|| drop(cache))).is_ok(), table)
+    }
+
+    /// M02: the same where nobody has the lock; and one that goes on where another call panicked is
+    /// left without a word.
+    #[test]
+    fn m02_a_panic_of_what_goes_with_a_cache_poisons() {
+        let (is_good, table) = ended(|_| resume_unwind(Box::new("a bug")));
+        assert!(!is_good);
+        assert_eq!(table.allocate_pages(1), Err(Error::Poisoned));
+        let (is_good, table) = ended(|shared| {
+            shared.poison();
+            drop(shared.read());
+        });
+        assert!(is_good, "a destructor unwinds");
         assert_eq!(table.allocate_pages(1), Err(Error::Poisoned));
     }
 
