@@ -85,7 +85,7 @@ type FetchEnd struct {
 // copies are those that Poll gave and Complete has not taken: they go on in memory of the cache's.
 type copies struct {
 	mu        sync.Mutex // taken before the cache's; a Poll's as long as that runs
-	count     int
+	goOn      map[uint64]struct{}
 	isClosing bool
 }
 
@@ -93,19 +93,22 @@ type copies struct {
 func (c *copies) close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.count > 0 {
+	if count := len(c.goOn); count > 0 {
 		return &Error{Status: InvalidState,
-			Message: fmt.Sprintf("%d copies of Poll go on: Complete comes first", c.count)}
+			Message: fmt.Sprintf("%d copies of Poll go on: Complete comes first", count)}
 	}
 	c.isClosing = true
 	return nil
 }
 
-// end takes off what was completed.
-func (c *copies) end(count int) {
+// end takes off what was completed. By number: a poisoned cache looks at none, so that one may be
+// named again, or never have been.
+func (c *copies) end(jobs []uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.count = max(c.count-count, 0)
+	for _, job := range jobs {
+		delete(c.goOn, job)
+	}
 }
 
 // Poll gives copies to carry out, and the fetches that have ended: it fills the front of both
@@ -131,9 +134,12 @@ func (c *Cache) Poll(jobs []CopyJob, ends []FetchEnd) (jobCount, endCount int, e
 	made := C.rkvgo_cache_poll(raw, &jobRoom[0], C.size_t(min(len(jobs), most)),
 		&endRoom[0], C.size_t(min(len(ends), most)))
 	jobCount, endCount = int(made.result.job_count), int(made.result.end_count)
-	c.copies.count += jobCount
+	if c.copies.goOn == nil && jobCount > 0 {
+		c.copies.goOn = make(map[uint64]struct{})
+	}
 	for i := 0; i < jobCount; i++ {
 		job := &jobRoom[i]
+		c.copies.goOn[uint64(job.job)] = struct{}{}
 		jobs[i] = CopyJob{
 			uint64(job.job), job.host, uint64(job.byte_count), uint64(job.sequence),
 			uint32(job.page), CopyDirection(job.direction), uint32(job.group),
@@ -159,7 +165,7 @@ func (c *Cache) Complete(jobs []uint64, isGood bool) error {
 	first := (*C.uint64_t)(unsafe.SliceData(jobs))
 	err = asError(C.rkvgo_cache_complete(raw, first, C.size_t(len(jobs)), C.bool(isGood)))
 	if err == nil || errors.Is(err, Poisoned) {
-		c.copies.end(len(jobs))
+		c.copies.end(jobs)
 	}
 	return err
 }

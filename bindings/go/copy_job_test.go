@@ -23,12 +23,18 @@ func copying(t *testing.T, table *radixkv.PageTable) (*radixkv.Cache, radixkv.Co
 	_, err = sequence.Publish(4)
 	must(t, err)
 	must(t, sequence.Release())
+	return cache, polled(t, cache)
+}
+
+// polled is the next copy of a cache.
+func polled(t *testing.T, cache *radixkv.Cache) radixkv.CopyJob {
+	t.Helper()
 	for {
 		var jobs [1]radixkv.CopyJob
 		count, _, err := cache.Poll(jobs[:], nil)
 		must(t, err)
 		if count == 1 {
-			return cache, jobs[0]
+			return jobs[0]
 		}
 		time.Sleep(time.Millisecond)
 	}
