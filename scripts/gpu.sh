@@ -42,8 +42,11 @@ pack() { # [peers]
     cp "$bench" "$pack/bench"
     cp scripts/gpu_torch.py scripts/gpu_peers.py "$pack/"
     if [ $# -gt 0 ] && ! [ "$1" -ef "$pack/peers" ]; then
-        rm -rf "$pack/peers" # into what is there it would be copied
-        cp -r "$1" "$pack/peers"
+        # Those that are there go when the others have come.
+        rm -rf "$pack.peers"
+        cp -r "$1" "$pack.peers"
+        rm -rf "$pack/peers"
+        mv "$pack.peers" "$pack/peers"
     fi
     pack_engine
     # It travels: what only a debugger would read stays here.
