@@ -12,14 +12,11 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## libradixkv.so and libradixkv.a, optimised, in target/release
-	$(CARGO) build --locked --release
-	@bash scripts/built.sh note "$$CARGO_TARGET_DIR/$${CARGO_BUILD_TARGET:-.}/release" radixkv
+	bash scripts/built.sh make radixkv $(CARGO) build --locked --release
 
 net: ## libradixkv_net.so and .a (KV events; Redis, Valkey and S3 stores), in target/net/release
-	$(CARGO) build --locked --release --manifest-path net/Cargo.toml \
-	    --target-dir "$$CARGO_TARGET_DIR/net"
-	@bash scripts/built.sh note "$$CARGO_TARGET_DIR/net/$${CARGO_BUILD_TARGET:-.}/release" \
-	    radixkv_net
+	bash scripts/built.sh make radixkv_net $(CARGO) build --locked --release \
+	    --manifest-path net/Cargo.toml --target-dir "$$CARGO_TARGET_DIR/net"
 
 test: ## everything that a change must pass; installs missing tools where it can
 	@bash scripts/test.sh

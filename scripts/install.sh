@@ -46,7 +46,7 @@ built=("$release"/libradixkv.{so,a})
 is_built() { [ -f "${built[0]}" ] && [ -f "${built[1]}" ]; }
 if is_built && { [ -n "${SUDO_UID-}" ] || ! command -v cargo >/dev/null; }; then
     # Headers and SONAME come from this tree, and the library has to fit them.
-    bash scripts/built.sh check "$release" radixkv || {
+    bash scripts/built.sh check radixkv "$release" || {
         echo "error: ${built[0]} is not what is built of this tree, or not by \`make build\`." >&2
         echo 'First, as yourself: make build' >&2
         exit 1

@@ -35,7 +35,7 @@ built=$target${CARGO_BUILD_TARGET:+/$CARGO_BUILD_TARGET}/${profile/#dev/debug}
 # As in install.sh: root has another cargo, or none, and should leave no files of its own here.
 is_built() { [ -f "$built/libradixkv_net.so" ] && [ -f "$built/libradixkv_net.a" ]; }
 if is_built && { [ -n "${SUDO_UID-}" ] || ! command -v cargo >/dev/null; }; then
-    bash scripts/built.sh check "$built" radixkv_net || {
+    bash scripts/built.sh check radixkv_net "$built" || {
         echo "error: $built has not what is built of this tree, or not by \`make net\`." >&2
         echo 'First, as yourself: make net' >&2
         exit 1

@@ -65,7 +65,8 @@ if said=$(by_sudo "$target") || [[ $said != *"as yourself: make net"* ]]; then
     echo "net_package.sh: by sudo, with what another command built: $said" >&2
     exit 1
 fi
-bash scripts/built.sh note "$built" radixkv_net
+bash scripts/built.sh make radixkv_net cargo build --locked --manifest-path net/Cargo.toml \
+    --target-dir "$target/net"
 said=$(by_sudo "$target")
 [[ $said == *"libradixkv_net.so of 2"* && $said == *"LD_LIBRARY_PATH=$prefix/lib"* ]] ||
     { echo "net_package.sh: by sudo: $said" >&2; exit 1; }

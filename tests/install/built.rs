@@ -34,7 +34,12 @@ impl Tree {
 
     /// As a build would leave it.
     fn library(&self, number: u32) {
-        let folder = self.folder.join("target/release");
+        self.library_in("target/release", number);
+    }
+
+    fn library_in(&self, folder: &str, number: u32) {
+        let folder = self.folder.join(folder);
+        fs::create_dir_all(&folder).unwrap();
         let text = format!(
             r#"echo 'int puts(const char *); int rkv(void) {{ return puts("{number}"); }}' >l.c
              cc -c -fPIC l.c -o l.o && cc -shared l.o -o libradixkv.so && rm -f libradixkv.a
@@ -43,11 +48,29 @@ impl Tree {
         run(Command::new("sh").args(["-ec", &text]).current_dir(folder));
     }
 
-    /// `make build`, when cargo has done its part.
+    /// `make build`, where cargo finds that all is built.
     fn make(&self) {
+        self.make_with("true", "target/release");
+    }
+
+    /// `make build`, where cargo does this, and says that what it built is in that folder.
+    fn make_with(&self, build: &str, folder: &str) -> String {
+        let folder = self.folder.join(folder);
+        let at = |kind: &str| format!("{}/libradixkv.{kind}", folder.display());
+        let other = r#"{"reason":"compiler-artifact","filenames":["/x/liblibc.rlib"]}"#;
+        let artifact = format!(
+            r#"{{"reason":"compiler-artifact","filenames":["{}","{}"],"fresh":true}}"#,
+            at("so"),
+            at("a")
+        );
+        let said = format!("{build}\ncat <<'END'\n{other}\n{artifact}\n{other}\nEND");
+        write_program(&self.folder.join("cargo"), &said);
         let mut make = as_a_user("make");
-        make.args(["build", "CARGO=true"]).current_dir(&self.folder);
-        run(make.env_remove("CARGO_TARGET_DIR"));
+        make.args(["build", "CARGO=./cargo"]).current_dir(&self.folder);
+        let output = make.env_remove("CARGO_TARGET_DIR").output().unwrap();
+        let said = String::from_utf8([output.stderr, output.stdout].concat()).unwrap();
+        assert!(output.status.success(), "{said}");
+        said
     }
 
     /// Whether there is something to install, and what is said.
@@ -128,6 +151,47 @@ fn what_another_command_built_is_not_installed() {
     tree.library(2);
     tree.refuses();
     tree.make();
+    assert!(tree.install(true).0);
+}
+
+/// A build takes minutes, in which files are saved, or pulled: it may have read either.
+#[test]
+fn what_was_built_while_the_tree_changed_is_not_installed() {
+    let tree = Tree::new("tree that changes meanwhile");
+    tree.library(1);
+    for file in ["src/lib.rs", "include/radixkv.h"] {
+        tree.make();
+        assert!(tree.install(true).0);
+        tree.library(2);
+        let said = tree.make_with(&format!("echo '// Another.' >>{file}"), "target/release");
+        assert!(said.contains("make it again"), "{said}");
+        tree.refuses();
+    }
+    tree.make();
+    assert!(tree.install(true).0);
+}
+
+/// A file of cargo's may name another folder than is looked at: what is in this one is old.
+#[test]
+fn what_was_built_elsewhere_vouches_for_nothing_here() {
+    let tree = Tree::new("library elsewhere");
+    tree.library(1);
+    tree.library_in("target/other/release", 2);
+    tree.make_with("true", "target/other/release");
+    tree.refuses();
+    tree.make();
+    assert!(tree.install(true).0);
+}
+
+/// A build that fails says so, and leaves what was there as it was.
+#[test]
+fn a_build_that_fails_is_a_failure() {
+    let tree = Tree::new("build that fails");
+    tree.library(1);
+    tree.make();
+    let mut make = as_a_user("make");
+    make.args(["build", "CARGO=false"]).current_dir(&tree.folder);
+    assert!(!make.env_remove("CARGO_TARGET_DIR").status().unwrap().success());
     assert!(tree.install(true).0);
 }
 

@@ -31,8 +31,11 @@ fn make_tells_cargo_where_to_build() {
         let mut make = as_a_user("make");
         make.env_remove("CARGO_TARGET_DIR").env("CARGO_BUILD_TARGET_DIR", "/nowhere");
         make.envs(given.map(|folder| ("CARGO_TARGET_DIR", folder))).current_dir(root());
-        let cargo = "CARGO=sh -c 'printf \"<%s>\" \"$$CARGO_TARGET_DIR\" \"$$@\"; echo'";
-        run(make.args(["build", "net", cargo]))
+        // What cargo prints is read by a script, which looks for the library in it.
+        let cargo = "CARGO=sh -c 'printf \"<%s>\" \"$$CARGO_TARGET_DIR\" \"$$@\" >&2'";
+        let made = make.args(["build", "net", cargo]).output().unwrap();
+        assert!(made.status.success());
+        String::from_utf8(made.stderr).unwrap()
     };
     let here = fs::canonicalize(root()).unwrap().join("target");
     for (given, expected) in [(None, here.to_str().unwrap()), (Some("/else where"), "/else where")]
