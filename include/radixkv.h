@@ -2583,7 +2583,8 @@ typedef struct rkv_runner_append_prefill_args {
      */
     uint32_t window;
     /**
-     * FP8 only: K is what is stored times this. 0: 1.
+     * FP8 only: K is what is stored times this, and so is V with RKV_RUNNER_LATENT: then it is at
+     * most 2^119. 0: 1.
      */
     float k_scale;
     /**

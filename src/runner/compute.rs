@@ -122,7 +122,8 @@ impl Runner {
             Dtype::Fp8E4m3 if head_scales[0].is_null() => [params.k_scale, params.v_scale],
             _ => [1.0; 2],
         };
-        check_factors(&params, (k_scale, &"k_scale"), (v_scale, &"v_scale"))?;
+        let of_v = if self.config.latent { "k_scale" } else { "v_scale" };
+        check_factors(&params, (k_scale, &"k_scale"), (v_scale, &of_v))?;
         let layer = *self.memory.layer(step.layer);
         match &self.backend {
             Backend::Cpu(cpu) => {
@@ -227,11 +228,12 @@ impl Runner {
                 return Err(Error::argument(text!("args.{name}[{at}] {value} is not positive")));
             }
         }
+        let of_v = if self.config.latent { "k_scales" } else { "v_scales" };
         for (at, (&k_scale, &v_scale)) in read[0].iter().zip(read[1]).enumerate() {
             check_factors(
                 params,
                 (k_scale, &format_args!("args.k_scales[{at}]")),
-                (v_scale, &format_args!("args.v_scales[{at}]")),
+                (v_scale, &format_args!("args.{of_v}[{at}]")),
             )?;
         }
         Ok(Some(read))

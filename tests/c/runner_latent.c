@@ -259,9 +259,55 @@ static void latent_calls_have_no_values(void) {
     end_fixture(&f);
 }
 
+/* V is stored as K is: what it is multiplied by is k_scale, which alone can be named. */
+static void latent_factors_are_those_of_keys(void) {
+    fixture f = new_fixture(PAGE, 16);
+    rkv_plan *plan = NULL;
+    rkv_runner *runner = NULL;
+    rkv_runner_config config =
+        latent_config(RKV_DTYPE_F32, RKV_DTYPE_FP8_E4M3, RKV_KV_LAYOUT_NHD, RKV_RUNNER_LATENT);
+    CHECK_OK(rkv_plan_create(f.table, &plan));
+    CHECK_OK(rkv_runner_create(f.table, &config, &runner));
+    uint32_t id = 1;
+    const rkv_sequence_info info = begin(&f, text(&id, 1));
+    rkv_plan_row row;
+    memset(&row, 0, sizeof row);
+    row.sequence = info.sequence;
+    row.count = 1;
+    CHECK_OK(rkv_plan_set(plan, &row, 1, sizeof row));
+    float *q = bytes(HEADS * K_DIM), *k = bytes(K_DIM), *out = bytes(HEADS * V_DIM);
+    const float most = 0x1p119f, more = 0x1p120f;
+    rkv_runner_append_prefill_args args;
+    memset(&args, 0, sizeof args);
+    args.struct_size = sizeof args;
+    args.q = q;
+    args.k = k;
+    args.out = out;
+    args.scale = 0x1p-10f; /* with it the logits are numbers */
+    args.k_scale = more;
+    CHECK_STATUS(rkv_runner_append_prefill(runner, plan, &args), RKV_STATUS_INVALID_ARGUMENT);
+    CHECK(message_names("k_scale"));
+    args.k_scale = most;
+    args.v_scale = more; /* not read */
+    CHECK_OK(rkv_runner_append_prefill(runner, plan, &args));
+    args.k_scales = &more;
+    CHECK_STATUS(rkv_runner_append_prefill(runner, plan, &args), RKV_STATUS_INVALID_ARGUMENT);
+    CHECK(message_names("args.k_scales[0]"));
+    args.k_scales = &most;
+    CHECK_OK(rkv_runner_append_prefill(runner, plan, &args));
+    free(q);
+    free(k);
+    free(out);
+    release(&f, info.sequence);
+    rkv_plan_destroy(plan);
+    rkv_runner_destroy(runner);
+    end_fixture(&f);
+}
+
 int main(void) {
     RUN(latent_values_are_the_beginnings_of_keys);
     RUN(latent_memory_has_keys_alone);
     RUN(latent_calls_have_no_values);
+    RUN(latent_factors_are_those_of_keys);
     return check_result();
 }

@@ -64,7 +64,8 @@ pub struct rkv_runner_append_prefill_args {
     /// FULL group, no limit. Must be 0 when a row is not causal, also of a step that a graph of
     /// this call serves.
     pub window: u32,
-    /// FP8 only: K is what is stored times this. 0: 1.
+    /// FP8 only: K is what is stored times this, and so is V with RKV_RUNNER_LATENT: then it is at
+    /// most 2^119. 0: 1.
     pub k_scale: f32,
     /// FP8 only: V is what is stored times this, at most 2^119. 0: 1.
     pub v_scale: f32,
