@@ -90,7 +90,7 @@ fn main() -> ExitCode {
 fn probe(config: &CudaConfig) -> Result<(), Error> {
     let geometry =
         Geometry { query_heads: 8, kv_heads: 8, head_dim: 128, v_head_dim: 128, page_size: 16 };
-    CudaBackend::supports(config, &geometry, false, Dtype::Bf16, Dtype::Bf16)
+    CudaBackend::supports(config, &geometry, false, (Dtype::Bf16, Dtype::Bf16), false)
 }
 
 /// Returns whether results were right.

@@ -117,16 +117,17 @@ fn helpers(dtype: Dtype, kv_dtype: Dtype) -> [(String, usize); 8] {
 
 impl CudaBackend {
     /// Whether these shapes and formats can be computed here: by the kernels, with this build, on
-    /// this machine. `latent`: values are the beginnings of keys. The error says what cannot.
+    /// this machine. `latent`: values are the beginnings of keys; `batch_invariant`: fewer kernels
+    /// are used. The error says what cannot.
     pub fn supports(
         config: &CudaConfig,
         geometry: &Geometry,
         latent: bool,
-        dtype: Dtype,
-        kv_dtype: Dtype,
+        (dtype, kv_dtype): (Dtype, Dtype),
+        batch_invariant: bool,
     ) -> Result<(), Error> {
         // Whether this device and driver take the kernels only loading them says.
-        Self::new(config, *geometry, latent, (dtype, kv_dtype), false).map(drop)
+        Self::new(config, *geometry, latent, (dtype, kv_dtype), batch_invariant).map(drop)
     }
 
     /// What of that is refused without a look at the kernels.

@@ -50,19 +50,17 @@ impl BackendConfig {
     }
 
     /// Whether it can do this, here and now.
-    pub(super) fn supports(
-        &self,
-        geometry: &Geometry,
-        latent: bool,
-        dtype: Dtype,
-        kv_dtype: Dtype,
-    ) -> Result<(), Error> {
+    pub(super) fn supports(&self, runner: &RunnerConfig, geometry: &Geometry) -> Result<(), Error> {
+        let RunnerConfig { dtype, kv_dtype, batch_invariant, latent, .. } = *runner;
         match self {
             Self::Cpu(_) => {
                 CpuBackend::supports(geometry, dtype, kv_dtype)?;
                 Isa::chosen().map(drop)
             }
-            Self::Cuda(config) => CudaBackend::supports(config, geometry, latent, dtype, kv_dtype),
+            Self::Cuda(config) => {
+                let dtypes = (dtype, kv_dtype);
+                CudaBackend::supports(config, geometry, latent, dtypes, batch_invariant)
+            }
         }
     }
 }

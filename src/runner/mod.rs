@@ -77,7 +77,7 @@ impl RunnerConfig {
     /// Whether a backend can do it, here and now.
     pub fn supports(&self, page_size: usize, backend: &BackendConfig) -> Result<(), Error> {
         self.check(page_size, backend)?;
-        backend.supports(&self.geometry(page_size), self.latent, self.dtype, self.kv_dtype)
+        backend.supports(self, &self.geometry(page_size))
     }
 
     /// The same as far as making the backend does not tell by itself.

@@ -2,10 +2,12 @@
 use super::buffers::Buffers;
 use super::device::EngineStream;
 use super::emulator::{Driver, is_real};
+use super::runner;
 use super::world::{Setup, World};
 use radixkv::attention::{Dtype, PageCopy};
 use radixkv::error::Error;
-use radixkv::gpu::{CudaBackend, StepOfPlan, argument_sizes, kernel_table};
+use radixkv::gpu::{CudaBackend, CudaConfig, StepOfPlan, argument_sizes, kernel_table};
+use radixkv::runner::RunnerConfig;
 
 /// src/gpu knows the kernels' blocks and arguments as their source has them.
 #[test]
@@ -305,8 +307,8 @@ fn m04_kernels_that_do_not_run_are_not_supported() {
     }
     let driver = Driver::get();
     let geometry = Setup::new(64, 16).geometry;
-    let ask =
-        || CudaBackend::supports(&driver.config(), &geometry, false, Dtype::Bf16, Dtype::Bf16);
+    let dtypes = (Dtype::Bf16, Dtype::Bf16);
+    let ask = || CudaBackend::supports(&driver.config(), &geometry, false, dtypes, false);
     ask().unwrap();
     let wrong =
         [("cuLibraryLoadData", 209), ("cuKernelGetFunction", 222), ("cuLibraryGetKernel", 500)];
@@ -320,4 +322,27 @@ fn m04_kernels_that_do_not_run_are_not_supported() {
     let refused = ask();
     driver.fail("", 0, 0);
     assert!(matches!(refused, Err(Error::DeviceMemory(_))), "{refused:?}");
+}
+
+/// What is asked is what is made: where results must not depend on the batch, kernels for Hopper's
+/// own instructions are not loaded, so they may be missing.
+#[test]
+fn m04_kernels_that_are_not_loaded_are_not_asked_for() {
+    if is_real() {
+        return;
+    }
+    let driver = Driver::get();
+    driver.capability(9);
+    let with_sm90 = CudaConfig { sm90: Some(true), ..driver.config() };
+    let ask = |batch_invariant| {
+        // The common image is the first one.
+        driver.fail("cuLibraryLoadData", 1, 209);
+        let config = RunnerConfig { batch_invariant, ..runner::config() };
+        let asked = config.supports(16, &with_sm90.into());
+        driver.fail("", 0, 0);
+        asked
+    };
+    let refused = ask(false);
+    assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
+    ask(true).unwrap();
 }

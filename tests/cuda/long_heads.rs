@@ -181,7 +181,7 @@ fn heads_without_kernels_are_refused() {
     let refused = |lengths: Heads| {
         let geometry = Setup::of(lengths, 16).geometry;
         let dtypes = (Dtype::Bf16, Dtype::Bf16);
-        CudaBackend::supports(&driver.config(), &geometry, lengths.latent, dtypes.0, dtypes.1)
+        CudaBackend::supports(&driver.config(), &geometry, lengths.latent, dtypes, false)
             .map_err(|error| error.to_string())
     };
     refused(latent()).unwrap();
