@@ -35,9 +35,12 @@ int cuMemFree_v2(void *at) {
     device().drain_all();
     return device().memory.release(at) ? 0 : kInvalidValue;
 }
-int cuMemsetD8_v2(void *at, unsigned char value, size_t bytes) {
-    ENTER_UNLESS_CAPTURING;
-    return device().put(nullptr, {[=] { memset(at, value, bytes); }});
+int cuMemsetD8Async(void *at, unsigned char value, size_t bytes, void *stream) {
+    ENTER;
+    if (!device().memory.holds(at, bytes)) {
+        return kInvalidValue;
+    }
+    return device().put(stream, {[=] { memset(at, value, bytes); }});
 }
 int cuMemHostAlloc(void **made, size_t bytes, unsigned) {
     ENTER_UNLESS_CAPTURING;

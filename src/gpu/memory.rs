@@ -1,7 +1,7 @@
 //! Memory of the device, memory that it can read while the host goes on, and events.
 use super::arguments::{Address, Plain};
 use super::driver::{Context, check};
-use super::stream::Stream;
+use super::stream::{OwnStream, Stream};
 use crate::error::Error;
 use cudarc::driver::sys;
 use std::ops::Range;
@@ -25,15 +25,16 @@ impl DeviceBuffer {
         Ok(Self { context: context.clone(), address, bytes })
     }
 
-    /// Zeroed.
+    /// Zeroed. Not on the default stream, which cannot be used while somebody captures a blocking
+    /// one; nor is the device waited for: that would spoil whatever is being captured.
     pub(super) fn zeroed(context: &Arc<Context>, bytes: usize) -> Result<Self, Error> {
         let made = Self::new(context, bytes)?;
         let _entered = context.enter()?;
-        // SAFETY: as many bytes as were allocated.
-        check(unsafe { sys::cuMemsetD8_v2(made.address, 0, bytes) }, "cuMemsetD8")?;
-        // Streams that don't wait for the default one could overtake it.
-        // SAFETY: waits.
-        check(unsafe { sys::cuCtxSynchronize() }, "cuCtxSynchronize")?;
+        let own = OwnStream::new(context)?;
+        // SAFETY: as many bytes as were allocated, and the stream lives until it is done.
+        let put = unsafe { sys::cuMemsetD8Async(made.address, 0, bytes, own.stream().raw()) };
+        check(put, "cuMemsetD8Async")?;
+        own.wait()?; // the engine's streams could overtake it
         Ok(made)
     }
 

@@ -66,11 +66,7 @@ impl Memory {
 
     /// Waits for everything, and reads; None when the device failed.
     pub fn try_read(&self) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; self.bytes];
-        // SAFETY: as many bytes as there are.
-        let result =
-            unsafe { sys::cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), self.address, self.bytes) };
-        (result == sys::CUresult::CUDA_SUCCESS).then_some(bytes)
+        read(self.address(), self.bytes)
     }
 
     pub fn read(&self) -> Vec<u8> {
@@ -91,6 +87,14 @@ impl Drop for Memory {
         // SAFETY: allocated by `of`.
         let _ = unsafe { sys::cuMemFree_v2(self.address) };
     }
+}
+
+/// Waits for everything, and reads memory of the device; None when that failed.
+pub fn read(address: *mut u8, count: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0xff; count];
+    // SAFETY: there is room; the driver knows what is memory of the device.
+    let result = unsafe { sys::cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), address as u64, count) };
+    (result == sys::CUresult::CUDA_SUCCESS).then_some(bytes)
 }
 
 /// Memory of the host that the device uses by itself.

@@ -1,10 +1,11 @@
 //! Streams that change from call to call of one plan: each call comes behind the last one, on the
 //! device, with all that it does.
-use super::device::{EngineStream, Graph, Memory};
-use super::runner::{Engine, LAYERS, Pair, Rows, check_near, inputs, numbers};
+use super::device::{self, EngineStream, Graph, Memory};
+use super::runner::{Engine, LAYERS, Pair, Rows, check_near, inputs, numbers, table};
 use radixkv::error::Error;
+use radixkv::gpu::CudaBackend;
 use radixkv::paging::PageCopy;
-use radixkv::runner::{Branch, States};
+use radixkv::runner::{Branch, Runner, States};
 use radixkv::token::TokenList;
 use std::ptr;
 
@@ -139,4 +140,25 @@ fn m04_the_default_stream_is_refused_while_a_blocking_stream_is_captured() {
     device.stream = own;
     // SAFETY: memory of these shapes.
     unsafe { device.append(0, [q, k, v], out) }.unwrap();
+}
+
+/// M04: a runner with memory of its own is made while anybody captures, and the memory is clear.
+#[test]
+fn m04_memory_is_made_while_a_stream_is_captured() {
+    let pair = Pair::new();
+    for stream in [EngineStream::blocking(), EngineStream::new()] {
+        let mut made = None;
+        let graph = Graph::capture(&stream, || {
+            let config = *pair.engines[1].runner.config();
+            let runner = Runner::new(table(), config, pair.driver.config())?;
+            let dtypes = (config.dtype, config.kv_dtype);
+            let geometry = config.geometry(16);
+            let backend = CudaBackend::new(&pair.driver.config(), geometry, false, dtypes, false)?;
+            made = Some((runner, backend.allocate(1000)?));
+            Ok::<(), Error>(())
+        });
+        graph.unwrap();
+        let (_, memory) = made.expect("it was made");
+        assert_eq!(device::read(memory.address(), memory.bytes()), Some(vec![0; 1000]));
+    }
 }
