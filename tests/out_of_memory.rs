@@ -394,6 +394,26 @@ fn m05_publishing_into_what_was_cleared() {
     }
 }
 
+/// K11: a clear needs no memory to remember what it is of: what another namespace's sequence
+/// publishes, which began before and has no node yet, is found.
+#[test]
+fn m05_a_clear_without_memory_concerns_nobody_else() {
+    let ids: Vec<u32> = (0..12).collect();
+    let config =
+        PageTableConfig { page_size: 4, page_count: 9, slot_count: 2, ..Default::default() };
+    let shared = Shared::new(config).unwrap();
+    shared.attach_cache(CacheConfig::default()).unwrap();
+    let (space, other) =
+        (Namespace::default(), Namespace { lora: Some(1), ..Namespace::default() });
+    let before = shared.begin(&space, list::TokenList::text(&ids), 0).unwrap().id;
+    let scope = Scope { like: other, lora: true, ..Scope::default() };
+    let (cleared, _) = failing(Failure::From(0), || shared.clear(scope));
+    cleared.unwrap();
+    shared.write().publish(before, 12).unwrap();
+    shared.turn().release(before).unwrap();
+    assert_eq!(shared.probe(&space, list::TokenList::text(&ids)).unwrap(), (12, 12));
+}
+
 /// To be read by a person: which calls asked for memory at all.
 #[test]
 fn m05_what_failed() {

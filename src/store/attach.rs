@@ -3,6 +3,7 @@
 //! Both take long, and neither under the lock. What a new cache needs is made before. A cache that
 //! goes is gone at one moment; then its rows and pages come back in slices, by their numbers, and
 //! the rest is dropped by whoever took it off, when the lock is free.
+use super::clear::Clears;
 use super::group_rows::private_in_groups;
 use super::retained::Registry;
 use super::sequence::Sequence;
@@ -37,8 +38,7 @@ struct Coming {
     retained: Registry,
     prober: Option<One<Prober>>,
     tag: u8,
-    /// Scopes of which the latest clear is remembered.
-    clears: u32,
+    clears: Clears,
 }
 
 /// What a cache must fit to.
@@ -169,6 +169,7 @@ impl Coming {
         let pages = pool_pages[0] - 1;
         let mut sequences = Vec::new();
         sequences.try_reserve_exact(slots).map_err(|_| Error::memory("the sequences"))?;
+        let limits = config.limits;
         let mut cache = PrefixCache::new(page_size, ids, config)?;
         // Each node has a page of the pool, but for roots.
         cache.index.expect(pages)?;
@@ -178,7 +179,7 @@ impl Coming {
         let number = ids.first_sequence.max(config.limits.first_sequence) - 1;
         sequences.resize_with(slots, || Sequence { number, ..Sequence::default() });
         let retained = Registry::new(&config, pages);
-        let clears = config.limits.clears;
+        let clears = Clears::of(limits.clears).map_err(|_| Error::memory("the clears"))?;
         Ok(Self { cache, sequences, retained, prober, tag: ids.tag, clears })
     }
 }
@@ -309,8 +310,9 @@ impl Turn<'_> {
         std::mem::swap(&mut state.sequences, &mut coming.sequences);
         std::mem::swap(&mut state.retained, &mut coming.retained);
         (state.cache, state.tag) = (Some(coming.cache), coming.tag);
-        state.clears.remember(coming.clears);
-        (coming.sequences, coming.retained, state.last_ring.take())
+        coming.clears.follow(&state.clears);
+        std::mem::swap(&mut state.clears, &mut coming.clears);
+        (coming.sequences, coming.retained, coming.clears, state.last_ring.take())
     }
 }
 

@@ -8,6 +8,7 @@ use super::sequence::Sequence;
 use super::{Shared, State, Turn};
 use crate::error::Error;
 use crate::index::{Namespace, Node, Portion};
+use crate::memory::OutOfMemory;
 
 /// Namespaces that are looked at and cleared before others are let in.
 const NAMES: usize = 256;
@@ -68,7 +69,8 @@ pub struct Cleared {
 #[derive(Debug, Default)]
 pub(crate) struct Clears {
     latest: u64,
-    /// Each scope once, in the order of the numbers.
+    /// Each scope once, in the order of the numbers. There is room for all, so that a clear needs
+    /// no memory.
     scopes: Vec<(u64, Scope)>,
     /// How many of those at most.
     limit: usize,
@@ -83,9 +85,25 @@ impl Clears {
         self.latest
     }
 
-    /// Remembers so many scopes from now on.
-    pub(super) fn remember(&mut self, limit: u32) {
-        self.limit = limit as usize;
+    /// Room for so many scopes.
+    pub(super) fn of(limit: u32) -> Result<Self, OutOfMemory> {
+        let limit = limit as usize;
+        let mut scopes = Vec::new();
+        scopes.try_reserve_exact(limit)?;
+        Ok(Self { scopes, limit, ..Self::default() })
+    }
+
+    /// Heap memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.scopes.capacity() * size_of::<(u64, Scope)>()
+    }
+
+    /// Goes on from the clears of the cache before, which directories of tiers may still lack.
+    pub(super) fn follow(&mut self, before: &Self) {
+        (self.latest, self.forgotten) = (before.latest, before.forgotten);
+        let (gone, kept) = before.scopes.split_at(before.scopes.len().saturating_sub(self.limit));
+        self.forgotten = gone.last().map_or(self.forgotten, |(number, _)| *number);
+        self.scopes.extend_from_slice(kept);
     }
 
     /// From now on what began earlier was before a clear.
@@ -93,8 +111,7 @@ impl Clears {
         self.latest += 1;
         // Most often it is the last one: a clear that goes on.
         let known = self.scopes.iter().rposition(|(_, known)| *known == scope);
-        let has_most = self.scopes.len() >= self.limit;
-        let is_full = has_most || self.scopes.try_reserve(1).is_err();
+        let is_full = self.scopes.len() >= self.limit;
         if let Some(at) = known {
             self.scopes.remove(at);
         } else if is_full && !self.scopes.is_empty() {

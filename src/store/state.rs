@@ -117,7 +117,8 @@ impl State {
         let early = self.early.bytes() + self.early_bytes;
         let ring = self.last_ring.as_ref().map_or(0, Ring::bytes);
         let leaving = self.leaving.as_ref().map_or(0, Leaving::bytes);
-        places + self.sequence_bytes + self.retained.bytes() + early + ring + leaving
+        let clears = self.clears.bytes();
+        places + self.sequence_bytes + self.retained.bytes() + early + ring + leaving + clears
     }
 }
 
