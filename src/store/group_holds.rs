@@ -45,6 +45,12 @@ impl Hold {
         self.uses.iter().map(|used| used.page).find(|page| page.group == group)
     }
 
+    /// The place behind the page that it uses of a FULL group; 0 without one.
+    pub(super) fn end_of(&self, group: usize) -> usize {
+        let used = self.uses.iter().find(|used| used.page.group == group);
+        used.map_or(0, |used| used.place + 1)
+    }
+
     /// Says that it uses a page, for which there is room.
     pub(super) fn add(&mut self, page: HungPage, place: usize) {
         debug_assert!(self.uses.capacity() > self.uses.len(), "room was made");

@@ -100,8 +100,14 @@ impl PrefixCache {
         let node = holds[on].node;
         let path = || Path::new(index, Some(node), None);
         for group in full {
-            let there = hung.unbroken(group, &mut path(), (index.end_page(node), 0));
-            let Some(place) = there.checked_sub(1) else { continue };
+            // All before what it uses is there. Where the next one is missing nothing has changed,
+            // however much lies behind: no insert looks at all of a prefix with a hole.
+            let (count, used) = (index.end_page(node), holds[on].end_of(group));
+            if used >= count || hung.page(group, path().page(used)) == 0 {
+                continue;
+            }
+            let there = hung.unbroken(group, &mut path(), (count, used));
+            let place = there - 1;
             let page = hung.begin_chain(group, &mut path(), place);
             if let Some(before) = holds[on].put_last(groups, page, place) {
                 hung.end_use(before, None, now);
