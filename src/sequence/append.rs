@@ -201,7 +201,10 @@ impl State {
             return Ok(());
         }
         let page_size = self.table.page_size();
-        for (index, &page) in self.table.row(slot)?.iter().enumerate().skip(keep / page_size) {
+        // No copy reads what is only reserved.
+        let used = self.sequences[slot as usize].positions.div_ceil(page_size);
+        let pages = self.table.row(slot)?.iter().take(used).enumerate();
+        for (index, &page) in pages.skip(keep / page_size) {
             let copies = pool.borrowers(page).map(|child| self.sequences[child as usize].copy);
             let most = copies.flatten().map(|copy| index * page_size + copy.positions).max();
             if let Some(end) = most.filter(|&end| end > keep) {
@@ -270,7 +273,9 @@ impl State {
                 sequence.positions
             )));
         }
-        if sequence.image_spans.iter().any(|image| image.start < keep && keep < image.end) {
+        let spans = &sequence.image_spans;
+        let next = spans.partition_point(|image| image.end <= keep);
+        if spans.get(next).is_some_and(|image| image.start < keep) {
             return Err(Error::argument(text!("position_count {keep} is inside an image")));
         }
         self.check_windows(id, keep)?;
