@@ -19,6 +19,7 @@ mod interleavings {
     pub mod follow;
     pub mod fork;
     mod grow;
+    mod images;
     mod lookup;
     mod publish;
     mod read;

@@ -130,6 +130,7 @@ impl Turn<'_> {
         self.sequence(id)?;
         let has_groups = self.has_groups();
         let pages = self.set_aside(id.slot());
+        let images = self.set_images_aside(id.slot());
         if has_groups {
             self.end_with_groups(id.slot());
         } else if let Some(node) = self.end_locked(id.slot()) {
@@ -138,6 +139,7 @@ impl Turn<'_> {
         if let Some(list) = pages {
             self.give_back(list);
         }
+        self.let_images_go(images);
         Ok(())
     }
 

@@ -14,9 +14,9 @@ const IMAGES: usize = 8;
 #[derive(Debug)]
 pub(crate) struct HeldImages {
     /// Where the cache has them, for its checks and for whoever takes them over.
-    at: Option<u32>,
+    pub(super) at: Option<u32>,
     /// Caches that were gone before theirs.
-    gone: u64,
+    pub(super) gone: u64,
 }
 
 /// Which images of a list are held.
@@ -116,6 +116,16 @@ impl PrefixCache {
     /// Images that calls hold which let others in.
     pub(super) fn images_of_calls(&self) -> impl Iterator<Item = &[u32]> {
         self.held_images.iter().map(Vec::as_slice)
+    }
+
+    /// Lets go of the images of a sequence that ends. Many become those of the call, to go in
+    /// portions; without memory for that they go at once.
+    pub(super) fn leave_images(&mut self, keys: Vec<u32>, slice: usize) -> Option<u32> {
+        if keys.len() > image_portion(slice) && self.held_images.try_reserve(1).is_ok() {
+            return Some(self.held_images.insert(keys));
+        }
+        self.images.release(&keys);
+        None
     }
 }
 
@@ -258,8 +268,22 @@ impl Turn<'_> {
         Ok(held)
     }
 
+    /// Takes the images of a sequence that ends out of it, when they are many. They are to be let
+    /// go of when it has ended.
+    pub(crate) fn set_images_aside(&mut self, slot: u32) -> HeldImages {
+        let (slice, gone) = (self.shared.slice, self.caches_gone);
+        let State { sequences, sequence_bytes, cache, .. } = self.state();
+        let place = &mut sequences[slot as usize];
+        let is_long = place.images.len() > image_portion(slice);
+        let at = cache.as_mut().filter(|_| is_long).and_then(|cache| {
+            *sequence_bytes -= place.images.capacity() * size_of::<u32>();
+            cache.leave_images(std::mem::take(&mut place.images), slice)
+        });
+        HeldImages { at, gone }
+    }
+
     /// Lets go of images, if their cache is still there.
-    fn let_images_go(&mut self, held: HeldImages) {
+    pub(crate) fn let_images_go(&mut self, held: HeldImages) {
         let (portion, HeldImages { at, gone }) = (image_portion(self.shared.slice), held);
         let Some(at) = at else { return };
         while gone == self.caches_gone

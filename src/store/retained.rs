@@ -6,6 +6,7 @@
 //! its pages can't be evicted, and a child is made from it as from a live parent.
 use super::group_keep::{Dropped, KeptWindows};
 use super::group_rows::{ByPool, GroupRows};
+use super::long_query::HeldImages;
 use super::sequence::{Sequence, no_sequence};
 use super::{CacheConfig, PrefixCache, State, Turn};
 use crate::error::Error;
@@ -194,20 +195,25 @@ impl Registry {
 
 impl State {
     /// Drops a retained sequence, but for what is to be undone on nodes and on long chains.
-    fn end_retained(&mut self, id: SequenceId, slice: usize) -> Result<(Sequence, Dropped), Error> {
+    fn end_retained(
+        &mut self,
+        id: SequenceId,
+        slice: usize,
+    ) -> Result<(Sequence, HeldImages, Dropped), Error> {
+        let gone = self.caches_gone;
         let Self { retained, cache, table, .. } = self;
         let cache = cache.as_mut().ok_or_else(super::no_cache)?;
         let removed = retained.remove(id, (cache, table), slice);
-        let (Retained { sequence, partial, .. }, rows) =
+        let (Retained { mut sequence, partial, .. }, rows) =
             removed.ok_or_else(|| no_sequence(table, id))?;
-        cache.images.release(&sequence.images);
+        let at = cache.leave_images(std::mem::take(&mut sequence.images), slice);
         if let Some(page) = partial {
             table.pool.put_back(page);
         }
         // Nothing of it is to be copied any more: no slot has a part in it.
         self.end_groups(&sequence.groups, u32::MAX, true);
         let (locked, kept) = (sequence.lock, sequence.base);
-        Ok((sequence, Dropped { locked, kept, rows }))
+        Ok((sequence, HeldImages { at, gone }, Dropped { locked, kept, rows }))
     }
 
     /// Of the next few sequences in the order in which they finished, after one and up to another,
@@ -252,7 +258,7 @@ impl Turn<'_> {
     /// Drops a retained sequence.
     pub fn drop_retained(&mut self, id: SequenceId) -> Result<(), Error> {
         let slice = self.shared.slice;
-        let (sequence, dropped) = self.end_retained(id, slice)?;
+        let (sequence, images, dropped) = self.end_retained(id, slice)?;
         if dropped.rows.is_some() {
             // To give memory back takes the system longer than others should wait for.
             let gone = self.caches_gone;
@@ -264,6 +270,7 @@ impl Turn<'_> {
         } else {
             self.end_dropped(dropped);
         }
+        self.let_images_go(images);
         self.drop_let_go();
         Ok(())
     }
