@@ -127,6 +127,28 @@ mod tests {
         assert_eq!(table.allocate_pages(1), Err(Error::Poisoned));
     }
 
+    /// M02: nor does what is dropped while the engine panics go on where another call panicked.
+    #[test]
+    fn m02_what_a_panic_of_the_engine_drops_is_left_as_well() {
+        static GOES_ON: AtomicBool = AtomicBool::new(false);
+        let table = PageTable::new(PageTableConfig { page_count: 9, ..PageTableConfig::default() });
+        let table = table.unwrap();
+        let cache = table.cache(CacheConfig::default()).unwrap();
+        let shared = table.shared.clone();
+        let close = move || {
+            shared.poison();
+            drop(shared.read());
+            GOES_ON.store(true, Ordering::Relaxed);
+        };
+        table.shared.attach_lower(std::sync::Arc::new(Below(Box::new(close)))).unwrap();
+        let wrong = catch_unwind(AssertUnwindSafe(|| {
+            let _cache = cache;
+            resume_unwind(Box::new("the engine's own fault"));
+        }));
+        assert!(wrong.is_err());
+        assert!(!GOES_ON.load(Ordering::Relaxed), "it goes on");
+    }
+
     /// M02: nor does a call go on that a panic of another one came in between.
     #[test]
     fn m02_a_call_that_let_a_panic_in_is_refused() {

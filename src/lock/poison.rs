@@ -8,6 +8,7 @@
 use super::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::error::Error;
 use std::any::Any;
+use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::LockResult;
@@ -42,10 +43,15 @@ impl Poison {
 /// What a call is left with.
 struct HalfDone;
 
+thread_local! {
+    /// The thread unwinds, and something that it drops makes a call, which ends what is left.
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
 #[cold]
 fn leave() {
-    // What is dropped while a thread unwinds must not unwind again.
-    if !panicking() {
+    // What is dropped while a thread unwinds must not unwind again, but within a call of its own.
+    if !panicking() || IS_CAUGHT.take() {
         resume_unwind(Box::new(HalfDone));
     }
 }
@@ -57,7 +63,10 @@ pub fn was_left(payload: &(dyn Any + Send)) -> bool {
 
 /// Makes a call, and refuses it if it is left. Panics go on.
 pub fn unless_left<R>(call: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
-    match catch_unwind(AssertUnwindSafe(call)) {
+    let was_caught = IS_CAUGHT.replace(panicking());
+    let done = catch_unwind(AssertUnwindSafe(call));
+    IS_CAUGHT.set(was_caught);
+    match done {
         Ok(made) => made,
         Err(payload) if was_left(&*payload) => Err(Error::Poisoned),
         Err(payload) => resume_unwind(payload),
@@ -204,6 +213,25 @@ mod tests {
         assert!(is_left(|| drop(lock.read())));
         assert!(is_left(|| drop(lock.write())));
         assert!(is_left(|| drop(or_leave(of_std.lock()))));
+    }
+
+    /// Also when the call is a destructor's, of a thread that unwinds for another reason.
+    #[test]
+    fn what_is_dropped_by_a_panic_leaves_too() {
+        struct Ends<'a>(&'a Guarded<u32>, &'a Cell<bool>);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                self.1.set(is_left(|| {
+                    drop((self.0.write(), self.0.write()));
+                    unreachable!("it is left");
+                }));
+            }
+        }
+        let (lock, left) = (Guarded::new(1), Cell::new(false));
+        panic_with(|| lock.write());
+        panic_with(|| Ends(&lock, &left));
+        assert!(left.get());
+        assert!(!IS_CAUGHT.get());
     }
 
     #[test]
