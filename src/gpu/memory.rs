@@ -57,8 +57,9 @@ impl Drop for DeviceBuffer {
 }
 
 /// Device memory that grows. What it outgrew is kept until the end, for kernels may use it still
-/// and freeing would wait for them; it doubles at least, so that is no more than what it has,
-/// unless the device lacks memory.
+/// and freeing would wait for them; it doubles at least, so that is no more than what it has. Where
+/// the device lacks memory for that it grows by a quarter, so that is five times as much at most,
+/// but for the last steps before memory ends.
 #[derive(Debug, Default)]
 pub(super) struct GrowingBuffer {
     current: Option<DeviceBuffer>,
@@ -74,19 +75,22 @@ impl GrowingBuffer {
         }
     }
 
-    /// The same for `liked` bytes, or for what is needed where the device lacks memory for more.
+    /// The same for `liked` bytes. Where the device lacks memory for that, for a quarter more than
+    /// what is needed: what it outgrows so stays in proportion; and without that for what is needed.
     pub(super) fn reserve_liked(
         &mut self,
         context: &Arc<Context>,
         needed: usize,
         liked: usize,
     ) -> Result<(), Error> {
-        let is_more = needed < liked || self.doubles_for(needed);
-        let made = match self.prepare(context, liked, true) {
-            Err(Error::DeviceMemory(_)) if is_more => self.prepare(context, needed, false)?,
-            made => made?,
-        };
-        self.take(made);
+        let doubled = liked.max(2 * self.bytes());
+        let mut made = self.prepare(context, doubled, false);
+        for less in [needed + needed / 4, needed] {
+            if matches!(made, Err(Error::DeviceMemory(_))) && less < doubled {
+                made = self.prepare(context, less, false);
+            }
+        }
+        self.take(made?);
         Ok(())
     }
 

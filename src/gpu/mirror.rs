@@ -29,6 +29,8 @@ pub(super) struct Mirror {
     lines: Vec<Line>,
     used: usize,
     capacity: usize,
+    /// The device lacked memory for more.
+    is_limited: bool,
     /// What the last update must write: runs of `values`.
     pub(super) runs: Vec<MirrorRun>,
     pub(super) values: Vec<u32>,
@@ -57,8 +59,9 @@ impl Mirror {
             let capacity = capacity_for(needed)?;
             self.lines.clear();
             self.used = 0;
-            if capacity > self.capacity {
-                self.capacity = capacity;
+            // What the device lacked memory for is asked for again when it is needed.
+            if needed > self.capacity || (capacity > self.capacity && !self.is_limited) {
+                (self.capacity, self.is_limited) = (capacity, false);
                 grown = Some(Growth { needed, liked: capacity });
             }
         }
@@ -72,6 +75,7 @@ impl Mirror {
 
     /// Says that there is room for no more than that.
     pub(super) fn limit(&mut self, entries: usize) {
+        self.is_limited = entries < self.capacity;
         self.capacity = self.capacity.min(entries);
     }
 
@@ -124,7 +128,7 @@ impl Mirror {
 
     /// Forgets what the device has: a transfer failed.
     pub(super) fn forget(&mut self) {
-        (self.used, self.capacity) = (0, 0);
+        (self.used, self.capacity, self.is_limited) = (0, 0, false);
         self.lines.clear();
     }
 }
@@ -303,5 +307,24 @@ mod tests {
             let step: Vec<_> = slots.iter().map(|&slot| (slot, &*rows[slot as usize])).collect();
             device.step(&mut mirror, &step);
         }
+    }
+
+    /// A step does not ask for more, in vain, as long as the rows fit into what there is.
+    #[test]
+    fn what_the_device_lacked_is_asked_for_again_when_it_is_needed() {
+        let mut mirror = Mirror::default();
+        let mut grown = |pages: usize, slot| {
+            let (mut batch, pages) = (Batch::new(1).unwrap(), vec![1; pages]);
+            batch.push_row(pages.len() - 1, 1, &pages, &[]).unwrap();
+            let grown = mirror.update(&batch, &[slot]).unwrap();
+            if let Some(Growth { needed, .. }) = grown {
+                mirror.limit(needed + needed / 4);
+            }
+            grown.is_some()
+        };
+        // Rows that come take the place behind those before, until all are laid out anew.
+        assert_eq!([0, 1, 2, 3].map(|slot| grown(1000, slot)), [true, false, false, false]);
+        assert!(!grown(1200, 4));
+        assert!(grown(1300, 5));
     }
 }
