@@ -151,24 +151,33 @@ std::optional<PromptCache::Found> PromptCache::find_by_cut(const Query& query) {
 
 void PromptCache::note_cuts(const server_prompt& prompt, llama_pos begin, const Query& query) {
     const auto ids = std::make_shared<const std::vector<std::uint32_t>>(query.ids);
-    const auto note = [&](std::size_t count, std::uint32_t flags) {
-        cuts_.insert(first(query.ids, count), ids, ids->size() * sizeof(ids->front()),
-                     std::nullopt, query.space, flags);
-    };
-    if (begin == 0) return note(ids->size(), RKV_SNAPSHOT_INSERT_TRIMMABLE);
-    const auto note_first = [&](std::size_t end) {
+    std::vector<std::size_t> places;
+    const auto add_first = [&](std::size_t end) {
         // Some serve only those who have one token more in common.
         for (std::size_t count = end; count <= end + 1 && count < ids->size(); ++count)
             if (usable(prompt.tokens, prompt.checkpoints, begin, window_, count, false) > 0)
-                return note(count, 0);
+                return places.push_back(count);
     };
-    for (const common_prompt_checkpoint& checkpoint : prompt.checkpoints)
-        note_first(prompt.tokens.size_up_to_pos(checkpoint.pos_max + 1));
-    if (window_ == 0) return;
-    // From there on each end can be cut off. What is noted below it serves as well as what is not.
-    const llama_pos end = prompt.tokens.pos_next(), step = std::max(1, before_window_ / cut_steps);
-    for (llama_pos at = begin + window_; at < end; at += step)
-        note_first(prompt.tokens.size_up_to_pos(at));
+    if (begin == 0) {
+        places.push_back(ids->size());
+    } else {
+        for (const common_prompt_checkpoint& checkpoint : prompt.checkpoints)
+            add_first(prompt.tokens.size_up_to_pos(checkpoint.pos_max + 1));
+    }
+    if (begin != 0 && window_ != 0) {
+        // From there on each end can be cut off. What is noted below it serves as well as what is
+        // not.
+        const llama_pos end = prompt.tokens.pos_next();
+        const llama_pos step = std::max(1, before_window_ / cut_steps);
+        for (llama_pos at = begin + window_; at < end; at += step)
+            add_first(prompt.tokens.size_up_to_pos(at));
+    }
+    // They share the list, which is counted once.
+    const std::size_t bytes = ids->size() * sizeof(ids->front());
+    const std::uint32_t flags = begin == 0 ? RKV_SNAPSHOT_INSERT_TRIMMABLE : 0;
+    for (const std::size_t count : places)
+        cuts_.insert(first(query.ids, count), ids, bytes / places.size(), std::nullopt, query.space,
+                     flags);
 }
 
 std::optional<PromptCache::Found> PromptCache::best_for(const server_prompt& prompt,

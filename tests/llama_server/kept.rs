@@ -1,6 +1,7 @@
 //! What a slot has is kept before another prompt takes it.
 use super::server::{Server, random_model, scratch};
 use super::{OWN, tokens};
+use std::time::{Duration, Instant};
 
 /// Who asks for several answers takes several slots: what those have is kept before, and makes room
 /// (T15).
@@ -18,6 +19,30 @@ fn t15_slots_of_several_answers_are_kept_before() {
         assert_eq!(server.complete(&chat, 1, "").cached, 599, "{}", server.said());
         server.stop();
     }
+}
+
+/// Once nothing has been asked for a second, all slots are kept, not one for each second (T15).
+#[test]
+fn t15_all_slots_are_kept_when_there_is_nothing_to_do() {
+    let (model, folder) = (random_model("llama", 1), scratch("all_slots"));
+    let server = Server::start(&folder, &model, &["--parallel", "6"]);
+    for slot in 0..6 {
+        let prompt = tokens(240 + slot, 50);
+        server.complete(&prompt, 1, &format!(r#", "id_slot": {slot}"#));
+    }
+    let kept = || server.said().matches("kept a prompt").count();
+    let (deadline, nap) = (Instant::now() + Duration::from_secs(60), Duration::from_millis(10));
+    while kept() == 0 {
+        assert!(Instant::now() < deadline, "{}", server.said());
+        std::thread::sleep(nap);
+    }
+    // At one for each second it would be five seconds.
+    let first = Instant::now();
+    while kept() < 6 {
+        assert!(first.elapsed() < Duration::from_secs(4), "{}", server.said());
+        std::thread::sleep(nap);
+    }
+    server.stop();
 }
 
 /// A slot that a file is restored into is kept before (T15).
