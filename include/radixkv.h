@@ -4245,6 +4245,10 @@ RKV_API size_t rkv_last_error_message(char *buffer, size_t capacity);
 /**
  * The numbers behind the calling thread's last RKV_STATUS_OUT_OF_PAGES.
  *
+ * A call for more pages than there can be is refused before it has evicted anything. One that
+ * lets waiting threads in may lose to them what it counted on: it gives back what it has then, and
+ * what it evicted for that is free.
+ *
  * @param out_shortage receives them; set its struct_size first
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when no call of
  * this thread was refused for pages yet
@@ -4647,7 +4651,8 @@ enum rkv_status rkv_page_table_free_slot(struct rkv_page_table *table,
 
 /**
  * Allocates pages that are in no row yet, evicting from the cache when the pool is short. All or
- * nothing; what cannot be satisfied is refused before anything is evicted.
+ * nothing; what cannot be satisfied is refused before anything is evicted, as
+ * rkv_last_shortage() says.
  *
  * @param table the page table
  * @param page_count how many

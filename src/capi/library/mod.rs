@@ -147,6 +147,10 @@ pub unsafe extern "C" fn rkv_last_error_message(buffer: *mut c_char, capacity: u
 
 /// The numbers behind the calling thread's last RKV_STATUS_OUT_OF_PAGES.
 ///
+/// A call for more pages than there can be is refused before it has evicted anything. One that
+/// lets waiting threads in may lose to them what it counted on: it gives back what it has then, and
+/// what it evicted for that is free.
+///
 /// @param out_shortage receives them; set its struct_size first
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when no call of
 /// this thread was refused for pages yet

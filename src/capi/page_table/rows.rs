@@ -54,7 +54,8 @@ pub unsafe extern "C" fn rkv_page_table_free_slot(
 }
 
 /// Allocates pages that are in no row yet, evicting from the cache when the pool is short. All or
-/// nothing; what cannot be satisfied is refused before anything is evicted.
+/// nothing; what cannot be satisfied is refused before anything is evicted, as
+/// rkv_last_shortage() says.
 ///
 /// @param table the page table
 /// @param page_count how many
