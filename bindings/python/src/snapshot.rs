@@ -82,7 +82,8 @@ impl SnapshotCache {
         self.close(py);
     }
 
-    /// The rkv_snapshot_cache pointer, for C code in the same process.
+    /// The rkv_snapshot_cache pointer, for C code in the same process. What that inserts is found
+    /// here without an object.
     #[getter]
     fn handle(&self, py: Python<'_>) -> PyResult<usize> {
         self.handle.address(py)
@@ -135,7 +136,7 @@ impl SnapshotCache {
             parts: if parts.is_empty() { null() } else { parts.as_ptr() },
             part_count: parts.len() as u64,
             part_size: if parts.is_empty() { 0 } else { size_of::<rkv_snapshot_part>() as u64 },
-            data: Box::into_raw(kept).cast(),
+            data: kept.give(),
             ..rkv_snapshot_cache_insert_args::sized()
         };
         let mut done = rkv_snapshot_cache_insert_result::sized();
@@ -147,7 +148,7 @@ impl SnapshotCache {
         });
         if status != RKV_STATUS_OK {
             // SAFETY: the library did not take the box.
-            drop(unsafe { Box::from_raw(args.data.cast::<Kept>()) });
+            drop(unsafe { Kept::take_back(args.data) });
         }
         let is_done = check(py, status);
         settle(py);

@@ -1,4 +1,5 @@
 //! What a snapshot cache keeps for Python: an object, and the bytes of it that may be written.
+use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,13 +13,16 @@ use crate::handle::Raw;
 
 /// What the library's pointer leads to.
 pub struct Kept {
-    pub object: Py<PyAny>,
+    object: Py<PyAny>,
     /// The arrays as they were given: their memory stays what it is.
     parts: Vec<Array>,
 }
 
+/// Where the boxes lie that the library has: C code may insert too, and nobody else knows what its
+/// pointers lead to.
+static GIVEN: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 /// What threads let go, for the next one that has the interpreter.
-static LET_GO: Mutex<Vec<Raw<*mut Kept>>> = Mutex::new(Vec::new());
+static LET_GO: Mutex<Vec<Raw<*mut c_void>>> = Mutex::new(Vec::new());
 static IS_WAITING: AtomicBool = AtomicBool::new(false);
 
 impl Kept {
@@ -37,6 +41,31 @@ impl Kept {
             return Err(PyValueError::new_err("parts: there is none"));
         }
         Ok(Box::new(Kept { object: object.unbind(), parts }))
+    }
+
+    /// What the library takes.
+    pub fn give(self: Box<Self>) -> *mut c_void {
+        let data = Box::into_raw(self).cast::<c_void>();
+        GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(data as usize);
+        data
+    }
+
+    /// The box behind what the library had.
+    ///
+    /// # Safety
+    /// `give` gave it, and nobody has taken it back.
+    pub unsafe fn take_back(data: *mut c_void) -> Box<Self> {
+        GIVEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&(data as usize));
+        // SAFETY: as promised by the caller.
+        unsafe { Box::from_raw(data.cast()) }
+    }
+
+    /// The object behind what the library has; none for what C code gave it.
+    pub fn object_of(py: Python<'_>, data: *mut c_void) -> Option<Py<PyAny>> {
+        let given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: a box that was not taken back, which waits for this lock.
+        let object = |data: *mut c_void| unsafe { &*data.cast::<Kept>() }.object.clone_ref(py);
+        given.contains(&(data as usize)).then(|| object(data))
     }
 
     /// As the library takes them; none for what may not be written.
@@ -61,7 +90,7 @@ impl Kept {
 /// Called once by the library, with what `insert` gave it.
 unsafe extern "C" fn let_go(data: *mut c_void, size: u64, user_data: *mut c_void) {
     // SAFETY: the box that `insert` gave away.
-    if Python::try_attach(|_| drop(unsafe { Box::from_raw(data.cast::<Kept>()) })).is_none() {
+    if Python::try_attach(|_| drop(unsafe { Kept::take_back(data) })).is_none() {
         // SAFETY: as promised by the caller.
         unsafe { let_go_later(data, size, user_data) };
     }
@@ -74,7 +103,7 @@ unsafe extern "C" fn let_go(data: *mut c_void, size: u64, user_data: *mut c_void
 /// # Safety
 /// As for `let_go`.
 unsafe extern "C" fn let_go_later(data: *mut c_void, _size: u64, _user_data: *mut c_void) {
-    LET_GO.lock().unwrap_or_else(PoisonError::into_inner).push(Raw(data.cast()));
+    LET_GO.lock().unwrap_or_else(PoisonError::into_inner).push(Raw(data));
     IS_WAITING.store(true, Ordering::Release);
 }
 
@@ -93,6 +122,6 @@ fn drop_waiting(_py: Python<'_>) {
     let waiting = std::mem::take(&mut *LET_GO.lock().unwrap_or_else(PoisonError::into_inner));
     for kept in waiting {
         // SAFETY: the box that `insert` gave away, which came here once.
-        drop(unsafe { Box::from_raw(kept.get()) });
+        drop(unsafe { Kept::take_back(kept.get()) });
     }
 }

@@ -25,7 +25,7 @@ pub struct Pin {
 struct State {
     /// 0 once released.
     id: u64,
-    /// None once released, and for a copy.
+    /// None once released, for a copy, and for what C code inserted.
     data: Option<Py<PyAny>>,
     /// Views of its parts that somebody has.
     views: usize,
@@ -41,11 +41,10 @@ impl Pin {
         if found.pin == 0 {
             return None;
         }
-        let data = (found.is_copy == 0).then(|| {
-            // SAFETY: what `insert` gave; the pin keeps it until there is a count of our own.
-            let kept = unsafe { &*found.data.cast::<Kept>() };
-            kept.object.clone_ref(py)
-        });
+        let data = match found.is_copy {
+            0 => Kept::object_of(py, found.data),
+            _ => None,
+        };
         let state = Mutex::new(State { id: found.pin, data, views: 0 });
         Some(Pin { cache, state, found: Raw(found) })
     }
@@ -91,7 +90,8 @@ fn released(py: Python<'_>) -> PyErr {
 
 #[pymethods]
 impl Pin {
-    /// The snapshot; None for a copy. Raises StalePin after `release()`.
+    /// The snapshot; None for a copy, and for what C code inserted. Raises StalePin after
+    /// `release()`.
     #[getter]
     fn data(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let state = self.state();

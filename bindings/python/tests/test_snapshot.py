@@ -1,7 +1,11 @@
 """Snapshots: any object, found by the longest prefix, kept while somebody reads it."""
 
 import gc
+import os
+import subprocess
+import sys
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -129,3 +133,56 @@ def test_a_snapshot_may_use_the_cache_when_it_goes() -> None:
     cache.insert(ids(4, 9), 1)
     assert seen == [1]
     cache.clear()
+
+
+C_PROGRAM = """
+#include <radixkv.h>
+
+int insert(rkv_snapshot_cache *cache, uint32_t id, void *data) {
+    rkv_tokens tokens = {0};
+    rkv_snapshot_cache_insert_args args = {0};
+    rkv_snapshot_cache_insert_result done = {0};
+    tokens.struct_size = sizeof tokens;
+    tokens.ids = &id;
+    tokens.count = 1;
+    args.struct_size = sizeof args;
+    args.tokens = &tokens;
+    args.data = data;
+    done.struct_size = sizeof done;
+    return rkv_snapshot_cache_insert(cache, &args, &done);
+}
+"""
+#: Beside two of C's states, none and one of its own making, stands one of Python's.
+OF_C_CODE = """
+import ctypes, radixkv
+insert = ctypes.CDLL("./ext.so").insert
+insert.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p]
+state, own = ctypes.create_string_buffer(b"x" * 64), object()
+with radixkv.SnapshotCache() as cache:
+    assert insert(cache.handle, 1, None) == 0
+    assert insert(cache.handle, 2, ctypes.addressof(state)) == 0
+    cache.insert([3], own)
+    for token, data in (1, None), (2, None), (3, own):
+        with cache.match([token]) as pin:
+            assert pin.data is data and not pin.is_copy and pin.parts() == []
+            assert (pin.token_count, pin.full_hit) == (1, True)
+    assert state.raw == b"x" * 64 + bytes(1)
+    cache.check()
+"""
+
+
+def test_what_c_code_inserted_is_no_object(tmp_path: Path) -> None:
+    (tmp_path / "ext.c").write_text(C_PROGRAM)
+    command = [
+        os.environ.get("CC", "cc"), "-shared", "-fPIC", "-Wall", "-Werror", "ext.c", "-I",
+        radixkv.get_include(), radixkv.get_library(), "-o", "ext.so",
+    ]
+    try:
+        subprocess.run(command, cwd=tmp_path, check=True)
+    except FileNotFoundError:
+        pytest.skip("there is no C compiler")
+    # In a process of its own: it would crash.
+    done = subprocess.run(
+        [sys.executable, "-c", OF_C_CODE], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
