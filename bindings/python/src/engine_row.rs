@@ -8,6 +8,13 @@ use crate::c::*;
 use crate::row_source::ids_of;
 use crate::status::refused;
 
+/// A page that a step ends with, and the groups, as bits, in which it was not known that one does.
+#[derive(Clone, Copy, Default)]
+pub struct Ends {
+    pub at: usize,
+    pub lanes: u64,
+}
+
 /// A row of pages that only grows.
 pub trait EngineRow {
     type State;
@@ -51,8 +58,10 @@ pub trait EngineRow {
         Ok(())
     }
 
-    /// A step computes the positions before this one.
-    fn step_ends(&self, _state: &mut Self::State, _position: usize) {}
+    /// A step computes the positions before this one. Returns what is new by that.
+    fn step_ends(&self, _state: &mut Self::State, _position: usize) -> Ends {
+        Ends::default()
+    }
 
     /// Adds tokens, pages for `positions`, and publishes what is whole of the first `computed`.
     /// Where the new pages begin, or nothing when there are too few.

@@ -7,7 +7,7 @@ use pyo3::types::PyList;
 
 use crate::c::*;
 use crate::cache::Cache;
-use crate::engine_row::{EngineRow, held, row_methods};
+use crate::engine_row::{Ends, EngineRow, held, row_methods};
 use crate::group_lane::{Kind, Lane, lanes_of};
 use crate::handle::{Raw, long};
 use crate::row_source::{Source, begun, evicted, ids_of, text};
@@ -258,18 +258,22 @@ impl EngineRow for GroupRow {
         Ok(())
     }
 
-    fn step_ends(&self, state: &mut GroupState, position: usize) {
-        if !position.is_multiple_of(self.source.page_size)
+    fn step_ends(&self, state: &mut GroupState, position: usize) -> Ends {
+        let mut ends = Ends::default();
+        if position == 0
+            || !position.is_multiple_of(self.source.page_size)
             || position > state.page_count * self.source.page_size
         {
-            return;
+            return ends;
         }
-        let Some(at) = (position / self.source.page_size).checked_sub(1) else { return };
-        for lane in &mut state.lanes {
-            if lane.kind == Kind::State && lane.own[at] {
-                lane.left[at] = lane.pages[at];
+        ends.at = position / self.source.page_size - 1;
+        for (number, lane) in state.lanes.iter_mut().enumerate() {
+            if lane.kind == Kind::State && lane.own[ends.at] && lane.left[ends.at] == 0 {
+                lane.left[ends.at] = lane.pages[ends.at];
+                ends.lanes |= 1 << number;
             }
         }
+        ends
     }
 
     fn grow(
@@ -302,14 +306,17 @@ impl EngineRow for GroupRow {
             }
             state.page_count = wanted;
         }
-        self.step_ends(state, positions);
+        let ends = self.step_ends(state, positions);
         state.tokens.extend_from_slice(added);
         let before = state.published;
         if let Err(reason) = self.publish(py, state, whole) {
             // What others may have found by now stays.
             if state.published == before {
                 let mut fresh = Vec::new();
-                for lane in &mut state.lanes {
+                for (number, lane) in state.lanes.iter_mut().enumerate() {
+                    if ends.lanes >> number & 1 != 0 {
+                        lane.left[ends.at] = 0;
+                    }
                     lane.drain_own(held, wanted, &mut fresh);
                     lane.resize(held);
                 }

@@ -173,6 +173,33 @@ def test_each_state_that_was_published_is_found(recurrent: radixkv.Cache) -> Non
     assert not {page for pages in row.pages for page in pages} & taken(recurrent)
 
 
+def test_a_step_that_was_refused_leaves_no_state(recurrent: radixkv.Cache) -> None:
+    row = recurrent.group_row(ids(15).tolist())
+    assert row.extend(None, 15, 0) is not None
+    # It would have ended with the first page.
+    with pytest.raises(radixkv.InvalidArgument, match="ids"):
+        row.extend(np.array([1 << 31], np.uint32), 16, 16)
+    assert (row.page_count, row.token_count, row.published_page_count) == (1, 15, 0)
+    # The one that is made goes past that, and its state is the one after 15 tokens still.
+    assert row.extend([16, 17, 18], 18, 18) is not None
+    assert row.published_page_count == 1
+    assert recurrent.group_row(ids(17).tolist()).probe(16) == 0
+    row.release()
+    assert recurrent.table.pool_stats(0).private_page_count == 0
+
+
+def test_a_step_that_is_made_after_all_leaves_its_state(recurrent: radixkv.Cache) -> None:
+    row = recurrent.group_row(ids(15).tolist())
+    assert row.extend(None, 15, 0) is not None
+    with pytest.raises(radixkv.InvalidArgument, match="ids"):
+        row.extend(np.array([1 << 31], np.uint32), 16, 16)
+    assert row.extend([16], 16, 16) is not None
+    # That refusals follow takes nothing away from it.
+    with pytest.raises(radixkv.InvalidArgument, match="ids"):
+        row.extend(np.full(16, 1 << 31, np.uint32), 32, 32)
+    assert recurrent.group_row(ids(17).tolist()).probe(16) == 1
+
+
 def test_rows_are_refused_pages_and_change_nothing(windowed: radixkv.Cache) -> None:
     held = computed(windowed, ids(90 * PAGE_SIZE).tolist())
     row = windowed.group_row(ids(10, 9000).tolist())
