@@ -100,9 +100,10 @@ impl EventEncoder {
     /// Records of the journal that were overwritten before they were read. After each loss
     /// everything is told anew.
     #[getter]
-    fn lost_record_count(&self, py: Python<'_>) -> u64 {
+    fn lost_record_count(&self, py: Python<'_>) -> PyResult<u64> {
+        self.handle.check_process(py)?;
         // Another thread may be in the middle of a batch, for long.
-        long(py, true, || self.room.lock().unwrap_or_else(PoisonError::into_inner).1)
+        Ok(long(py, true, || self.room.lock().unwrap_or_else(PoisonError::into_inner).1))
     }
 
     /// What a namespace is called from the next event on: the name of its adapter, else its id; and

@@ -286,7 +286,7 @@ impl EngineRow for GroupRow {
     ) -> PyResult<Option<usize>> {
         let (known, held) = (state.tokens.len(), state.page_count);
         if held == 0 {
-            state.began = self.source.begins();
+            state.began = self.source.begins(py)?;
         }
         let places = self.source.places(py, (known + added.len(), held), (positions, computed))?;
         let Some((wanted, whole)) = places else { return Ok(None) };

@@ -1,7 +1,7 @@
 //! Handles of the library that may be closed while other threads use them.
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -9,6 +9,7 @@ use pyo3::types::PySlice;
 
 use crate::array::{Array, empty};
 use crate::c::*;
+use crate::process::Process;
 use crate::status::{check, refused};
 
 /// A struct behind a handle: how it is destroyed, and what Python calls it.
@@ -77,18 +78,33 @@ impl<T: Object> Drop for Handle<T> {
 }
 
 /// A handle that can be closed. Calls that run meanwhile go on: the last of them destroys it.
-pub struct Closable<T: Object>(Mutex<Option<Arc<Handle<T>>>>);
+pub struct Closable<T: Object> {
+    handle: Mutex<Option<Arc<Handle<T>>>>,
+    process: Process,
+}
 
 impl<T: Object> Closable<T> {
     pub fn new(handle: Arc<Handle<T>>) -> Self {
-        Closable(Mutex::new(Some(handle)))
+        Closable { handle: Mutex::new(Some(handle)), process: Process::this() }
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Option<Arc<Handle<T>>>> {
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses what another process made: to be asked before each lock that is held without the
+    /// interpreter's. Who had it at a fork never lets go of it in the child.
+    #[inline]
+    pub fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        self.process.check(py)
     }
 
     #[inline]
     pub fn get(&self, py: Python<'_>) -> PyResult<Arc<Handle<T>>> {
+        self.check_process(py)?;
         // Let go of before Python code runs: whoever waits for this lock keeps the interpreter from
         // stopping all threads, as its garbage collector does.
-        let inside = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let inside = self.inside().clone();
         match inside {
             Some(handle) => Ok(handle),
             None => Err(refused(py, RKV_STATUS_INVALID_STATE, &format!("{} is closed", T::NAME))),
@@ -103,12 +119,12 @@ impl<T: Object> Closable<T> {
     /// Closing twice is no error. Whether the object has gone now: not while a call in another
     /// thread uses it, nor when it had been closed.
     pub fn close(&self, py: Python<'_>) -> bool {
-        let handle = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let handle = self.inside().take();
         py.detach(|| handle.and_then(Arc::into_inner).is_some())
     }
 
     pub fn is_closed(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.inside().is_none()
     }
 }
 

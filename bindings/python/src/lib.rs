@@ -38,6 +38,7 @@ mod placed_pages;
 mod placed_rows;
 mod plan;
 mod plan_arrays;
+mod process;
 mod record;
 mod request_row;
 mod request_rows;
@@ -59,6 +60,7 @@ mod tokens;
 
 #[pymodule(gil_used = false)]
 fn _radixkv(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    process::watch()?;
     record::add_classes(module)?;
     module.add_function(wrap_pyfunction!(record::layouts, module)?)?;
     module.add_function(wrap_pyfunction!(status::version, module)?)?;

@@ -111,8 +111,10 @@ impl Source {
 
     /// A row has no pages yet, so that all it publishes is computed from now on: what `insert()`
     /// is told as `began`.
-    pub fn begins(&self) -> u64 {
-        self.cache.get().clears.latest()
+    pub fn begins(&self, py: Python<'_>) -> PyResult<u64> {
+        let cache = self.cache.get();
+        cache.handle.check_process(py)?;
+        Ok(cache.clears.latest())
     }
 
     /// Publishes the pages from `first` to `end` of a prefix that ends behind `from`, with a lock

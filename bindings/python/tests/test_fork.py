@@ -1,0 +1,108 @@
+"""Children of fork(), while other threads of the parent are in calls."""
+
+import os
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from conftest import ids
+
+import radixkv
+from radixkv import Group
+
+Call = Callable[[], object]
+DIM = 64
+
+
+def is_refused_in_a_child(calls: list[Call]) -> bool:
+    """Whether a child of now is refused each call at once."""
+    with warnings.catch_warnings():
+        # That other threads are there is what is tried.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    refused = 0
+    signal.alarm(10)
+    try:
+        for call in calls:
+            try:
+                call()
+            except radixkv.InvalidState as error:
+                refused += "fork" in str(error)
+    finally:
+        os._exit(refused != len(calls))
+
+
+def fork_beside(work: Call, calls: list[Call]) -> None:
+    """Forks while another thread is at work, some times: at one it may just not be in a call."""
+    ended = threading.Event()
+
+    def go_on() -> None:
+        while not ended.is_set():
+            work()
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        for _ in range(5):
+            time.sleep(0.02)
+            assert is_refused_in_a_child(calls)
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_child_of_fork_is_refused_while_a_plan_is_computed(cache: radixkv.Cache) -> None:
+    runner = radixkv.Runner(cache.table, layers=1, query_heads=8, kv_heads=8, head_dim=DIM)
+    plan = radixkv.Plan(cache.table)
+    count = 1024
+    q, k, v, out = (np.zeros((count, 8, DIM), np.float32) for _ in range(4))
+    with cache.begin(ids(count)) as sequence:
+        row = (np.array([sequence.id], np.uint64), np.zeros(1, np.uint64))
+        plan.set(*row, np.array([count], np.uint64))
+        calls: list[Call] = [
+            lambda: plan.set(*row),
+            lambda: plan.reserve(rows=1, positions=1, pages=1),
+            plan.sizes,
+            lambda: runner.append_prefill(plan, 0, q, k, v, out),
+        ]
+        fork_beside(lambda: runner.append_prefill(plan, 0, q, k, v, out), calls)
+
+
+def test_a_child_of_fork_is_refused_while_events_are_told(cache: radixkv.Cache) -> None:
+    with cache.begin(ids(2000)) as sequence:
+        sequence.publish(2000)
+    with radixkv.EventEncoder(cache) as encoder:
+
+        def tell() -> None:
+            encoder.repeat()
+            while encoder.encode(0.0):
+                pass
+
+        calls: list[Call] = [lambda: encoder.encode(0.0), lambda: encoder.lost_record_count]
+        fork_beside(tell, calls)
+        assert encoder.lost_record_count == 0
+    assert encoder.lost_record_count == 0
+
+
+@pytest.mark.parametrize("groups", [[], [Group.full(), Group.window(64)]])
+def test_a_child_of_fork_is_refused_while_a_row_is_published(groups: list[Group]) -> None:
+    count = 1 << 15
+    tokens = ids(count)
+    with radixkv.PageTable(1 << 15, page_size=4, groups=groups) as table:
+        with radixkv.Cache(table, whole_pages=True) as cache:
+            make = cache.group_row if groups else cache.growing_row
+            row, other = make(tokens), make(ids(8, 1 << 20))
+
+            def publish() -> None:
+                assert row.extend(None, count, count) is not None
+                row.release()
+                cache.evict(count // 4)
+
+            # Of several groups the first calls need no lock of the binding's.
+            fork_beside(publish, [lambda: other.extend(None, 8, 8)])
