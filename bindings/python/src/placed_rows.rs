@@ -81,6 +81,8 @@ pub struct State {
     /// The pages of the last publish, by their index in the prefix; none after a refused one.
     last: Range<usize>,
     evicted: Vec<rkv_evicted_page>,
+    /// Of an eviction that failed in its midst: the next one tells of them.
+    gone: Gone,
 }
 
 /// Pages that an eviction took.
@@ -119,6 +121,9 @@ impl State {
             let (page, full) = (self.beside.published[at], self.full.published[at]);
             if page != 0 {
                 *self.hanger(page) = full;
+                if !self.gone.bare.is_empty() {
+                    self.gone.bare.retain(|bare| *bare != full);
+                }
                 self.strays.taken(full, page);
             } else if beside == Beside::Windows && self.beside.given[at] != 0 {
                 self.beside.published[at] = self.strays.left(full, self.beside.given[at]);
@@ -232,7 +237,6 @@ impl PlacedRows {
         &self,
         py: Python<'_>,
         state: &mut State,
-        gone: &mut Gone,
         (pool, page_count): (u32, usize),
     ) -> PyResult<()> {
         let cache = self.cache.get().handle.get(py)?;
@@ -256,14 +260,15 @@ impl PlacedRows {
             for at in 0..count {
                 let rkv_evicted_page { group, page } = state.evicted[at];
                 if group == 0 {
-                    gone.full.push(page);
+                    state.gone.full.push(page);
                     if let Some(stray) = state.strays.gone(page) {
-                        gone.beside.push(stray);
-                        gone.bare.push(page);
+                        state.gone.beside.push(stray);
+                        state.gone.bare.push(page);
                     }
                 } else {
-                    gone.beside.push(page);
-                    gone.bare.push(std::mem::take(state.hanger(page)));
+                    let bare = std::mem::take(state.hanger(page));
+                    state.gone.beside.push(page);
+                    state.gone.bare.push(bare);
                 }
             }
             if count == 0 {
@@ -279,19 +284,20 @@ impl PlacedRows {
         &self,
         py: Python<'_>,
         state: &mut State,
-        gone: &mut Gone,
         (page_count, window_page_count): (usize, usize),
     ) -> PyResult<()> {
-        self.evict_pool(py, state, gone, (0, page_count))?;
-        let left = window_page_count.saturating_sub(gone.beside.len());
-        self.evict_pool(py, state, gone, (1, left))?;
+        let left = |state: &State| {
+            let there = state.strays.loose().len() + state.gone.beside.len();
+            window_page_count.saturating_sub(there)
+        };
+        self.evict_pool(py, state, (0, page_count.saturating_sub(state.gone.full.len())))?;
+        self.evict_pool(py, state, (1, left(state)))?;
         // What is not locked has no window any more, so no request finds it: no harm is done where
         // a page has no stray.
-        while gone.beside.len() < window_page_count && state.strays.hang() {
-            let before = gone.full.len();
-            let left = window_page_count - gone.beside.len();
-            self.evict_pool(py, state, gone, (0, left.max(FOR_STRAYS_AT_ONCE)))?;
-            if gone.full.len() == before {
+        while left(state) > 0 && state.strays.hang() {
+            let before = state.gone.full.len();
+            self.evict_pool(py, state, (0, left(state).max(FOR_STRAYS_AT_ONCE)))?;
+            if state.gone.full.len() == before {
                 break;
             }
         }
@@ -432,8 +438,8 @@ impl PlacedRows {
     ///
     /// Returns (pages, pages of pool 1, bare), three new arrays of int64: those that went of either
     /// pool, strays among them, for the engine to free, and those of pool 0, gone or not, whose
-    /// page of pool 1 went, for a mapping that lies elsewhere. Raises Unsupported with one group:
-    /// `Cache.evict()`.
+    /// page of pool 1 went, for a mapping that lies elsewhere. What went before a call failed comes
+    /// with the next one. Raises Unsupported with one group: `Cache.evict()`.
     fn evict<'py>(
         &self,
         py: Python<'py>,
@@ -445,11 +451,19 @@ impl PlacedRows {
             return Err(refused(py, RKV_STATUS_UNSUPPORTED, message));
         }
         let mut state = held(py, &self.state)?;
-        let mut gone = Gone { beside: state.strays.take_loose(), ..Gone::default() };
-        let done = self.evict_both(py, &mut state, &mut gone, (page_count, window_page_count));
+        let told = state.gone.bare.len();
+        let done = self.evict_both(py, &mut state, (page_count, window_page_count));
+        self.clear(&state.gone.bare[told..]);
+        let made = done.and_then(|()| {
+            let Gone { full, beside, bare } = &state.gone;
+            let beside = [state.strays.loose(), beside].concat();
+            Ok((longs(py, full)?, longs(py, &beside)?, longs(py, bare)?))
+        });
+        if made.is_ok() {
+            state.strays.forget_loose();
+            state.gone = Gone::default();
+        }
         self.stray_page_count.store(state.strays.count(), Relaxed);
-        done?;
-        self.clear(&gone.bare);
-        Ok((longs(py, &gone.full)?, longs(py, &gone.beside)?, longs(py, &gone.bare)?))
+        made
     }
 }

@@ -30,9 +30,14 @@ impl Strays {
         if self.by_page.is_empty() { None } else { self.by_page.remove(&page) }
     }
 
-    /// Takes those that hang nowhere any more.
-    pub fn take_loose(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.loose)
+    /// Those that hang nowhere any more.
+    pub fn loose(&self) -> &[u32] {
+        &self.loose
+    }
+
+    /// They went.
+    pub fn forget_loose(&mut self) {
+        self.loose.clear();
     }
 
     /// Whether some hang on pages that the cache has.

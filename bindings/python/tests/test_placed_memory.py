@@ -73,6 +73,36 @@ def serve(
     return failed, strays > 0
 
 
+def told_again(failing: ctypes.CDLL, after: int) -> bool:
+    """Whether a request that lacks memory left pages that hang nowhere when another one came. An
+    eviction that fails does not forget them."""
+    engine = Engine([2 * COUNT + 1] * 2, width=LENGTH)
+    tokens = ids(LENGTH)
+    engine.allocate(0, 0, LENGTH)
+    failing.failing_begin(after, False)
+    try:
+        engine.publish(0, tokens, LENGTH)
+    except radixkv.OutOfMemory:
+        pass
+    failing.failing_end()
+    if not engine.placed.stray_pages().size:
+        return False
+    engine.allocate(1, 0, LENGTH)
+    engine.publish(1, tokens, LENGTH)
+    strays = engine.placed.stray_pages().tolist()
+    assert strays
+    engine.cache.close()
+    for _ in range(2):
+        try:
+            engine.placed.evict(0, 1)
+            raise AssertionError("of a cache that is closed")
+        except radixkv.InvalidState:
+            pass
+        assert engine.placed.stray_pages().tolist() == strays
+        assert engine.placed.stray_page_count == len(strays)
+    return True
+
+
 def lack_memory(library: str) -> None:
     """In a process of its own, whose allocator is in that library."""
     failing = ctypes.CDLL(library)
@@ -84,6 +114,7 @@ def lack_memory(library: str) -> None:
             after, strayed = after + 1, strayed + done[1]
         print(f"{after} requests for memory, {strayed} with strays")
         assert after > 10 and (once or strayed > 0)
+    assert any(told_again(failing, after) for after in range(100))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="its allocator is replaced")
