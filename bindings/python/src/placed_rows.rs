@@ -346,6 +346,7 @@ impl PlacedRows {
     /// window_places: with a window, and without a mapping: the window's place of each page.
     /// state: with states, the page of pool 1 that has the one after `length` positions; 0 for
     ///     none. Whether the cache took it is the result's `claimed_group_page_count`.
+    /// space: its namespace; also with `from_node`: what becomes recent is looked up there.
     /// from_node, from_token_index: go on from an earlier result, by its `node` and its pages.
     /// lock: a lock to undo; 0 for none.
     /// recent: False for a request that goes on, whose prefix nothing evicts while it is locked:

@@ -460,6 +460,19 @@ def test_p02_j07_a_stale_lock_leaves_no_other_behind() -> None:
     table.check()
 
 
+def test_what_goes_on_in_a_namespace_is_recent_there() -> None:
+    table = radixkv.PageTable(pools=[40], page_size=PAGE, external=True)
+    cache = radixkv.Cache(table, whole_pages=True)
+    placed, tokens, space = radixkv.PlacedRows(cache), ids(12), radixkv.namespace_of("tenant")
+    first = placed.publish(tokens, 8, places=np.arange(4, 12), space=space)
+    cache.unlock(placed.publish(tokens, 8, places=np.arange(12, 20)).lock)
+    on: Any = {"from_node": first.node, "from_token_index": 8, "lock": first.lock}
+    done = placed.publish(tokens, 12, places=np.arange(20, 24), space=space, **on)
+    cache.unlock(done.lock)
+    assert cache.evict(2, np.empty(2, np.uint32)) == 2
+    assert (cache.probe(tokens), cache.probe(tokens, space=space)) == (0, 12)
+
+
 def test_p02_j07_more_pages_than_there_are_can_be_asked_for() -> None:
     pages = [40, 40]
     engine = Engine(pages)
