@@ -362,6 +362,14 @@ impl RequestRows {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let _ = (new_computed_blocks, skip_zeroing_group_ids);
         let py = this.py();
+        if num_external_computed_tokens > 0 || delay_cache_blocks || num_encoder_tokens > 0 {
+            let message = "tokens that were computed elsewhere, or by an encoder";
+            return Err(pyo3::exceptions::PyNotImplementedError::new_err(message));
+        }
+        if num_new_tokens == 0 && num_new_computed_tokens == 0 {
+            let message = "num_new_tokens: 0, with no computed tokens to take over";
+            return Err(pyo3::exceptions::PyValueError::new_err(message));
+        }
         let inner = this.get().inner(py)?;
         let found = inner.row(&request.getattr(intern!(py, "request_id"))?)?;
         let before = number(request, intern!(py, "num_computed_tokens"))?;
@@ -372,14 +380,6 @@ impl RequestRows {
                 None => return Ok(Some(inner.empty.bind(py).clone())),
                 Some(has_pages) => began = has_pages,
             }
-        }
-        if num_external_computed_tokens > 0 || delay_cache_blocks || num_encoder_tokens > 0 {
-            let message = "tokens that were computed elsewhere, or by an encoder";
-            return Err(pyo3::exceptions::PyNotImplementedError::new_err(message));
-        }
-        if num_new_tokens == 0 && num_new_computed_tokens == 0 {
-            let message = "num_new_tokens: 0, with no computed tokens to take over";
-            return Err(pyo3::exceptions::PyValueError::new_err(message));
         }
         let row = match found {
             Some(row) if began => row,

@@ -75,6 +75,25 @@ def test_p02_a_step_that_needs_no_page_changes_nothing(cache: radixkv.Cache) -> 
     assert cache.table.stats().private_page_count == 0
 
 
+def test_what_is_not_covered_is_refused_of_a_step_that_needs_no_page(
+    cache: radixkv.Cache,
+) -> None:
+    engine = Engine(cache)
+    request = asked("a", 20)
+    assert len(engine.allocate_slots(request, 20)) == 2
+    decoded(request, 900)
+    with pytest.raises(ValueError, match="num_new_tokens"):
+        engine.allocate_slots(request, 0)
+    for refused in (
+        {"delay_cache_blocks": True},
+        {"num_encoder_tokens": 5},
+        {"num_external_computed_tokens": 5},
+    ):
+        with pytest.raises(NotImplementedError, match="computed elsewhere"):
+            engine.allocate_slots(request, 1, **refused)
+    assert engine.allocate_slots(request, 1) == []
+
+
 def test_a_page_is_published_when_its_last_token_is_there(cache: radixkv.Cache) -> None:
     engine = Engine(cache, tells=True)
     request = asked("a", 15)
