@@ -95,7 +95,12 @@ impl<'py> TokenArg<'py> {
         }
         if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
             return Self::copied(object.extract().map_err(|reason: PyErr| {
-                PyTypeError::new_err(format!("{name}: {}", reason.value(object.py())))
+                let message = format!("{name}: {}", reason.value(object.py()));
+                // As of an array: it is a number, and no token.
+                match reason.is_instance_of::<PyOverflowError>(object.py()) {
+                    true => PyOverflowError::new_err(message),
+                    false => PyTypeError::new_err(message),
+                }
             })?);
         }
         let array = Array::of(object, name, false)?;

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ TABLE: dict[str, tuple[Call, type[Exception], str]] = {
     "tokens of nothing": (lambda c: c.match(None), TypeError, "tokens"),  # type: ignore[arg-type]
     "a list of text": (lambda c: c.match(["a"]), TypeError, "tokens"),  # type: ignore[list-item]
     "a negative token": (lambda c: c.match(np.array([-1])), OverflowError, "tokens: -1"),
-    "a negative token in a list": (lambda c: c.match([-1]), TypeError, "tokens"),
+    "a negative token in a list": (lambda c: c.match([-1]), OverflowError, "tokens"),
     "tokens with gaps": (lambda c: c.match(ids(8)[::2]), ValueError, "tokens.*contiguous"),
     "no tokens": (lambda c: c.begin([]), radixkv.InvalidArgument, "tokens"),
     "an id that is no text": (
@@ -153,6 +154,13 @@ def test_p01_misuse(cache: radixkv.Cache, name: str) -> None:
         assert radixkv.Status(caught.value.status) != radixkv.Status.OK
     assert cache.stats().cached_page_count == before
     cache.check()
+
+
+def test_the_readme_names_what_is_raised() -> None:
+    text = (Path(__file__).parent.parent / "README.md").read_text()
+    errors = text.partition("\n## Errors\n")[2].partition("\n## ")[0]
+    for _, kind, _ in TABLE.values():
+        assert f"`{kind.__name__}`" in errors
 
 
 def test_out_of_pages_says_what_is_lacking(cache: radixkv.Cache) -> None:
