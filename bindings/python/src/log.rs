@@ -17,7 +17,8 @@ use crate::c::*;
 const LIMIT: usize = 1024;
 
 static WAITING: Mutex<VecDeque<(u32, String)>> = Mutex::new(VecDeque::new());
-static RECEIVER: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
+/// And the highest level of the messages that it gets.
+static RECEIVER: Mutex<Option<(Py<PyAny>, u32)>> = Mutex::new(None);
 
 /// # Safety
 /// Called by the library, with a string.
@@ -40,7 +41,7 @@ extern "C" fn deliver(_: *mut c_void) -> c_int {
         // Let go of before it is called: it may set another one.
         let receiver = {
             let now = RECEIVER.lock().unwrap_or_else(PoisonError::into_inner);
-            now.as_ref().map(|receiver| receiver.clone_ref(py))
+            now.as_ref().map(|(receiver, _)| receiver.clone_ref(py))
         };
         loop {
             let next = WAITING.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -62,7 +63,7 @@ pub fn set_log(py: Python<'_>, receiver: Option<Py<PyAny>>, level: u32) {
     let is_set = receiver.is_some();
     let earlier = {
         let mut now = RECEIVER.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *now, receiver)
+        std::mem::replace(&mut *now, receiver.map(|receiver| (receiver, level)))
     };
     drop(earlier);
     let callback: rkv_log_callback = if is_set { Some(queue) } else { None };
@@ -71,11 +72,15 @@ pub fn set_log(py: Python<'_>, receiver: Option<Py<PyAny>>, level: u32) {
     py.detach(|| unsafe { rkv_set_log_callback(level, callback, null_mut()) });
 }
 
-/// Sends a message the way the library does, e.g. to see that a receiver is set up.
+/// Sends a message the way the library does, e.g. to see that a receiver is set up: one above the
+/// receiver's level is not sent.
 #[pyfunction]
 pub fn log_message(py: Python<'_>, level: u32, message: std::ffi::CString) {
-    let is_set = RECEIVER.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-    if is_set {
+    let now = RECEIVER.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_sent =
+        level != RKV_LOG_OFF && now.as_ref().is_some_and(|(_, highest)| level <= *highest);
+    drop(now);
+    if is_sent {
         // SAFETY: a string, as the library would pass.
         py.detach(|| unsafe { queue(level, message.as_ptr(), null_mut()) });
     }

@@ -271,6 +271,20 @@ def test_log_messages_come_on_the_main_thread() -> None:
     assert len(seen) == 2
 
 
+def test_log_messages_above_the_level_are_not_sent() -> None:
+    seen: list[int] = []
+    for level, sent in ((radixkv.LOG_OFF, []), (radixkv.LOG_ERROR, [radixkv.LOG_ERROR])):
+        radixkv.set_log(lambda level, message: seen.append(level), level)
+        try:
+            for of_message in (radixkv.LOG_ERROR, 7, radixkv.LOG_OFF):
+                radixkv.log_message(of_message, "a message")
+            for _ in range(100):
+                pass
+            assert seen == sent
+        finally:
+            radixkv.set_log(None)
+
+
 def test_a_receiver_of_log_messages_sets_another_one() -> None:
     seen: list[str] = []
 
