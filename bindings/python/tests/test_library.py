@@ -285,6 +285,18 @@ def test_log_messages_above_the_level_are_not_sent() -> None:
             radixkv.set_log(None)
 
 
+def test_what_the_package_says_is_a_context_manager_is_one() -> None:
+    text = (radixkv.__doc__ or "").split("\n\n")
+    # Each list follows what is said of all in it.
+    found = {text[at - 1]: [line.split()[0] for line in lines.splitlines()]
+             for at, lines in enumerate(text) if lines.startswith("    ")}
+    for said, names in found.items():
+        for name in names:
+            has = [hasattr(getattr(radixkv, name), it) for it in ("close", "__enter__", "handle")]
+            assert has == ["context manager" in said] * 3, name
+    assert len(found) == 2 and sum(map(len, found.values())) == 11
+
+
 def test_a_receiver_of_log_messages_sets_another_one() -> None:
     seen: list[str] = []
 

@@ -7,19 +7,23 @@ The objects, each a context manager with a `close()`:
     Plan           what one step computes, as the arrays that attention kernels take
     Runner         attention over the rows, on the CPU or CUDA, and the KV memory
     SnapshotCache  opaque states by token list, in memory and on disk; stands alone
+    EventEncoder   what came into a cache and left it, as KV events for routers
+
+What works on a cache, and goes with its object:
+
     GrowingRow     the pages of a request in an engine that never exchanges one
     GroupRow       the same with several groups of layers
     RequestRows    those of all its requests, behind the calls of its scheduler
     PlacedRows     rows of an engine that allocates its pages itself
     Journal        which pages came into a cache and left it, in order
-    EventEncoder   the same as KV events, for routers
 
 The hot path is one call for a step: arrays in, arrays out, no object for each token. Tokens are any
 dense array of 32-bit integers and are read where they lie; results go into arrays that the caller
 made once. Errors are subclasses of `radixkv.Error`, with the library's message and `status`.
 
 Every method may be called from any thread. C code in the same process works on the same objects:
-each has its pointer in `handle`, `get_include()` has the header, `get_library()` the library.
+each of the first list has its pointer in `handle`, `get_include()` has the header, `get_library()`
+the library.
 """
 
 from pathlib import Path
