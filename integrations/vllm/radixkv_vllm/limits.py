@@ -85,8 +85,11 @@ def _of_scheduler(scheduler: Scheduler) -> Iterator[str]:
         yield "it has a KV connector (kv_transfer_config), which works on vLLM's own blocks"
     if scheduler.dcp_world_size > 1 or scheduler.pcp_world_size > 1:
         yield "a request's KV is spread over devices by context parallelism"
-    if scheduler.use_eagle or scheduler.num_prefill_lookahead:
-        yield "it speculates with a draft model that has KV of its own (EAGLE, MTP)"
+    drafts = config.speculative_config
+    if scheduler.use_eagle or (drafts is not None and drafts.uses_draft_kv_cache()):
+        yield "it speculates with drafts that have KV of their own (EAGLE, MTP, draft models)"
+    elif scheduler.num_prefill_lookahead:
+        yield "its drafts look ahead in prompts"
     if config.model_config.supports_multimodal_inputs:
         yield "its model takes images or other media besides text"
     if scheduler.is_encoder_decoder:

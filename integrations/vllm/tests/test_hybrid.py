@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import twins
 from vllm.config.diffusion import DiffusionConfig
+from vllm.config.speculative import SpeculativeConfig
 from vllm.distributed.kv_events import AllBlocksCleared
 from vllm.lora.request import LoRARequest
 from vllm.sampling_params import SamplingParams
@@ -318,6 +319,19 @@ def test_diffusion_is_refused(model: str) -> None:
     scheduler = twins.make("vLLM", model, 60)
     scheduler.vllm_config.diffusion_config = DiffusionConfig(canvas_length=32)
     with pytest.raises(NotCovered, match="diffusion"):
+        limits.check(scheduler)
+
+
+@pytest.mark.parametrize("method", ["draft_model", "extract_hidden_states", "ngram"])
+def test_drafts_with_kv_of_their_own_are_refused(model: str, method: str) -> None:
+    scheduler = twins.make("vLLM", model, 60)
+    drafts = SpeculativeConfig.__new__(SpeculativeConfig)
+    drafts.method = method
+    scheduler.vllm_config.speculative_config = drafts
+    if method == "ngram":
+        limits.check(scheduler)
+        return
+    with pytest.raises(NotCovered, match="drafts that have KV of their own"):
         limits.check(scheduler)
 
 
