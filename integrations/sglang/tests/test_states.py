@@ -184,3 +184,20 @@ def test_what_is_free_is_told_of_both_pools() -> None:
     scheduler.run(A)
     said = scheduler.cache.available_and_evictable_str()
     assert "Available full tokens: 512 " in said and "Available mamba: 20 " in said
+
+
+@pytest.mark.parametrize(("limit", "found"), [(1, 42), (-1, 0)])
+def test_what_a_path_has_of_states_beyond_the_limit_goes_first(limit: int, found: int) -> None:
+    """When SGLang lacks slots: before that they stay, unlike with its own cache."""
+    fields = {"mamba_track_interval": 16, "mamba_max_states_per_path": limit}
+    with get_context().override_server_args(_mamba_cache_chunk_size=8, **fields):
+        scheduler = StateScheduler("ours", 1, 512, 20, buffered=False)
+        for turn in (B, A, [*A, 7, 8, *B]):
+            scheduler.run(turn)
+        # Of B's prompt and answer, which are the oldest, and of two turns that begin with A.
+        cache = scheduler.cache
+        assert cache.mamba_evictable_size() == 6
+        assert cache.evict(EvictParams(num_tokens=0, mamba_num=3)).mamba_num_evicted == 3
+        scheduler.check()
+        assert scheduler.run([*B, 7, 8, 9]) == found
+        assert scheduler.run([*A, 7, 8, *B, 7, 8, 9]) == 84
