@@ -49,6 +49,15 @@ def room(of: str, available: int, evictable: int) -> str:
     return f"Available {of}: {available + evictable} ({available=} + {evictable=})\n"
 
 
+def now(pages: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    """Pages for a check, none while the cache is at work: the watchdog of SGLang asks from another
+    thread, and what is raised there would end it, and not the server."""
+    try:
+        return pages()
+    except (radixkv.Busy, radixkv.StaleNode):
+        return np.empty(0, np.int64)
+
+
 class RadixkvCache(BasePrefixCache):
     """Which tokens are in which pages, and which pages go first when room is needed.
 
@@ -395,7 +404,7 @@ class RadixkvCache(BasePrefixCache):
 
     def all_values_flatten(self) -> torch.Tensor:
         """The token indices of all cached pages."""
-        return self._numbers.indices(order.all_pages(self._cache))
+        return self._numbers.indices(now(lambda: order.all_pages(self._cache)))
 
     def sanity_check(self) -> None:
         self._table.check()

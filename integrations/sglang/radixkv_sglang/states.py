@@ -31,7 +31,7 @@ from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.memory_pool import HybridReqToTokenPool
 from sglang.srt.runtime_context import get_exec, mamba_checkpoint_grid
 
-from .cache import NOT_TEXT, RadixkvCache, room
+from .cache import NOT_TEXT, RadixkvCache, now, room
 from .prefix import CachedPrefix, are_text, head
 from .spaces import space_of
 
@@ -247,4 +247,4 @@ class StatesCache(RadixkvCache):
 
     def all_mamba_values_flatten(self) -> torch.Tensor:
         """The slots of all cached states, for checks."""
-        return self._numbers.own(self._placed.window_pages())
+        return self._numbers.own(now(self._placed.window_pages))

@@ -1,9 +1,12 @@
 """P04: models with recurrent layers, between SGLang's allocators, pool of states and rows."""
 
+from array import array
 from collections.abc import Iterator
+from typing import Any
 
 import beside
 import pytest
+import radixkv
 from conftest import Request
 from sglang.srt.environ import envs
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams, MatchPrefixParams
@@ -201,3 +204,39 @@ def test_what_a_path_has_of_states_beyond_the_limit_goes_first(limit: int, found
         scheduler.check()
         assert scheduler.run([*B, 7, 8, 9]) == found
         assert scheduler.run([*A, 7, 8, *B, 7, 8, 9]) == 84
+
+
+def test_a_check_of_another_thread_is_told_nothing_while_the_cache_is_at_work() -> None:
+    """SGLang's watchdog would end with what it is refused."""
+    scheduler = StateScheduler("ours", 1, 512, 20, buffered=False)
+    scheduler.run(A)
+    cache = scheduler.cache
+    assert (len(cache.all_values_flatten()), len(cache.all_mamba_values_flatten())) == (42, 2)
+    told = []
+
+    class Watchdog:
+        def __dlpack__(self, **options: Any) -> Any:
+            told.append((len(cache.all_values_flatten()), len(cache.all_mamba_values_flatten())))
+            raise BufferError
+
+        def __dlpack_device__(self) -> Any:
+            return 1, 0
+
+    with pytest.raises(ValueError, match="places"):
+        cache._placed.publish(array("q", B), 40, places=Watchdog())
+    assert told == [(42, 0)]
+
+    class Evicted:
+        def __init__(self, cache: radixkv.Cache) -> None:
+            self.cache = cache
+
+        def node_pages(self, node: int) -> Any:
+            raise radixkv.StaleNode
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.cache, name)
+
+    now, cache._cache = cache._cache, Evicted(cache._cache)
+    assert len(cache.all_values_flatten()) == 0
+    cache._cache = now
+    scheduler.check()
