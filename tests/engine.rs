@@ -220,6 +220,11 @@ fn b06_failures() {
 }
 
 #[test]
+fn b06_without_memory() {
+    run("without_memory", &[]);
+}
+
+#[test]
 fn b11_b06_on_a_gpu() {
     run_with("cuda", &[], on_emulated_gpu);
 }

@@ -1,19 +1,15 @@
 // B11: drafts that are verified in one step change no output, whatever else runs beside them.
+#include "failing_new.hpp"
 #include "fixture.hpp"
 #include "serve/prompt_lookup.hpp"
 
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 #include <vector>
 
 namespace {
 
-constexpr std::size_t never = static_cast<std::size_t>(-1);
-/// The allocation that takes it to zero fails, once.
-std::size_t allocations_left = never;
 /// While set, the library has no memory for what one sequence is told.
 bool appends_fail = false;
 
@@ -25,15 +21,6 @@ extern "C" rkv_status rkv_sequence_append(rkv_cache* cache, rkv_sequence_id sequ
     return reinterpret_cast<decltype(&rkv_sequence_append)>(
         dlsym(RTLD_NEXT, "rkv_sequence_append"))(cache, sequence, tokens);
 }
-
-[[gnu::noinline]] void* operator new(std::size_t size) {
-    if (allocations_left != never && allocations_left > 0 && --allocations_left == 0)
-        throw std::bad_alloc();
-    if (void* made = std::malloc(size > 0 ? size : 1)) return made;
-    throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* made) noexcept { std::free(made); }
-[[gnu::noinline]] void operator delete(void* made, std::size_t) noexcept { std::free(made); }
 
 using namespace test;
 using Tokens = std::vector<std::uint32_t>;
@@ -275,9 +262,7 @@ static void b11_b06_drafts_of_a_step_that_was_not_computed() {
                  shared(drafted, joined(specs[0].prompt, expected[0])) > text.size());
         allocations_left = at;
         core.step();
-        const bool failed = allocations_left == 0;
-        allocations_left = never;
-        if (!failed) break;
+        if (!has_failed()) break;
         // No draft takes the place of one that was told.
         appends_fail = true;
         core.step();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
@@ -62,6 +63,10 @@ void write_fingerprint(const std::filesystem::path& model, const std::string& fo
 Tiers::Tiers(rkv::Cache& cache, std::vector<TierPages> pages, const TierSettings& settings,
              const std::filesystem::path& model)
     : cache_(cache), pages_(std::move(pages)), has_remote_(settings.remote != nullptr) {
+    // Between a poll and what it asks for nothing may fail: it says each thing once.
+    done_.reserve(jobs_.size());
+    of_group_.reserve(jobs_.size());
+    ended_.reserve(ends_.size());
     rkv_tier_config config = rkv::Cache::tier_config();
     const std::string directory = settings.directory.string();
     // Host memory is divided as KV memory is.
@@ -116,7 +121,7 @@ std::optional<rkv_prefetch_id> Tiers::prefetch(const std::vector<std::uint32_t>&
 void Tiers::cancel_prefetch(rkv_prefetch_id prefetch) noexcept {
     try {
         cache_.cancel_prefetch(prefetch);
-    } catch (const rkv::Error&) {
+    } catch (const std::exception&) {
         // A broken cache takes it along.
     }
 }
@@ -136,7 +141,8 @@ void Tiers::copy_of_group(const TierPages& of) const {
     }
 }
 
-/// Those of a group at a time. What a GPU fails to copy is computed, or stays where it is.
+/// Those of a group at a time. What fails to be copied is computed, or stays where it is: whatever
+/// comes of it, the library hears how each job ended, or nobody would ever have those pages.
 void Tiers::copy(std::size_t job_count) {
     for (std::uint32_t group = 0; group < pages_.size(); ++group) {
         of_group_.clear();
@@ -147,7 +153,7 @@ void Tiers::copy(std::size_t job_count) {
         bool is_done = true;
         try {
             copy_of_group(pages_[group]);
-        } catch (const rkv::Error&) {
+        } catch (const std::exception&) {
             is_done = false;
         }
         done_.clear();

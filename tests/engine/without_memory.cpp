@@ -1,0 +1,111 @@
+// B06: one allocation that fails, or one call that the library has no memory for, ends at most the
+// request that it was for. Each of them in turn.
+#include "failing_new.hpp"
+#include "fixture.hpp"
+
+#include <dlfcn.h>
+
+#include <thread>
+
+using namespace test;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// While not 0: the allocation that fails once a look at the tiers gave copies, or ends of fetches.
+std::size_t fails_after_copies = 0, fails_after_ends = 0;
+
+template <class F, class... A> rkv_status library(F*, const char* name, A... args) {
+    return reinterpret_cast<F*>(dlsym(RTLD_NEXT, name))(args...);
+}
+
+}  // namespace
+
+extern "C" rkv_status rkv_cache_poll(rkv_cache* cache, rkv_copy_job* jobs, std::size_t job_size,
+                                     std::size_t job_capacity, rkv_fetch_end* ends,
+                                     std::size_t end_size, std::size_t end_capacity,
+                                     rkv_cache_poll_result* result) {
+    const rkv_status status =
+        library(&rkv_cache_poll, "rkv_cache_poll", cache, jobs, job_size, job_capacity, ends,
+                end_size, end_capacity, result);
+    if (status != RKV_STATUS_OK) return status;
+    if (result->job_count > 0 && fails_after_copies > 0)
+        allocations_left = std::exchange(fails_after_copies, 0);
+    if (result->end_count > 0 && fails_after_ends > 0)
+        allocations_left = std::exchange(fails_after_ends, 0);
+    return status;
+}
+
+namespace {
+
+const Checkpoint& model() {
+    static const Checkpoint checkpoint;
+    return checkpoint;
+}
+
+engine::EngineConfig on_disk(const Folder& disk) {
+    engine::EngineConfig config = tiny_config(model());
+    config.kv.tiers.host_bytes = config.kv.tiers.disk_bytes = std::uint64_t{64} << 20;
+    config.kv.tiers.directory = disk.path() / "kv";
+    return config;
+}
+
+std::uint64_t pages_on_disk(TestCore& core) {
+    return core.core().kv().cache().tier_stats().disk.page_count;
+}
+
+/// Fills the disk with what a request computes; returns what it generates.
+std::vector<std::uint32_t> store(const engine::EngineConfig& config,
+                                 const engine::RequestSpec& spec) {
+    TestCore core(config);
+    const auto tokens = core.complete(spec)->tokens;
+    while (pages_on_disk(core) < spec.prompt.size() / 16) {
+        std::this_thread::sleep_for(10ms);
+        core.run();
+    }
+    return tokens;
+}
+
+/// Another core, that knows what is on the disk.
+std::unique_ptr<TestCore> restarted(const engine::EngineConfig& config) {
+    auto core = std::make_unique<TestCore>(config);
+    while (pages_on_disk(*core) == 0) std::this_thread::sleep_for(1ms);
+    return core;
+}
+
+}  // namespace
+
+/// A look at the tiers says each thing once. Whatever fails afterwards, who waits for it goes on.
+static void b06_what_tiers_say_is_not_lost() {
+    const Folder disk;
+    const engine::EngineConfig config = on_disk(disk);
+    const engine::RequestSpec spec = greedy(random_tokens(1, 200), 4);
+    const auto expected = store(config, spec);
+    for (const bool of_copies : {true, false}) {
+        for (std::size_t at = 1; at <= 12; ++at) {
+            const auto core = restarted(config);
+            const auto heard = {core->add(spec), core->add(spec)};
+            std::size_t& fails_after = of_copies ? fails_after_copies : fails_after_ends;
+            fails_after = at;
+            const auto latest = engine::Clock::now() + 20s;
+            bool is_over = false;
+            while (!is_over) {
+                CHECK(engine::Clock::now() < latest);
+                core->step();
+                (void)has_failed();
+                is_over = true;
+                for (const auto& one : heard) is_over = is_over && one->result;
+            }
+            CHECK_EQ(fails_after, 0U);
+            for (const auto& one : heard)
+                CHECK(one->result->finish == engine::Finish::error || one->tokens == expected);
+            core->run();
+            core->audit_idle();
+        }
+    }
+}
+
+int main() {
+    RUN(b06_what_tiers_say_is_not_lost);
+    return 0;
+}
