@@ -14,10 +14,17 @@ namespace {
 
 /// While not 0: the allocation that fails once a look at the tiers gave copies, or ends of fetches.
 std::size_t fails_after_copies = 0, fails_after_ends = 0;
+/// So many calls find no memory.
+int prefetches_without_memory = 0, checkpoints_without_memory = 0;
+/// The call that finds none; 0: none.
+int fetch_without_memory = 0;
 
 template <class F, class... A> rkv_status library(F*, const char* name, A... args) {
     return reinterpret_cast<F*>(dlsym(RTLD_NEXT, name))(args...);
 }
+
+/// Counts down; whether it was none.
+template <class Count> bool take_one(Count& count) { return count > 0 && count-- > 0; }
 
 }  // namespace
 
@@ -36,10 +43,39 @@ extern "C" rkv_status rkv_cache_poll(rkv_cache* cache, rkv_copy_job* jobs, std::
     return status;
 }
 
+extern "C" rkv_status rkv_cache_prefetch(rkv_cache* cache, const rkv_namespace* space,
+                                         const rkv_tokens* tokens, std::uint64_t deadline_ms,
+                                         std::uint32_t flags, rkv_cache_prefetch_result* out) {
+    if (take_one(prefetches_without_memory)) return RKV_STATUS_OUT_OF_MEMORY;
+    return library(&rkv_cache_prefetch, "rkv_cache_prefetch", cache, space, tokens, deadline_ms,
+                   flags, out);
+}
+
+extern "C" rkv_status rkv_sequence_fetch(rkv_cache* cache, rkv_sequence_id sequence,
+                                         std::uint64_t deadline_ms, std::uint32_t flags,
+                                         rkv_sequence_fetch_result* out) {
+    if (fetch_without_memory > 0 && --fetch_without_memory == 0) return RKV_STATUS_OUT_OF_MEMORY;
+    return library(&rkv_sequence_fetch, "rkv_sequence_fetch", cache, sequence, deadline_ms, flags,
+                   out);
+}
+
+extern "C" rkv_status rkv_sequence_checkpoint(rkv_cache* cache, rkv_sequence_id sequence,
+                                              std::size_t* copy_count) {
+    if (take_one(checkpoints_without_memory)) return RKV_STATUS_OUT_OF_MEMORY;
+    return library(&rkv_sequence_checkpoint, "rkv_sequence_checkpoint", cache, sequence,
+                   copy_count);
+}
+
 namespace {
 
 const Checkpoint& model() {
     static const Checkpoint checkpoint;
+    return checkpoint;
+}
+
+const Checkpoint& states() {
+    static const Checkpoint checkpoint(
+        engine::qwen3_next_checkpoint(engine::llama_checkpoint(4, 64, 96, 2, 1, 64)));
     return checkpoint;
 }
 
@@ -105,7 +141,46 @@ static void b06_what_tiers_say_is_not_lost() {
     }
 }
 
+/// A prompt is computed where it cannot be looked for, and a state that is not saved is computed
+/// again by whoever needs it.
+static void b06_what_is_done_without_ends_nobody() {
+    const Folder disk;
+    engine::EngineConfig config = on_disk(disk);
+    config.scheduler.max_running = 1;
+    const engine::RequestSpec spec = greedy(random_tokens(1, 200), 4);
+    const auto expected = store(config, spec);
+    // A look, then the fetch.
+    for (const int call : {1, 2}) {
+        const auto core = restarted(config);
+        fetch_without_memory = call;
+        const auto heard = core->complete(spec);
+        CHECK_EQ(fetch_without_memory, 0);
+        CHECK_EQ(heard->result->error, "");
+        CHECK(heard->tokens == expected);
+        core->audit_idle();
+    }
+    {
+        const auto core = restarted(config);
+        const auto runs = core->add(greedy(random_tokens(2, 20), 20)), waits = core->add(spec);
+        prefetches_without_memory = 1;
+        core->run();
+        CHECK_EQ(prefetches_without_memory, 0);
+        CHECK_EQ(runs->result->error + waits->result->error, "");
+        CHECK(runs->tokens.size() == 20U && waits->tokens == expected);
+        core->audit_idle();
+    }
+    TestCore plain(tiny_config(states())), core(tiny_config(states()));
+    checkpoints_without_memory = 1;
+    const auto heard = core.complete(spec);
+    CHECK_EQ(checkpoints_without_memory, 0);
+    CHECK_EQ(core.core().metrics().unsaved_states.load(), 1U);
+    CHECK_EQ(heard->result->error, "");
+    CHECK(heard->tokens == plain.complete(spec)->tokens);
+    core.audit_idle();
+}
+
 int main() {
     RUN(b06_what_tiers_say_is_not_lost);
+    RUN(b06_what_is_done_without_ends_nobody);
     return 0;
 }

@@ -1,6 +1,7 @@
 #include "serve/kv.hpp"
 
 #include "serve/kv_layout.hpp"
+#include "serve/without_memory.hpp"
 
 #include <algorithm>
 
@@ -90,7 +91,7 @@ void Kv::carry_out_copies(rkv::Sequence& sequence) {
 
 bool Kv::save_states(rkv::Sequence& sequence) {
     try {
-        (void)sequence.checkpoint();
+        if (!unless_out_of_memory([&] { return sequence.checkpoint(); })) return false;
     } catch (const rkv::OutOfPages&) {
         return false;
     }

@@ -80,7 +80,7 @@ public:
     /// first attend() of a step does it then.
     void carry_out_copies(rkv::Sequence& sequence);
     /// Saves the states of a sequence where it is: at the end of a page, all of it published.
-    /// False when no page could be had for that.
+    /// False when no page or no memory could be had for that.
     bool save_states(rkv::Sequence& sequence);
 
     /// What the next calls of attend() and states() are about: the new positions of each row, in

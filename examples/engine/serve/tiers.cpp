@@ -1,6 +1,7 @@
 #include "serve/tiers.hpp"
 
 #include "model/safetensors.hpp"
+#include "serve/without_memory.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -99,21 +100,27 @@ Tiers::~Tiers() {
 
 bool Tiers::looks_good(rkv::Sequence& sequence) const {
     // What others have stored is known when it was asked for.
-    return has_remote_ || sequence.fetch(UINT64_MAX, RKV_FETCH_LOOK_ONLY).position_count > 0;
+    if (has_remote_) return true;
+    const auto there = unless_out_of_memory(
+        [&] { return sequence.fetch(UINT64_MAX, RKV_FETCH_LOOK_ONLY).position_count; });
+    return there.value_or(0) > 0;
 }
 
-bool Tiers::fetch(rkv::Sequence& sequence) { return sequence.fetch().is_open != 0; }
+bool Tiers::fetch(rkv::Sequence& sequence) {
+    return unless_out_of_memory([&] { return sequence.fetch().is_open != 0; }).value_or(false);
+}
 
 std::optional<rkv_prefetch_id> Tiers::prefetch(const std::vector<std::uint32_t>& prompt,
                                                const rkv::Namespace& name_space) {
     const auto now = std::chrono::steady_clock::now();
     if (now < no_room_until_) return std::nullopt;
-    const rkv_cache_prefetch_result begun = cache_.prefetch(prompt, name_space);
-    // There is something, and others have all the room for it. They end soon; asking costs the
-    // prompt's digests, so it isn't done in each step.
-    const bool is_refused =
-        begun.prefetch == 0 && begun.position_count + begun.asked_position_count > 0;
-    if (!is_refused) return begun.prefetch;
+    const auto begun =
+        unless_out_of_memory([&] { return cache_.prefetch(prompt, name_space); });
+    // There is something, and others have all the room for it, or all memory. They end soon; asking
+    // costs the prompt's digests, so it isn't done in each step.
+    const bool is_refused = !begun || (begun->prefetch == 0 &&
+                                       begun->position_count + begun->asked_position_count > 0);
+    if (!is_refused) return begun->prefetch;
     no_room_until_ = now + std::chrono::milliseconds(20);
     return std::nullopt;
 }
@@ -164,16 +171,11 @@ void Tiers::copy(std::size_t job_count) {
 
 bool Tiers::step() {
     ended_.clear();
-    rkv_cache_poll_result got{};
-    try {
-        got = cache_.poll(jobs_, ends_);
-    } catch (const rkv::Error& error) {
-        // Nothing was given out: the next step looks again, and nobody's request is at fault.
-        if (error.status() != RKV_STATUS_OUT_OF_MEMORY) throw;
-        return false;
-    }
-    const auto job_count = static_cast<std::size_t>(got.job_count);
-    const auto end_count = static_cast<std::size_t>(got.end_count);
+    const auto got = unless_out_of_memory([&] { return cache_.poll(jobs_, ends_); });
+    // Nothing was given out: the next step looks again.
+    if (!got) return false;
+    const auto job_count = static_cast<std::size_t>(got->job_count);
+    const auto end_count = static_cast<std::size_t>(got->end_count);
     ended_.assign(ends_.begin(), ends_.begin() + static_cast<std::ptrdiff_t>(end_count));
     if (job_count == 0) return end_count > 0;
     copy(job_count);

@@ -56,7 +56,8 @@ public:
     Tiers(const Tiers&) = delete;
     Tiers& operator=(const Tiers&) = delete;
 
-    /// Whether there may be anything to fetch for a sequence.
+    /// Whether there may be anything to fetch for a sequence. Where there is no memory to look, to
+    /// fetch or to prefetch, there is nothing: it is computed.
     [[nodiscard]] bool looks_good(rkv::Sequence& sequence) const;
     /// Whether pages of a sequence are on their way.
     [[nodiscard]] bool fetch(rkv::Sequence& sequence);
