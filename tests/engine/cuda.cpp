@@ -98,7 +98,7 @@ struct Lead final : engine::Listener {
         std::partial_sort(logits.begin(), logits.begin() + 2, logits.end(), std::greater<>());
         least = std::min(least, double{logits[0]} - double{logits[1]});
     }
-    void on_finish(const engine::RequestResult&) override {}
+    void on_finish(engine::RequestResult&&) override {}
 };
 
 /// Requests and what they generate on the processor. Each token is so far ahead of all others that

@@ -88,10 +88,10 @@ struct Heard final : engine::Listener {
             out.push_back(sequences.at(choice.sequence));
         return out;
     }
-    void on_finish(const engine::RequestResult& end) override {
+    void on_finish(engine::RequestResult&& end) override {
         if (result) fail("Heard", 0, "a request ended twice");
-        result = end;
-        for (const engine::ChoiceResult& choice : end.choices)
+        result = std::move(end);
+        for (const engine::ChoiceResult& choice : result->choices)
             if (choice.sequence == 0) text += choice.text;
     }
 };
@@ -103,8 +103,11 @@ public:
 
     std::shared_ptr<Heard> add(engine::RequestSpec spec) {
         auto heard = std::make_shared<Heard>();
-        core_.add(++last_, core_.accept(std::move(spec)), heard);
+        add(std::move(spec), heard);
         return heard;
+    }
+    void add(engine::RequestSpec spec, std::shared_ptr<engine::Listener> listener) {
+        core_.add(++last_, core_.accept(std::move(spec)), std::move(listener));
     }
     [[nodiscard]] std::uint64_t last() const { return last_; }
     bool step() { return core_.step(); }

@@ -51,10 +51,10 @@ public:
         tokens_.push_back(token.id);
         sequences_[token.sequence].push_back(token.id);
     }
-    void on_finish(const engine::RequestResult& result) override {
+    void on_finish(engine::RequestResult&& result) override {
         const std::lock_guard<std::mutex> lock(mutex_);
         CHECK(!result_);
-        result_ = result;
+        result_ = std::move(result);
         finished_.notify_one();
     }
     bool wait(std::chrono::milliseconds time) {

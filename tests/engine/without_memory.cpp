@@ -3,6 +3,8 @@
 #include "failing_new.hpp"
 #include "fixture.hpp"
 
+#include "http/output_queue.hpp"
+
 #include <dlfcn.h>
 
 #include <thread>
@@ -109,6 +111,12 @@ std::unique_ptr<TestCore> restarted(const engine::EngineConfig& config) {
     return core;
 }
 
+/// The result of a request that has ended.
+engine::RequestResult result_of(engine::OutputQueue& queue) {
+    CHECK(queue.wait_finished(0ms));
+    return std::move(*queue.wait(0ms).result);
+}
+
 }  // namespace
 
 /// A look at the tiers says each thing once. Whatever fails afterwards, who waits for it goes on.
@@ -138,6 +146,41 @@ static void b06_what_tiers_say_is_not_lost() {
             core->run();
             core->audit_idle();
         }
+    }
+}
+
+/// In the step in which a request ends: it is told so, and what is retained of it has an id.
+static void b06_c10_everybody_hears_of_the_end() {
+    engine::RequestSpec first = greedy(random_tokens(1, 40), 3), second = greedy({1, 2, 3}, 9);
+    first.retain = true;
+    first.id = "first";
+    first.choice_count = first.sample_count = 2;
+    for (std::size_t at = 1;; ++at) {
+        TestCore core(tiny_config(model()));
+        const auto a = std::make_shared<engine::OutputQueue>();
+        const auto b = std::make_shared<engine::OutputQueue>();
+        core.add(first, a);
+        core.add(second, b);
+        for (int step = 0; step < 2; ++step) core.step();
+        CHECK(!a->wait_finished(0ms));
+        allocations_left = at;
+        core.step();
+        const bool failed = has_failed();
+        core.run();
+        (void)result_of(*b);
+        const engine::RequestResult result = result_of(*a);
+        CHECK_EQ(result.error.empty(), result.finish != engine::Finish::error);
+        std::uint64_t retained = 0;
+        for (const engine::ChoiceResult& choice : result.choices)
+            retained += choice.retained_id.empty() ? 0 : 1;
+        CHECK_EQ(core.cache().retained_sequence_count, retained);
+        for (const engine::ChoiceResult& choice : result.choices)
+            CHECK(core.core().drop(choice.retained_id));
+        CHECK(!core.core().drop("first") && !core.core().drop("first.1"));
+        CHECK_EQ(core.cache().retained_sequence_count, 0U);
+        core.audit_idle();
+        CHECK(failed || retained == 2);
+        if (!failed) break;
     }
 }
 
@@ -181,6 +224,7 @@ static void b06_what_is_done_without_ends_nobody() {
 
 int main() {
     RUN(b06_what_tiers_say_is_not_lost);
+    RUN(b06_c10_everybody_hears_of_the_end);
     RUN(b06_what_is_done_without_ends_nobody);
     return 0;
 }

@@ -28,14 +28,14 @@ public:
             record_.other_choices.resize(token.sequence);
         record_.other_choices[token.sequence - 1].push_back(token.id);
     }
-    void on_finish(const RequestResult& result) override {
+    void on_finish(RequestResult&& result) override {
         record_.finished = Clock::now();
         record_.inherited_tokens = result.inherited_tokens;
         record_.first_token_seconds = result.first_token_seconds;
-        if (!result.choices.empty()) record_.retained_id = result.choices[0].retained_id;
+        if (!result.choices.empty()) record_.retained_id = std::move(result.choices[0].retained_id);
         record_.prompt_tokens = result.prompt_tokens;
         record_.cached_tokens = result.cached_tokens;
-        record_.error = result.error;
+        record_.error = std::move(result.error);
         if (result.finish == Finish::cancelled) record_.error = "cancelled";
         done_(std::move(record_));
     }

@@ -21,9 +21,9 @@ struct Counter final : Listener {
     /// Why there will be no more.
     std::string error;
     void on_token(const TokenOutput&) override { ++tokens; }
-    void on_finish(const RequestResult& result) override {
+    void on_finish(RequestResult&& result) override {
         is_over = true;
-        error = result.error;
+        error = std::move(result.error);
     }
 };
 

@@ -1,5 +1,6 @@
 #include "http/output_queue.hpp"
 
+#include <type_traits>
 #include <utility>
 
 namespace engine {
@@ -14,10 +15,11 @@ void OutputQueue::on_token(const TokenOutput& token) {
     arrived_.notify_one();
 }
 
-void OutputQueue::on_finish(const RequestResult& result) {
+void OutputQueue::on_finish(RequestResult&& result) noexcept {
+    static_assert(std::is_nothrow_move_constructible_v<RequestResult>);
     {
         const std::lock_guard<std::mutex> lock(mutex_);
-        output_.result = result;
+        output_.result = std::move(result);
     }
     arrived_.notify_one();
 }

@@ -29,7 +29,7 @@ struct OutputToken {
 class OutputQueue final : public Listener {
 public:
     void on_token(const TokenOutput& token) override;
-    void on_finish(const RequestResult& result) override;
+    void on_finish(RequestResult&& result) noexcept override;
 
     /// What came since the last call, and the result once it is there. Waits for either; returns
     /// empty-handed when the time is over.

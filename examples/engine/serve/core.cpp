@@ -50,6 +50,24 @@ rkv::Namespace namespace_of(const std::string& salt) {
     return name_space.salt(bytes);
 }
 
+constexpr auto anybody = [](const Request&) { return true; };
+
+/// What went wrong, in a few words where there is no memory to say it.
+template <class F> std::string described(F describe) noexcept {
+    try {
+        return describe();
+    } catch (const std::exception&) {
+        return "out of memory";  // so short that it needs none
+    }
+}
+
+RequestResult result_of(Finish why, const char* error) noexcept {
+    RequestResult result{};
+    result.finish = why;
+    result.error = described([&] { return std::string(error); });
+    return result;
+}
+
 double seconds_between(Clock::time_point from, Clock::time_point to) {
     return std::chrono::duration<double>(to - from).count();
 }
@@ -174,7 +192,7 @@ void Core::set_namespace(Request& request) {
 void Core::cancel(std::uint64_t number) { finish(number, Finish::cancelled); }
 
 void Core::cancel_all() {
-    for (const std::uint64_t number : scheduler_.numbers()) cancel(number);
+    while (const Request* request = scheduler_.first(anybody)) cancel(request->number);
 }
 
 bool Core::step() {
@@ -183,7 +201,10 @@ bool Core::step() {
         worked = try_step();
     } catch (const rkv::Error& error) {
         if (error.status() >= RKV_STATUS_INTERNAL) healthy_ = false;
-        fail_step(std::string(rkv::status_name(error.status())) + ": " + error.what());
+        const std::string message = described([&] {
+            return std::string(rkv::status_name(error.status())) + ": " + error.what();
+        });
+        fail_step(message.c_str());
     } catch (const DeviceLost& error) {
         healthy_ = false;
         fail_step(error.what());
@@ -319,12 +340,12 @@ void Core::take(std::uint64_t number, Branch& branch, const float* logits,
         finish(number, *over);
 }
 
-void Core::finish(std::uint64_t number, Finish why, const std::string& error) {
+/// Throws where an answer fails, and then the request is still here. Without an answer it needs no
+/// memory; nor does it once the request is taken out, so that somebody hears of its end.
+void Core::finish(std::uint64_t number, Finish why, const char* error) {
     Request* here = scheduler_.find(number);
     if (here == nullptr) return;
-    RequestResult result{};
-    result.finish = why;
-    result.error = error;
+    RequestResult result = result_of(why, error);
     if (why == Finish::stop || why == Finish::length) answer(*here, result);
     const std::unique_ptr<Request> request = scheduler_.remove(number);
     if (request->spec.retain) retained_.settle(request->spec.id);
@@ -343,22 +364,31 @@ void Core::finish(std::uint64_t number, Finish why, const std::string& error) {
     result.preemptions = request->preemptions;
     if (request->first_token)
         result.first_token_seconds = seconds_between(request->submitted, *request->first_token);
-    request->listener->on_finish(result);
+    request->listener->on_finish(std::move(result));
 }
 
-/// The choices of a request that ended well.
+/// The choices of a request that ended well. What is retained of some is dropped when another one
+/// fails: nobody would hear of it.
 void Core::answer(Request& request, RequestResult& result) {
     const std::vector<Branch*> branches = request.answer();
-    for (std::size_t i = 0; i < branches.size(); ++i) {
-        Branch& branch = *branches[i];
-        ChoiceResult choice{request.spec.searches() ? i : branch.number, *branch.finished,
-                            branch.text.finish(), {}, retain(request, branch, i)};
-        if (request.ranks()) choice.logprob = branch.logprob;
-        if (request.spec.searches()) {
-            Decoder::tell(request, branch, i);
-            result.completion_tokens += request.generated(branch);
+    result.choices.reserve(branches.size());
+    try {
+        for (std::size_t i = 0; i < branches.size(); ++i) {
+            Branch& branch = *branches[i];
+            ChoiceResult choice{request.spec.searches() ? i : branch.number, *branch.finished,
+                                branch.text.finish(), {}, {}};
+            if (request.ranks()) choice.logprob = branch.logprob;
+            if (request.spec.searches()) {
+                Decoder::tell(request, branch, i);
+                result.completion_tokens += request.generated(branch);
+            }
+            choice.retained_id = retain(request, branch, i);
+            result.choices.push_back(std::move(choice));
         }
-        result.choices.push_back(std::move(choice));
+    } catch (...) {
+        for (const ChoiceResult& choice : result.choices)
+            if (!choice.retained_id.empty()) (void)retained_.drop(choice.retained_id);
+        throw;
     }
 }
 
@@ -375,16 +405,22 @@ std::string Core::retain(const Request& request, Branch& branch, std::size_t cho
     parent.cache_salt = request.spec.cache_salt;
     parent.name_space = request.name_space;
     std::string id = choice_id(request.spec.id, choice);
-    return retained_.put(id, branch.sequence, std::move(parent)) ? id : std::string();
+    if (!retained_.put(id, branch.sequence, std::move(parent))) id.clear();
+    return id;
 }
 
 /// A step that failed takes its requests with it; those that wait are not touched. When it failed
 /// while it was planned, it takes the request that the trouble was with; when nothing works any
 /// more, all of them.
-void Core::fail_step(const std::string& message) {
-    if (!healthy_) in_step_ = scheduler_.numbers();
-    if (in_step_.empty()) in_step_ = {scheduler_.blamed()};
-    for (const std::uint64_t number : in_step_) finish(number, Finish::error, message);
+void Core::fail_step(const char* message) {
+    if (!healthy_) {
+        while (const Request* request = scheduler_.first(anybody))
+            finish(request->number, Finish::error, message);
+    } else if (in_step_.empty()) {
+        finish(scheduler_.blamed(), Finish::error, message);
+    } else {
+        for (const std::uint64_t number : in_step_) finish(number, Finish::error, message);
+    }
 }
 
 void Core::update_gauges() {

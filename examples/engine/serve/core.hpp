@@ -115,10 +115,10 @@ private:
                   const std::vector<std::size_t>& accepted, const float* logits,
                   Clock::time_point now);
     void take(std::uint64_t number, Branch& branch, const float* logits, Clock::time_point now);
-    void finish(std::uint64_t number, Finish why, const std::string& error = {});
+    void finish(std::uint64_t number, Finish why, const char* error = "");
     void answer(Request& request, RequestResult& result);
     [[nodiscard]] std::string retain(const Request& request, Branch& branch, std::size_t choice);
-    void fail_step(const std::string& message);
+    void fail_step(const char* message);
     void update_gauges();
 };
 

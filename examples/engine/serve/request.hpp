@@ -142,8 +142,9 @@ class Listener {
 public:
     virtual ~Listener() = default;
     virtual void on_token(const TokenOutput& token) = 0;
-    /// The last call. Exactly one for each request that was accepted.
-    virtual void on_finish(const RequestResult& result) = 0;
+    /// The last call. Exactly one for each request that was accepted, also where there is no
+    /// memory for a copy of the result: it is the listener's.
+    virtual void on_finish(RequestResult&& result) = 0;
 };
 
 /// A request that can never be served, with the reason.

@@ -36,20 +36,31 @@ bool Retained::put(const std::string& id, rkv::Sequence& sequence, Parent parent
     (void)drop(id);
     const std::lock_guard<std::mutex> lock(mutex_);
     parent.sequence = sequence.get();
-    if (!sequence.retain()) return false;
-    parents_[id] = std::move(parent);
+    // What needs memory comes first: the library retains nothing that nobody has an id for.
     order_.push_back(id);
-    forget_displaced();
-    return true;
+    bool is_kept = false;
+    try {
+        parents_.emplace(id, std::move(parent));
+        is_kept = sequence.retain();
+    } catch (...) {
+        forget(id);
+        throw;
+    }
+    if (is_kept)
+        forget_displaced();
+    else
+        forget(id);
+    return is_kept;
 }
 
 bool Retained::drop(const std::string& id) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = parents_.find(id);
     if (found == parents_.end()) return false;
-    cache_.drop(found->second.sequence);
-    parents_.erase(found);
-    order_.erase(std::find(order_.begin(), order_.end(), id));
+    const rkv_sequence_id sequence = found->second.sequence;
+    // The id goes, whatever the library says.
+    forget(id);
+    cache_.drop(sequence);
     return true;
 }
 
@@ -59,6 +70,11 @@ bool Retained::make_room(std::uint32_t pool, std::size_t page_count) {
     (void)cache_.drop_retained_pool(pool, std::max<std::size_t>(page_count, 1));
     forget_displaced();
     return true;
+}
+
+void Retained::forget(const std::string& id) {
+    parents_.erase(id);
+    order_.erase(std::remove(order_.begin(), order_.end(), id), order_.end());
 }
 
 /// Whoever gave way stood at the front.

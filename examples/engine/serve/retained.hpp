@@ -61,6 +61,8 @@ private:
     /// Ids of all parents, the first to finish at the front: the order in which they give way.
     std::deque<std::string> order_;
 
+    /// Of one that the library does not retain (any more).
+    void forget(const std::string& id);
     void forget_displaced();
 };
 

@@ -66,12 +66,6 @@ std::size_t Scheduler::running() const {
     return static_cast<std::size_t>(count);
 }
 
-std::vector<std::uint64_t> Scheduler::numbers() const {
-    std::vector<std::uint64_t> numbers;
-    for (const auto& request : requests_) numbers.push_back(request->number);
-    return numbers;
-}
-
 /// Sequences that hold pages.
 std::size_t Scheduler::holding() const {
     std::size_t count = 0;

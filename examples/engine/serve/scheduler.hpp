@@ -59,8 +59,12 @@ public:
     /// Requests that hold no pages, and those that do.
     [[nodiscard]] std::size_t waiting() const { return requests_.size() - running(); }
     [[nodiscard]] std::size_t running() const;
-    /// The numbers of all requests here.
-    [[nodiscard]] std::vector<std::uint64_t> numbers() const;
+    /// The first request of which something is true; NULL when there is none.
+    template <class F> [[nodiscard]] const Request* first(F is_true) const {
+        for (const auto& request : requests_)
+            if (is_true(*request)) return request.get();
+        return nullptr;
+    }
 
     /// The rows of the next step, in order of arrival. When memory is short, the sequences that
     /// came last give theirs back and wait. Empty only when no request is here. Throws rkv::Error
