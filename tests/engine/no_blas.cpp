@@ -8,8 +8,8 @@ static void b11_without_a_blas_it_is_refused() {
     CHECK(!engine::has_blas());
     const Checkpoint checkpoint;
     engine::EngineConfig config = tiny_config(checkpoint);
-    const Heard own = *TestCore(config).complete(greedy(random_tokens(1, 40), 3));
-    CHECK_EQ(own.tokens.size(), 3U);
+    const auto own = TestCore(config).complete(greedy(random_tokens(1, 40), 3));
+    CHECK_EQ(own->tokens.size(), 3U);
     config.gemm = engine::Gemm::blas;
     CHECK_REFUSES(std::runtime_error, "--gemm blas: this build has no BLAS", TestCore core(config));
 }

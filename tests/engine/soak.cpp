@@ -172,9 +172,8 @@ private:
         engine::RequestSpec spec =
             !kept_.empty() && below(4) == 0 ? make_continuation() : make();
         const auto answer = std::make_shared<Answer>();
-        std::uint64_t number = 0;
         try {
-            number = engine_.submit(spec, answer);
+            engine_.submit(spec, answer);
         } catch (const engine::InvalidRequest&) {
             ++counts_.refused;
             return;
@@ -186,8 +185,8 @@ private:
         ++counts_.accepted;
         if (below(4) == 0) {
             const bool over = answer->wait(std::chrono::milliseconds(below(20)));
-            engine_.cancel(number);
-            if (over) engine_.cancel(number);
+            engine_.cancel(*answer);
+            if (over) engine_.cancel(*answer);
         }
         CHECK(answer->wait(120s));
         const engine::RequestResult& result = answer->result();

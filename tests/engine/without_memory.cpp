@@ -4,6 +4,7 @@
 #include "fixture.hpp"
 
 #include "http/output_queue.hpp"
+#include "serve/engine.hpp"
 
 #include <dlfcn.h>
 
@@ -184,6 +185,43 @@ static void b06_c10_everybody_hears_of_the_end() {
     }
 }
 
+/// From where a request arrives to where it ends.
+static void b06_the_engines_thread_goes_on() {
+    is_spared = true;
+    engine::Engine engine(tiny_config(model()));
+    engine::RequestSpec spec = greedy(random_tokens(1, 40), 2);
+    spec.stop = {"a text that does not come, and is too long to lie in a string itself"};
+    for (std::size_t at = 1;; ++at) {
+        const auto queue = std::make_shared<engine::OutputQueue>();
+        allocations_left = at;
+        engine.submit(spec, queue);
+        CHECK(queue->wait_finished(20s) && engine.wait_idle(20s));
+        const bool failed = has_failed();
+        const engine::RequestResult result = result_of(*queue);
+        CHECK_EQ(result.error.empty(), result.finish != engine::Finish::error);
+        if (!failed) break;
+    }
+    CHECK_EQ(engine.core().metrics().waiting + engine.core().metrics().running, 0U);
+    CHECK(engine.healthy());
+    is_spared = false;
+}
+
+static void b06_a_client_leaves_without_memory() {
+    engine::EngineConfig config = tiny_config(model());
+    // Of the engine's thread.
+    config.before_forward = [](std::size_t) { is_spared = true; };
+    engine::Engine engine(config);
+    const auto queue = std::make_shared<engine::OutputQueue>();
+    engine.submit(greedy({1, 2, 3}, 1500), queue);
+    while (queue->wait(1s).tokens.empty()) {
+    }
+    allocations_left = 1;
+    engine.cancel(*queue);
+    CHECK(!has_failed());
+    CHECK(queue->wait_finished(20s));
+    CHECK(queue->wait(0ms).result->finish == engine::Finish::cancelled);
+}
+
 /// A prompt is computed where it cannot be looked for, and a state that is not saved is computed
 /// again by whoever needs it.
 static void b06_what_is_done_without_ends_nobody() {
@@ -225,6 +263,8 @@ static void b06_what_is_done_without_ends_nobody() {
 int main() {
     RUN(b06_what_tiers_say_is_not_lost);
     RUN(b06_c10_everybody_hears_of_the_end);
+    RUN(b06_the_engines_thread_goes_on);
+    RUN(b06_a_client_leaves_without_memory);
     RUN(b06_what_is_done_without_ends_nobody);
     return 0;
 }

@@ -57,12 +57,14 @@ public:
         : engine_(engine),
           stream_(request.stream),
           queue_(std::make_shared<OutputQueue>()),
-          number_(engine.submit(request.spec, queue_)),
-          response_(request, std::move(served_model), engine.core().tokenizer()) {}
+          response_(request, std::move(served_model), engine.core().tokenizer()) {
+        // Last: whoever is not made to its end cancels nothing.
+        engine.submit(std::move(request.spec), queue_);
+    }
     Exchange(const Exchange&) = delete;
     Exchange& operator=(const Exchange&) = delete;
     ~Exchange() {
-        if (!response_.finished()) engine_.cancel(number_);
+        if (!response_.finished()) engine_.cancel(*queue_);
     }
 
     [[nodiscard]] bool streams() const noexcept { return stream_; }
@@ -96,7 +98,6 @@ private:
     Engine& engine_;
     bool stream_;
     std::shared_ptr<OutputQueue> queue_;
-    std::uint64_t number_;
     CompletionResponse response_;
 };
 

@@ -168,11 +168,22 @@ void Core::validate(const RequestSpec& spec) const {
 
 void Core::add(std::uint64_t number, RequestSpec spec, std::shared_ptr<Listener> listener,
                Clock::time_point submitted) {
-    auto request = std::make_unique<Request>(number, std::move(spec), std::move(listener));
-    request->submitted = submitted;
-    set_namespace(*request);
-    if (request->spec.retain) retained_.expect(request->spec.id);
-    scheduler_.add(std::move(request));
+    try {
+        auto made = std::make_unique<Request>(number, std::move(spec), listener);
+        Request& request = *made;
+        request.submitted = submitted;
+        set_namespace(request);
+        scheduler_.add(std::move(made));
+        if (request.spec.retain) retained_.expect(request.spec.id);
+    } catch (const std::exception& error) {
+        // It fails alone: others run.
+        if (scheduler_.find(number) != nullptr) {
+            finish(number, Finish::error, error.what());
+        } else {
+            ++metrics_.finished_error;
+            listener->on_finish(result_of(Finish::error, error.what()));
+        }
+    }
     update_gauges();
 }
 
@@ -190,6 +201,11 @@ void Core::set_namespace(Request& request) {
 }
 
 void Core::cancel(std::uint64_t number) { finish(number, Finish::cancelled); }
+
+void Core::cancel_left() {
+    const auto has_left = [](const Request& request) { return request.listener->has_left(); };
+    while (const Request* request = scheduler_.first(has_left)) cancel(request->number);
+}
 
 void Core::cancel_all() {
     while (const Request* request = scheduler_.first(anybody)) cancel(request->number);

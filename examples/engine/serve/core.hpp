@@ -56,11 +56,14 @@ public:
     /// none any more when its parent is gone. Throws InvalidRequest with the reason why the request
     /// can never be served. Changes nothing.
     [[nodiscard]] RequestSpec accept(RequestSpec spec) const;
-    /// Adds a request that accept() returned. Numbers must ascend.
+    /// Adds a request that accept() returned. Numbers must ascend. Where there is no memory for
+    /// it, its listener hears so.
     void add(std::uint64_t number, RequestSpec spec, std::shared_ptr<Listener> listener,
              Clock::time_point submitted = Clock::now());
     /// Ends a request with Finish::cancelled. Nothing happens when it is over already.
     void cancel(std::uint64_t number);
+    /// Those whose listeners have left.
+    void cancel_left();
     void cancel_all();
     /// Drops what was retained under an id. False when there is nothing.
     bool drop(const std::string& id) { return retained_.drop(id); }

@@ -16,25 +16,24 @@ Engine::~Engine() {
     thread_.join();
 }
 
-std::uint64_t Engine::submit(RequestSpec spec, std::shared_ptr<Listener> listener) {
+void Engine::submit(RequestSpec spec, std::shared_ptr<Listener> listener) {
     spec = core_.accept(std::move(spec));
     const Clock::time_point now = Clock::now();
-    std::uint64_t number = 0;
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (arrivals_.size() + core_.metrics().waiting >= max_waiting_)
             throw Overloaded("too many requests are waiting: " + std::to_string(max_waiting_));
-        number = ++last_number_;
-        arrivals_.push_back({number, std::move(spec), std::move(listener), now});
+        arrivals_.push_back({last_number_ + 1, std::move(spec), std::move(listener), now});
+        ++last_number_;
     }
     work_.notify_one();
-    return number;
 }
 
-void Engine::cancel(std::uint64_t number) {
+void Engine::cancel(Listener& listener) noexcept {
+    listener.leave();
     {
         const std::lock_guard<std::mutex> lock(mutex_);
-        cancelled_.push_back(number);
+        cancel_left_ = true;
     }
     work_.notify_one();
 }
@@ -77,18 +76,17 @@ void Engine::run() {
 
 void Engine::take_messages() {
     std::vector<Arrival> arrivals;
-    std::vector<std::uint64_t> cancelled;
-    bool all = false;
+    bool left = false, all = false;
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         std::swap(arrivals, arrivals_);
-        std::swap(cancelled, cancelled_);
+        std::swap(left, cancel_left_);
         std::swap(all, cancel_all_);
     }
     for (Arrival& arrival : arrivals)
         core_.add(arrival.number, std::move(arrival.spec), std::move(arrival.listener),
                   arrival.time);
-    for (const std::uint64_t number : cancelled) core_.cancel(number);
+    if (left) core_.cancel_left();
     if (all) core_.cancel_all();
 }
 

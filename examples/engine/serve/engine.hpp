@@ -23,11 +23,12 @@ public:
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
 
-    /// Hands a request to the engine's thread; returns its number. Throws InvalidRequest or
-    /// Overloaded, and then the listener hears nothing. Any thread.
-    std::uint64_t submit(RequestSpec spec, std::shared_ptr<Listener> listener);
-    /// Ends a request soon. Nothing happens when it is over already. Any thread.
-    void cancel(std::uint64_t number);
+    /// Hands a request to the engine's thread. Throws InvalidRequest, Overloaded or std::bad_alloc,
+    /// and then the listener hears nothing. Any thread.
+    void submit(RequestSpec spec, std::shared_ptr<Listener> listener);
+    /// Ends the request of a listener soon. Nothing happens when it is over already. It takes no
+    /// memory: where there is none, clients leave. Any thread.
+    void cancel(Listener& listener) noexcept;
     /// Cancels every request that is here now. Any thread.
     void cancel_all();
     /// Drops what was retained under an id. False when there is nothing. Any thread.
@@ -51,14 +52,13 @@ private:
     std::mutex mutex_;
     std::condition_variable work_, idle_;
     std::vector<Arrival> arrivals_;
-    std::vector<std::uint64_t> cancelled_;
-    bool cancel_all_ = false, stopping_ = false, busy_ = false;
+    bool cancel_left_ = false, cancel_all_ = false, stopping_ = false, busy_ = false;
     std::uint64_t last_number_ = 0;
     std::thread thread_;
 
     void run();
     [[nodiscard]] bool has_messages() const {
-        return !arrivals_.empty() || !cancelled_.empty() || cancel_all_ || stopping_;
+        return !arrivals_.empty() || cancel_left_ || cancel_all_ || stopping_;
     }
     void take_messages();
 };

@@ -4,6 +4,7 @@
 
 #include "serve/sampler.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -137,14 +138,20 @@ struct RequestResult {
     double first_token_seconds;
 };
 
-/// Hears of a request's progress, on the engine's thread: it must be quick and must not throw.
+/// Hears of one request's progress, on the engine's thread: it must be quick and must not throw.
 class Listener {
 public:
     virtual ~Listener() = default;
+    /// Nobody wants the request any more, see Engine::cancel(). Any thread.
+    void leave() noexcept { has_left_ = true; }
+    [[nodiscard]] bool has_left() const noexcept { return has_left_; }
     virtual void on_token(const TokenOutput& token) = 0;
     /// The last call. Exactly one for each request that was accepted, also where there is no
     /// memory for a copy of the result: it is the listener's.
     virtual void on_finish(RequestResult&& result) = 0;
+
+private:
+    std::atomic<bool> has_left_{false};
 };
 
 /// A request that can never be served, with the reason.
