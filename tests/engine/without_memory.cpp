@@ -185,6 +185,30 @@ static void b06_c10_everybody_hears_of_the_end() {
     }
 }
 
+/// Somebody else's step is no concern of a request that waits: neither the first one of a kind, for
+/// which lists grow, nor later ones.
+static void b06_a_step_without_memory_ends_nobody_who_waits() {
+    engine::EngineConfig config = tiny_config(model());
+    config.scheduler.max_running = 1;
+    for (const int before : {0, 1, 3}) {
+        bool failed = true;
+        for (std::size_t at = 1; failed; ++at) {
+            TestCore core(config);
+            const auto runs = core.add(greedy({1, 2, 3}, 9));
+            const auto waits = core.add(greedy({4, 5, 6}, 3));
+            for (int step = 0; step < before; ++step) core.step();
+            allocations_left = at;
+            core.step();
+            failed = has_failed();
+            core.run();
+            CHECK(runs->result);
+            CHECK_EQ(waits->result->error, "");
+            CHECK_EQ(waits->tokens.size(), 3U);
+            core.audit_idle();
+        }
+    }
+}
+
 /// From where a request arrives to where it ends.
 static void b06_the_engines_thread_goes_on() {
     is_spared = true;
@@ -263,6 +287,7 @@ static void b06_what_is_done_without_ends_nobody() {
 int main() {
     RUN(b06_what_tiers_say_is_not_lost);
     RUN(b06_c10_everybody_hears_of_the_end);
+    RUN(b06_a_step_without_memory_ends_nobody_who_waits);
     RUN(b06_the_engines_thread_goes_on);
     RUN(b06_a_client_leaves_without_memory);
     RUN(b06_what_is_done_without_ends_nobody);

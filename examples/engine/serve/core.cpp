@@ -256,13 +256,15 @@ bool Core::try_step() {
 
 /// One forward pass over all rows, then what follows for each of them.
 void Core::compute(const std::vector<StepRow>& planned, StepClock& clock) {
+    // First, so that what fails takes these with it and nobody else.
+    in_step_.reserve(planned.size());
+    for (const StepRow& row : planned) in_step_.push_back(row.request->number);
     // Requests leave the scheduler as they finish; the rows of others stay good.
     const std::vector<StepRow> rows = planned;
     std::vector<bool> reaches_end;
     plan_rows_.clear();
     tree_masks_.resize(std::max(tree_masks_.size(), rows.size()));
     for (const StepRow& row : rows) {
-        in_step_.push_back(row.request->number);
         reaches_end.push_back(row.reaches_end());
         const std::vector<std::uint32_t>& tokens = row.branch->tokens;
         for (std::size_t i = row.start; i < row.start + row.count; ++i) {

@@ -66,6 +66,13 @@ std::size_t Scheduler::running() const {
     return static_cast<std::size_t>(count);
 }
 
+std::uint64_t Scheduler::blamed() const {
+    if (blamed_ != 0 || requests_.empty()) return blamed_;
+    const auto last = std::find_if(requests_.rbegin(), requests_.rend(),
+                                   [](const auto& request) { return request->holds_pages(); });
+    return last != requests_.rend() ? (*last)->number : requests_.back()->number;
+}
+
 /// Sequences that hold pages.
 std::size_t Scheduler::holding() const {
     std::size_t count = 0;
@@ -83,6 +90,8 @@ const std::vector<StepRow>& Scheduler::plan() {
     // What was just taken from one sequence is for those that run, not for another to begin with.
     if (!preempted || rows_.empty()) admit(budget);
     prefetch_waiting();
+    // Whoever was looked at last may wait: what comes now is none of its concern.
+    blamed_ = 0;
     add_drafts();
     return rows_;
 }
@@ -90,6 +99,7 @@ const std::vector<StepRow>& Scheduler::plan() {
 /// Tells the sequences that run the tokens that were generated, in one call. Where there is no page
 /// left for one, nothing is told of it: extend() does that, once others have given way.
 void Scheduler::extend_running() {
+    blamed_ = 0;
     added_.clear();
     extended_.clear();
     for (const auto& request : requests_) {

@@ -75,8 +75,10 @@ public:
     bool take_fetched();
     /// Whether a sequence waits for pages.
     [[nodiscard]] bool is_fetching() const;
-    /// The request that plan() was busy with when it threw.
-    [[nodiscard]] std::uint64_t blamed() const { return blamed_; }
+    /// The request that take_fetched() or plan() was busy with when it threw. If that was about no
+    /// request alone, the last of those that run, or else of all: what fails each time must not be
+    /// tried for ever. 0 when none is here.
+    [[nodiscard]] std::uint64_t blamed() const;
 
     /// Tells the library what a step computed. Who comes next finds it, unless the requests don't
     /// publish; windows slide; states are saved where they should be.
@@ -98,6 +100,7 @@ private:
     /// In order of arrival.
     std::vector<std::unique_ptr<Request>> requests_;
     std::vector<StepRow> rows_;
+    /// 0 while it is about all of them.
     std::uint64_t blamed_ = 0;
     /// For calls over many sequences, kept from step to step.
     std::vector<rkv_sequence_append_item> added_;

@@ -16,6 +16,7 @@ constexpr std::size_t prefetch_depth = 8;
 bool Scheduler::take_fetched() {
     Tiers* tiers = kv_.tiers();
     if (tiers == nullptr) return false;
+    blamed_ = 0;
     const bool worked = tiers->step();
     // The others hear of their ends, whatever becomes of one.
     std::exception_ptr failed;
