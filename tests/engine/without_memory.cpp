@@ -5,6 +5,7 @@
 
 #include "http/output_queue.hpp"
 #include "serve/engine.hpp"
+#include "serve/event_publisher.hpp"
 
 #include <dlfcn.h>
 
@@ -21,6 +22,9 @@ std::size_t fails_after_copies = 0, fails_after_ends = 0;
 int prefetches_without_memory = 0, checkpoints_without_memory = 0;
 /// The call that finds none; 0: none.
 int fetch_without_memory = 0;
+std::atomic<int> encodings_without_memory{0};
+/// What was given to the publisher of events.
+std::atomic<std::size_t> published_batches{0};
 
 template <class F, class... A> rkv_status library(F*, const char* name, A... args) {
     return reinterpret_cast<F*>(dlsym(RTLD_NEXT, name))(args...);
@@ -68,6 +72,28 @@ extern "C" rkv_status rkv_sequence_checkpoint(rkv_cache* cache, rkv_sequence_id 
     return library(&rkv_sequence_checkpoint, "rkv_sequence_checkpoint", cache, sequence,
                    copy_count);
 }
+
+extern "C" rkv_status rkv_event_encoder_encode(rkv_event_encoder* encoder, double timestamp,
+                                               std::uint8_t* buffer, std::size_t capacity,
+                                               rkv_event_batch* out) {
+    if (take_one(encodings_without_memory)) return RKV_STATUS_OUT_OF_MEMORY;
+    return library(&rkv_event_encoder_encode, "rkv_event_encoder_encode", encoder, timestamp,
+                   buffer, capacity, out);
+}
+
+// The library that publishes events is this program, whose name is empty.
+extern "C" std::size_t rkv_net_last_error_message(char*, std::size_t) { return 0; }
+extern "C" rkv_net_status rkv_net_publisher_create(const rkv_net_publisher_config*,
+                                                   rkv_net_publisher** out) {
+    *out = nullptr;
+    return RKV_NET_STATUS_OK;
+}
+extern "C" rkv_net_status rkv_net_publisher_publish(rkv_net_publisher*, const std::uint8_t*,
+                                                    std::size_t, std::uint64_t*) {
+    ++published_batches;
+    return RKV_NET_STATUS_OK;
+}
+extern "C" void rkv_net_publisher_destroy(rkv_net_publisher*) {}
 
 namespace {
 
@@ -284,6 +310,27 @@ static void b06_what_is_done_without_ends_nobody() {
     core.audit_idle();
 }
 
+/// Of what came meanwhile nothing is lost.
+static void b06_events_go_on() {
+    setenv("RADIXKV_NET_LIBRARY", "", 1);
+    engine::EngineConfig config = tiny_config(model());
+    config.kv.journal_bytes = std::uint64_t{1} << 20;
+    TestCore core(config);
+    const engine::EventPublisher publisher(core.core(), {"somewhere", ""});
+    const auto wait_for = [](const auto& is_so) {
+        const auto latest = engine::Clock::now() + 20s;
+        while (!is_so()) {
+            CHECK(engine::Clock::now() < latest);
+            std::this_thread::sleep_for(1ms);
+        }
+    };
+    encodings_without_memory = 2;
+    wait_for([] { return encodings_without_memory == 0; });
+    const std::size_t before = published_batches;
+    core.complete(greedy(random_tokens(1, 40), 3));
+    wait_for([&] { return published_batches > before; });
+}
+
 int main() {
     RUN(b06_what_tiers_say_is_not_lost);
     RUN(b06_c10_everybody_hears_of_the_end);
@@ -291,5 +338,6 @@ int main() {
     RUN(b06_the_engines_thread_goes_on);
     RUN(b06_a_client_leaves_without_memory);
     RUN(b06_what_is_done_without_ends_nobody);
+    RUN(b06_events_go_on);
     return 0;
 }

@@ -1,5 +1,6 @@
 #include "serve/event_publisher.hpp"
 #include "serve/net_library.hpp"
+#include "serve/without_memory.hpp"
 
 #include <chrono>
 #include <cstdio>
@@ -76,13 +77,14 @@ void EventPublisher::run() {
 
 void EventPublisher::publish() {
     for (;;) {
-        const rkv::EventBatch batch = encoder_.encode(seconds_now());
-        // Records are lost faster than the contents are read: that goes better after a pause.
-        if (batch.payload.size() == 0) return;
-        if (batch.info.lost_record_count > 0)
+        const auto batch = unless_out_of_memory([&] { return encoder_.encode(seconds_now()); });
+        // Records are lost faster than the contents are read, or there is no memory to tell of
+        // them, and then none is lost: both go better after a pause.
+        if (!batch || batch->payload.size() == 0) return;
+        if (batch->info.lost_record_count > 0)
             std::fprintf(stderr, "the journal is too short for events: everything is told anew\n");
-        library_->publish(batch.payload);
-        if (!batch.has_more()) return;
+        library_->publish(batch->payload);
+        if (!batch->has_more()) return;
     }
 }
 
