@@ -287,6 +287,23 @@ static void b06_a_broken_library_ends_every_request() {
     }
 }
 
+/// Also where the next step would do: what is broken may be what that step has no use for.
+static void b06_a_broken_engine_answers_whoever_comes_later() {
+    engine::EngineConfig config = tiny_config(model());
+    bool breaks = true;
+    config.before_forward = [&](std::size_t) {
+        if (std::exchange(breaks, false)) throw rkv::Error(RKV_STATUS_INTERNAL, "a bug");
+    };
+    TestCore core(config);
+    CHECK(core.complete(request(3))->result->finish == engine::Finish::error);
+    CHECK(!core.core().healthy());
+    const auto later = core.add(request(4));
+    CHECK(!core.step());
+    CHECK(later->result && later->result->finish == engine::Finish::error);
+    CHECK_EQ(later->result->error, "the engine is broken");
+    core.audit_idle();
+}
+
 static void b06_a_look_at_tiers_without_memory_ends_nobody() {
     engine::EngineConfig config = tiny_config(model());
     config.kv.tiers.host_bytes = std::uint64_t{1} << 20;
@@ -347,6 +364,7 @@ static void b06_copies_of_what_was_fetched_that_fail() {
 
 int main() {
     RUN(b06_a_broken_library_ends_every_request);
+    RUN(b06_a_broken_engine_answers_whoever_comes_later);
     RUN(b06_a_step_that_fails_restores_every_reference);
     RUN(b06_a_step_that_fails_late_keeps_what_is_published);
     RUN(b06_a_request_that_does_not_fit_yet_holds_nothing);

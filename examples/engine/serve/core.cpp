@@ -212,6 +212,12 @@ void Core::cancel_all() {
 }
 
 bool Core::step() {
+    if (!healthy_) {
+        // Also where a step would do: what it computed would rest on what is broken.
+        fail_step("the engine is broken");
+        update_gauges();
+        return false;
+    }
     bool worked = true;
     try {
         worked = try_step();
