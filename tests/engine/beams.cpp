@@ -3,6 +3,7 @@
 #include "plain_search.hpp"
 
 #include "serve/beam_search.hpp"
+#include "serve/sampler.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -55,6 +56,40 @@ static void c08_extensions_are_the_best_of_all_beams() {
     CHECK_EQ(engine::beam_score(-6, 3, 1), -2.0);
     CHECK_EQ(engine::beam_score(-6, 3, 0), -6.0);
     CHECK_EQ(engine::best_possible_score(-6, 12, 1), -0.5);
+}
+
+/// A stop string may end a text with nearly any token. What is kept of those is no more than may
+/// count, and the beams are those of all candidates together.
+static void c08_few_candidates_are_kept_where_most_tokens_end() {
+    constexpr std::size_t vocab_size = 5000, width = 3;
+    const auto ends = [](std::uint32_t id) { return id % 900 != 0; };
+    std::vector<std::vector<engine::Candidate>> kept, all;
+    for (const std::uint64_t seed : {1, 2, 3}) {
+        std::vector<float> logits;
+        for (const std::uint32_t token : random_tokens(seed, vocab_size))
+            logits.push_back(static_cast<float>(token) / 16);
+        std::size_t asked = 0;
+        kept.push_back(engine::candidates_of(logits.data(), vocab_size, width,
+                                             [&](std::uint32_t id) { return ++asked, ends(id); }));
+        CHECK(asked <= vocab_size && kept.back().size() <= 2 * width);
+        all.emplace_back();
+        const auto every = engine::top_logprobs(logits.data(), vocab_size, vocab_size);
+        for (const auto& [id, logprob] : every) all.back().push_back({id, logprob});
+    }
+    const auto extended = [&](const std::vector<std::vector<engine::Candidate>>& candidates) {
+        const std::vector<engine::Beam> beams = {
+            {-1, candidates[0]}, {-1.5, candidates[1]}, {-2, candidates[2]}};
+        const engine::BeamStep step = engine::extend_beams(
+            beams, width, [&](std::size_t b, std::size_t c) { return ends(candidates[b][c].id); });
+        std::vector<std::pair<std::size_t, std::uint32_t>> found;
+        for (const auto* extensions : {&step.live, &step.ended})
+            for (const engine::Extension& next : *extensions)
+                found.emplace_back(next.beam, candidates[next.beam][next.candidate].id);
+        CHECK_EQ(step.live.size(), width);
+        CHECK(!step.ended.empty());
+        return found;
+    };
+    CHECK(extended(kept) == extended(all));
 }
 
 static void c08_beams_are_those_of_a_plain_search() {
@@ -232,6 +267,7 @@ static void c08_searches_that_are_cancelled_or_fail_lose_nothing() {
 
 int main() {
     RUN(c08_extensions_are_the_best_of_all_beams);
+    RUN(c08_few_candidates_are_kept_where_most_tokens_end);
     RUN(c08_beams_are_those_of_a_plain_search);
     RUN(c08_beams_that_end);
     RUN(c08_losing_beams_are_gone_at_once);

@@ -1,10 +1,28 @@
 #include "serve/beam_search.hpp"
 
+#include "serve/sampler.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <tuple>
 
 namespace engine {
+
+std::vector<Candidate> candidates_of(const float* logits, std::size_t vocab_size,
+                                     std::size_t width,
+                                     const std::function<bool(std::uint32_t id)>& ends) {
+    std::vector<Candidate> candidates;
+    std::size_t live = 0, ended = 0;
+    each_likely(logits, vocab_size, [&](std::uint32_t id, double logprob) {
+        std::size_t& count = ends(id) ? ended : live;
+        if (count < width) {
+            candidates.push_back({id, logprob});
+            ++count;
+        }
+        return live < width;
+    });
+    return candidates;
+}
 
 BeamStep extend_beams(const std::vector<Beam>& beams, std::size_t width,
                       const std::function<bool(std::size_t, std::size_t)>& ends) {

@@ -15,6 +15,14 @@ struct Candidate {
     double logprob;
 };
 
+/// What may come next of a beam, the likeliest first: so many that `width` go on, whatever the
+/// other beams do, and of those that end not more, since only the `width` best of all count. `ends`
+/// says whether the beam is over with a token, and is asked once for each: a stop string may end it
+/// with most of the vocabulary.
+[[nodiscard]] std::vector<Candidate>
+candidates_of(const float* logits, std::size_t vocab_size, std::size_t width,
+              const std::function<bool(std::uint32_t id)>& ends);
+
 /// A beam that is not finished.
 struct Beam {
     /// Of all its generated tokens together.

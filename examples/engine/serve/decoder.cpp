@@ -200,24 +200,12 @@ void Decoder::draw(Request& request, Branch& branch, const float* logits, Clock:
         finish_branch(request, branch, Finish::length);
 }
 
-/// So many candidates that `beam_width` go on whatever the others do. Few tokens end a text; many
-/// can complete a stop string where they are longer than a byte.
 void Decoder::note_candidates(const Request& request, Branch& branch, const float* logits) const {
     const RequestSpec& spec = request.spec;
-    const std::size_t shown = spec.logprobs.value_or(0);
-    const auto goes_on = [&](const auto& likely) {
-        return !ends_with(request, branch, likely.first);
-    };
-    std::size_t wanted = spec.beam_width + model_.eos_token_ids.size() + spec.stop.size();
-    for (bool enough = false; !enough; wanted *= 2) {
-        branch.top = top_logprobs(logits, model_.vocab_size, std::max(wanted, shown));
-        const auto live = std::count_if(branch.top.begin(), branch.top.end(), goes_on);
-        enough = wanted >= model_.vocab_size ||
-                 static_cast<std::size_t>(live) >= spec.beam_width;
-    }
-    for (std::size_t i = 0; i < branch.top.size(); ++i)
-        branch.candidates.push_back({branch.top[i].first, branch.top[i].second});
-    branch.top.resize(std::min(shown, branch.top.size()));
+    branch.candidates = candidates_of(
+        logits, model_.vocab_size, spec.beam_width,
+        [&](std::uint32_t id) { return ends_with(request, branch, id); });
+    branch.top = top_logprobs(logits, model_.vocab_size, spec.logprobs.value_or(0));
 }
 
 bool Decoder::is_end_token(const Request& request, std::uint32_t id) const {
@@ -227,10 +215,7 @@ bool Decoder::is_end_token(const Request& request, std::uint32_t id) const {
 
 bool Decoder::ends_with(const Request& request, const Branch& branch, std::uint32_t id) const {
     if (is_end_token(request, id)) return true;
-    if (request.spec.stop.empty()) return false;
-    OutputText text = branch.text;
-    (void)text.push(tokenizer_.decode(id));
-    return text.stopped();
+    return !request.spec.stop.empty() && branch.text.stops_with(tokenizer_.decode(id));
 }
 
 /// One step of a beam search, when the candidates of all beams are known.

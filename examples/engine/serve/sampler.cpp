@@ -92,14 +92,24 @@ std::uint64_t sample_seed(std::uint64_t seed, std::size_t number) {
     return number == 0 ? seed : mix(mix(seed) ^ mix(~std::uint64_t{number}));
 }
 
+void each_likely(const float* logits, std::size_t count,
+                 const std::function<bool(std::uint32_t id, double logprob)>& take) {
+    const double all = log_sum_exp(logits, count);
+    ByLikelihood order(logits, count);
+    while (!order.empty()) {
+        const std::uint32_t id = order.next();
+        if (!take(id, logits[id] - all)) return;
+    }
+}
+
 std::vector<std::pair<std::uint32_t, double>> top_logprobs(const float* logits, std::size_t count,
                                                            std::size_t top) {
-    const double all = log_sum_exp(logits, count);
     std::vector<std::pair<std::uint32_t, double>> out;
-    for (ByLikelihood order(logits, count); out.size() < top && !order.empty();) {
-        const std::uint32_t id = order.next();
-        out.emplace_back(id, logits[id] - all);
-    }
+    if (top == 0) return out;
+    each_likely(logits, count, [&](std::uint32_t id, double logprob) {
+        out.emplace_back(id, logprob);
+        return out.size() < top;
+    });
     return out;
 }
 

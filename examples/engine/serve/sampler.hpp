@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,11 @@ struct Sampling {
 
 /// The seed of one of several samples of a request. The first draws as if it were the only one.
 [[nodiscard]] std::uint64_t sample_seed(std::uint64_t seed, std::size_t number);
+
+/// Says tokens with their log probabilities at temperature 1, the likeliest first, for as long as
+/// `take` wants another one.
+void each_likely(const float* logits, std::size_t count,
+                 const std::function<bool(std::uint32_t id, double logprob)>& take);
 
 /// Log probabilities of the `top` most likely tokens, the likeliest first, at temperature 1.
 [[nodiscard]] std::vector<std::pair<std::uint32_t, double>> top_logprobs(const float* logits,

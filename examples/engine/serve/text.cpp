@@ -88,12 +88,21 @@ std::string Utf8Stream::finish() {
 OutputText::OutputText(std::vector<std::string> stop)
     : stop_(std::make_shared<const std::vector<std::string>>(std::move(stop))) {}
 
+std::size_t OutputText::find_stop(const std::string& text) const {
+    std::size_t end = std::string::npos;
+    for (const std::string& word : *stop_)
+        if (!word.empty()) end = std::min(end, text.find(word));
+    return end;
+}
+
+bool OutputText::stops_with(std::string_view bytes) const {
+    return stopped_ || find_stop(std::string(held_).append(bytes)) != std::string::npos;
+}
+
 std::string OutputText::push(std::string_view bytes) {
     if (stopped_) return {};
     held_ += bytes;
-    std::size_t end = std::string::npos;
-    for (const std::string& word : *stop_)
-        if (!word.empty()) end = std::min(end, held_.find(word));
+    const std::size_t end = find_stop(held_);
     if (end != std::string::npos) {
         stopped_ = true;
         held_.resize(end);

@@ -46,13 +46,18 @@ public:
     /// What was held back, when no more bytes come.
     [[nodiscard]] std::string finish();
     [[nodiscard]] bool stopped() const noexcept { return stopped_; }
+    /// Whether it would be stopped() after these bytes.
+    [[nodiscard]] bool stops_with(std::string_view bytes) const;
 
 private:
-    /// They may be long, and a beam search copies texts for every token that it considers.
+    /// They may be long, and a beam search copies texts for every beam of each step.
     std::shared_ptr<const std::vector<std::string>> stop_;
     std::string held_;
     Utf8Stream utf8_;
     bool stopped_ = false;
+
+    /// Where the first stop string begins; npos without one.
+    [[nodiscard]] std::size_t find_stop(const std::string& text) const;
 };
 
 }  // namespace engine
