@@ -8,14 +8,15 @@ use bytes::Bytes;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::{Semaphore, oneshot};
 
 /// How long the sockets get for what they took, when the publisher is destroyed; and before that
 /// one who was connected to, to say what it subscribes to.
 const FLUSH: Duration = Duration::from_millis(100);
-/// Before one is looked for again who had no name or no route, was not there, or sent us away.
+/// Before one is looked for again who had no name or no route, or was not there; and from when one
+/// was found, who went since then.
 const RETRY: Duration = Duration::from_secs(1);
 /// Subscribers at once, at most, and as many who ask for replays.
 const CONNECTIONS: usize = 1024;
@@ -268,16 +269,14 @@ impl Serving {
             found = find => found,
             _ = &mut self.ends => return false,
         };
+        let found = Instant::now();
         let mut served = tokio::spawn(subscribers.clone().serve(connection, self.topic.clone()));
         // What it subscribes to comes behind what it is, from far away a good while later: what is
         // in the queue is for it, and waits for that.
         let mut wanted = std::pin::pin!(subscribers.wanted());
         tokio::select! {
             () = &mut wanted => {}
-            _ = &mut served => {
-                let ends = tokio::time::timeout(RETRY, &mut self.ends).await;
-                return ends.is_err();
-            }
+            _ = &mut served => return self.may_come_back(found).await,
             _ = &mut self.ends => {
                 // Who ends the publisher waits for it too, but not as long.
                 if tokio::time::timeout(FLUSH, wanted).await.is_err() {
@@ -289,7 +288,7 @@ impl Serving {
             tokio::select! {
                 // Who went is to get nothing that another could have.
                 biased;
-                _ = &mut served => return !self.batches.is_closed(),
+                _ = &mut served => return self.may_come_back(found).await,
                 batch = self.batches.recv() => match batch {
                     Some(batch) => subscribers.send(&batch),
                     None => return false,
@@ -297,5 +296,17 @@ impl Serving {
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Waits until one that was found, and went, may be looked for again: else one that always goes
+    /// would take all our time, and the batches that wait. False when the publisher ends.
+    async fn may_come_back(&mut self, found: Instant) -> bool {
+        // Whoever ends the publisher closes them first; `ends` may not be asked again when it has
+        // said so.
+        if self.batches.is_closed() {
+            return false;
+        }
+        let rest = RETRY.saturating_sub(found.elapsed());
+        tokio::time::timeout(rest, &mut self.ends).await.is_err()
     }
 }

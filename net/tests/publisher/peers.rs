@@ -185,6 +185,40 @@ fn e05_what_waits_for_a_subscriber_waits_until_it_subscribes() {
     assert_eq!(publisher.stats().dropped_batch_count, 2);
 }
 
+/// A subscriber that goes as soon as it subscribed is not looked for again at once, for ever: that
+/// would take all the time of both ends, and what waits to be told. One that was there is.
+#[test]
+fn e05_who_subscribes_and_goes_is_looked_for_once_a_second() {
+    use std::io::Write;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let publisher = Publisher::connected(listener.local_addr().unwrap().port(), 0);
+    let subscriber = || {
+        let mut peer = let_in(&listener);
+        peer.write_all(b"\x00\x01\x01").unwrap();
+        peer
+    };
+    let (begin, mut count) = (Instant::now(), 0);
+    while begin.elapsed() < Duration::from_secs(2) {
+        let peer = subscriber();
+        // So that it is heard before it goes.
+        std::thread::sleep(Duration::from_millis(10));
+        drop(peer);
+        count += 1;
+    }
+    assert!(count <= 4, "it came {count} times in two seconds");
+    let peer = subscriber();
+    std::thread::sleep(Duration::from_millis(1500));
+    drop(peer);
+    let gone = Instant::now();
+    let peer = subscriber();
+    assert!(gone.elapsed() < Duration::from_millis(500), "after {:?}", gone.elapsed());
+    // Nobody waits for who was not there for long.
+    drop(peer);
+    let ends = Instant::now();
+    drop(publisher);
+    assert!(ends.elapsed() < Duration::from_millis(700), "it took {:?}", ends.elapsed());
+}
+
 /// A path is bound again, after a publisher and after a process that was killed; not while somebody
 /// listens there.
 #[test]
