@@ -156,8 +156,8 @@ unsafe fn config_of(given: *const rkv_event_encoder_config) -> Result<EventConfi
 /// Creates an encoder. Its first batches say that nothing is held, and then all that the cache
 /// holds, each page after the one before it: a router that listens from the beginning is exact.
 ///
-/// It has a copy of what the cache says of each page: 44 + 4 * page_size bytes for each page of
-/// pool 0, 44 for each page of other pools. A cache may have several encoders.
+/// It has a copy of what the cache says of each page: 48 + 4 * page_size bytes for each page of
+/// pool 0, 48 for each page of other pools. A cache may have several encoders.
 ///
 /// @param cache the cache, with a journal: rkv_cache_config.journal_bytes. The encoder goes on with
 /// the page table's next cache when this one is destroyed

@@ -20,8 +20,10 @@ pub(super) struct Progress {
     pub blocks: Blocks,
     pub spaces: Spaces,
     pub outbox: Outbox,
-    /// Room for the places of a prefix.
+    /// Room for all places: those of a prefix, or those that are to go.
     pub path: Vec<u32>,
+    /// What is on the path is dropped, from the end on, for this reason.
+    pub dropping: Option<Reason>,
     /// The first record that waits was applied, and not told yet.
     pub is_applied: bool,
     pub reader: Reader,
@@ -44,12 +46,16 @@ impl Progress {
         pages.try_reserve_exact(pool_pages).map_err(OutOfMemory::from)?;
         pages.extend_from_slice(state.journal_pages()?);
         drop(state);
+        let blocks = Blocks::new(page_size, &pages)?;
+        let mut path = Vec::new();
+        path.try_reserve_exact(blocks.end() as usize).map_err(OutOfMemory::from)?;
         Ok(Self {
             wire: Wire { config, page_size, groups },
-            blocks: Blocks::new(page_size, &pages)?,
+            blocks,
             spaces: Spaces::default(),
             outbox: Outbox::default(),
-            path: Vec::new(),
+            path,
+            dropping: None,
             is_applied: false,
             reader: Reader::new(page_size)?,
             repeat: Repeat::No,
@@ -105,6 +111,9 @@ impl Progress {
 
     /// Reads or tells a little more. False when there is nothing more.
     fn advance(&mut self, shared: &Shared) -> Result<bool, Error> {
+        if self.drop_some()? {
+            return Ok(true);
+        }
         if self.repeat != Repeat::No {
             self.take_back()?;
             return Ok(true);
@@ -146,20 +155,22 @@ impl Progress {
     /// Subscribers know nothing, or what is no longer right.
     fn begin(&mut self) -> Result<(), Error> {
         if self.has_begun && self.wire.names_each() {
-            self.drop_all(Reason::Invalidated)?;
-        } else if !self.is_cleared {
-            // Once, however often records are lost before all that is held was read.
-            self.wire.cleared(self.spaces.all_told(), &mut self.outbox)?;
-            self.is_cleared = true;
+            self.begin_to_drop_all(Reason::Invalidated)?;
+        } else {
+            if !self.is_cleared {
+                // Once, however often records are lost before all that is held was read.
+                self.wire.cleared(self.spaces.all_told(), &mut self.outbox)?;
+                self.is_cleared = true;
+            }
+            for place in 0..self.blocks.end() {
+                if let Some(block) = self.blocks.get(place) {
+                    self.forget(place, block);
+                }
+            }
         }
         self.has_begun = true;
         self.is_applied = false;
-        self.tell_from = u32::MAX;
-        for place in 0..self.blocks.end() {
-            if let Some(block) = self.blocks.get(place) {
-                self.forget(place, block);
-            }
-        }
+        self.stop_telling();
         Ok(())
     }
 

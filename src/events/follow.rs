@@ -100,7 +100,7 @@ impl Progress {
             self.stop_telling();
             return match self.spaces.all_pages() {
                 0 => Ok(()),
-                _ => self.drop_all(reason),
+                _ => self.begin_to_drop_all(reason),
             };
         }
         let pool = self.pool(record.group);
@@ -136,25 +136,36 @@ impl Progress {
             self.wire.cleared(told, &mut self.outbox)?;
             self.untell(|block| block.space == space);
         }
-        self.list_leaves_first(Some(space))?;
-        self.drop_listed(Reason::Invalidated)
+        self.begin_to_drop(Some(space), Reason::Invalidated)
     }
 
     /// Nothing is held any more.
-    pub(super) fn drop_all(&mut self, reason: Reason) -> Result<(), Error> {
+    pub(super) fn begin_to_drop_all(&mut self, reason: Reason) -> Result<(), Error> {
         let told = self.spaces.all_told();
         if told > 0 && !self.wire.names_each() {
             self.wire.cleared(told, &mut self.outbox)?;
             self.untell(|_| true);
         }
-        self.list_leaves_first(None)?;
-        self.drop_listed(reason)
+        self.begin_to_drop(None, reason)
     }
 
-    /// Forgets the places on the path, from its end on, and tells of those that were told.
-    fn drop_listed(&mut self, reason: Reason) -> Result<(), Error> {
-        while self.leave_listed(reason, Self::forget)? {}
+    /// Lists what is held in a namespace, or all, to be dropped bit by bit: events about all of it
+    /// at once would take memory for each page.
+    fn begin_to_drop(&mut self, space: Option<u32>, reason: Reason) -> Result<(), Error> {
+        self.list_leaves_first(space)?;
+        self.dropping = Some(reason);
         Ok(())
+    }
+
+    /// Forgets the last places on the path, if they are to be dropped, and tells of those that were
+    /// told. False when none is. Nothing else is read or told before: what is stored next could not
+    /// stand on blocks that are still to go.
+    pub(super) fn drop_some(&mut self) -> Result<bool, Error> {
+        let Some(reason) = self.dropping else { return Ok(false) };
+        if !self.leave_listed(reason, Self::forget)? {
+            self.dropping = None;
+        }
+        Ok(true)
     }
 
     /// Tells of the last places on the path that they are gone, if they were told, and then does

@@ -18,7 +18,7 @@
 //! then the contents.
 //!
 //! A call that fails for want of memory has lost nothing: a record is dropped when all of it was
-//! told, and applying it twice does nothing.
+//! told, or is listed to be, and applying it twice does nothing.
 #![forbid(unsafe_code)]
 
 mod announce;

@@ -19,7 +19,8 @@ use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 use subscriber::Subscriber;
 use world::{
-    cache, change, compare, drain, encode, encoder, encoder_of_rank, namespace, pages, request,
+    PAGE_SIZE, cache, change, compare, drain, encode, encoder, encoder_of_rank, namespace, pages,
+    request,
 };
 
 const ROUNDS: usize = 3000;
@@ -39,7 +40,7 @@ fn follow(table: PageTableConfig, index: IndexKind, journal_bytes: u64, seed: u6
             let (batch, payload) = encode(&encoder, 600);
             lost += batch.lost_count;
             if batch.bytes > 0 {
-                to.apply(&payload, world::PAGE_SIZE);
+                to.apply(&payload, PAGE_SIZE);
             }
         }
         if round % 23 == 0 {
@@ -110,8 +111,8 @@ fn e03_a_late_subscriber_is_told_all() {
                 change(&shared, &mut random);
                 let (batch, payload) = encode(&encoder, 1200);
                 if batch.bytes > 0 {
-                    early.apply(&payload, world::PAGE_SIZE);
-                    late.apply(&payload, world::PAGE_SIZE);
+                    early.apply(&payload, PAGE_SIZE);
+                    late.apply(&payload, PAGE_SIZE);
                 }
                 assert!(batch.bytes > 0 || batch.needed_bytes == 0, "an event has room");
                 if !batch.has_more {
@@ -167,7 +168,7 @@ fn e03_without_memory_nothing_is_lost() {
             let payload: Vec<u8> = bytes.collect();
             assert_eq!(batch.needed_bytes, 0, "any event has room");
             if batch.bytes > 0 {
-                to.apply(&payload, world::PAGE_SIZE);
+                to.apply(&payload, PAGE_SIZE);
             }
             if !batch.has_more {
                 break;
@@ -219,7 +220,7 @@ fn e03_the_next_cache_has_no_journal() {
         let batch = encoder.encode(0.0, &mut room).unwrap();
         // SAFETY: all were written in the beginning.
         let payload = room[..batch.bytes].iter().map(|byte| unsafe { byte.assume_init() });
-        to.apply(&payload.collect::<Vec<u8>>(), world::PAGE_SIZE);
+        to.apply(&payload.collect::<Vec<u8>>(), PAGE_SIZE);
         assert!(to.held.is_empty(), "they went with their cache");
         assert!(matches!(encoder.encode(0.0, &mut room), Err(Error::State(_))));
         shared.detach_cache();
@@ -266,7 +267,7 @@ fn e03_a_call_ends_while_records_are_lost() {
             assert!(batch.has_more && batch.lost_count > 0, "{batch:?}");
             assert!(batch.lost_count >= asked.lost_count, "{batch:?} after {asked:?}");
             if batch.bytes > 0 {
-                to.apply(&payload, world::PAGE_SIZE);
+                to.apply(&payload, PAGE_SIZE);
             }
             // Until all was read again nothing more is said, unless somebody came late, who is to
             // hear that nothing is held.
@@ -280,7 +281,7 @@ fn e03_a_call_ends_while_records_are_lost() {
                 CHANGES.take();
                 assert!(batch.has_more && batch.lost_count > 0, "{batch:?}");
                 if batch.bytes > 0 {
-                    to.apply(&payload, world::PAGE_SIZE);
+                    to.apply(&payload, PAGE_SIZE);
                 }
                 let told = to.counts["AllBlocksCleared"] - cleared;
                 assert_eq!(told, usize::from(is_late && rank.is_none()), "{batch:?}");
@@ -315,6 +316,59 @@ fn e03_a_rank_leaves_the_others_alone() {
     drain(&encoder, &mut to, &mut random);
     assert!(lost > 0 && to.held.is_empty(), "{lost} lost");
     assert_eq!(to.counts["AllBlocksCleared"], 1, "in the beginning");
+}
+
+/// M05: what leaves is told bit by bit, so that an encoder has no more memory than it was created
+/// with, however much leaves at once: with records that were lost, a clear, or the cache.
+#[test]
+fn e03_what_leaves_at_once_takes_no_memory() {
+    let clear = |shared: &Shared| {
+        shared.clear(Scope::exactly(namespace(0))).unwrap();
+    };
+    let lose = |shared: &Shared| {
+        let mut random = fastrand::Rng::with_seed(16);
+        (0..400).for_each(|_| request(shared, &mut random));
+    };
+    let leaves: [(Option<u32>, u64, &dyn Fn(&Shared)); 4] = [
+        (Some(1), 6000, &lose),
+        (Some(1), 1 << 20, &clear),
+        (Some(1), 1 << 20, &|shared| shared.detach_cache()),
+        // Something else is told of: those of the namespace go by name.
+        (None, 1 << 20, &clear),
+    ];
+    for (way, (rank, journal_bytes, leave)) in leaves.into_iter().enumerate() {
+        let mut random = fastrand::Rng::with_seed(15);
+        let shared = cache(IndexKind::Radix, pages(20_000), journal_bytes);
+        let (encoder, mut to) = (encoder_of_rank(&shared, rank), Subscriber::default());
+        drain(&encoder, &mut to, &mut random);
+        for first in 0..200 {
+            let ids: Vec<u32> = (first * 1000..).take(50 * PAGE_SIZE).collect();
+            let id = shared.begin(&namespace(0), TokenList::text(&ids), 0).unwrap().id;
+            shared.turn().publish(id, ids.len()).unwrap();
+            shared.turn().release(id).unwrap();
+            request(&shared, &mut random);
+            drain(&encoder, &mut to, &mut random);
+        }
+        leave(&shared);
+        let mut room = [MaybeUninit::new(0_u8); 2000];
+        let before = failing::bytes_in_use();
+        let batch = encoder.encode(0.0, &mut room).unwrap();
+        let more = failing::bytes_in_use().saturating_sub(before);
+        assert!(batch.removed_count > 0 && batch.has_more, "way {way}: {batch:?}");
+        assert!(more < 8000, "way {way}: {more} bytes for {} pages", to.held.len());
+        // SAFETY: all were written in the beginning.
+        let payload = room[..batch.bytes].iter().map(|byte| unsafe { byte.assume_init() });
+        to.apply(&payload.collect::<Vec<u8>>(), PAGE_SIZE);
+        // Who comes late meanwhile changes nothing for the others.
+        if way % 2 == 0 {
+            encoder.repeat();
+        }
+        drain(&encoder, &mut to, &mut random);
+        match shared.read().has_cache() {
+            true => compare(&to, &shared),
+            false => assert!(to.held.is_empty()),
+        }
+    }
 }
 
 /// E04, J01: states are blocks of their own group, and those of which a path has too many go for a
