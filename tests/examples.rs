@@ -1,8 +1,9 @@
 //! The examples are built and run. The story, attention and the hybrid model, in C, C++, Rust and
 //! Go, and the others print the text of their own name.
 use std::io::{Write, stderr};
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
 use std::{env, fs};
 
 mod native;
@@ -125,6 +126,54 @@ fn j07_an_allocator_of_an_engines_own() {
 #[test]
 fn recurrent() {
     check_native("recurrent", "c");
+}
+
+/// A trace of one request, which is told in bytes.
+fn trace(name: &str, ids: &str, request: &[u8]) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name).with_extension("trace");
+    let head = format!("rkv-trace 1 {name} unit 1 ids {ids} requests 1\n");
+    fs::write(&path, [head.as_bytes(), request].concat()).unwrap();
+    path
+}
+
+/// What examples/replay says of a trace, and how it ends, where it has no more memory than a
+/// gigabyte.
+fn replay(trace: &Path, arguments: &[&str]) -> Output {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| {
+        let sources = native::files(&native::root().join("examples/replay"), "c");
+        native::build(&sources, "replay", native::compilers(false)[0], false, "gnu17")
+    });
+    Command::new("sh")
+        .args(["-c", "ulimit -v 1000000; exec \"$0\" \"$@\""])
+        .arg(program)
+        .arg("--trace")
+        .arg(trace)
+        .arg("--svg")
+        .arg(trace.with_extension("svg"))
+        .args(arguments)
+        .env_remove("LD_LIBRARY_PATH")
+        .output()
+        .unwrap()
+}
+
+/// Pools that nobody named hold the longest request, whatever a page has.
+#[test]
+fn replay_chooses_pools_that_hold_any_request() {
+    // Nothing is kept of none before, and so many are added; behind them are no outputs.
+    let short = trace("short", "implied", &[0, 0, 3, 0]);
+    let long = trace("long", "implied", &[0, 0, 0xfa, 0xff, 3, 0]);
+    let runs: [(&Path, &[&str]); 3] = [
+        (&short, &[]),
+        (&short, &["--page-size", "65536", "--concurrency", "3"]),
+        (&long, &["--page-size", "100", "--no-decode"]),
+    ];
+    for (trace, arguments) in runs {
+        let output = replay(trace, arguments);
+        native::check(&output, trace);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(!said.contains("too long for the pool"), "{said}");
+    }
 }
 
 #[test]

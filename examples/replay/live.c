@@ -54,12 +54,12 @@ uint32_t output_that_fits(const trace_request *request, const replay_options *op
     return (uint32_t)room;
 }
 
-void must(int status, const char *call)
+void must(rkv_status status, const char *call)
 {
     if (status == RKV_STATUS_OK)
         return;
     char message[256];
     rkv_last_error_message(message, sizeof message);
-    fprintf(stderr, "\n%s: %s: %s\n", call, rkv_status_name(status), message);
+    fprintf(stderr, "\n%s: %s: %s\n", call, rkv_status_name((int32_t)status), message);
     exit(1);
 }

@@ -36,18 +36,20 @@ static uint64_t next_power_of_two(uint64_t value)
     return power;
 }
 
-/* From the smallest power of two that holds any request to the first that holds them all. */
+/* From the smallest power of two that has the pages of any request to the first that holds all. */
 static void choose_pools(plan *p, const replay_options *replay)
 {
     /* Each prompt and each output may leave its last page partly filled. */
     uint64_t slack = 2 * p->trace.request_count * replay->page_size + p->trace.longest;
-    uint64_t least = next_power_of_two((uint64_t)p->trace.longest * replay->concurrency);
+    uint64_t longest = ((uint64_t)p->trace.longest - 1) / replay->page_size + 1;
+    uint64_t least = next_power_of_two(longest * replay->page_size * replay->concurrency);
     uint64_t most = next_power_of_two(p->trace.distinct_token_count + slack);
     for (uint64_t tokens = least; p->pool_count < POOL_LIMIT; tokens *= 2) {
         p->pool_tokens[p->pool_count++] = tokens;
         if (tokens >= most)
-            return;
+            break;
     }
+    options_check_pools(p->pool_tokens, p->pool_count, replay->page_size);
 }
 
 static void load(plan *p, const char *name, const options *o)

@@ -84,14 +84,13 @@ static void pools(options *out, const char *value)
     }
 }
 
-static void check_pools(const options *out)
+void options_check_pools(const uint64_t *tokens, unsigned count, uint32_t page_size)
 {
-    for (unsigned i = 0; i < out->pool_count; i++) {
-        uint64_t pages = out->pool_tokens[i] / out->replay.page_size;
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t pages = tokens[i] / page_size;
         if (pages == 0 || pages >= UINT32_MAX) {
             fprintf(stderr, "replay: --pools: %llu tokens are %llu pages; a pool has 1 to %u\n",
-                    (unsigned long long)out->pool_tokens[i], (unsigned long long)pages,
-                    UINT32_MAX - 1);
+                    (unsigned long long)tokens[i], (unsigned long long)pages, UINT32_MAX - 1);
             exit(2);
         }
     }
@@ -153,7 +152,7 @@ void options_parse(options *out, int argc, char **argv)
     }
     if (optind < argc)
         refuse("argument", argv[optind], "options only");
-    check_pools(out);
+    options_check_pools(out->pool_tokens, out->pool_count, out->replay.page_size);
     if (out->trace_count == 0) {
         out->traces[out->trace_count++] = "conversation";
         out->traces[out->trace_count++] = "synthetic";

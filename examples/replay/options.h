@@ -22,4 +22,7 @@ typedef struct options {
 /* Ends the program after --help, and with a message and status 2 for what makes no sense. */
 void options_parse(options *out, int argc, char **argv);
 
+/* Ends it likewise for a pool of no page, or of more than there are numbers for. */
+void options_check_pools(const uint64_t *tokens, unsigned count, uint32_t page_size);
+
 #endif

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "progress.h"
+#include "radixkv.h"
 #include "trace.h"
 
 typedef struct replay_options {
@@ -69,7 +70,7 @@ int prompt_fits(const trace_request *request, const replay_options *options,
                 replay_result *result);
 
 /* Ends the program when `status` is not RKV_STATUS_OK. */
-void must(int status, const char *call);
+void must(rkv_status status, const char *call);
 
 static inline uint64_t clock_nanoseconds(void)
 {
