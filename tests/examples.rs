@@ -176,6 +176,16 @@ fn replay_chooses_pools_that_hold_any_request() {
     }
 }
 
+/// A file that says it has more than it has is refused before memory is asked for what it says.
+#[test]
+fn replay_refuses_what_is_cut_off() {
+    let request = [0, 0, 0xff, 0xff, 0xff, 0xff, 3];
+    let output = replay(&trace("cut", "explicit", &request), &[]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}: {said}", output.status);
+    assert!(said.contains("request 1 of 1 is damaged"), "{said}");
+}
+
 #[test]
 fn cpp() {
     EVERYWHERE.into_iter().for_each(|example| check_native(example, "cpp"));

@@ -71,6 +71,9 @@ static int read_request(trace *t, reader *r, size_t index, int implied, size_t *
     const trace_request *base = &t->requests[index - distance];
     if (kept > 0 && kept > (base->token_count + t->unit_size - 1) / t->unit_size)
         return 0;
+    /* An id takes a byte at least: no memory is asked for what a file that was cut off lacks. */
+    if (!implied && added > (size_t)(r->end - r->next))
+        return 0;
     if (*unit_count + total > *unit_capacity) {
         *unit_capacity = 2 * (*unit_count + total);
         t->units = realloc(t->units, *unit_capacity * sizeof *t->units);
@@ -82,7 +85,7 @@ static int read_request(trace *t, reader *r, size_t index, int implied, size_t *
         memcpy(units, t->units + base->first_unit, kept * sizeof *units);
     for (uint64_t i = kept; i < total; i++) {
         units[i] = implied ? (*next_unit)++ : read_varint(r);
-        if (units[i] >= unit_limit)
+        if (r->failed || units[i] >= unit_limit)
             return 0;
     }
     uint32_t last = t->unit_size > 1 ? read_varint(r) : 1;
