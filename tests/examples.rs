@@ -186,6 +186,16 @@ fn replay_refuses_what_is_cut_off() {
     assert!(said.contains("request 1 of 1 is damaged"), "{said}");
 }
 
+/// Sizes of pools are told apart that differ by 2^64.
+#[test]
+fn replay_refuses_sizes_that_are_too_large() {
+    let trace = trace("sizes", "implied", &[0, 0, 3, 0]);
+    for (size, code) in [("17179869185G", 2), ("18446744073709551617", 2), ("1k", 0)] {
+        let output = replay(&trace, &["--pools", size]);
+        assert_eq!(output.status.code(), Some(code), "{size}");
+    }
+}
+
 #[test]
 fn cpp() {
     EVERYWHERE.into_iter().for_each(|example| check_native(example, "cpp"));

@@ -9,6 +9,8 @@
 #include "radixkv.h"
 
 #define CONCURRENCY_LIMIT 4096
+/* Above all numbers that make sense: more tokens than the largest pool has. */
+#define NUMBER_LIMIT (UINT64_C(1) << 48)
 #define DEFAULT_SVG "target/replay/hit-rate.svg"
 
 static const char help[] =
@@ -44,13 +46,15 @@ static const char *read_number(const char *text, int suffixes, uint64_t *out)
     if (!isdigit((unsigned char)*text))
         return NULL;
     *out = strtoull(text, &end, 10);
-    if (*out > UINT64_C(1) << 40)
-        return NULL;
+    int shift = 0;
     const char *suffix = suffixes && *end ? strchr("kKmMgG", *end) : NULL;
     if (suffix != NULL) {
-        *out <<= 10 * ((suffix - "kKmMgG") / 2 + 1);
+        shift = 10 * (int)((suffix - "kKmMgG") / 2 + 1);
         end++;
     }
+    if (*out > NUMBER_LIMIT >> shift)
+        return NULL;
+    *out <<= shift;
     return end;
 }
 
