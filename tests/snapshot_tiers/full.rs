@@ -147,3 +147,27 @@ fn t05_a_flush_does_not_vouch_for_what_is_not_written() {
         assert_eq!(world.restarted(few(8)).find(&[1]), (None, 0));
     }
 }
+
+/// T05: what a directory never has room for is one state, however often it is to be written. The
+/// next directory may have some.
+#[test]
+fn t05_what_no_directory_has_room_for_is_counted_once() {
+    for (policy, unfit) in
+        [(TierPolicy::Through, 3), (TierPolicy::AfterUses(1), 3), (TierPolicy::OnEviction, 2)]
+    {
+        let world = World::with(few(1), MemoryStore::new(BYTES / 2, usize::MAX), policy);
+        for token in 1..=3 {
+            world.insert(&[token], token);
+            assert_eq!(world.find(&[token]), (Some((1, token, false)), 0));
+        }
+        assert_eq!(world.stats().counters.unfit, unfit, "{policy:?}");
+        let next = MemoryStore::new(8 * BYTES, usize::MAX);
+        world.cache.detach(Duration::ZERO, &mut FreedSnapshots::new());
+        world.cache.attach(Box::new(next.clone()), next.records(), policy).unwrap();
+        world.insert(&[4], 4);
+        while next.write(0, None) {}
+        next.commit();
+        assert_eq!(world.find(&[3]), (None, 1), "{policy:?}: the last one left memory since");
+        assert_eq!(world.stats().counters.unfit, 0);
+    }
+}

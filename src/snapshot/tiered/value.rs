@@ -74,6 +74,8 @@ pub(super) struct Storable<P> {
     pub(super) uses: AtomicU32,
     /// The attachment whose store that caches share was given it, or gave it; 0 for none.
     pub(super) offered_to: AtomicU32,
+    /// The attachment whose directory never has room for it; 0 for none.
+    pub(super) unfit_for: AtomicU32,
     /// Where its tokens lead to in the index of what is below.
     spot: NotedSpot,
     /// One that a call left before this one, which is nobody else's any more either.
@@ -108,9 +110,9 @@ impl<P> Storable<P> {
         mark: Option<Arc<Mark>>,
     ) -> Result<Arc<Self>, OutOfMemory> {
         let (mark, uses) = (Mutex::new(mark), AtomicU32::new(0));
-        let (offered_to, spot) = (AtomicU32::new(0), NotedSpot::default());
-        let before = Mutex::new(None);
-        Arc::new(Self { note, data, mark, uses, offered_to, spot, before })
+        let (offered_to, unfit_for) = (AtomicU32::new(0), AtomicU32::new(0));
+        let (spot, before) = (NotedSpot::default(), Mutex::new(None));
+        Arc::new(Self { note, data, mark, uses, offered_to, unfit_for, spot, before })
     }
 
     /// Puts the state in.

@@ -38,9 +38,16 @@ pub(super) struct Draft {
 }
 
 impl Lower {
-    /// Makes a draft of a write, and room for it. Not with the table. None without a directory.
+    /// Whether the directory may have a state some time. One that it refused for its length, when
+    /// it came to memory say, is not tried when it goes: it would be counted twice.
+    fn may_have<P>(&self, state: &Storable<P>) -> bool {
+        self.has_disk && state.unfit_for.load(Relaxed) != self.link.attachment
+    }
+
+    /// Makes a draft of a write, and room for it. Not with the table. None when the directory never
+    /// has the state.
     pub(super) fn draft<P>(&self, state: &Storable<P>) -> Option<Result<Draft, Error>> {
-        self.has_disk.then(|| {
+        self.may_have(state).then(|| {
             let note = &state.note;
             let encoded = note.encode()?;
             self.make_room(note, state.spot(), encoded.len());
@@ -85,7 +92,7 @@ impl Lower {
         draft: Option<Result<Draft, Error>>,
     ) {
         self.offer(table, state);
-        if !self.has_disk {
+        if !self.may_have(state) {
             return;
         }
         let draft = draft.filter(|draft| match draft {
@@ -107,7 +114,10 @@ impl Lower {
         let counter = match refused {
             Refused::Full | Refused::Fragmented => &mut counters.full,
             Refused::Busy => &mut counters.busy,
-            Refused::Length => &mut counters.unfit,
+            Refused::Length => {
+                state.unfit_for.store(self.link.attachment, Relaxed);
+                &mut counters.unfit
+            }
             _ => &mut counters.failed_writes,
         };
         count(counter, 1);
