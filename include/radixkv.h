@@ -4833,8 +4833,9 @@ enum rkv_status rkv_cache_config_init(struct rkv_cache_config *config,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
  * page table has a cache; RKV_STATUS_UNSUPPORTED for the block-hash index on a page
  * table with several groups, and for a checkpoint_limit without a STATE group;
- * RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the process, or those that
- * are gone have used them up; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+ * RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the process, or with snapshot
+ * caches as many as rkv_snapshot_cache_create() says, or those that are gone have used them up;
+ * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(slot_count), with a journal O(page_count) too; lock, for a moment in the end
  * @par Thread safety
@@ -7211,7 +7212,9 @@ enum rkv_status rkv_snapshot_cache_config_init(struct rkv_snapshot_cache_config 
  * @param config how to build it; NULL takes the defaults
  * @param out_cache receives the cache, owned by the caller
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY;
- * RKV_STATUS_INVALID_STATE when the process has 65535 snapshot caches
+ * RKV_STATUS_INVALID_STATE when no ids are left: 65535 caches exist in the process, each rkv_cache
+ * counted as one, each snapshot cache with something attached as two, or those that are gone have
+ * used them up
  * @par Cost
  * O(1); no lock; the first call of a process as rkv_page_table_create()
  * @par Thread safety
@@ -7559,7 +7562,8 @@ enum rkv_status rkv_snapshot_tier_config_init(struct rkv_snapshot_tier_config *c
  * @param cache the cache
  * @param config what to attach
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE
- * when something is attached already; RKV_STATUS_STORAGE when the directory can't be used: another
+ * when something is attached already, or no ids are left for tickets, see
+ * rkv_snapshot_cache_create(); RKV_STATUS_STORAGE when the directory can't be used: another
  * process or cache has it, it was made by another version or for another fingerprint, or the
  * system refuses; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost

@@ -1,15 +1,20 @@
 //! Counters and numbers of a snapshot cache near their ends, outputs that are no good, and what
 //! statistics cost.
+#[path = "tier/folder.rs"]
+mod folder;
 #[path = "snapshot_memory/world.rs"]
 #[allow(dead_code)]
 mod world;
 
+use folder::Folder;
 use radixkv::capi::*;
 use radixkv::error::Error;
 use radixkv::ids::PinId;
 use radixkv::snapshot::{
     Counters, Freed, Namespace, NewSnapshot, Numbers, SnapshotBounds, SnapshotCache, SnapshotLimits,
 };
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::sync::{RwLock, RwLockReadGuard};
@@ -76,7 +81,8 @@ fn m07_pins_are_used_up() {
         let bounds = SnapshotBounds { pins, numbers, ..SnapshotBounds::default() };
         let cache = SnapshotCache::with_bounds(limits(), bounds).unwrap();
         let other = SnapshotCache::<u32>::with_bounds(limits(), bounds);
-        assert!(matches!(other, Err(Error::State(_))), "the only block is in use");
+        // Without pins none is taken.
+        assert_eq!(matches!(other, Err(Error::State(_))), pins > 0, "the only block is in use");
         insert(&cache, &[1, 2], 7).unwrap();
         let mut seen: Vec<PinId> = Vec::new();
         loop {
@@ -206,24 +212,31 @@ fn m07_bytes_do_not_overflow() {
     cache.check().unwrap();
 }
 
+/// Caches until one is refused.
+fn all_caches() -> Vec<*mut rkv_snapshot_cache> {
+    let config = rkv_snapshot_cache_config { entry_limit: 4, byte_limit: u64::MAX, ..sized() };
+    let mut caches = Vec::new();
+    let status = loop {
+        let mut cache = ptr::null_mut();
+        // SAFETY: all pointers lead to live values.
+        match unsafe { rkv_snapshot_cache_create(&config, &mut cache) } {
+            rkv_status::Ok => caches.push(cache),
+            refused => break refused,
+        }
+    };
+    assert_eq!(status, rkv_status::InvalidState);
+    assert!(message().contains("65535"), "{}", message());
+    caches
+}
+
 /// As many caches as the process may have; then as many again, where no id of an old one is good.
 #[test]
 fn m07_caches_are_used_up() {
     let _all = CACHES.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let config = rkv_snapshot_cache_config { entry_limit: 4, byte_limit: u64::MAX, ..sized() };
     let mut stale = Vec::new();
     for round in 0..2 {
-        let mut caches = Vec::new();
-        let status = loop {
-            let mut cache = ptr::null_mut();
-            // SAFETY: all pointers lead to live values.
-            match unsafe { rkv_snapshot_cache_create(&config, &mut cache) } {
-                rkv_status::Ok => caches.push(cache),
-                refused => break refused,
-            }
-        };
-        assert_eq!((caches.len(), status), (65535, rkv_status::InvalidState));
-        assert!(message().contains("65535"), "{}", message());
+        let caches = all_caches();
+        assert_eq!(caches.len(), 65535);
         for &cache in caches.iter().step_by(100) {
             let mut world = World { cache, log: Box::default(), pins: Vec::new() };
             let (tokens, mut found) = (list(&[1, 2]), sized::<rkv_snapshot_cache_match_result>());
@@ -250,6 +263,37 @@ fn m07_caches_are_used_up() {
     stale.sort_unstable();
     stale.dedup();
     assert_eq!(stale.len(), all, "no id comes twice");
+}
+
+/// A cache with something attached counts twice, and where that would be one too many nothing is
+/// attached.
+#[test]
+fn m07_what_is_attached_counts_as_another_cache() {
+    let _all = CACHES.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let folder = Folder::new();
+    let directory = CString::new(folder.path().as_os_str().as_bytes()).unwrap();
+    let mut config = sized::<rkv_snapshot_tier_config>();
+    let mut caches = all_caches();
+    let cache = caches.pop().unwrap();
+    // SAFETY: all pointers lead to live values, and nobody uses a cache that is destroyed.
+    unsafe {
+        ok(rkv_snapshot_tier_config_init(&mut config, size_of_val(&config)));
+        (config.directory, config.byte_limit) = (directory.as_ptr(), 1 << 20);
+        assert_eq!(rkv_snapshot_cache_attach(cache, &config), rkv_status::InvalidState);
+        assert!(message().contains("tickets"), "{}", message());
+        assert_eq!(rkv_snapshot_cache_detach(cache, 0), rkv_status::InvalidState);
+        for _ in 0..2 {
+            rkv_snapshot_cache_destroy(caches.pop().unwrap());
+        }
+        ok(rkv_snapshot_cache_attach(cache, &config));
+        let more = all_caches();
+        assert_eq!(more.len(), 1);
+        ok(rkv_snapshot_cache_detach(cache, 60_000));
+        let last = all_caches();
+        assert_eq!(last.len(), 1);
+        let all = caches.into_iter().chain(more).chain(last).chain([cache]);
+        all.for_each(|cache| rkv_snapshot_cache_destroy(cache));
+    }
 }
 
 /// Every function with outputs that are NULL, misaligned or too small: nothing changed.

@@ -45,10 +45,11 @@ pub struct Handles {
 }
 
 impl Handles {
-    /// None yet, with numbers that no other cache has or had. At most `limit` are out at once.
+    /// None yet, with numbers that no other cache has or had. At most `limit` are out at once; with
+    /// a limit of 0 no block is taken from those who have some.
     pub fn new(kind: &'static str, numbers: &'static Numbers, limit: u32) -> Result<Self, Error> {
-        let block = numbers.take(kind)?;
         let limit = limit.min(HANDLE_LIMIT);
+        let block = if limit > 0 { numbers.take(kind)? } else { Numbers::no_block() };
         let used = block.first;
         Ok(Self { kind, block, used, chunks: Vec::new(), slots: 0, limit, free: NONE, out: 0 })
     }

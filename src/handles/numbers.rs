@@ -49,6 +49,13 @@ impl Numbers {
         self.limit
     }
 
+    /// In the place of a block, for who never gives a handle: it has no numbers.
+    pub(super) fn no_block() -> Block {
+        static UNUSED: [AtomicU32; 1] = [const { AtomicU32::new(0) }];
+        static NONE: Numbers = Numbers::new(&UNUSED, 0);
+        Block { all: &NONE, block: 0, first: 0 }
+    }
+
     /// A block that nobody has and of which numbers are left.
     pub(super) fn take(&'static self, kind: &str) -> Result<Block, Error> {
         let usable = self.blocks.len().saturating_sub(1);

@@ -47,7 +47,8 @@ impl Ahead {
 /// The right to change what is stored.
 pub(super) type Store<'a, V> = Writing<'a, Tree<V>>;
 
-/// How far a cache can count. For tests, which come to the ends sooner than anybody else.
+/// How far a cache can count. For an index that nobody pins anything in, and for tests, which come
+/// to the ends sooner than anybody else.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct SnapshotBounds {
@@ -55,7 +56,7 @@ pub struct SnapshotBounds {
     pub nodes: u32,
     /// Tokens of a node.
     pub segment: usize,
-    /// Pins that are out at once.
+    /// Pins that are out at once. With none no block of numbers is taken.
     pub pins: u32,
     /// Where the numbers of pins come from.
     pub numbers: &'static Numbers,
@@ -91,7 +92,7 @@ pub struct SnapshotCache<V> {
 }
 
 impl<V> SnapshotCache<V> {
-    /// An empty cache. Refused when more than 65535 are there.
+    /// An empty cache. Refused when no block of numbers is left for its pins: there are 65535.
     pub fn new(limits: SnapshotLimits) -> Result<Self, Error> {
         Self::with_bounds(limits, SnapshotBounds::default())
     }

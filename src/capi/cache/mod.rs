@@ -144,8 +144,9 @@ fn config_of(raw: &rkv_cache_config) -> Result<CacheConfig, Error> {
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_BUSY when the
 /// page table has a cache; RKV_STATUS_UNSUPPORTED for the block-hash index on a page
 /// table with several groups, and for a checkpoint_limit without a STATE group;
-/// RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the process, or those that
-/// are gone have used them up; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
+/// RKV_STATUS_INVALID_STATE when no ids are left: 255 caches exist in the process, or with snapshot
+/// caches as many as rkv_snapshot_cache_create() says, or those that are gone have used them up;
+/// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(slot_count), with a journal O(page_count) too; lock, for a moment in the end
 /// @par Thread safety

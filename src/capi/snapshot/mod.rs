@@ -134,7 +134,9 @@ pub unsafe extern "C" fn rkv_snapshot_cache_config_init(
 /// @param config how to build it; NULL takes the defaults
 /// @param out_cache receives the cache, owned by the caller
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_OUT_OF_MEMORY;
-/// RKV_STATUS_INVALID_STATE when the process has 65535 snapshot caches
+/// RKV_STATUS_INVALID_STATE when no ids are left: 65535 caches exist in the process, each rkv_cache
+/// counted as one, each snapshot cache with something attached as two, or those that are gone have
+/// used them up
 /// @par Cost
 /// O(1); no lock; the first call of a process as rkv_page_table_create()
 /// @par Thread safety

@@ -120,7 +120,8 @@ pub unsafe extern "C" fn rkv_snapshot_tier_config_init(
 /// @param cache the cache
 /// @param config what to attach
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE
-/// when something is attached already; RKV_STATUS_STORAGE when the directory can't be used: another
+/// when something is attached already, or no ids are left for tickets, see
+/// rkv_snapshot_cache_create(); RKV_STATUS_STORAGE when the directory can't be used: another
 /// process or cache has it, it was made by another version or for another fingerprint, or the
 /// system refuses; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost

@@ -13,7 +13,7 @@ use crate::memory::{Arc, settle_allocator, try_box};
 use crate::snapshot::cache::Ahead;
 use crate::snapshot::freed::Snapshot;
 use crate::snapshot::spot::{Exact, Spot};
-use crate::snapshot::{ENTRY_LIMIT, Freed, SnapshotLimits};
+use crate::snapshot::{ENTRY_LIMIT, Freed, SnapshotBounds, SnapshotLimits};
 use crate::tier::{FoundRecords, LowerStore};
 use std::ops::{Deref, DerefMut};
 
@@ -88,7 +88,9 @@ impl Lower {
         };
         let limits = SnapshotLimits { entries: ENTRY_LIMIT, bytes: store.stats().capacity };
         let link = Arc::new(Link::new(store, attachment))?;
-        let mut index = SnapshotCache::new(limits)?;
+        // What is found there is looked at under the lock: nobody pins it.
+        let bounds = SnapshotBounds { pins: 0, ..SnapshotBounds::default() };
+        let mut index = SnapshotCache::with_bounds(limits, bounds)?;
         index.begin_at(u64::from(attachment) << ATTACHMENT_BITS);
         let table = RwLock::new(Table::new()?);
         let mut lower = Self { link, index, policy, memory_bytes, has_disk, lowest, table };
