@@ -7229,16 +7229,16 @@ enum rkv_status rkv_snapshot_cache_create(const struct rkv_snapshot_cache_config
  * Destroys a snapshot cache and every snapshot that nobody reads. NULL is allowed and does
  * nothing.
  *
- * A directory below memory is detached without waiting for what is being written, as
- * rkv_snapshot_cache_detach() would; what was committed is found when it is attached again.
+ * A directory below memory is detached as by rkv_snapshot_cache_detach() with a time of 0: what
+ * its last commit has is found when it is attached again.
  * Snapshots that are pinned stay as they are until their pins are released, and so does the cache
  * behind the handle: releasing those pins is the only call that is still allowed on it, and the
  * last release ends both.
  *
  * @param cache the cache
  * @par Cost
- * O(entries); its own lock. With something attached it blocks until a write and calls to a remote
- * store that go on have ended
+ * O(entries); its own lock. With something attached it blocks until requests to the disk and calls
+ * to a remote store that go on have ended, and for a last commit
  * @par Thread safety
  * the caller must be the last user of this handle, but for threads that release pins
  */
@@ -7578,19 +7578,20 @@ enum rkv_status rkv_snapshot_cache_attach(struct rkv_snapshot_cache *cache,
 
 /**
  * Takes directory and remote store away from a cache, after waiting for what is being written.
- * What was committed is found when they are attached again; snapshots in memory stay, copies too.
+ * A last commit has what is written by then: that is found when they are attached again. Snapshots
+ * in memory stay, copies too.
  * Tickets that are out are stale from now on. What another thread attaches meanwhile, after it
  * detached this, stays.
  *
  * @param cache the cache
  * @param timeout_ms milliseconds to wait at most for what is being written
  * @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or for one of the other
- * reasons of rkv_snapshot_cache_flush(): they are detached, and what was not committed is lost;
+ * reasons of rkv_snapshot_cache_flush(): they are detached; what the last commit lacks is lost;
  * RKV_STATUS_INVALID_STATE when nothing is attached, or in a function of the remote store;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * O(snapshots in the directory); blocks for the time given, and until a write and calls to a
- * remote store that go on have ended
+ * O(snapshots in the directory); blocks for the time given, until requests to the disk and calls
+ * to a remote store that go on have ended, and for a last commit
  * @par Thread safety
  * any thread
  */

@@ -77,13 +77,22 @@ fn who_does_not_ask_by_null_and_zero_is_named() {
 }
 
 #[test]
-fn who_waits_for_a_remote_store_says_so() {
+fn who_waits_for_a_remote_store_or_the_disk_says_so() {
     let all = functions();
-    let tiers = ["cache_destroy", "cache_detach_tiers"];
-    for name in tiers.into_iter().chain(["snapshot_cache_destroy", "snapshot_cache_detach"]) {
-        let [.., said] = all.iter().find(|it| it[0] == format!("rkv_{name}")).unwrap();
+    let tiers = [("cache", "destroy"), ("cache", "detach_tiers")];
+    let snapshots = [("snapshot_cache", "destroy"), ("snapshot_cache", "detach")];
+    let page = fs::read_to_string(native::root().join("docs/snapshot.md")).unwrap();
+    let rule = page.split("No call waits for the disk, except ").nth(1).unwrap();
+    let waits = rule.split('.').next().unwrap();
+    for (of, verb) in tiers.into_iter().chain(snapshots) {
+        let name = format!("rkv_{of}_{verb}");
+        let [.., said] = all.iter().find(|it| it[0] == name).unwrap();
         let cost = said.split("@par Cost").nth(1).unwrap();
-        assert!(cost.contains("until a write and calls to a remote store that go on"), "{name}");
+        assert!(cost.contains("and calls to a remote store that go on have ended"), "{name}");
+        if of == "snapshot_cache" {
+            assert!(cost.contains("until requests to the disk"), "{name}");
+            assert!(cost.contains("a last commit") && waits.contains(verb), "{name}");
+        }
     }
 }
 

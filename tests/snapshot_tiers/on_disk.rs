@@ -1,4 +1,5 @@
 //! The cache over a store on disk, whose writes take as long as the test says.
+use super::folder::Folder;
 use radixkv::snapshot::tiered::{FreedSnapshots, TierPolicy, TieredSnapshots};
 use radixkv::snapshot::{Namespace, NewSnapshot, SnapshotLimits};
 use radixkv::tier::{DiskConfig, DiskStore, Source};
@@ -106,4 +107,44 @@ fn t10_what_waits_for_a_write_that_was_given_up_is_written() {
     assert_eq!((fetchable(1), fetchable(2)), (0, 1));
     drop(again);
     fs::remove_dir_all(directory).unwrap();
+}
+
+/// T05: a detach without time waits for no write, but for a commit of what is written by then.
+#[test]
+fn t05_a_detach_commits_what_is_written() {
+    let folder = Folder::new();
+    let limits = SnapshotLimits { entries: 8, bytes: u64::MAX };
+    let open = || {
+        let cache = TieredSnapshots::<Slow>::new(limits).unwrap();
+        let mut config = DiskConfig::new(folder.path(), 8 * BYTES, [0; 32]);
+        config.commit_interval = Duration::from_secs(60);
+        let (store, records) = DiskStore::open(config).unwrap();
+        cache.attach(Box::new(store), records, TierPolicy::Through).unwrap();
+        cache
+    };
+    let cache = open();
+    let freed = &mut FreedSnapshots::new();
+    let gate = Arc::new(Gate::default());
+    gate.open();
+    let new = NewSnapshot {
+        namespace: &Namespace::default(),
+        tokens: &[1],
+        bytes: BYTES,
+        next_token: None,
+        is_trimmable: false,
+    };
+    let state = || Slow { bytes: vec![1; BYTES as usize], gate, asked: false.into() };
+    cache.insert(new, Some(&[BYTES]), state, freed).unwrap();
+    let written = loop {
+        let stats = cache.tier_stats(freed).unwrap().store;
+        if stats.waiting_bytes == 0 {
+            break stats;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert_eq!((written.written_bytes, written.commits), (BYTES, 0));
+    cache.detach(Duration::ZERO, freed);
+    let again = open();
+    let found = again.find(&Namespace::default(), &[1], false, |_| (), freed).unwrap();
+    assert_eq!(found.fetchable, 1);
 }

@@ -167,16 +167,16 @@ pub unsafe extern "C" fn rkv_snapshot_cache_create(
 /// Destroys a snapshot cache and every snapshot that nobody reads. NULL is allowed and does
 /// nothing.
 ///
-/// A directory below memory is detached without waiting for what is being written, as
-/// rkv_snapshot_cache_detach() would; what was committed is found when it is attached again.
+/// A directory below memory is detached as by rkv_snapshot_cache_detach() with a time of 0: what
+/// its last commit has is found when it is attached again.
 /// Snapshots that are pinned stay as they are until their pins are released, and so does the cache
 /// behind the handle: releasing those pins is the only call that is still allowed on it, and the
 /// last release ends both.
 ///
 /// @param cache the cache
 /// @par Cost
-/// O(entries); its own lock. With something attached it blocks until a write and calls to a remote
-/// store that go on have ended
+/// O(entries); its own lock. With something attached it blocks until requests to the disk and calls
+/// to a remote store that go on have ended, and for a last commit
 /// @par Thread safety
 /// the caller must be the last user of this handle, but for threads that release pins
 #[unsafe(no_mangle)]

@@ -230,19 +230,20 @@ fn time(milliseconds: u64) -> Duration {
 }
 
 /// Takes directory and remote store away from a cache, after waiting for what is being written.
-/// What was committed is found when they are attached again; snapshots in memory stay, copies too.
+/// A last commit has what is written by then: that is found when they are attached again. Snapshots
+/// in memory stay, copies too.
 /// Tickets that are out are stale from now on. What another thread attaches meanwhile, after it
 /// detached this, stays.
 ///
 /// @param cache the cache
 /// @param timeout_ms milliseconds to wait at most for what is being written
 /// @return RKV_STATUS_OK; RKV_STATUS_PENDING when the time was over first, or for one of the other
-/// reasons of rkv_snapshot_cache_flush(): they are detached, and what was not committed is lost;
+/// reasons of rkv_snapshot_cache_flush(): they are detached; what the last commit lacks is lost;
 /// RKV_STATUS_INVALID_STATE when nothing is attached, or in a function of the remote store;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
-/// O(snapshots in the directory); blocks for the time given, and until a write and calls to a
-/// remote store that go on have ended
+/// O(snapshots in the directory); blocks for the time given, until requests to the disk and calls
+/// to a remote store that go on have ended, and for a last commit
 /// @par Thread safety
 /// any thread
 #[must_use]

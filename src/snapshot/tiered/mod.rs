@@ -16,11 +16,12 @@
 //! place its record goes: so replacing, removing, clearing and evicting in the lower tier are those
 //! of any snapshot cache. A place is found when its record is committed.
 //!
-//! No call waits for the store, but for `attach`, `detach` and `flush`. What the store has done is
-//! taken in by the next call, whichever that is. Lookups change nothing below memory and take only
-//! shared locks; whatever changes both tiers does so one call at a time, under the lock of the
-//! table, so that what is replaced or removed in memory is so below, in the same order. What takes
-//! long of that is made before, without the table, and is of no use where somebody was quicker.
+//! Nothing waits for the store, but for `attach`, `detach`, `flush` and the cache's drop. What the
+//! store has done is taken in by the next call, whichever that is. Lookups change nothing below
+//! memory and take only shared locks; whatever changes both tiers does so one call at a time, under
+//! the lock of the table, so that what is replaced or removed in memory is so below, in the same
+//! order. What takes long of that is made before, without the table, and is of no use where
+//! somebody was quicker.
 #![forbid(unsafe_code)]
 
 mod asking;
