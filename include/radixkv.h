@@ -6961,7 +6961,7 @@ enum rkv_status rkv_cache_flush_tiers(struct rkv_cache *cache,
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when the cache has no tiers;
  * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
- * O(pages that go), others are let in after each; allocates nothing; never waits for the disk
+ * O(pages that go), others are let in after each; does without memory; never waits for the disk
  * @par Thread safety
  * any thread
  */

@@ -211,7 +211,7 @@ pub struct StoreStats {
     pub read_nanoseconds: u64,
     /// The store gave up on writing.
     pub is_read_only: bool,
-    /// A removal will never be committed: there was no memory for it.
+    /// There was no memory for a removal when it came, and it is not committed yet.
     pub has_unremoved: bool,
     /// Requests go through io_uring.
     pub is_ring: bool,

@@ -1,8 +1,10 @@
 //! M05: the directory's store without memory.
 use super::failing::{Failure, fail_from_now_on, failing};
 use super::folder::Folder;
-use super::over_disk::LONG;
+use super::over_disk::{LONG, attach_host, attach_simulated, go_on};
 use super::sim::SimDisk;
+use super::world::{PAGE_BYTES, Setup, World};
+use super::{PLAIN, prompt};
 use radixkv::ring::{Ring, Way};
 use radixkv::tier::{
     DiskConfig, DiskStore, Dropped, Event, Key, LowerStore, Refused, Source, Wake,
@@ -89,6 +91,71 @@ fn m05_t06_a_sync_that_fails_without_memory_drops_what_waited() {
     put(&store, 2, 1);
     assert!(store.flush(LONG));
     assert_eq!(store.stats().records, 1);
+}
+
+/// M05, T17: removals that had no memory when they were asked for are tried again when there is
+/// some, of records that were found and of new ones: a flush waits for that, and all space is back.
+#[test]
+fn m05_t17_removals_without_memory_are_carried_out_later() {
+    let disk = SimDisk::new();
+    let store = open(&disk, 200, None);
+    (0..100).for_each(|number| put(&store, number, 1));
+    assert!(store.flush(LONG));
+    drop(store);
+    let store = open(&disk, 200, None);
+    (100..200).for_each(|number| put(&store, number, 1));
+    assert!(store.flush(LONG));
+    let remove = || (0..200).for_each(|number| store.remove(key(number)));
+    let ((), failed) = failing(Failure::From(0), remove);
+    assert!(failed > 1, "{failed}");
+    assert!(store.flush(LONG));
+    let stats = store.stats();
+    assert_eq!((stats.records, stats.bytes, stats.has_unremoved), (0, 0, false));
+    put(&store, 201, 200);
+    assert!(store.flush(LONG));
+    assert_eq!(store.stats().records, 1);
+    drop(store);
+    let config = DiskConfig::new("unused", 200 * UNIT as u64, [7; 32]);
+    let (_store, found) = DiskStore::open_on(Box::new(disk), config).unwrap();
+    assert!(found.iter().map(|record| record.key).eq([key(201)]));
+}
+
+/// M05: pages that left the directory in a moment without memory leave their room to others: what
+/// comes later is stored and flushed.
+#[test]
+fn m05_a_directory_that_was_emptied_without_memory_is_filled_again() {
+    const PAGES: usize = 60;
+    let disk = SimDisk::new();
+    let mut world = World::new(Setup::new(PAGES as u32 + 20, 8, None));
+    let attach = |world: &mut World| {
+        // Those before have the directory until they are gone.
+        attach_host(world, PAGES);
+        let config = DiskConfig::new("", (PAGES * (UNIT + 200)) as u64, [7; 32]);
+        let config = DiskConfig { commit_interval: Duration::from_millis(1), ..config };
+        attach_simulated(world, PAGES, &disk, config).unwrap();
+    };
+    let fill = |world: &mut World, first: u32| {
+        for family in first..first + 5 {
+            world.run(&PLAIN, &prompt(family, 41));
+        }
+        go_on(world, "all is stored", |world| {
+            let stats = world.tiers.stats();
+            stats.disk.pages == 50 && stats.store.waiting_bytes == 0
+        });
+        assert!(world.tiers.flush_all(LONG));
+        world.shared.evict(1000, |_, _| {}).unwrap();
+    };
+    attach(&mut world);
+    fill(&mut world, 1);
+    // Of what is found when it is opened, the space that comes back has no room yet.
+    attach(&mut world);
+    assert_eq!(world.tiers.stats().disk.pages, 50);
+    let ((), failed) = failing(Failure::From(0), || world.tiers.shrink_to(0, 0));
+    assert!(failed > 0);
+    assert_eq!(world.tiers.stats().disk.pages, 0);
+    fill(&mut world, 11);
+    assert_eq!(world.tiers.stats().host.limit, (PAGES * PAGE_BYTES) as u64);
+    world.shared.detach_lower();
 }
 
 /// M05: a ring of which requests are under way ends without memory for what they did.

@@ -444,7 +444,7 @@ pub unsafe extern "C" fn rkv_cache_flush_tiers(
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_STATE when the cache has no tiers;
 /// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
-/// O(pages that go), others are let in after each; allocates nothing; never waits for the disk
+/// O(pages that go), others are let in after each; does without memory; never waits for the disk
 /// @par Thread safety
 /// any thread
 #[must_use]

@@ -1,5 +1,5 @@
 //! How the tiers end.
-use super::super::{StoreStats, join};
+use super::super::join;
 use super::stores::Stores;
 use super::table::Job;
 use super::work::PageTiers;
@@ -59,11 +59,10 @@ impl Lower for PageTiers {
         };
         let directory = self.directory();
         let is_new = self.shared.lower_ended_at(directory) != Some(clear);
-        let refuses = |stats: StoreStats| stats.is_read_only || stats.has_unremoved;
         // A flush may have seen it: what the directory is busy with now came later.
         if let Some(disk) = &self.disk
             && is_new
-            && (removed == Some(clear) || self.is_removed(LAST) && !refuses(disk.stats()))
+            && (removed == Some(clear) || self.is_removed(LAST) && !disk.stats().is_read_only)
         {
             self.shared.end_lower_at(directory, clear);
         }

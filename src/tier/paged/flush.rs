@@ -76,9 +76,7 @@ impl PageTiers {
             }
             self.signal.notify();
             let is_still = self.disk.as_ref().is_none_or(|disk| disk.flush(left.min(STEP)));
-            // One that removes something never says so at once.
-            let is_never = self.disk.as_ref().is_some_and(|disk| disk.stats().has_unremoved);
-            if is_still || is_never {
+            if is_still {
                 std::thread::sleep(left.min(NAP));
             }
         }

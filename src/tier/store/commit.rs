@@ -71,10 +71,14 @@ impl Shared {
                 }
             };
             drop(state);
+            let listed = self.list_removals();
             match self.collect() {
                 Ok(batch) => self.carry_out(&mut committer, batch),
                 Err(OutOfMemory) if !is_last => std::thread::sleep(PAUSE),
                 Err(OutOfMemory) => {}
+            }
+            if listed.is_err() {
+                not_before = Instant::now() + PAUSE;
             }
             if committer.failures > 0 {
                 not_before = Instant::now() + RETRY;
@@ -88,6 +92,20 @@ impl Shared {
                 return;
             }
         }
+    }
+
+    /// Lists the removals that there was no memory for when they came.
+    fn list_removals(&self) -> Result<(), OutOfMemory> {
+        for part in 0.. {
+            let mut state = self.state.lock();
+            let is_over = state.unlisted == 0 || part == state.entries.parts();
+            if is_over || state.stats.is_read_only {
+                break;
+            }
+            state.list_part(part)?;
+            MutexGuard::unlock_fair(state);
+        }
+        Ok(())
     }
 
     /// Takes what waits for a commit.
@@ -110,7 +128,8 @@ impl Shared {
             state.written_bytes = 0;
             state.first_change = None;
             // What came meanwhile is for the next one.
-            state.is_urgent &= state.written.len() > written || state.removals.len() > removed;
+            let has_come = state.written.len() > written || state.removals.len() > removed;
+            state.is_urgent &= has_come || state.unlisted > 0;
         }
         self.in_steps(written, |state| {
             let Some(key) = state.written.pop_front() else { return };
@@ -143,8 +162,8 @@ impl Shared {
             }
         });
         let mut state = self.state.lock();
-        if !state.written.is_empty() || !state.removals.is_empty() {
-            // They came meanwhile.
+        if !state.written.is_empty() || state.has_removals() {
+            // They came meanwhile, or had no memory.
             state.changed();
         }
         drop(state);
@@ -283,6 +302,7 @@ impl Shared {
                 let Some(entry) = state.entries.get_mut(key) else { continue };
                 entry.phase = Phase::Removed;
                 let (epoch, readers) = (entry.epoch, entry.readers);
+                state.late -= usize::from(std::mem::take(&mut entry.is_late));
                 state.epochs.end(epoch);
                 if readers == 0 {
                     state.forget(key);

@@ -28,6 +28,8 @@ pub(super) enum Phase {
     },
     /// It can be read.
     Committed,
+    /// It is to be removed, and there was no memory yet to list it for a commit.
+    Unlisted,
     /// The next commit removes it.
     Removing,
     /// The commit in progress removes it.
@@ -51,6 +53,8 @@ pub(super) struct Entry {
     pub is_touched: bool,
     /// Its space may be given back: there is room for that.
     pub is_promised: bool,
+    /// It was `Unlisted`, and the commit that removes it is still to come.
+    pub is_late: bool,
     /// Who flushes waits for it.
     pub epoch: u64,
     /// How many syncs had failed when it came.
@@ -70,6 +74,7 @@ impl Entry {
             readers: 0,
             is_touched: false,
             is_promised: false,
+            is_late: false,
             epoch: 0,
             failed_syncs: 0,
         }
@@ -115,6 +120,18 @@ impl Entries {
         let shard = self.shard(key);
         let entry = self.shards[shard].get_mut(key);
         entry.or_else(|| self.found.get_mut(key))
+    }
+
+    /// Parts that can be gone through one after the other; what there is stays in its own.
+    pub fn parts(&self) -> usize {
+        self.found.blocks() + self.shards.len()
+    }
+
+    /// The entries of a part.
+    pub fn part_mut(&mut self, part: usize) -> impl Iterator<Item = (&Key, &mut Entry)> {
+        let shard = part.checked_sub(self.found.blocks());
+        let shard = shard.and_then(|at| self.shards.get_mut(at));
+        self.found.block_mut(part).chain(shard.into_iter().flatten())
     }
 
     /// Room for an entry of this key.

@@ -206,7 +206,7 @@ impl LowerStore for DiskStore {
             Ok(extents) => extents,
             Err(NoSpace::OutOfMemory) => return Err(Refused::OutOfMemory),
             Err(reason) => {
-                state.is_urgent |= !state.removals.is_empty();
+                state.is_urgent |= state.has_removals();
                 shared.tell(guard, |news| news.commit = true);
                 return Err(match reason {
                     NoSpace::Fragmented => Refused::Fragmented,
@@ -244,6 +244,7 @@ impl LowerStore for DiskStore {
             readers: 0,
             is_touched: false,
             is_promised: true,
+            is_late: false,
             epoch: state.epochs.begin(),
             failed_syncs: state.failed_syncs,
         };
@@ -297,7 +298,7 @@ impl LowerStore for DiskStore {
     fn commit_removals(&self) {
         let mut state = self.shared.state.lock();
         // What a commit that goes on has written is to be removed with the next one.
-        state.is_urgent |= !state.removals.is_empty() || state.uncommitted > 0;
+        state.is_urgent |= state.has_removals() || state.uncommitted > 0;
         self.shared.tell(state, |news| news.commit = true);
     }
 
@@ -356,7 +357,7 @@ impl LowerStore for DiskStore {
         let end = Instant::now().checked_add(timeout);
         let mut state = self.shared.state.lock();
         let epoch = match state.epochs.next() {
-            Ok(None) => return !state.stats.has_unremoved,
+            Ok(None) => return true,
             Ok(Some(epoch)) => epoch,
             Err(_) => return false,
         };
@@ -375,12 +376,13 @@ impl LowerStore for DiskStore {
             }
         }
         state.flushing -= 1;
-        state.epochs.is_done(epoch) && !state.stats.has_unremoved
+        state.epochs.is_done(epoch)
     }
 
     fn stats(&self) -> StoreStats {
         let state = self.shared.state.lock();
-        StoreStats { bytes: state.cost, capacity: self.shared.capacity, ..state.stats }
+        let (bytes, capacity) = (state.cost, self.shared.capacity);
+        StoreStats { bytes, capacity, has_unremoved: state.late > 0, ..state.stats }
     }
 
     fn identity(&self) -> Option<Identity> {

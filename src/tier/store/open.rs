@@ -98,6 +98,8 @@ fn state_of(mut rows: Rows, space: Space, damaged: u64) -> Result<(State, FoundR
         written_bytes: 0,
         uncommitted: 0,
         removals: Queue::default(),
+        unlisted: 0,
+        late: 0,
         touched: Queue::default(),
         first_change: None,
         clock,

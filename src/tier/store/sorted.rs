@@ -47,6 +47,16 @@ impl Sorted {
         self.0.iter().map(|block| block.live).sum()
     }
 
+    pub fn blocks(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The entries of a block; none of one that isn't there.
+    pub fn block_mut(&mut self, block: usize) -> impl Iterator<Item = (&Key, &mut Entry)> {
+        let rows = self.0.get_mut(block).into_iter().flat_map(|block| &mut block.rows);
+        rows.filter_map(|(key, entry)| Some((&*key, entry.as_mut()?)))
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
         let rows = self.0.iter().flat_map(|block| &block.rows);
         rows.filter_map(|(key, entry)| Some((key, entry.as_ref()?)))

@@ -51,6 +51,10 @@ pub(super) struct State {
     /// Entries that are being written, or are in `written`: there is room for them there.
     pub uncommitted: usize,
     pub removals: Queue<Key>,
+    /// Entries that are to be among those, when there is memory.
+    pub unlisted: usize,
+    /// Entries that were not among them at first, until the commit that removes them.
+    pub late: usize,
     pub touched: Queue<Key>,
     /// When the first change came that the next commit has.
     pub first_change: Option<Instant>,
@@ -144,8 +148,7 @@ impl State {
     }
 
     /// The next commit removes a committed record. Without memory for that, or for the space that
-    /// it gives back, the record stays where it is until the store is opened again, and is not
-    /// found until then.
+    /// it gives back, the committer tries again; the record is not found meanwhile.
     pub fn remove_committed(&mut self, key: &Key) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         entry.phase = Phase::Removing;
@@ -156,18 +159,34 @@ impl State {
 
     /// The same of an entry that is hidden already, for those who wait for an epoch.
     pub fn remove_later(&mut self, key: &Key, epoch: u64) {
-        let can_go = !self.stats.is_read_only && self.removals.try_reserve(1).is_ok();
-        let mut promise = |entry: &Entry| self.space.promise(entry.place.extents.len()).is_ok();
-        let entry = self.entries.get_mut(key).filter(|_| can_go);
-        let entry = entry.filter(|entry| entry.is_promised || promise(entry));
-        let Some(entry) = entry else {
-            // Of a store that writes nothing any more everybody knows.
-            self.stats.has_unremoved |= !self.stats.is_read_only;
+        let is_read_only = self.stats.is_read_only;
+        let Some(entry) = self.entries.get_mut(key).filter(|_| !is_read_only) else {
             return self.epochs.end(epoch);
         };
-        (entry.epoch, entry.is_promised) = (epoch, true);
-        self.removals.push_back(*key);
+        entry.epoch = epoch;
+        if list(key, entry, &mut self.removals, &mut self.space).is_err() {
+            entry.phase = Phase::Unlisted;
+            self.unlisted += 1;
+            self.late += usize::from(!std::mem::replace(&mut entry.is_late, true));
+        }
         self.changed();
+    }
+
+    /// Lists what there was no memory for before, in a part of the entries.
+    pub fn list_part(&mut self, part: usize) -> Result<(), OutOfMemory> {
+        for (key, entry) in self.entries.part_mut(part) {
+            if entry.phase == Phase::Unlisted {
+                list(key, entry, &mut self.removals, &mut self.space)?;
+                entry.phase = Phase::Removing;
+                self.unlisted -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something is to be removed by a commit that has not begun.
+    pub fn has_removals(&self) -> bool {
+        !self.removals.is_empty() || self.unlisted > 0
     }
 
     /// Whether a record can be read.
@@ -246,4 +265,20 @@ impl State {
         self.epochs.end_all();
         queued
     }
+}
+
+/// Puts an entry among the removals, and makes room for the space that it gives back.
+fn list(
+    key: &Key,
+    entry: &mut Entry,
+    removals: &mut Queue<Key>,
+    space: &mut Space,
+) -> Result<(), OutOfMemory> {
+    removals.try_reserve(1)?;
+    if !entry.is_promised {
+        space.promise(entry.place.extents.len())?;
+        entry.is_promised = true;
+    }
+    removals.push_back(*key);
+    Ok(())
 }
