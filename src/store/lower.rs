@@ -41,19 +41,17 @@ const DIRECTORIES: usize = 8;
 struct CarriedOut {
     /// The latest clear for each of the last ones, the last one first.
     of: [Option<(Identity, u64)>; DIRECTORIES],
-    /// The same for the first one that there was. No other one began before, so it holds for all
-    /// that are not known any more, or that can't be told from others.
-    least: Option<u64>,
 }
 
 impl CarriedOut {
-    fn latest(&self, directory: Option<Identity>) -> Option<u64> {
+    /// None, 0, for one that is not known any more, that can't be told from others, or that was
+    /// never here: what it has may have been stored before all of them.
+    fn latest(&self, directory: Option<Identity>) -> u64 {
         let known = self.of.iter().flatten().find(|(known, _)| Some(*known) == directory);
-        known.map(|&(_, clear)| clear).or(self.least)
+        known.map_or(0, |&(_, clear)| clear)
     }
 
     fn set(&mut self, directory: Option<Identity>, clear: u64) {
-        self.least.get_or_insert(clear);
         let Some(directory) = directory else { return };
         let is_it = |known: &Option<(Identity, u64)>| known.is_some_and(|(of, _)| of == directory);
         let at = self.of.iter().position(is_it).unwrap_or(DIRECTORIES - 1);
@@ -91,8 +89,8 @@ impl Shared {
         carried_out.set(directory, clear);
     }
 
-    /// That clear, or one before it, if there was a directory below before.
-    pub(crate) fn lower_ended_at(&self, directory: Option<Identity>) -> Option<u64> {
+    /// That clear, or one before it.
+    pub(crate) fn lower_ended_at(&self, directory: Option<Identity>) -> u64 {
         let carried_out = self.lower.carried_out.lock().unwrap_or_else(PoisonError::into_inner);
         carried_out.latest(directory)
     }

@@ -71,6 +71,20 @@ fn t17_what_was_cleared_before_another_directory_came_is_gone_from_each() {
     world.end();
 }
 
+/// T17: the same of the first one, which another process has filled before.
+#[test]
+fn t17_what_was_cleared_before_the_first_directory_came_is_gone_from_it() {
+    let first = store();
+    drop(two_namespaces(&first));
+    let mut world = World::new(Setup::new(30, 64, None));
+    world.shared.clear(Scope::exactly(ADAPTER)).unwrap();
+    world.work();
+    world.shared.detach_lower();
+    attach(&mut world, &first.restarted());
+    is_cleared(&mut world);
+    world.end();
+}
+
 /// T17: what a directory refused to remove is not found in it, though another one has carried the
 /// clear out meanwhile.
 #[test]

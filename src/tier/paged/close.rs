@@ -58,7 +58,7 @@ impl Lower for PageTiers {
             (table.clear, table.removed)
         };
         let directory = self.directory();
-        let is_new = self.shared.lower_ended_at(directory) != Some(clear);
+        let is_new = self.shared.lower_ended_at(directory) != clear;
         // A flush may have seen it: what the directory is busy with now came later.
         if let Some(disk) = &self.disk
             && is_new

@@ -279,11 +279,10 @@ impl PageTiers {
         }
         let device = (&tiers.device_pages[..], pool_of);
         let mut table = Table::new(&slots, disk_pages, device)?;
-        // What was cleared since the last tiers were here is in the directory still: it is not
-        // found before the first round has dropped it.
+        // What was cleared while the directory was not here is in it still: it is not found before
+        // the first round has dropped it.
         let directory = tiers.directory();
-        let ended_at = shared.lower_ended_at(directory);
-        table.clear = ended_at.unwrap_or_else(|| shared.read().latest_clear());
+        table.clear = shared.lower_ended_at(directory);
         let begun_at = table.clear;
         tiers.find_again(&mut table, &records)?;
         tiers.table = parking_lot::Mutex::new(table);
