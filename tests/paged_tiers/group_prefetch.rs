@@ -85,10 +85,39 @@ fn t18_prefetches_that_ask_are_bounded() {
         begun += usize::from(made.number != 0);
     }
     let stats = world.tiers.stats();
-    // A half of 100, 100 and 20 slots.
-    assert!(stats.open_prefetches <= 110, "{} are open", stats.open_prefetches);
+    // A half of the slots that group 0 has.
+    assert!(stats.open_prefetches <= 50, "{} are open", stats.open_prefetches);
     assert_eq!(stats.counters.refused_prefetches, 1000 - begun as u64);
     world.settle();
     assert_eq!(world.tiers.stats().open_prefetches, 0);
+    world.end();
+}
+
+/// T18, T10: a prefetch has a half of each pool's host memory at most, also where other pools have
+/// as many slots.
+#[test]
+fn t18_a_prefetch_leaves_a_half_of_each_pool() {
+    let store = MemoryStore::new(1 << 20, 1 << 12);
+    let setup = hybrid(Some(store));
+    let (pages, host_pages) = (vec![70, 70, 8], vec![64, 64, 20]);
+    let mut world = GroupWorld::new(Setup { pages, host_pages, ..setup });
+    let (expected, older) = (prompt(1, 4 * 64 + 1), prompt(2, 4 * 60 + 1));
+    world.run(&expected, &[64]);
+    world.settle();
+    let mut world = world.restarted();
+    world.run(&older, &[60]);
+    world.settle();
+    world.evict_all();
+    let before = world.tiers.stats();
+    assert!(before.host.pages >= 120, "{before:?}");
+    let list = TokenList::text(&expected);
+    let begun = world.tiers.prefetch(&Namespace::default(), list, Deadline::Never, false).unwrap();
+    assert_eq!(begun.found.positions, 4 * 64);
+    // Pages are read ahead so far at once, and no farther.
+    (0..4).for_each(|_| world.settle());
+    let stats = world.tiers.stats();
+    assert_eq!((stats.counters.prefetched[0], stats.open_prefetches), (32, 0));
+    // There were 4 free slots.
+    assert_eq!(stats.host.evicted - before.host.evicted, 32 - 4);
     world.end();
 }

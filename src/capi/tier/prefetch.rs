@@ -41,7 +41,7 @@ unsafe impl AbiStruct for rkv_cache_prefetch_result {
 ///
 /// It is a hint. It takes no page of the device, evicts nothing there, and does nothing for what
 /// the device has. Fetches go first: while one waits for the disk or the remote store, nothing is
-/// begun for a prefetch. In host memory, prefetches that are open have a half of the slots at most;
+/// begun for a prefetch. Prefetches that are open have a half of the slots of each pool at most;
 /// for them go pages that stores would take the place of too, never one that is being copied, read
 /// or written. What came stays there as what was used last, and nobody has to give it back. No
 /// event says that it has ended; asking again with RKV_FETCH_LOOK_ONLY says what is there.

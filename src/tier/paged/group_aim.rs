@@ -8,6 +8,7 @@ use super::group_fetch::DeviceSets;
 use super::group_plan::{Cursor, GroupPlan, GroupSet, Place};
 use super::loads::{Load, LoadPage};
 use super::map::Level;
+use super::prefetch::ByPool;
 use super::table::Table;
 use super::work::PageTiers;
 use crate::ids::SequenceId;
@@ -91,6 +92,9 @@ impl PageTiers {
         for _ in 0..count {
             let load = table.loads.open.get_mut(&number).expect("it is open");
             let page = load.pages.pop_front().expect("it was counted");
+            if load.sequence.is_none() {
+                load.by_pool[self.pool_of(page.name.group)] -= 1;
+            }
             table.loads.release(page.name, number);
         }
         count == DROPPED
@@ -202,14 +206,11 @@ impl PageTiers {
     /// more: not where the target is no longer the one to bring pages for.
     fn list_some(&self, number: u64, aim: Aim, cursor: &mut Cursor) -> bool {
         let table = &mut *self.table();
-        let free = self.room_for_prefetch(table);
+        let mut room = self.room_for_prefetch(table);
         let Some(load) = table.loads.open.get_mut(&number) else { return false };
         let (id, mut pages) = (load.sequence, std::mem::take(&mut load.pages));
         let mut plan = load.plan.take().expect("it has one");
         let (first, is_due) = (pages.len(), plan.is_expired == aim.is_expired);
-        // A prefetch gets no more than there is room for.
-        // Without pages it was counted as one.
-        let room = if id.is_some() { usize::MAX } else { first.max(1) + free };
         let most = if first == 0 { plan.needed_count() } else { 0 };
         let has_room = pages.try_reserve_exact(most).is_ok();
         let state = self.shared.read();
@@ -225,8 +226,14 @@ impl PageTiers {
             });
         }
         drop(state);
-        pages.truncate(room);
-        goes_on &= pages.len() < room;
+        // A prefetch gets no more than there is room for. Without pages it was counted as one.
+        room[0] += usize::from(first == 0);
+        let listed = pages.len();
+        let kept = match id {
+            Some(_) => ByPool::default(),
+            None => self.keep_what_fits(&mut pages, first, room),
+        };
+        goes_on &= pages.len() == listed;
         self.touch_listed(table, pages.range(first.min(pages.len())..), first);
         if !has_room || !is_good {
             pages.truncate(first);
@@ -237,6 +244,9 @@ impl PageTiers {
         let load = table.loads.open.get_mut(&number).expect("it is open");
         if is_due && is_good {
             load.limit = pages.len();
+        }
+        if has_room && is_good {
+            load.by_pool.iter_mut().zip(kept).for_each(|(count, kept)| *count += kept);
         }
         (load.pages, load.plan) = (pages, Some(plan));
         goes_on && is_good

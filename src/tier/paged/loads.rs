@@ -4,6 +4,7 @@ use super::group_plan::GroupPlan;
 use super::host::Need;
 use super::joined::Came;
 use super::map::{Level, Name};
+use super::prefetch::ByPool;
 use super::remote::{Begun, Wanted};
 use super::rest::Rest;
 use super::table::Table;
@@ -70,6 +71,8 @@ pub(super) struct Load {
     /// None brings its pages to host memory only.
     pub sequence: Option<SequenceId>,
     pub pages: VecDeque<LoadPage>,
+    /// How many those are in each pool, when they are brought to host memory only.
+    pub by_pool: ByPool,
     /// Pages that became the cache's already: the first that is left has this place.
     pub landed: usize,
     /// Of those that are left, the first that are there.
@@ -113,6 +116,7 @@ impl Load {
         Self {
             need: Need::Fetch,
             sequence,
+            by_pool: ByPool::default(),
             landed: 0,
             done: 0,
             limit: pages.len(),

@@ -11,6 +11,7 @@ use super::loads::{Load, LoadPage, Loads, Origin, Stage};
 use super::table::Table;
 use super::work::PageTiers;
 use crate::error::{Error, text};
+use crate::group::GROUP_LIMIT;
 use crate::index::Namespace;
 use crate::memory::OutOfMemory;
 use crate::token::{ListDigests, PageDigest, TokenList, position_count};
@@ -27,6 +28,9 @@ pub struct Prefetched {
     /// What the tiers have beyond.
     pub found: Fetchable,
 }
+
+/// Pages in each pool.
+pub(super) type ByPool = [usize; GROUP_LIMIT];
 
 /// What is to be brought.
 pub(super) struct Brings {
@@ -61,10 +65,14 @@ impl Loads {
         loads.find_map(|(&number, load)| load.sequence.is_none().then_some(number))
     }
 
-    /// Pages that those bring, in all; each one at least: which, the remote store may have to say.
-    fn prefetched_pages(&self) -> usize {
-        let prefetches = self.open.iter().filter(|(_, load)| load.sequence.is_none());
-        prefetches.map(|(_, load)| load.pages.len().max(1)).sum()
+    /// Pages that those bring; each one at least: which, the remote store may have to say.
+    fn prefetched_pages(&self) -> ByPool {
+        let mut sums = ByPool::default();
+        for (_, load) in self.open.iter().filter(|(_, load)| load.sequence.is_none()) {
+            sums.iter_mut().zip(load.by_pool).for_each(|(sum, count)| *sum += count);
+            sums[0] += usize::from(load.pages.is_empty());
+        }
+        sums
     }
 
     /// Whether a fetch waits for pages that are still below host memory.
@@ -130,12 +138,13 @@ impl PageTiers {
             return Ok(nothing);
         }
         let table = &mut *self.table();
-        let room = if table.is_closing { 0 } else { self.room_for_prefetch(table) };
-        if room == 0 {
+        let (room, only_asks) = (self.room_for_prefetch(table), pages.is_empty());
+        let by_pool = self.keep_what_fits(&mut pages, 0, room);
+        let has_room = if only_asks { room[0] > 0 } else { !pages.is_empty() };
+        if table.is_closing || !has_room {
             table.counters.refused_prefetches += 1;
             return Ok(nothing);
         }
-        pages.truncate(room);
         let loads = &mut table.loads;
         loads.open.try_reserve(1)?;
         let here = here.min(pages.len());
@@ -144,7 +153,7 @@ impl PageTiers {
         let mut load = Load::new(None, pages, here, remote);
         load.deadline = deadline.end(load.begun);
         load.need = Need::Prefetch { since: table.map.tick() };
-        load.plan = plan;
+        (load.plan, load.by_pool) = (plan, by_pool);
         let number = self.shared.number_load();
         loads.open.insert(number, load);
         table.counters.prefetches += 1;
@@ -153,11 +162,33 @@ impl PageTiers {
         Ok(Prefetched { number, cached_positions, found })
     }
 
-    /// Pages that another prefetch may bring: of host memory all together have about a half at
-    /// most, for the rest is for who has begun.
-    pub(super) fn room_for_prefetch(&self, table: &Table) -> usize {
-        let slots: usize = self.pools.iter().map(|pool| pool.slots.count()).sum();
-        slots.div_ceil(2).saturating_sub(table.loads.prefetched_pages())
+    /// Pages that another prefetch may bring: of each pool's host memory all together have about a
+    /// half at most, for the rest is for who has begun.
+    pub(super) fn room_for_prefetch(&self, table: &Table) -> ByPool {
+        let mut room = table.loads.prefetched_pages();
+        for (room, pool) in room.iter_mut().zip(&self.pools) {
+            *room = pool.slots.count().div_ceil(2).saturating_sub(*room);
+        }
+        room
+    }
+
+    /// Drops pages from a place on, from the first that finds no room in its pool. Those that stay.
+    pub(super) fn keep_what_fits(
+        &self,
+        pages: &mut VecDeque<LoadPage>,
+        from: usize,
+        room: ByPool,
+    ) -> ByPool {
+        let mut kept = ByPool::default();
+        let fits = |page: &&LoadPage| {
+            let pool = self.pool_of(page.name.group);
+            let fits = kept[pool] < room[pool];
+            kept[pool] += usize::from(fits);
+            fits
+        };
+        let count = pages.range(from..).take_while(fits).count();
+        pages.truncate(from + count);
+        kept
     }
 
     /// Gives a prefetch up, unless it has ended. What it brought stays, and so does what is on its
