@@ -3375,7 +3375,8 @@ typedef struct rkv_tier_totals {
      */
     uint64_t byte_limit;
     /**
-     * Pages that came into it.
+     * Pages that came into it from above: host memory from the device, the directory from host
+     * memory. What fetches and prefetches bring up to host memory is not among them.
      */
     uint64_t stored_page_count;
     /**

@@ -112,6 +112,9 @@ static void t02_restart(void) {
             }
             CHECK_EQ(request(&e, ids, 33), 32);
             CHECK_EQ(tier_stats(&e.f).disk.fetched_page_count, 8);
+            /* They came from below: nothing was copied from the device. */
+            CHECK_EQ(tier_stats(&e.f).host.page_count, 8);
+            CHECK_EQ(tier_stats(&e.f).host.stored_page_count, 0);
         }
         if (round == 1) {
             CHECK_OK(rkv_cache_detach_tiers(e.f.cache, MINUTE));

@@ -14,7 +14,8 @@ pub struct rkv_tier_totals {
     pub used_bytes: u64,
     /// Bytes at most.
     pub byte_limit: u64,
-    /// Pages that came into it.
+    /// Pages that came into it from above: host memory from the device, the directory from host
+    /// memory. What fetches and prefetches bring up to host memory is not among them.
     pub stored_page_count: u64,
     /// Pages that were fetched from it.
     pub fetched_page_count: u64,

@@ -11,7 +11,7 @@ pub struct TierTotals {
     pub bytes: u64,
     /// Bytes at most.
     pub limit: u64,
-    /// Pages that came into it.
+    /// Pages that came into it from above, and not by fetches.
     pub stored: u64,
     /// Pages that were fetched from it.
     pub fetched: u64,
