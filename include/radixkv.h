@@ -6883,6 +6883,10 @@ enum rkv_status rkv_tier_config_init(struct rkv_tier_config *config,
  * The engine carries the copies out: see rkv_cache_poll(). A thread of the library follows the
  * journal, checks bytes and talks with the disk; others call the remote store.
  *
+ * To open the directory takes out of it what disk_bytes has no room for, and then pages of sizes
+ * that this cache does not have. That stays so when the attachment is refused after it: without
+ * memory or threads, and where another thread has attached tiers meanwhile.
+ *
  * @param cache a cache with a journal
  * @param config what to attach
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE

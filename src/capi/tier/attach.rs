@@ -157,6 +157,10 @@ pub unsafe extern "C" fn rkv_tier_config_init(
 /// The engine carries the copies out: see rkv_cache_poll(). A thread of the library follows the
 /// journal, checks bytes and talks with the disk; others call the remote store.
 ///
+/// To open the directory takes out of it what disk_bytes has no room for, and then pages of sizes
+/// that this cache does not have. That stays so when the attachment is refused after it: without
+/// memory or threads, and where another thread has attached tiers meanwhile.
+///
 /// @param cache a cache with a journal
 /// @param config what to attach
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE
@@ -197,7 +201,8 @@ pub unsafe extern "C" fn rkv_cache_attach_tiers(
             let (policy, engine) = (policy_of(&raw)?, wake_of(raw.event_fd)?);
             let remote = remote_of(raw.remote, &how)?;
             PageTiers::check_attachable(shared, pools.len())?;
-            // The last that can be refused: to open a directory may trim it.
+            // To open a directory may trim it: after that memory and threads alone are refused, and
+            // who was not the first of two.
             let disk = disk_of(&raw, &pools, wake)?;
             let agrees = raw.flags & RKV_TIERS_AGREE != 0;
             let made = TierConfig { pools, policy, agrees, wake: engine, remote, disk };

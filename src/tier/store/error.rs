@@ -4,7 +4,8 @@ use crate::memory::OutOfMemory;
 use crate::tier::records::RecordsError;
 use std::io;
 
-/// Why a store is not opened. Nothing in its directory changed.
+/// Why a store is not opened. Its files are whole, but what the bound has no room for may be gone:
+/// it goes before the threads are there, and before the last memory is.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another store, of another process or of this one, has the directory.
