@@ -318,6 +318,9 @@ fn e03_a_rank_leaves_the_others_alone() {
     assert_eq!(to.counts["AllBlocksCleared"], 1, "in the beginning");
 }
 
+/// By which rank it is told, the bytes of the journal, and how everything leaves.
+type Leave<'a> = (Option<u32>, u64, &'a dyn Fn(&Shared));
+
 /// M05: what leaves is told bit by bit, so that an encoder has no more memory than it was created
 /// with, however much leaves at once: with records that were lost, a clear, or the cache.
 #[test]
@@ -329,7 +332,7 @@ fn e03_what_leaves_at_once_takes_no_memory() {
         let mut random = fastrand::Rng::with_seed(16);
         (0..400).for_each(|_| request(shared, &mut random));
     };
-    let leaves: [(Option<u32>, u64, &dyn Fn(&Shared)); 4] = [
+    let leaves: [Leave<'_>; 4] = [
         (Some(1), 6000, &lose),
         (Some(1), 1 << 20, &clear),
         (Some(1), 1 << 20, &|shared| shared.detach_cache()),
