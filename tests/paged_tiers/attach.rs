@@ -10,6 +10,9 @@ use radixkv::store::Scope;
 use radixkv::tier::OpenError;
 use radixkv::tier::paged::{Deadline, HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 /// Requests for memory while records are looked at, and before; std's `Arc`, which comes behind
 /// them, can't be refused.
@@ -216,7 +219,7 @@ fn m06_a_fetch_whose_sequence_has_ended_does_not_go_on() {
 }
 
 /// M02, T10: an attachment that is refused for what another call panicked of leaves nothing below
-/// the cache: the engine has its memory back.
+/// the cache: the engine has its memory back, also where another call has the tiers for a moment.
 #[test]
 fn m02_an_attachment_that_a_panic_comes_in_between_leaves_nothing() {
     let mut world = World::new(Setup::new(20, 64, None));
@@ -224,6 +227,7 @@ fn m02_an_attachment_that_a_panic_comes_in_between_leaves_nothing() {
     world.shared.detach_lower();
     let other = world.shared.clone();
     let host = HostMemory::Own(64 * PAGE_BYTES as u64);
+    let (finds, found) = channel();
     let config = TierConfig {
         pools: vec![TierPool { page_bytes: PAGE_BYTES, host }],
         disk: None,
@@ -232,6 +236,12 @@ fn m02_an_attachment_that_a_panic_comes_in_between_leaves_nothing() {
         agrees: false,
         // The first thing that the engine hears of them: then another thread panics.
         wake: Some(Box::new(move || {
+            let tiers = other.lower::<PageTiers>().expect("they are attached");
+            finds.send(tiers.ended()).expect("the test hears of it");
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(300));
+                drop(tiers);
+            });
             other.poison();
             drop(other.read());
         })),
@@ -240,4 +250,5 @@ fn m02_an_attachment_that_a_panic_comes_in_between_leaves_nothing() {
     let attached = catch_unwind(AssertUnwindSafe(attach));
     assert!(attached.is_err(), "it was refused");
     assert!(world.shared.lower::<PageTiers>().is_none());
+    assert!(found.recv().expect("they were attached").load(Ordering::Acquire), "all is gone");
 }

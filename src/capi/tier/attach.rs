@@ -14,7 +14,6 @@ use crate::tier::{Contents, DiskConfig, DiskStore, FoundRecords, Io, LowerStore,
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Flag of rkv_tier_config: nothing that was fetched is used before rkv_sequence_agree(), for ranks
@@ -382,14 +381,8 @@ pub unsafe extern "C" fn rkv_cache_detach_tiers(
                 return Err(Error::state(why).into());
             }
             let is_written = tiers.flush(Duration::from_millis(timeout_ms));
-            let ended = tiers.ended();
-            drop(tiers);
-            shared.detach_lower();
-            // Other calls have it for moments, and the last one ends it. Its memory may go when
-            // this returns.
-            while !ended.load(Ordering::Acquire) {
-                std::thread::yield_now();
-            }
+            // Its memory may go when this returns.
+            tiers.take_off();
             if is_written {
                 return Ok(());
             }

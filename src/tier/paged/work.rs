@@ -148,15 +148,26 @@ impl Drop for Ended {
 
 /// An attachment that is not at its end. One that is refused, or left, leaves nothing below the
 /// cache: the engine has its memory, its eventfd and its functions back.
-struct Begun<'a>(&'a Shared);
+struct Begun<'a> {
+    shared: &'a Shared,
+    /// Until it is at its end.
+    tiers: Option<std::sync::Arc<PageTiers>>,
+}
+
+impl Begun<'_> {
+    fn tiers(&self) -> &std::sync::Arc<PageTiers> {
+        self.tiers.as_ref().expect("it is not at its end")
+    }
+}
 
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
+        let Some(tiers) = self.tiers.take() else { return };
         if panicking() {
             // As where the thread does the same; what is half done is not touched then.
-            self.0.poison();
+            self.shared.poison();
         }
-        self.0.detach_lower();
+        tiers.take_off();
     }
 }
 
@@ -181,18 +192,18 @@ impl PageTiers {
         wake: DiskWake,
     ) -> Result<std::sync::Arc<Self>, Error> {
         let tiers = Self::attach_without_thread(shared, config, wake)?;
-        let begun = Begun(shared);
+        let mut begun = Begun { shared, tiers: Some(tiers) };
         // What the cache has is known from the beginning: the first fetch may come at once.
         let mut rounds = 0;
-        while tiers.table().applied.is_none() && rounds < FIRST_ROUNDS {
+        while begun.tiers().table().applied.is_none() && rounds < FIRST_ROUNDS {
             rounds += 1;
-            tiers.work();
+            begun.tiers().work();
         }
-        let own = tiers.clone();
+        let own = begun.tiers().clone();
         let thread = std::thread::Builder::new().name("rkv-tiers".into()).spawn(move || own.run());
         match thread {
             Ok(thread) => {
-                std::mem::forget(begun);
+                let tiers = begun.tiers.take().expect("it is not at its end");
                 *tiers.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
                 Ok(tiers)
             }
@@ -366,6 +377,17 @@ impl PageTiers {
     /// Becomes true when whoever had the tiers last has let go of them, and all of them is gone.
     pub fn ended(&self) -> Arc<AtomicBool> {
         self.ended.0.clone()
+    }
+
+    /// Takes them off their cache, and returns when all of them is gone: other calls have them for
+    /// moments, and the last one ends them.
+    pub fn take_off(self: std::sync::Arc<Self>) {
+        let (shared, ended) = (self.shared.clone(), self.ended());
+        drop(self);
+        shared.detach_lower();
+        while !ended.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
     }
 
     /// Whether the calling thread is one of the remote store's: a call of the store's that goes on.
