@@ -4861,8 +4861,8 @@ enum rkv_status rkv_cache_create(struct rkv_page_table *table,
  * @param cache the cache
  * @par Cost
  * O(page_count + slot_count + nodes); lock, in slices. With tiers it blocks for a second at most
- * until what was cleared is removed from the directory, and until a write and calls to a remote
- * store that go on have ended
+ * until what was cleared is removed from the directory, until requests to the disk and calls to a
+ * remote store that go on have ended, and for a last commit
  * @par Thread safety
  * the caller must be the last user of this handle
  */
@@ -6919,7 +6919,8 @@ enum rkv_status rkv_cache_attach_tiers(struct rkv_cache *cache,
  * start of the call on
  * @par Cost
  * blocks for the time given, for a second at most until what was cleared is removed from the
- * directory, and until a write and calls to a remote store that go on have ended
+ * directory, until requests to the disk and calls to a remote store that go on have ended, and for
+ * a last commit
  * @par Thread safety
  * any thread
  */

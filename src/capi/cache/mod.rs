@@ -187,8 +187,8 @@ pub unsafe extern "C" fn rkv_cache_create(
 /// @param cache the cache
 /// @par Cost
 /// O(page_count + slot_count + nodes); lock, in slices. With tiers it blocks for a second at most
-/// until what was cleared is removed from the directory, and until a write and calls to a remote
-/// store that go on have ended
+/// until what was cleared is removed from the directory, until requests to the disk and calls to a
+/// remote store that go on have ended, and for a last commit
 /// @par Thread safety
 /// the caller must be the last user of this handle
 #[unsafe(no_mangle)]

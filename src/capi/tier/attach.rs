@@ -359,7 +359,8 @@ pub(in crate::capi) const OWN_THREAD: &str =
 /// start of the call on
 /// @par Cost
 /// blocks for the time given, for a second at most until what was cleared is removed from the
-/// directory, and until a write and calls to a remote store that go on have ended
+/// directory, until requests to the disk and calls to a remote store that go on have ended, and for
+/// a last commit
 /// @par Thread safety
 /// any thread
 #[must_use]
