@@ -84,7 +84,7 @@ impl GrowingBuffer {
         liked: usize,
     ) -> Result<(), Error> {
         let doubled = liked.max(2 * self.bytes());
-        let mut made = self.prepare(context, doubled, false);
+        let mut made = self.prepare(context, liked, true);
         for less in [needed + needed / 4, needed] {
             if matches!(made, Err(Error::DeviceMemory(_))) && less < doubled {
                 made = self.prepare(context, less, false);
