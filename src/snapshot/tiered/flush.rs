@@ -76,12 +76,9 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             let commits = *commits.get_or_insert(lower.link.store.stats().commits);
             let is_still = lower.link.store.flush(left.min(FLUSH_STEP));
             let is_given = lower.is_given(*values);
-            // What is never removed nobody waits for: a store that has that says so at once.
-            let stats = lower.link.store.stats();
-            let is_never = stats.has_unremoved;
             // Writes that were stopped have their bytes until what they came from is let go.
-            let is_stopping = had_retries && stats.waiting_bytes > 0;
-            if is_still && (!is_given || is_trying || is_stopping) || is_never {
+            let is_stopping = had_retries && lower.link.store.stats().waiting_bytes > 0;
+            if is_still && (!is_given || is_trying || is_stopping) {
                 std::thread::sleep(left.min(FLUSH_STEP));
             }
             self.take_events(lower, true, &mut freed.0);
@@ -96,14 +93,15 @@ impl<P: Source + 'static> TieredSnapshots<P> {
             if is_still && !stats.is_read_only {
                 table.gone = table.gone.max(removed);
             }
-            // One commit may have been under way: the next one has all that was removed before it.
-            // Where others go on to insert, the store is never still.
-            if stats.commits >= commits + 2 && !stats.is_read_only && !is_never {
+            // One commit may have been under way: the next one has all that was removed before it,
+            // but for what waits for memory. Where others go on to insert, the store is never
+            // still.
+            if stats.commits >= commits + 2 && !stats.is_read_only && !stats.has_unremoved {
                 table.gone = table.gone.max(*wanted);
             }
             // What waits is tried again when there may be room, once for each time.
             let is_tried = !table.has_retries() || turns == Some(now) && stats.waiting_bytes == 0;
-            let is_gone = is_still || is_never || table.gone >= *wanted;
+            let is_gone = is_still || table.gone >= *wanted;
             if is_given && is_tried && is_gone && !is_trying && table.is_written(*end) {
                 table.failures_told = table.counters.failed_writes;
                 let has_failed = table.failures_told != *told;
