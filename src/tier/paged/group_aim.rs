@@ -228,12 +228,11 @@ impl PageTiers {
         drop(state);
         // A prefetch gets no more than there is room for. Without pages it was counted as one.
         room[0] += usize::from(first == 0);
-        let listed = pages.len();
-        let kept = match id {
-            Some(_) => ByPool::default(),
-            None => self.keep_what_fits(&mut pages, first, room),
-        };
-        goes_on &= pages.len() == listed;
+        let mut kept = ByPool::default();
+        if id.is_none() {
+            kept = self.keep_what_fits(&mut pages, first, room);
+            goes_on &= kept.iter().zip(&room).any(|(kept, room)| kept < room);
+        }
         self.touch_listed(table, pages.range(first.min(pages.len())..), first);
         if !has_room || !is_good {
             pages.truncate(first);

@@ -172,22 +172,23 @@ impl PageTiers {
         room
     }
 
-    /// Drops pages from a place on, from the first that finds no room in its pool. Those that stay.
+    /// Drops pages from a place on that find no room in their pools. Those that stay, in order.
     pub(super) fn keep_what_fits(
         &self,
         pages: &mut VecDeque<LoadPage>,
         from: usize,
         room: ByPool,
     ) -> ByPool {
-        let mut kept = ByPool::default();
-        let fits = |page: &&LoadPage| {
-            let pool = self.pool_of(page.name.group);
-            let fits = kept[pool] < room[pool];
-            kept[pool] += usize::from(fits);
-            fits
-        };
-        let count = pages.range(from..).take_while(fits).count();
-        pages.truncate(from + count);
+        let (mut kept, mut end) = (ByPool::default(), from);
+        for at in from..pages.len() {
+            let pool = self.pool_of(pages[at].name.group);
+            if kept[pool] < room[pool] {
+                kept[pool] += 1;
+                pages.swap(end, at);
+                end += 1;
+            }
+        }
+        pages.truncate(end);
         kept
     }
 
