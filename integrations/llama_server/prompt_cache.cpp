@@ -10,7 +10,7 @@ namespace radixkv_server {
 
 namespace {
 
-/// For the lists of ids that lead to where states can be cut.
+/// For the lists of ids that lead to where states can be cut, counted as note_cuts() does.
 constexpr std::uint64_t cut_bytes = 64U << 20;
 
 /// Places before a window that are noted as such.
@@ -172,12 +172,16 @@ void PromptCache::note_cuts(const server_prompt& prompt, llama_pos begin, const 
         for (llama_pos at = begin + window_; at < end; at += step)
             add_first(prompt.tokens.size_up_to_pos(at));
     }
-    // They share the list, which is counted once.
+    std::sort(places.begin(), places.end());
+    places.erase(std::unique(places.begin(), places.end()), places.end());
+    // They share the list, and one that is left alone, where a longer prompt took the other places,
+    // has it still: each is counted with a quarter of it, so that no more than four times what is
+    // counted is there.
     const std::size_t bytes = ids->size() * sizeof(ids->front());
+    const std::size_t share = bytes / std::clamp<std::size_t>(places.size(), 1, 4);
     const std::uint32_t flags = begin == 0 ? RKV_SNAPSHOT_INSERT_TRIMMABLE : 0;
     for (const std::size_t count : places)
-        cuts_.insert(first(query.ids, count), ids, bytes / places.size(), std::nullopt, query.space,
-                     flags);
+        cuts_.insert(first(query.ids, count), ids, share, std::nullopt, query.space, flags);
 }
 
 std::optional<PromptCache::Found> PromptCache::best_for(const server_prompt& prompt,
