@@ -239,7 +239,7 @@ fn made_by(long: &Long) -> usize {
         name if name.starts_with("fork") => 2,
         "continue from one that runs" | "retain, and another gives way" => 2,
         name if name.starts_with("begin") => 1,
-        "continue" | "release" | "publish what others have" => 1,
+        "continue" | "continue with all tokens" | "release" | "publish what others have" => 1,
         name if name.starts_with("retain") => 1,
         _ => 0,
     }

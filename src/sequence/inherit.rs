@@ -311,7 +311,11 @@ impl Turn<'_> {
     ) -> Result<Option<Begun>, Error> {
         self.check_text_ahead(suffix, 0)?;
         suffix.keys().check_text(0)?;
-        let tail = self.tail_of_child(how.parent, suffix.keys().keys)?;
+        let tail = match self.tail_of_child(how.parent, suffix.keys().keys) {
+            // The parent went while others were let in.
+            Err(Error::StaleSequence(_)) if how.all.is_some() => return Ok(None),
+            read => read?,
+        };
         let made = self.make_room_for_child(share)?;
         let (let_in, rows) = self.use_parent_rows(how.parent, share.positions)?;
         self.with_parent_rows(rows, |turn| {

@@ -28,7 +28,7 @@ fn map(world: &World, pages: &[u32]) -> Result<(), Error> {
     turn.map(world.row, len, pages)
 }
 
-pub const LONG: [Long; 31] = [
+pub const LONG: [Long; 32] = [
     Long {
         name: "append again and again",
         call: |world| {
@@ -179,6 +179,26 @@ pub const LONG: [Long; 31] = [
                 running: true,
             };
             world.shared.continue_from(&how).map(drop)
+        },
+        slot: |_| None,
+    },
+    Long {
+        name: "continue with all tokens",
+        call: |world| {
+            let (suffix, all) = (tokens(7, 24), tokens(7, 40));
+            let how = Continuation {
+                parent: world.retained,
+                namespace: &Namespace::default(),
+                suffix: TokenList::text(&suffix),
+                all: Some(TokenList::text(&all)),
+                room: Room::default(),
+                running: true,
+            };
+            let begun = world.shared.continue_from(&how);
+            // Whoever goes meanwhile, but for the cache.
+            let is_stale = matches!(begun, Err(Error::StaleSequence(_)));
+            assert!(!is_stale || !world.shared.read().has_cache(), "it was said how to begin");
+            begun.map(drop)
         },
         slot: |_| None,
     },
@@ -369,6 +389,11 @@ pub const SECOND: [Second; 38] = [
     ("insert and unlock", |world| {
         let ids = tokens(11, 4);
         let mut turn = world.shared.turn();
+        // They may have been evicted since, and be in the row by now.
+        let row = turn.row_from(world.row, 0).map_or(&[][..], |row| row);
+        if world.loose[1..].iter().any(|page| row.contains(page)) {
+            return;
+        }
         let request = InsertRequest {
             groups: &[],
             namespace: &Namespace::default(),
