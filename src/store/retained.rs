@@ -42,7 +42,7 @@ pub(crate) struct Registry {
     pub(crate) sequence_bytes: usize,
     pub(crate) sequence_limit: usize,
     pub(crate) page_limit: usize,
-    /// Calls that let go what is more than the limits.
+    /// Calls that let go what is more than the limits, or look at them when they end.
     pub(super) calls_above: usize,
     /// Pages that those have still to let go of, at most: they look at the limits again then.
     leaving: usize,
@@ -166,10 +166,9 @@ impl Registry {
         self.len() > self.sequence_limit || pages > self.page_limit
     }
 
-    /// Pages of group 0 that the one that finished first shares: no more go with it in portions.
-    fn shared_by_first(&self, cache: Option<&PrefixCache>) -> usize {
-        let first = self.ids().next().and_then(|id| self.get(id));
-        let base = first.and_then(|entry| entry.sequence.base);
+    /// Pages of group 0 that one shares: no more go with it in portions.
+    fn shared_by(&self, id: SequenceId, cache: Option<&PrefixCache>) -> usize {
+        let base = self.get(id).and_then(|entry| entry.sequence.base);
         base.zip(cache).map_or(0, |(base, cache)| cache.index.end_page(base))
     }
 
@@ -257,6 +256,29 @@ impl State {
 impl Turn<'_> {
     /// Drops a retained sequence.
     pub fn drop_retained(&mut self, id: SequenceId) -> Result<(), Error> {
+        let gone = self.caches_gone;
+        self.state().retained.calls_above += 1;
+        let dropped = self.drop_one(id);
+        if gone == self.caches_gone {
+            self.state().retained.calls_above -= 1;
+            // It may share with who was retained meanwhile what was taken for leaving.
+            self.displace_surplus();
+        }
+        dropped
+    }
+
+    /// Who retains meanwhile need not make room for what leaves.
+    fn drop_one(&mut self, id: SequenceId) -> Result<(), Error> {
+        let (gone, leaving) = (self.caches_gone, self.retained.shared_by(id, self.cache.as_ref()));
+        self.state().retained.leaving += leaving;
+        let dropped = self.let_retained_go(id);
+        if gone == self.caches_gone {
+            self.state().retained.leaving -= leaving;
+        }
+        dropped
+    }
+
+    fn let_retained_go(&mut self, id: SequenceId) -> Result<(), Error> {
         let slice = self.shared.slice;
         let (sequence, images, dropped) = self.end_retained(id, slice)?;
         if dropped.rows.is_some() {
@@ -291,16 +313,11 @@ impl Turn<'_> {
         let gone = self.caches_gone;
         self.state().retained.calls_above += 1;
         while self.retained.is_above_limits(self.cache.as_ref()) {
-            // Who retains meanwhile need not make room for these.
-            let leaving = self.retained.shared_by_first(self.cache.as_ref());
-            self.state().retained.leaving += leaving;
-            let is_one = self.displace();
+            let oldest = self.state().next_displaced();
+            let Some(oldest) = oldest else { break };
+            self.drop_one(oldest).expect("it is retained");
             if gone != self.caches_gone {
                 return;
-            }
-            self.state().retained.leaving -= leaving;
-            if !is_one {
-                break;
             }
         }
         self.state().retained.calls_above -= 1;

@@ -54,6 +54,42 @@ fn m06_what_gives_way_already_counts_no_more() {
     }
 }
 
+/// C05, M06: nor is what is dropped: who retains meanwhile stays.
+#[test]
+fn m06_what_is_dropped_already_counts_no_more() {
+    for at in 0.. {
+        NEXT.set(None);
+        let config = PageTableConfig {
+            page_size: 2,
+            page_count: 40,
+            slot_count: 6,
+            ..PageTableConfig::default()
+        };
+        let shared = Arc::new(Shared::with_slices(config, 1, Some(Box::new(at_yield))).unwrap());
+        shared.attach_cache(CacheConfig { retained_pages: 5, ..CacheConfig::default() }).unwrap();
+        SHARED.set(Some(shared.clone()));
+        let fork: Vec<u32> = (0..4).collect();
+        let other = published(&shared, &[&fork[..], &[900, 901, 902, 903, 904]].concat());
+        shared.turn().release(other).unwrap();
+        // Two nodes of two pages.
+        let dropped = published(&shared, &[&fork[..], &[100, 101, 102, 103, 104]].concat());
+        assert!(shared.turn().retain(dropped).unwrap());
+        let fits = published(&shared, &(200..209).collect::<Vec<u32>>());
+        NEXT.set(Some((
+            at,
+            Box::new(move |shared: &Shared| assert!(shared.turn().retain(fits).unwrap())),
+        )));
+        shared.turn().drop_retained(dropped).unwrap();
+        if NEXT.take().is_some() {
+            assert!(at > 0, "nobody got in");
+            break;
+        }
+        assert_eq!(shared.read().retained_ids().unwrap(), [fits], "at {at}");
+        assert_eq!(shared.read().cache_stats().unwrap().counters.displaced, 0, "at {at}");
+        shared.read().audit().unwrap();
+    }
+}
+
 /// C05, M06: a sequence that is too large to be retained displaces nobody, also while it is let go
 /// of in portions.
 #[test]
