@@ -130,7 +130,8 @@ impl Turn<'_> {
         self.sequence(id)?;
         let has_groups = self.has_groups();
         let pages = self.set_aside(id.slot());
-        let images = self.set_images_aside(id.slot());
+        let has_images = !self.sequences[id.slot() as usize].images.is_empty();
+        let images = has_images.then(|| self.set_images_aside(id.slot()));
         if has_groups {
             self.end_with_groups(id.slot());
         } else if let Some(node) = self.end_locked(id.slot()) {
@@ -139,7 +140,9 @@ impl Turn<'_> {
         if let Some(list) = pages {
             self.give_back(list);
         }
-        self.let_images_go(images);
+        if let Some(images) = images {
+            self.let_images_go(images);
+        }
         Ok(())
     }
 
