@@ -310,13 +310,16 @@ impl EngineRow for GroupRow {
         state.tokens.extend_from_slice(added);
         let before = state.published;
         if let Err(reason) = self.publish(py, state, whole) {
+            // Nobody makes the step: where it was to end it leaves no state.
+            for (number, lane) in state.lanes.iter_mut().enumerate() {
+                if ends.lanes >> number & 1 != 0 && ends.at >= state.published {
+                    lane.left[ends.at] = 0;
+                }
+            }
             // What others may have found by now stays.
             if state.published == before {
                 let mut fresh = Vec::new();
-                for (number, lane) in state.lanes.iter_mut().enumerate() {
-                    if ends.lanes >> number & 1 != 0 {
-                        lane.left[ends.at] = 0;
-                    }
+                for lane in &mut state.lanes {
                     lane.drain_own(held, wanted, &mut fresh);
                     lane.resize(held);
                 }

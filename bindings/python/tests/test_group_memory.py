@@ -83,12 +83,42 @@ def leave_no_state(failing: ctypes.CDLL) -> None:
     assert after > 0
 
 
+def leave_no_state_behind_a_part(failing: ctypes.CDLL) -> None:
+    """A step of which the first page is published when memory lacks, and one that goes past where
+    it would have ended."""
+    after = parts = 0
+    while True:
+        with radixkv.PageTable(64, page_size=16, groups=[Group.full(), Group.state()]) as table:
+            with radixkv.Cache(table, whole_pages=True) as cache:
+                row = cache.group_row(ids(32))
+                failing.failing_begin(after, True)
+                try:
+                    row.extend(None, 32, 32)
+                except radixkv.OutOfMemory:
+                    pass
+                failed = failing.failing_end()
+                if (row.page_count, row.published_page_count) == (2, 1):
+                    parts += 1
+                    assert row.extend([33, 34], 34, 34) is not None
+                    assert row.published_page_count == 2
+                    assert cache.group_row(ids(33)).probe(32) == 0
+                row.release()
+                cache.check()
+                assert table.pool_stats(0).private_page_count == 0
+        if not failed:
+            break
+        after += 1
+    print(f"{after} requests for memory of a step, {parts} behind its first page")
+    assert parts > 0
+
+
 def lack_memory(library: str) -> None:
     """In a process of its own, whose allocator is in that library."""
     failing = ctypes.CDLL(library)
     failing.failing_code.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
     failing.failing_code(*library_code())
     leave_no_state(failing)
+    leave_no_state_behind_a_part(failing)
     for once in (False, True):
         for known in (0, COUNT // 4):
             after = bare = 0
