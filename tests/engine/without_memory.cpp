@@ -18,6 +18,8 @@ namespace {
 
 /// While not 0: the allocation that fails once a look at the tiers gave copies, or ends of fetches.
 std::size_t fails_after_copies = 0, fails_after_ends = 0;
+/// No look at the tiers gives ends of fetches.
+bool holds_ends = false;
 /// So many calls find no memory.
 int prefetches_without_memory = 0, checkpoints_without_memory = 0;
 /// The call that finds none; 0: none.
@@ -41,7 +43,7 @@ extern "C" rkv_status rkv_cache_poll(rkv_cache* cache, rkv_copy_job* jobs, std::
                                      rkv_cache_poll_result* result) {
     const rkv_status status =
         library(&rkv_cache_poll, "rkv_cache_poll", cache, jobs, job_size, job_capacity, ends,
-                end_size, end_capacity, result);
+                end_size, holds_ends ? 0 : end_capacity, result);
     if (status != RKV_STATUS_OK) return status;
     if (result->job_count > 0 && fails_after_copies > 0)
         allocations_left = std::exchange(fails_after_copies, 0);
@@ -235,6 +237,35 @@ static void b06_a_step_without_memory_ends_nobody_who_waits() {
     }
 }
 
+/// Nor of one that waits for its pages, and holds those that they come into.
+static void b06_a_step_without_memory_ends_nobody_who_fetches() {
+    const Folder disk;
+    const engine::EngineConfig config = on_disk(disk);
+    const engine::RequestSpec fetched = greedy(random_tokens(1, 200), 4);
+    const auto expected = store(config, fetched);
+    // Two sequences from the second step on, for which lists grow.
+    engine::RequestSpec two = greedy({1, 2, 3}, 9);
+    two.choice_count = two.sample_count = 2;
+    bool failed = true;
+    for (std::size_t at = 1; failed; ++at) {
+        const auto core = restarted(config);
+        const auto runs = core->add(two), waits = core->add(fetched);
+        holds_ends = true;
+        core->step();
+        CHECK_EQ(core->core().metrics().running.load(), 2U);
+        allocations_left = at;
+        core->step();
+        failed = has_failed();
+        CHECK(!waits->result && waits->tokens.empty());
+        holds_ends = false;
+        core->run();
+        CHECK(runs->result);
+        CHECK_EQ(waits->result->error, "");
+        CHECK(waits->tokens == expected);
+        core->audit_idle();
+    }
+}
+
 /// From where a request arrives to where it ends.
 static void b06_the_engines_thread_goes_on() {
     is_spared = true;
@@ -335,6 +366,7 @@ int main() {
     RUN(b06_what_tiers_say_is_not_lost);
     RUN(b06_c10_everybody_hears_of_the_end);
     RUN(b06_a_step_without_memory_ends_nobody_who_waits);
+    RUN(b06_a_step_without_memory_ends_nobody_who_fetches);
     RUN(b06_the_engines_thread_goes_on);
     RUN(b06_a_client_leaves_without_memory);
     RUN(b06_what_is_done_without_ends_nobody);

@@ -68,9 +68,19 @@ std::size_t Scheduler::running() const {
 
 std::uint64_t Scheduler::blamed() const {
     if (blamed_ != 0 || requests_.empty()) return blamed_;
-    const auto last = std::find_if(requests_.rbegin(), requests_.rend(),
-                                   [](const auto& request) { return request->holds_pages(); });
-    return last != requests_.rend() ? (*last)->number : requests_.back()->number;
+    if (!rows_.empty()) return rows_.back().request->number;
+    const Request* holds = nullptr;
+    const Request* runs = nullptr;
+    for (const auto& request : requests_) {
+        for (const auto& branch : request->branches) {
+            if (!branch->holds_pages()) continue;
+            holds = request.get();
+            // Whose pages are on their way holds some, and waits.
+            if (branch->to_compute() > 0) runs = request.get();
+        }
+    }
+    if (runs != nullptr) return runs->number;
+    return holds != nullptr ? holds->number : requests_.back()->number;
 }
 
 /// Sequences that hold pages.

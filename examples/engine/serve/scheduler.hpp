@@ -76,8 +76,8 @@ public:
     /// Whether a sequence waits for pages.
     [[nodiscard]] bool is_fetching() const;
     /// The request that take_fetched() or plan() was busy with when it threw. If that was about no
-    /// request alone, the last of those that run, or else of all: what fails each time must not be
-    /// tried for ever. 0 when none is here.
+    /// request alone, the last one of the step that was planned, of those that run, or else of all:
+    /// what fails each time must not be tried for ever. 0 when none is here.
     [[nodiscard]] std::uint64_t blamed() const;
 
     /// Tells the library what a step computed. Who comes next finds it, unless the requests don't

@@ -14,6 +14,8 @@ constexpr std::size_t prefetch_depth = 8;
 }  // namespace
 
 bool Scheduler::take_fetched() {
+    // Those of the step before, which may have gone: nobody is in this one yet.
+    rows_.clear();
     Tiers* tiers = kv_.tiers();
     if (tiers == nullptr) return false;
     blamed_ = 0;
