@@ -101,14 +101,19 @@ impl<T: Object> Closable<T> {
 
     #[inline]
     pub fn get(&self, py: Python<'_>) -> PyResult<Arc<Handle<T>>> {
-        self.check_process(py)?;
         // Let go of before Python code runs: whoever waits for this lock keeps the interpreter from
-        // stopping all threads, as its garbage collector does.
+        // stopping all threads, as its garbage collector does, and as a fork does.
         let inside = self.inside().clone();
-        match inside {
-            Some(handle) => Ok(handle),
-            None => Err(refused(py, RKV_STATUS_INVALID_STATE, &format!("{} is closed", T::NAME))),
-        }
+        let Some(handle) = inside else {
+            return Err(refused(py, RKV_STATUS_INVALID_STATE, &format!("{} is closed", T::NAME)));
+        };
+        self.check_process(py)?;
+        Ok(handle)
+    }
+
+    /// Closes it for whoever has more to do with it than to let go of it; None when it was closed.
+    pub fn take(&self) -> Option<Arc<Handle<T>>> {
+        self.inside().take()
     }
 
     /// The pointer that C code takes.
@@ -119,7 +124,7 @@ impl<T: Object> Closable<T> {
     /// Closing twice is no error. Whether the object has gone now: not while a call in another
     /// thread uses it, nor when it had been closed.
     pub fn close(&self, py: Python<'_>) -> bool {
-        let handle = self.inside().take();
+        let handle = self.take();
         py.detach(|| handle.and_then(Arc::into_inner).is_some())
     }
 

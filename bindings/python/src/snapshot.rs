@@ -56,13 +56,13 @@ impl SnapshotCache {
     /// Ends the cache and lets go of every snapshot that nobody has pinned; pins keep theirs. The
     /// directory, if there is one, is free for another cache.
     fn close(&self, py: Python<'_>) {
-        if let Ok(cache) = self.handle.get(py) {
-            self.handle.close(py);
+        if let Some(cache) = self.handle.take() {
             // Objects of pins keep the library's cache, and would keep the directory and the other
             // snapshots with it.
             long(py, true, || {
                 // SAFETY: a live handle. What they return is whether there was a directory, and
-                // whether the cache has failed, which keeps its snapshots.
+                // whether the cache has failed, which keeps its snapshots, or is of the process
+                // that this one was forked from, which keeps them too.
                 unsafe {
                     rkv_snapshot_cache_detach(cache.raw(), 0);
                     rkv_snapshot_cache_clear(cache.raw());

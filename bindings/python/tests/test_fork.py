@@ -18,8 +18,8 @@ Call = Callable[[], object]
 DIM = 64
 
 
-def is_refused_in_a_child(calls: list[Call]) -> bool:
-    """Whether a child of now is refused each call at once."""
+def is_refused_in_a_child(calls: list[Call], reason: str = "fork") -> bool:
+    """Whether a child of now is refused each call at once, for that reason."""
     with warnings.catch_warnings():
         # That other threads are there is what is tried.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -33,9 +33,26 @@ def is_refused_in_a_child(calls: list[Call]) -> bool:
             try:
                 call()
             except radixkv.InvalidState as error:
-                refused += "fork" in str(error)
+                refused += reason in str(error)
     finally:
         os._exit(refused != len(calls))
+
+
+def test_a_child_of_fork_can_close_what_it_inherited(cache: radixkv.Cache) -> None:
+    with radixkv.SnapshotCache() as snapshots:
+        for parts in (None, [np.zeros(4, np.uint8)]):
+            snapshots.insert(ids(4), parts, parts=parts)
+
+        def ended(one: radixkv.Cache | radixkv.SnapshotCache) -> object:
+            for _ in range(2):
+                one.close()
+            return one.stats()
+
+        calls: list[Call] = [lambda: ended(snapshots), lambda: ended(cache)]
+        assert is_refused_in_a_child(calls, "is closed")
+        # Nothing of the parent's.
+        assert snapshots.probe(ids(4)) == 4
+    assert cache.stats().sequence_count == 0
 
 
 def fork_beside(work: Call, calls: list[Call]) -> None:
