@@ -1,7 +1,8 @@
 //! What a snapshot cache keeps for Python: an object, and the bytes of it that may be written.
 use std::collections::BTreeSet;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyValueError;
@@ -9,21 +10,22 @@ use pyo3::prelude::*;
 
 use crate::array::Array;
 use crate::c::*;
-use crate::handle::Raw;
 
 /// What the library's pointer leads to.
 pub struct Kept {
     object: Py<PyAny>,
     /// The arrays as they were given: their memory stays what it is.
     parts: Vec<Array>,
+    /// What was let go of before it, in `LET_GO`.
+    before: AtomicPtr<Kept>,
 }
 
 /// Where the boxes lie that the library has: C code may insert too, and nobody else knows what its
 /// pointers lead to.
 static GIVEN: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
-/// What threads let go, for the next one that has the interpreter.
-static LET_GO: Mutex<Vec<Raw<*mut c_void>>> = Mutex::new(Vec::new());
-static IS_WAITING: AtomicBool = AtomicBool::new(false);
+/// The last box that threads let go of, for the next one that has the interpreter. They need
+/// neither memory for that nor a lock: it would stay closed in a child of a fork that comes then.
+static LET_GO: AtomicPtr<Kept> = AtomicPtr::new(null_mut());
 
 impl Kept {
     /// The object, and arrays that are dense and on the host.
@@ -40,7 +42,7 @@ impl Kept {
         if given.is_some() && parts.is_empty() {
             return Err(PyValueError::new_err("parts: there is none"));
         }
-        Ok(Box::new(Kept { object: object.unbind(), parts }))
+        Ok(Box::new(Kept { object: object.unbind(), parts, before: AtomicPtr::default() }))
     }
 
     /// What the library takes.
@@ -103,25 +105,34 @@ unsafe extern "C" fn let_go(data: *mut c_void, size: u64, user_data: *mut c_void
 /// # Safety
 /// As for `let_go`.
 unsafe extern "C" fn let_go_later(data: *mut c_void, _size: u64, _user_data: *mut c_void) {
-    LET_GO.lock().unwrap_or_else(PoisonError::into_inner).push(Raw(data));
-    IS_WAITING.store(true, Ordering::Release);
+    let kept = data.cast::<Kept>();
+    let mut last = LET_GO.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: the box that `insert` gave away. It is nobody else's before it is in the list.
+        unsafe { &*kept }.before.store(last, Ordering::Relaxed);
+        match LET_GO.compare_exchange_weak(last, kept, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => last = now,
+        }
+    }
 }
 
 /// Drops what was let go of for later. To be called when no lock is held: objects may do anything
 /// when they go.
 #[inline]
 pub fn settle(py: Python<'_>) {
-    if IS_WAITING.load(Ordering::Acquire) {
+    if !LET_GO.load(Ordering::Relaxed).is_null() {
         drop_waiting(py);
     }
 }
 
 #[cold]
 fn drop_waiting(_py: Python<'_>) {
-    IS_WAITING.store(false, Ordering::Release);
-    let waiting = std::mem::take(&mut *LET_GO.lock().unwrap_or_else(PoisonError::into_inner));
-    for kept in waiting {
+    let mut last = LET_GO.swap(null_mut(), Ordering::Acquire);
+    while !last.is_null() {
         // SAFETY: the box that `insert` gave away, which came here once.
-        drop(unsafe { Kept::take_back(kept.get()) });
+        let kept = unsafe { Kept::take_back(last.cast()) };
+        last = kept.before.load(Ordering::Relaxed);
+        drop(kept);
     }
 }

@@ -123,3 +123,29 @@ def test_a_child_of_fork_is_refused_while_a_row_is_published(groups: list[Group]
 
             # Of several groups the first calls need no lock of the binding's.
             fork_beside(publish, [lambda: other.extend(None, 8, 8)])
+
+
+def test_a_child_of_fork_lets_go_of_snapshots_while_others_do() -> None:
+    part = np.zeros(1, np.uint8)
+    count = 1 << 13
+    one, other = (radixkv.SnapshotCache(entry_limit=count) for _ in range(2))
+    with one, other:
+
+        def let_go() -> object:
+            with radixkv.SnapshotCache() as own:
+                own.insert(ids(4), part, parts=[part])
+            return one.stats()
+
+        for _ in range(8):
+            for cache in (one, other):
+                for first in range(count):
+                    cache.insert([first], part, parts=[part])
+            threads = [threading.Thread(target=cache.clear) for cache in (one, other)]
+            for thread in threads:
+                thread.start()
+            try:
+                while any(thread.is_alive() for thread in threads):
+                    assert is_refused_in_a_child([let_go])
+            finally:
+                for thread in threads:
+                    thread.join()
