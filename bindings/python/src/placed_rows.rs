@@ -121,12 +121,15 @@ impl State {
             let (page, full) = (self.beside.published[at], self.full.published[at]);
             if page != 0 {
                 *self.hanger(page) = full;
-                if !self.gone.bare.is_empty() {
-                    self.gone.bare.retain(|bare| *bare != full);
-                }
                 self.strays.taken(full, page);
             } else if beside == Beside::Windows && self.beside.given[at] != 0 {
                 self.beside.published[at] = self.strays.left(full, self.beside.given[at]);
+            } else {
+                continue;
+            }
+            // It has one again: the next eviction is not to say that it went.
+            if !self.gone.bare.is_empty() {
+                self.gone.bare.retain(|bare| *bare != full);
             }
         }
     }

@@ -21,10 +21,10 @@ COUNT = 2048
 LENGTH = COUNT * PAGE
 
 
-def library_code() -> tuple[int, int]:
-    """Where the library's code lies."""
+def library_code(name: str = "libradixkv.so") -> tuple[int, int]:
+    """Where a library's code lies."""
     maps = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
-    parts = [it[0].split("-") for it in maps if it[-1].endswith("/libradixkv.so") and "x" in it[1]]
+    parts = [it[0].split("-") for it in maps if f"/{name}" in it[-1] and "x" in it[1]]
     return int(parts[0][0], 16), int(parts[-1][1], 16)
 
 
@@ -103,6 +103,39 @@ def told_again(failing: ctypes.CDLL, after: int) -> bool:
     return True
 
 
+def told_no_more(failing: ctypes.CDLL, after: int) -> bool:
+    """Whether a request that lacks memory left pages of the window where those from before went in
+    an eviction that failed. The next one does not tell that there is none."""
+    engine = Engine([2 * COUNT + 1] * 2, copies=True, width=LENGTH)
+    tokens = ids(LENGTH)
+    engine.allocate(0, 0, LENGTH)
+    engine.cache.unlock(engine.publish(0, tokens, LENGTH).lock)
+    engine.mapping[:] = 0
+    # For the arrays of what went.
+    failing.failing_code(*library_code("_multiarray_umath."))
+    failing.failing_begin(0, False)
+    try:
+        engine.placed.evict(0, COUNT)
+        raise AssertionError("NumPy had memory")
+    except MemoryError:
+        pass
+    failing.failing_end()
+    failing.failing_code(*library_code())
+    engine.allocate(1, 0, LENGTH)
+    failing.failing_begin(after, False)
+    try:
+        engine.publish(1, tokens, LENGTH)
+    except radixkv.OutOfMemory:
+        pass
+    failing.failing_end()
+    strays = engine.placed.stray_pages().tolist()
+    windows = (engine.mapping[::PAGE] // PAGE).tolist()
+    bare = engine.placed.evict(0, 0)[2].tolist()
+    assert not set(strays) & {windows[page] for page in bare}
+    assert not set(engine.placed.window_pages().tolist()) & {windows[page] for page in bare}
+    return bool(strays)
+
+
 def lack_memory(library: str) -> None:
     """In a process of its own, whose allocator is in that library."""
     failing = ctypes.CDLL(library)
@@ -115,6 +148,7 @@ def lack_memory(library: str) -> None:
         print(f"{after} requests for memory, {strayed} with strays")
         assert after > 10 and (once or strayed > 0)
     assert any(told_again(failing, after) for after in range(100))
+    assert any(told_no_more(failing, after) for after in range(100))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="its allocator is replaced")
