@@ -76,7 +76,7 @@ impl GrowingBuffer {
     }
 
     /// The same for `liked` bytes. Where the device lacks memory for that, for a quarter more than
-    /// what is needed: what it outgrows so stays in proportion; and without that for what is needed.
+    /// what is needed, so that what it outgrows stays in proportion; else for what is needed.
     pub(super) fn reserve_liked(
         &mut self,
         context: &Arc<Context>,

@@ -147,8 +147,8 @@ impl Server {
         true
     }
 
-    /// Waits until every prompt so far is in the cache: slots are copied when nothing has been asked
-    /// for a second or two.
+    /// Waits until every prompt so far is in the cache: slots are copied when nothing has been
+    /// asked for a second or two.
     pub fn rest(&self) {
         let kept = || self.said().matches("kept a prompt").count();
         let (mut before, mut since) = (kept(), Instant::now());
