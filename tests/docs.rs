@@ -95,9 +95,12 @@ fn who_waits_for_a_remote_store_or_the_disk_says_so() {
     }
 }
 
+/// With every warning as an error, and to objects: only what makes code sees that a status which
+/// must be looked at is not. What stands around a fragment may have a main(): then it is run.
 #[test]
 fn the_fragments_of_the_pages_compile() {
     let compiler = native::compilers(false)[0];
+    let mut runs = Vec::new();
     for page in native::files(&native::root().join("docs"), "md") {
         let name = page.file_stem().unwrap().to_str().unwrap();
         let around = native::root().join("tests/docs").join(name).with_extension("c");
@@ -107,12 +110,20 @@ fn the_fragments_of_the_pages_compile() {
             assert!(frame.contains(&file), "{}: nothing around {file}", around.display());
             fs::write(folder().join(file), fragment).unwrap();
         }
-        if !frame.is_empty() {
-            let mut command = native::compiler(compiler, false, "c99");
-            command.arg("-I").arg(folder()).arg("-fsyntax-only").arg(&around);
-            native::check(&command.output().unwrap(), &page);
+        if frame.is_empty() {
+            continue;
+        }
+        let object = folder().join(name).with_extension("o");
+        let mut command = native::compiler(compiler, false, "c99");
+        command.arg("-I").arg(folder()).arg("-c").arg(&around).arg("-o").arg(&object);
+        native::check(&command.output().unwrap(), &page);
+        if frame.contains("\nint main(") {
+            let program = native::build(&[object], &format!("docs-{name}"), compiler, false, "c99");
+            native::run(&program);
+            runs.push(name.to_owned());
         }
     }
+    assert_eq!(runs, ["journal", "tiers"]);
 }
 
 /// What llama-server is built without is said on its page.

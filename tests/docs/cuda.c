@@ -1,6 +1,7 @@
 /* What the fragment of docs/cuda.md leaves out: the engine's own, and the driver's. */
 #include <radixkv.h>
 
+void check(rkv_status status);
 void project(uint32_t layer, void *stream);
 void finish(uint32_t layer, void *stream);
 void begin_capture(void *stream);

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 extern volatile bool serving;
+void check(rkv_status status);
 double seconds_now(void);
 void sleep_milliseconds(unsigned count);
 void publish_events(rkv_cache *cache);

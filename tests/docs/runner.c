@@ -2,6 +2,7 @@
 #include <math.h>
 #include <radixkv.h>
 
+void check(rkv_status status);
 void project(const float *x, uint32_t layer, float *q, float *k, float *v);
 const float *finish(const float *x, const float *out, uint32_t layer);
 void step(rkv_cache *cache, rkv_runner *runner, rkv_plan *plan, uint64_t a, uint64_t b);
@@ -26,7 +27,7 @@ void branches(rkv_plan *plan, rkv_sequence_id id);
 
 void branches(rkv_plan *plan, rkv_sequence_id id) {
 #include "runner-3.inc"
-    (void)rkv_plan_set(plan, &row, 1, sizeof row);
+    check(rkv_plan_set(plan, &row, 1, sizeof row));
 }
 
 void keep(rkv_cache *cache, rkv_runner *runner, rkv_plan *plan, rkv_sequence_id id,
@@ -41,8 +42,8 @@ void masks(rkv_plan *plan, rkv_sequence_id audio);
 
 void masks(rkv_plan *plan, rkv_sequence_id audio) {
 #include "runner-5.inc"
-    (void)rkv_plan_set(plan, &encoded, 1, sizeof encoded);
-    (void)rkv_plan_set(plan, &crossed, 1, sizeof crossed);
+    check(rkv_plan_set(plan, &encoded, 1, sizeof encoded));
+    check(rkv_plan_set(plan, &crossed, 1, sizeof crossed));
 }
 
 void two(rkv_runner *narrow, rkv_runner *wide, rkv_plan *plan, const rkv_plan_row *rows,
