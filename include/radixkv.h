@@ -4634,7 +4634,7 @@ enum rkv_status rkv_page_table_allocate_slot(struct rkv_page_table *table,
 
 /**
  * Empties a row and gives the slot back. Private pages of the row return to the pool; cached pages
- * stay with the cache.
+ * stay with the cache, and their lock is undone after this: see rkv_cache_insert().
  *
  * @param table the page table
  * @param slot a slot from rkv_page_table_allocate_slot()
@@ -4729,7 +4729,7 @@ enum rkv_status rkv_page_table_map(struct rkv_page_table *table,
  * @param position_count positions that the row must hold
  * @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(); RKV_STATUS_UNSUPPORTED
  * with an external pool; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence
- * owns the slot, or another thread erased the row during the call; RKV_STATUS_OUT_OF_MEMORY;
+ * owns the slot, or another thread freed the slot during the call; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_POISONED
  * @par Cost
  * O(new pages + evictions); lock, in slices
@@ -5060,7 +5060,8 @@ enum rkv_status rkv_cache_probe_many(const struct rkv_cache *cache,
  * Pages for which the cache has none yet are claimed: they must be private, and are the cache's
  * from then on, also where they are mapped: then keep them locked (RKV_INSERT_LOCK) until
  * rkv_page_table_free_slot() has returned, or an eviction gives them to somebody else while the
- * row has them. Where the cache has another page for the same tokens, that one stays and the
+ * row has them. Nothing refuses that: two rows have one page then, and freeing the row frees what
+ * is the other's. Where the cache has another page for the same tokens, that one stays and the
  * caller's is a duplicate: `published_pages` tells what to map instead.
  *
  * With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) the pages must be outside. Where the first

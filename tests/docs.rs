@@ -123,7 +123,7 @@ fn the_fragments_of_the_pages_compile() {
             runs.push(name.to_owned());
         }
     }
-    assert_eq!(runs, ["journal", "tiers"]);
+    assert_eq!(runs, ["external", "journal", "tiers"]);
 }
 
 /// What llama-server is built without is said on its page.
@@ -215,6 +215,7 @@ fn the_pages_say_what_nothing_refuses() {
         ("groups.md", "computes nothing until its children have copied"),
         ("continuations.md", "computes nothing until its children have copied"),
         ("tiers.md", "Fetch before you carry out what `rkv_sequence_read_copies()` names"),
+        ("external.md", "Without a lock nothing is refused."),
     ] {
         let written = fs::read_to_string(native::root().join("docs").join(page)).unwrap();
         let words: Vec<_> = written.split_whitespace().collect();

@@ -269,7 +269,8 @@ impl Given<'_> {
 /// Pages for which the cache has none yet are claimed: they must be private, and are the cache's
 /// from then on, also where they are mapped: then keep them locked (RKV_INSERT_LOCK) until
 /// rkv_page_table_free_slot() has returned, or an eviction gives them to somebody else while the
-/// row has them. Where the cache has another page for the same tokens, that one stays and the
+/// row has them. Nothing refuses that: two rows have one page then, and freeing the row frees what
+/// is the other's. Where the cache has another page for the same tokens, that one stays and the
 /// caller's is a duplicate: `published_pages` tells what to map instead.
 ///
 /// With an external pool (RKV_PAGE_TABLE_EXTERNAL_POOL) the pages must be outside. Where the first

@@ -33,7 +33,7 @@ pub unsafe extern "C" fn rkv_page_table_allocate_slot(
 }
 
 /// Empties a row and gives the slot back. Private pages of the row return to the pool; cached pages
-/// stay with the cache.
+/// stay with the cache, and their lock is undone after this: see rkv_cache_insert().
 ///
 /// @param table the page table
 /// @param slot a slot from rkv_page_table_allocate_slot()
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn rkv_page_table_map(
 /// @param position_count positions that the row must hold
 /// @return RKV_STATUS_OK; RKV_STATUS_OUT_OF_PAGES, see rkv_last_shortage(); RKV_STATUS_UNSUPPORTED
 /// with an external pool; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a sequence
-/// owns the slot, or another thread erased the row during the call; RKV_STATUS_OUT_OF_MEMORY;
+/// owns the slot, or another thread freed the slot during the call; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_POISONED
 /// @par Cost
 /// O(new pages + evictions); lock, in slices
