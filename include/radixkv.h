@@ -3174,7 +3174,8 @@ typedef struct rkv_tier_config {
     /**
      * What the pages are good for: a digest of model, quantisation, layout, rank, and whatever
      * else changes what their bytes mean. A directory of another fingerprint is refused. Default
-     * all zero.
+     * all zero, which is a fingerprint like any other: models that leave it so and have pages of
+     * equal bytes find each other's, in a directory as in a remote store.
      */
     uint8_t fingerprint[32];
     /**
@@ -3993,7 +3994,8 @@ typedef struct rkv_snapshot_tier_config {
     /**
      * What the snapshots are good for: a digest of model, quantisation, layout, and whatever else
      * changes what their bytes mean. A directory of another fingerprint is refused, in a remote
-     * store nothing of another one is found. Default all zero.
+     * store nothing of another one is found. Default all zero, which is a fingerprint like any
+     * other: models that leave it so find each other's snapshots.
      */
     uint8_t fingerprint[32];
     /**

@@ -215,6 +215,7 @@ fn the_pages_say_what_nothing_refuses() {
         ("groups.md", "computes nothing until its children have copied"),
         ("continuations.md", "computes nothing until its children have copied"),
         ("tiers.md", "Fetch before you carry out what `rkv_sequence_read_copies()` names"),
+        ("tiers.md", "All zero, the default, is a fingerprint like any other"),
         ("external.md", "Without a lock nothing is refused."),
     ] {
         let written = fs::read_to_string(native::root().join("docs").join(page)).unwrap();
@@ -229,6 +230,22 @@ fn a_snapshot_that_is_taken_may_be_all_of_the_prompt() {
     let page = fs::read_to_string(native::root().join("docs/snapshot.md")).unwrap();
     let mut samples = fragments(&page).filter(|sample| sample.contains("rkv_snapshot_cache_take("));
     assert!(samples.next().unwrap().contains("found.full_hit = "));
+}
+
+/// Who attaches something says whose it is.
+#[test]
+fn who_attaches_a_directory_sets_the_fingerprint() {
+    for (page, call) in
+        [("tiers.md", "rkv_cache_attach_tiers("), ("snapshot.md", "rkv_snapshot_cache_attach(")]
+    {
+        let page = fs::read_to_string(native::root().join("docs").join(page)).unwrap();
+        let samples: Vec<_> = fragments(&page).filter(|sample| sample.contains(call)).collect();
+        assert!(!samples.is_empty(), "no sample of {call}");
+        assert!(samples.iter().all(|sample| sample.contains("config.fingerprint")), "{call}");
+    }
+    let header = fs::read_to_string(native::root().join("include/radixkv.h")).unwrap();
+    let words: Vec<_> = header.split([' ', '\n', '*']).filter(|word| !word.is_empty()).collect();
+    assert_eq!(words.join(" ").matches("which is a fingerprint like any other").count(), 2);
 }
 
 /// A later library fills in the size of its own elements.

@@ -30,7 +30,8 @@ pub struct rkv_snapshot_tier_config {
     pub byte_limit: u64,
     /// What the snapshots are good for: a digest of model, quantisation, layout, and whatever else
     /// changes what their bytes mean. A directory of another fingerprint is refused, in a remote
-    /// store nothing of another one is found. Default all zero.
+    /// store nothing of another one is found. Default all zero, which is a fingerprint like any
+    /// other: models that leave it so find each other's snapshots.
     pub fingerprint: [u8; 32],
     /// When a snapshot is written: 0 as soon as it is inserted, n when n matches have found it,
     /// UINT32_MAX when it leaves memory. Default 0.

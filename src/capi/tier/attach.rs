@@ -52,7 +52,8 @@ pub struct rkv_tier_config {
     pub disk_bytes: u64,
     /// What the pages are good for: a digest of model, quantisation, layout, rank, and whatever
     /// else changes what their bytes mean. A directory of another fingerprint is refused. Default
-    /// all zero.
+    /// all zero, which is a fingerprint like any other: models that leave it so and have pages of
+    /// equal bytes find each other's, in a directory as in a remote store.
     pub fingerprint: [u8; 32],
     /// When a page is copied to host memory: 0 as soon as it is published, n when n fetches have
     /// asked for what follows it, 255 at most, UINT32_MAX when it is about to be evicted. Default
