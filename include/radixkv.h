@@ -1347,7 +1347,7 @@ typedef struct rkv_cache_probe_result {
      */
     uint64_t token_count;
     /**
-     * Their positions.
+     * Their positions, as of rkv_cache_probe().
      */
     uint64_t position_count;
 } rkv_cache_probe_result;
@@ -4930,6 +4930,9 @@ enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
  * @param cache the cache
  * @param space the namespace; NULL for the default one
  * @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
+ * The match may be the whole prompt, and then there are no logits to go on from: look for all
+ * tokens but the last to have one left to compute.
+ *
  * @param flags 0 or RKV_MATCH_LOCK
  * @param pages receives the whole pages in order; not reported when page_capacity is 0. Entries
  * after page_count, and all when the call fails, may be overwritten with undefined values
@@ -4962,7 +4965,10 @@ enum rkv_status rkv_cache_match(struct rkv_cache *cache,
  * @param space the namespace; NULL for the default one
  * @param tokens what to look for
  * @param out_token_count receives the tokens that rkv_cache_match() would find; may be NULL
- * @param out_position_count receives their positions: admission may charge the prompt less these
+ * @param out_position_count receives their positions, which may be those of the whole prompt.
+ * Whoever admits a sequence asks for all tokens but the last, as rkv_sequence_begin() does, which
+ * leaves one to compute, and charges the pages of the prompt less the whole ones of these
+ * positions: what is reused of one more is a copy, in a page of the sequence's own
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
  * RKV_STATUS_POISONED
  * @par Cost

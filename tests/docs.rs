@@ -217,6 +217,8 @@ fn the_pages_say_what_nothing_refuses() {
         ("tiers.md", "Fetch before you carry out what `rkv_sequence_read_copies()` names"),
         ("tiers.md", "All zero, the default, is a fingerprint like any other"),
         ("external.md", "Without a lock nothing is refused."),
+        ("external.md", "With the last one left out of them one is left to compute"),
+        ("groups.md", "where all matched, ask for one token less"),
     ] {
         let written = fs::read_to_string(native::root().join("docs").join(page)).unwrap();
         let words: Vec<_> = written.split_whitespace().collect();

@@ -44,6 +44,39 @@ static void k14_reserve_at_begin(void) {
     end_fixture(&f);
 }
 
+/* A probe may find the whole prompt, of which begin leaves a token: what is charged follows from a
+   probe of all but the last. */
+static void k14_a_prompt_that_is_cached_whole(void) {
+    fixture f = new_fixture(4, 3);
+    uint32_t ids[8];
+    count_up(ids, 8, 1);
+    serve(&f, text(ids, 8));
+    CHECK_EQ(probe(&f, text(ids, 8)), 8);
+    size_t reused = probe(&f, text(ids, 7));
+    CHECK_EQ(reused, 7);
+    rkv_sequence_info state = begin(&f, text(ids, 8));
+    CHECK_EQ(state.cached_position_count, reused);
+    CHECK_EQ(state.copy_count, 1);
+    CHECK_EQ(private_pages(&f), state.page_count - reused / 4);
+    release(&f, state.sequence);
+    end_fixture(&f);
+
+    /* when those pages are all, and in use, one is missing, though the whole prompt is cached */
+    f = new_fixture(4, 2);
+    rkv_sequence_info holder = begin(&f, text(ids, 8));
+    publish(&f, holder.sequence, 8);
+    rkv_tokens tokens = text(ids, 8);
+    rkv_sequence_begin_args args = sequence_args(&tokens);
+    CHECK_EQ(probe(&f, tokens), 8);
+    CHECK_STATUS(rkv_sequence_begin(f.cache, &args, &state), RKV_STATUS_OUT_OF_PAGES);
+    rkv_shortage lack = {0};
+    lack.struct_size = sizeof lack;
+    CHECK_OK(rkv_last_shortage(&lack));
+    CHECK_EQ(lack.needed_page_count, 1);
+    release(&f, holder.sequence);
+    end_fixture(&f);
+}
+
 /* B06: a refused suffix restores every reference. M04: reported, all or nothing. */
 static void k14_refused_begin_leaves_no_trace(void) {
     fixture f = new_fixture_with(2, 8, 2, 0);
@@ -328,6 +361,7 @@ static void b05_no_leak_after_any_life_cycle(void) {
 int main(void) {
     RUN_BOTH(k14_begin_is_one_transaction);
     RUN_BOTH(k14_reserve_at_begin);
+    RUN(k14_a_prompt_that_is_cached_whole);
     RUN_BOTH(k14_refused_begin_leaves_no_trace);
     RUN_BOTH(b06_a_cancelled_request_restores_everything);
     RUN(k15_the_cut_is_a_token_boundary);

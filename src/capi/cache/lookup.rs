@@ -67,6 +67,9 @@ pub(crate) fn check_match_flags(flags: u32) -> Result<bool, Error> {
 /// never creates, namespaces and images. The pages stay good while the match is locked; without
 /// RKV_MATCH_LOCK another thread may evict them at once.
 ///
+/// The match may be the whole prompt, and then there are no logits to go on from: look for all
+/// tokens but the last to have one left to compute.
+///
 /// @param cache the cache
 /// @param space the namespace; NULL for the default one
 /// @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
@@ -116,7 +119,10 @@ pub unsafe extern "C" fn rkv_cache_match(
 /// @param space the namespace; NULL for the default one
 /// @param tokens what to look for
 /// @param out_token_count receives the tokens that rkv_cache_match() would find; may be NULL
-/// @param out_position_count receives their positions: admission may charge the prompt less these
+/// @param out_position_count receives their positions, which may be those of the whole prompt.
+/// Whoever admits a sequence asks for all tokens but the last, as rkv_sequence_begin() does, which
+/// leaves one to compute, and charges the pages of the prompt less the whole ones of these
+/// positions: what is reused of one more is a copy, in a page of the sequence's own
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_OUT_OF_MEMORY;
 /// RKV_STATUS_POISONED
 /// @par Cost
@@ -208,7 +214,7 @@ unsafe impl AbiElement for rkv_cache_probe_item {
 pub struct rkv_cache_probe_result {
     /// Tokens that rkv_cache_match() would find.
     pub token_count: u64,
-    /// Their positions.
+    /// Their positions, as of rkv_cache_probe().
     pub position_count: u64,
 }
 // SAFETY: plain integers, no padding.
