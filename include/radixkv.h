@@ -2584,11 +2584,12 @@ typedef struct rkv_runner_append_prefill_args {
     uint32_t window;
     /**
      * FP8 only: K is what is stored times this, and so is V with RKV_RUNNER_LATENT: then it is at
-     * most 2^119. 0: 1.
+     * most 2^119. 0: 1. With other formats it changes nothing, though below 0 it is refused there
+     * too.
      */
     float k_scale;
     /**
-     * FP8 only: V is what is stored times this, at most 2^119. 0: 1.
+     * FP8 only, as k_scale: V is what is stored times this, at most 2^119. 0: 1.
      */
     float v_scale;
     /**
@@ -2602,7 +2603,8 @@ typedef struct rkv_runner_append_prefill_args {
     /**
      * FP8 only: a scale for each KV head, in place of k_scale: [kv_head_count], on CUDA on the
      * device, where they may change from one launch of a graph to the next, with all that was
-     * stored by them. NULL: k_scale for all. On CUDA nobody looks at how large they are.
+     * stored by them. NULL: k_scale for all. On CUDA nobody looks at how large they are. Not read
+     * with other formats.
      */
     const float *k_scales;
     /**

@@ -65,9 +65,10 @@ pub struct rkv_runner_append_prefill_args {
     /// this call serves.
     pub window: u32,
     /// FP8 only: K is what is stored times this, and so is V with RKV_RUNNER_LATENT: then it is at
-    /// most 2^119. 0: 1.
+    /// most 2^119. 0: 1. With other formats it changes nothing, though below 0 it is refused there
+    /// too.
     pub k_scale: f32,
-    /// FP8 only: V is what is stored times this, at most 2^119. 0: 1.
+    /// FP8 only, as k_scale: V is what is stored times this, at most 2^119. 0: 1.
     pub v_scale: f32,
     /// Zero.
     pub reserved: u32,
@@ -75,7 +76,8 @@ pub struct rkv_runner_append_prefill_args {
     pub stream: *mut c_void,
     /// FP8 only: a scale for each KV head, in place of k_scale: [kv_head_count], on CUDA on the
     /// device, where they may change from one launch of a graph to the next, with all that was
-    /// stored by them. NULL: k_scale for all. On CUDA nobody looks at how large they are.
+    /// stored by them. NULL: k_scale for all. On CUDA nobody looks at how large they are. Not read
+    /// with other formats.
     pub k_scales: *const f32,
     /// The same of V: NULL if k_scales is, and with RKV_RUNNER_LATENT.
     pub v_scales: *const f32,
