@@ -219,6 +219,7 @@ fn the_pages_say_what_nothing_refuses() {
         ("external.md", "Without a lock nothing is refused."),
         ("external.md", "With the last one left out of them one is left to compute"),
         ("groups.md", "where all matched, ask for one token less"),
+        ("runner.md", "Nobody looks whether those positions are one branch"),
     ] {
         let written = fs::read_to_string(native::root().join("docs").join(page)).unwrap();
         let words: Vec<_> = written.split_whitespace().collect();

@@ -28,6 +28,10 @@ unsafe impl AbiElement for rkv_kept_branch {
 /// known which branch holds: what it computed is where a row without branches would have it, and
 /// need not be computed again. Each runner that computed the plan does it for its own layers.
 ///
+/// Nobody looks whether the positions are one branch from its beginning on, each of which sees
+/// those before it: whatever is named is moved, and what others hold is not what their tokens come
+/// to. Nor whether the plan's branches were kept before: a second call moves what the first left.
+///
 /// Then the sequence forgets the draft and goes on with what holds: rkv_sequence_truncate() to the
 /// last position before its branches, and rkv_sequence_append() of the tokens of the branch. Their
 /// pages stay the row's, and all of them count as computed.
