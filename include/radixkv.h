@@ -4929,12 +4929,12 @@ enum rkv_status rkv_cache_contains_page(const struct rkv_cache *cache,
  * never creates, namespaces and images. The pages stay good while the match is locked; without
  * RKV_MATCH_LOCK another thread may evict them at once.
  *
- * @param cache the cache
- * @param space the namespace; NULL for the default one
- * @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
  * The match may be the whole prompt, and then there are no logits to go on from: look for all
  * tokens but the last to have one left to compute.
  *
+ * @param cache the cache
+ * @param space the namespace; NULL for the default one
+ * @param tokens what to look for; ids of RKV_TEXT_ID_LIMIT and above match nothing
  * @param flags 0 or RKV_MATCH_LOCK
  * @param pages receives the whole pages in order; not reported when page_capacity is 0. Entries
  * after page_count, and all when the call fails, may be overwritten with undefined values
@@ -6469,11 +6469,11 @@ enum rkv_status rkv_runner_copy_pages(struct rkv_runner *runner,
  * known which branch holds: what it computed is where a row without branches would have it, and
  * need not be computed again. Each runner that computed the plan does it for its own layers.
  *
- * Then the sequence forgets the draft and goes on with what holds: rkv_sequence_truncate() to the
  * Nobody looks whether the positions are one branch from its beginning on, each of which sees
  * those before it: whatever is named is moved, and what others hold is not what their tokens come
  * to. Nor whether the plan's branches were kept before: a second call moves what the first left.
  *
+ * Then the sequence forgets the draft and goes on with what holds: rkv_sequence_truncate() to the
  * last position before its branches, and rkv_sequence_append() of the tokens of the branch. Their
  * pages stay the row's, and all of them count as computed.
  *

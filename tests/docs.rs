@@ -251,6 +251,17 @@ fn who_attaches_a_directory_sets_the_fingerprint() {
     assert_eq!(words.join(" ").matches("which is a fingerprint like any other").count(), 2);
 }
 
+/// Names that C++ had in series before this one.
+#[test]
+fn the_cpp_headers_name_no_call_that_is_gone() {
+    for header in native::files(&native::root().join("include/radixkv"), "hpp") {
+        let text = fs::read_to_string(&header).unwrap();
+        for gone in [" erase()", " audit()"] {
+            assert!(!text.contains(gone), "{}:{gone}", header.display());
+        }
+    }
+}
+
 /// A later library fills in the size of its own elements.
 #[test]
 fn who_gives_a_list_says_how_large_its_elements_are() {

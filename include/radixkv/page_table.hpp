@@ -61,7 +61,7 @@ public:
         check(rkv_page_table_read_stats(get(), &stats));
         return stats;
     }
-    /// rkv_page_table_allocate_slot(). Undo with erase().
+    /// rkv_page_table_allocate_slot(). Undo with free_slot().
     [[nodiscard]] std::uint32_t allocate_slot() {
         std::uint32_t slot = 0;
         check(rkv_page_table_allocate_slot(get(), &slot));
