@@ -272,7 +272,7 @@ impl Step {
     /// that nobody gives up rows from here on is the caller's business in any case.
     pub(super) fn check(&self, shared: &Shared) -> Result<(), Error> {
         if self.rows.is_empty() {
-            return Err(Error::state("plan has no rows: it was never set"));
+            return Err(Error::state("plan has no rows: it was never set, or with none"));
         }
         let (mut state, mut looked) = (shared.read(), 0);
         for (at, noted) in self.rows.iter().enumerate() {

@@ -167,6 +167,9 @@ static void j04_stale_rows(void) {
     CHECK_OK(rkv_plan_create(f.table, &plan));
     CHECK_STATUS(rkv_plan_check(plan), RKV_STATUS_INVALID_STATE);
     CHECK(message_names("never set"));
+    CHECK_OK(rkv_plan_set(plan, NULL, 0, sizeof(rkv_plan_row)));
+    CHECK_STATUS(rkv_plan_check(plan), RKV_STATUS_INVALID_STATE);
+    CHECK(message_names("or with none"));
     count_up(prompt, 20, 1);
     const rkv_sequence_info a = begin(&f, text(prompt, 12)), b = begin(&f, text(prompt + 3, 9));
     rkv_plan_row rows[2] = {chunk_of(a.sequence, prompt, 4, 8).row,
