@@ -375,7 +375,8 @@ static void m01_tiers(void) {
     }
     CHECK_EQ(polled.job_count, 1);
     CHECK_EQ(tier_stats(f).copied_page_count, 1);
-    REFUSED(f, rkv_cache_detach_tiers(f->cache, 0), RKV_STATUS_INVALID_STATE, "copies");
+    REFUSED(f, rkv_cache_detach_tiers(f->cache, 0), RKV_STATUS_INVALID_STATE,
+            "not complete: 1; open fetches: 0");
     CHECK_EQ(evict(f, 8), 8);
     CHECK_EQ(table_stats(f).free_page_count, PAGES - 1);
     uint64_t twice[2] = {jobs[0].job, jobs[0].job};

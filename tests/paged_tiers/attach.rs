@@ -85,10 +85,12 @@ fn m06_what_is_being_detached_gives_out_nothing() {
     let tiers = world.tiers.clone();
     let mut given = Vec::new();
     tiers.poll((1, 8), &mut |job| given.push(job), &mut |_| {}).unwrap();
-    assert!(!tiers.begin_closing(), "a copy goes on");
+    let refused = tiers.begin_closing().unwrap_err().to_string();
+    assert!(refused.contains("not complete: 1; open fetches: 0"), "{refused}");
     tiers.complete(&[given[0].id], true).unwrap();
-    assert!(tiers.begin_closing());
-    assert!(!tiers.begin_closing(), "somebody else does already");
+    tiers.begin_closing().unwrap();
+    let refused = tiers.begin_closing().unwrap_err().to_string();
+    assert!(refused.contains("another thread detaches"), "{refused}");
     tiers.poll((64, 8), &mut |job| panic!("{job:?}"), &mut |_| {}).unwrap();
     world.shared.detach_lower();
 }
@@ -211,9 +213,10 @@ fn m06_a_fetch_whose_sequence_has_ended_does_not_go_on() {
     let id = world.begin(&PLAIN, &first).unwrap().id;
     world.work();
     assert!(world.fetch(id, Deadline::Never).is_begun);
-    assert!(!world.tiers.begin_closing(), "it is open");
+    let refused = world.tiers.begin_closing().unwrap_err().to_string();
+    assert!(refused.contains("not complete: 0; open fetches: 1"), "{refused}");
     world.release(id);
-    assert!(world.tiers.begin_closing(), "its sequence has ended");
+    world.tiers.begin_closing().unwrap(); // its sequence has ended
     assert_eq!(world.tiers.stats().counters.abandoned, 1);
     world.shared.detach_lower();
 }

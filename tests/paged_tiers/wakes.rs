@@ -134,7 +134,7 @@ fn m06_stores_that_are_not_given_out_any_more_wake_nobody() {
     world.release(id);
     world.work();
     assert!(world.tiers.stats().waiting > 0);
-    assert!(world.tiers.begin_closing());
+    world.tiers.begin_closing().unwrap();
     let before = wakes.load(Ordering::Relaxed);
     for _ in 0..20 {
         assert_eq!(world.poll(64), 0);

@@ -377,11 +377,7 @@ pub unsafe extern "C" fn rkv_cache_detach_tiers(
             if tiers.is_own_thread() {
                 return Err(Error::state(OWN_THREAD).into());
             }
-            if !tiers.begin_closing() {
-                let why = "copies that were given out are not complete, a fetch is open, or \
-                           another thread detaches them";
-                return Err(Error::state(why).into());
-            }
+            tiers.begin_closing()?;
             let is_written = tiers.flush(Duration::from_millis(timeout_ms));
             // Its memory may go when this returns.
             tiers.take_off();

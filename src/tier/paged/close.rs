@@ -3,6 +3,7 @@ use super::super::join;
 use super::stores::Stores;
 use super::table::Job;
 use super::work::PageTiers;
+use crate::error::{Error, text};
 use crate::store::Lower;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -13,8 +14,8 @@ const LAST: Duration = Duration::from_secs(1);
 
 impl PageTiers {
     /// From here on no copy is given out and no fetch begins, unless the engine has copies that go
-    /// on, fetches are open, or somebody has called this before: then it returns false.
-    pub fn begin_closing(&self) -> bool {
+    /// on, fetches are open, or somebody has called this before: then it is refused.
+    pub fn begin_closing(&self) -> Result<(), Error> {
         let table = &mut *self.table();
         // A fetch ends with its sequence, though nobody may have polled since.
         let (state, mut after) = (self.shared.read(), 0);
@@ -25,7 +26,16 @@ impl PageTiers {
             }
         }
         drop(state);
-        !table.is_busy() && !std::mem::replace(&mut table.is_closing, true)
+        if table.is_busy() {
+            let (copies, fetches) = (table.jobs.len(), table.loads.numbers.len());
+            return Err(Error::state(text!(
+                "copies that were given out and are not complete: {copies}; open fetches: {fetches}"
+            )));
+        }
+        if std::mem::replace(&mut table.is_closing, true) {
+            return Err(Error::state("another thread detaches the tiers"));
+        }
+        Ok(())
     }
 }
 
