@@ -35,19 +35,19 @@ public:
     /// rkv_sequence_read_info().
     [[nodiscard]] rkv_sequence_info info() const {
         auto state = sized<rkv_sequence_info>();
-        check(rkv_sequence_read_info(owned_.cache(), get(), &state));
+        check(rkv_sequence_read_info(cache(), get(), &state));
         return state;
     }
     /// rkv_sequence_read_copies().
     [[nodiscard]] std::vector<rkv_page_copy> copies() const {
         return detail::read<rkv_page_copy>(
             [&](rkv_page_copy* copies, std::size_t capacity, std::size_t* count) {
-                return rkv_sequence_read_copies(owned_.cache(), get(), copies,
+                return rkv_sequence_read_copies(cache(), get(), copies,
                                                 sizeof(rkv_page_copy), capacity, count);
             });
     }
     /// rkv_sequence_confirm_copies().
-    void confirm_copies() { check(rkv_sequence_confirm_copies(owned_.cache(), get())); }
+    void confirm_copies() { check(rkv_sequence_confirm_copies(cache(), get())); }
     /// copies(), each given to `copy`, then confirm_copies(), if there were any. Returns how many.
     /// When `copy` throws, they stay open.
     template <class Copy>
@@ -59,11 +59,11 @@ public:
     }
     /// rkv_sequence_allocate().
     void allocate(std::uint64_t position_count) {
-        check(rkv_sequence_allocate(owned_.cache(), get(), position_count));
+        check(rkv_sequence_allocate(cache(), get(), position_count));
     }
     /// rkv_sequence_append().
     void append(TokenView tokens) {
-        check(rkv_sequence_append(owned_.cache(), get(), tokens.get()));
+        check(rkv_sequence_append(cache(), get(), tokens.get()));
     }
     /// The same of a list in braces, which may be empty.
     void append(std::initializer_list<std::uint32_t> ids) { append(TokenView(ids)); }
@@ -71,32 +71,32 @@ public:
     void append(std::uint32_t id) { append(TokenView(span<const std::uint32_t>(&id, 1))); }
     /// rkv_sequence_truncate().
     void truncate(std::uint64_t position_count) {
-        check(rkv_sequence_truncate(owned_.cache(), get(), position_count));
+        check(rkv_sequence_truncate(cache(), get(), position_count));
     }
     /// rkv_sequence_fetch(); UINT64_MAX is no deadline, flags 0 or RKV_FETCH_LOOK_ONLY.
     rkv_sequence_fetch_result fetch(std::uint64_t deadline_ms = UINT64_MAX,
                                     std::uint32_t flags = 0) {
         auto fetch = sized<rkv_sequence_fetch_result>();
-        check(rkv_sequence_fetch(owned_.cache(), get(), deadline_ms, flags, &fetch));
+        check(rkv_sequence_fetch(cache(), get(), deadline_ms, flags, &fetch));
         return fetch;
     }
     /// rkv_sequence_agree(); returns the positions that it reuses.
     std::uint64_t agree(std::uint64_t position_count) {
         std::uint64_t positions = 0;
-        check(rkv_sequence_agree(owned_.cache(), get(), position_count, &positions));
+        check(rkv_sequence_agree(cache(), get(), position_count, &positions));
         return positions;
     }
     /// rkv_sequence_publish().
     rkv_sequence_publish_result publish(std::uint64_t computed_position_count) {
         auto result = sized<rkv_sequence_publish_result>();
-        check(rkv_sequence_publish(owned_.cache(), get(), computed_position_count, &result));
+        check(rkv_sequence_publish(cache(), get(), computed_position_count, &result));
         return result;
     }
     /// rkv_sequence_read_published(): the groups beside the first.
     [[nodiscard]] std::vector<rkv_published_group> published() const {
         return detail::read<rkv_published_group>(
             [&](rkv_published_group* groups, std::size_t capacity, std::size_t* count) {
-                return rkv_sequence_read_published(owned_.cache(), get(), groups,
+                return rkv_sequence_read_published(cache(), get(), groups,
                                                    sizeof(rkv_published_group), capacity, count);
             });
     }
@@ -104,7 +104,7 @@ public:
     [[nodiscard]] std::vector<std::uint32_t> group_row(std::uint32_t group) const {
         return detail::read<std::uint32_t>(
             [&](std::uint32_t* pages, std::size_t capacity, std::size_t* count) {
-                return rkv_sequence_read_group_row(owned_.cache(), get(), group, 0, pages,
+                return rkv_sequence_read_group_row(cache(), get(), group, 0, pages,
                                                    capacity, count);
             });
     }
@@ -112,24 +112,25 @@ public:
     /// the states are saved already.
     std::size_t checkpoint() {
         std::size_t copy_count = 0;
-        check(rkv_sequence_checkpoint(owned_.cache(), get(), &copy_count));
+        check(rkv_sequence_checkpoint(cache(), get(), &copy_count));
         return copy_count;
     }
     /// rkv_sequence_donate(): the sequence ends, and the object is empty. How many checkpoints it
     /// left.
     std::size_t donate() {
         std::size_t checkpoint_count = 0;
-        check(rkv_sequence_donate(owned_.cache(), get(), &checkpoint_count));
+        check(rkv_sequence_donate(cache(), get(), &checkpoint_count));
         (void)owned_.release();
         return checkpoint_count;
     }
     /// rkv_sequence_slide().
     void slide(std::uint64_t computed_position_count) {
-        check(rkv_sequence_slide(owned_.cache(), get(), computed_position_count));
+        check(rkv_sequence_slide(cache(), get(), computed_position_count));
     }
     /// rkv_sequence_fork(). copies() of each child tells what to copy.
     [[nodiscard]] std::vector<Sequence> fork(std::size_t child_count,
                                              std::uint64_t reserve_position_count = 0) {
+        (void)cache();
         return fork_of(owned_.handle(), get(), child_count, reserve_position_count);
     }
     /// rkv_sequence_retain(): the sequence ends, and the object is empty. False when it was
@@ -138,13 +139,19 @@ public:
     /// id, from get() before, is what children go on from.
     bool retain() {
         bool retained = false;
-        check(rkv_sequence_retain(owned_.cache(), get(), &retained));
+        check(rkv_sequence_retain(cache(), get(), &retained));
         (void)owned_.release();
         return retained;
     }
 
 private:
     friend class Cache;
+    /// Its cache. The library would name that, which an empty object has none of.
+    [[nodiscard]] rkv_cache* cache() const {
+        if (owned_.cache() == nullptr)
+            throw Error(RKV_STATUS_INVALID_ARGUMENT, "sequence is empty");
+        return owned_.cache();
+    }
     Sequence(std::shared_ptr<detail::CacheHandle> handle, rkv_sequence_id sequence) noexcept
         : owned_(std::move(handle), sequence) {}
     static std::vector<Sequence> fork_of(const std::shared_ptr<detail::CacheHandle>& handle,

@@ -2,6 +2,7 @@
 #include "check.hpp"
 
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 
 static_assert(!std::is_copy_constructible_v<rkv::Sequence>);
@@ -176,6 +177,18 @@ void moves() {
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, (void)first.info());
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, first.append(1));
     CHECK_THROWS(RKV_STATUS_INVALID_ARGUMENT, first.publish(1));
+    for (int call = 0; call < 2; call++) {
+        std::string said;
+        try {
+            if (call == 0)
+                (void)first.fork(2);
+            else
+                first.publish(1);
+        } catch (const rkv::Error& error) {
+            said = error.what();
+        }
+        CHECK(said.find("sequence is empty") != std::string::npos);
+    }
 
     // Assigning over a live one ends that one.
     first = cache.begin(ids(50, 5));
