@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	radixkv "github.com/radixkv/radixkv/bindings/go"
 )
 
 // Prints the statuses of failures for which there is no memory.
@@ -63,4 +65,16 @@ func TestFailureWithoutMemory(t *testing.T) {
 	output, err = exec.Command(program, statuses...).Output()
 	must(t, err)
 	equalSlices(t, "failures", strings.Split(strings.TrimSpace(string(output)), "\n"), want)
+}
+
+// A zero or nil handle was closed by nobody, and is not said to have been.
+func TestHandlesThatWereNeverOpened(t *testing.T) {
+	var sequence radixkv.Sequence
+	_, err := radixkv.NewCache(nil, radixkv.CacheConfig{})
+	for _, err := range []error{err, sequence.Release()} {
+		equal(t, "status", err, radixkv.ErrClosed)
+		if !strings.Contains(err.Error(), "never opened") {
+			t.Error(err)
+		}
+	}
 }

@@ -96,8 +96,9 @@ func (e *Error) Error() string {
 // Unwrap gives the status.
 func (e *Error) Unwrap() error { return e.Status }
 
-// ErrClosed is what the methods of a closed handle return.
-var ErrClosed = errors.New("radixkv: use of a closed handle")
+// ErrClosed is what the methods of a handle return that is closed, nil, or the zero value of its
+// type, and calls that are given one.
+var ErrClosed = errors.New("radixkv: use of a handle that is closed, or was never opened")
 
 // invalid is a mistake that is found before the library is asked.
 func invalid(message string) error {
