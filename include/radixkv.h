@@ -3200,8 +3200,8 @@ typedef struct rkv_tier_config {
     /**
      * An eventfd that becomes readable when there is something to poll for, or -1. The engine
      * reads it before it calls rkv_cache_poll(), not after: what comes is announced once, and not
-     * again until the next poll. It is used until the tiers are detached, and never closed.
-     * Default -1.
+     * again until the next poll. It is used until the tiers are detached, and never closed. On
+     * Linux files, pipes and sockets are refused. Default -1.
      */
     int32_t event_fd;
     /**
@@ -4025,7 +4025,7 @@ typedef struct rkv_snapshot_tier_config {
     /**
      * An eventfd that becomes readable when something was read or written, or -1. The engine reads
      * it before it asks for its tickets, not after. The cache uses it until it is detached, and
-     * never closes it. Default -1.
+     * never closes it. On Linux files, pipes and sockets are refused. Default -1.
      */
     int32_t event_fd;
     /**

@@ -2,8 +2,10 @@
 #define _XOPEN_SOURCE 700
 #include "tiers.h"
 
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 static char directory[64];
@@ -93,9 +95,48 @@ static void m01_a_disk_with_room_for_no_page(void) {
     refuse_disks(sizes, 2);
 }
 
+/* What would be written to wake somebody goes into an eventfd, and into nothing else: a config
+   that was zeroed names standard input. */
+static void m01_only_an_eventfd_wakes(void) {
+    strcpy(directory, "/tmp/radixkv-refused-XXXXXX");
+    const int file = mkstemp(directory), null = open("/dev/null", O_RDWR), real = eventfd(0, 0);
+    int ends[2];
+    if (file < 0 || null < 0 || real < 0 || pipe(ends) != 0) {
+        exit(1);
+    }
+    CHECK_EQ(unlink(directory), 0);
+    rkv_snapshot_cache *snapshots = NULL;
+    CHECK_OK(rkv_snapshot_cache_create(NULL, &snapshots));
+    rkv_snapshot_tier_config below;
+    CHECK_OK(rkv_snapshot_tier_config_init(&below, sizeof below));
+    below.directory = "/proc/no/such/place";
+    below.byte_limit = 1 << 20;
+    engine e = {.f = journal_fixture()};
+    rkv_tier_config config = tier_config();
+    const int others[] = {file, null, ends[0], ends[1]};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        config.event_fd = below.event_fd = others[i];
+        BAD(&e.f, rkv_cache_attach_tiers(e.f.cache, &config), "is no eventfd");
+        CHECK_STATUS(rkv_snapshot_cache_attach(snapshots, &below), RKV_STATUS_INVALID_ARGUMENT);
+        CHECK(message_names("is no eventfd"));
+    }
+    CHECK_EQ(lseek(file, 0, SEEK_END), 0);
+    config.event_fd = below.event_fd = real;
+    CHECK_OK(rkv_cache_attach_tiers(e.f.cache, &config));
+    CHECK_OK(rkv_cache_detach_tiers(e.f.cache, MINUTE));
+    CHECK_STATUS(rkv_snapshot_cache_attach(snapshots, &below), RKV_STATUS_STORAGE);
+    rkv_snapshot_cache_destroy(snapshots);
+    end_engine(&e);
+    const int all[] = {file, null, real, ends[0], ends[1]};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        CHECK_EQ(close(all[i]), 0);
+    }
+}
+
 int main(void) {
     RUN(m01_what_is_refused_changes_no_directory);
     RUN(m01_more_pages_than_have_numbers);
     RUN(m01_a_disk_with_room_for_no_page);
+    RUN(m01_only_an_eventfd_wakes);
     return check_result();
 }

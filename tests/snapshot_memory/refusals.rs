@@ -3,6 +3,8 @@
 use super::failing::{Failure, failing};
 use super::world::{Insert, World, list, message, ok, sized};
 use radixkv::capi::*;
+use rustix::event::{EventfdFlags, eventfd};
+use std::os::fd::AsRawFd;
 use std::ptr;
 
 /// One call on a world, and what it said.
@@ -296,7 +298,8 @@ fn m05_an_eventfd_needs_memory() {
     // SAFETY: a struct of that size, and nothing but a number for the eventfd.
     unsafe { ok(rkv_snapshot_tier_config_init(&mut config, size_of_val(&config))) };
     (config.directory, config.byte_limit) = (directory.as_ptr(), 1 << 20);
-    config.event_fd = 2; // any that is open: nothing wakes it
+    let wake = eventfd(0, EventfdFlags::empty()).unwrap();
+    config.event_fd = wake.as_raw_fd();
     // SAFETY: the config and what it names are alive.
     let attach = || unsafe { rkv_snapshot_cache_attach(world.cache, &config) };
     let (status, failed) = failing(Failure::Once(0), attach);

@@ -49,7 +49,7 @@ pub struct rkv_snapshot_tier_config {
     pub commit_interval_ms: u32,
     /// An eventfd that becomes readable when something was read or written, or -1. The engine reads
     /// it before it asks for its tickets, not after. The cache uses it until it is detached, and
-    /// never closes it. Default -1.
+    /// never closes it. On Linux files, pipes and sockets are refused. Default -1.
     pub event_fd: i32,
     /// A store below the directory that other caches have too, or NULL. Read during the call;
     /// what it leads to stays until it is detached. Default NULL.

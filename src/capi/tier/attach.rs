@@ -68,8 +68,8 @@ pub struct rkv_tier_config {
     pub commit_interval_ms: u32,
     /// An eventfd that becomes readable when there is something to poll for, or -1. The engine
     /// reads it before it calls rkv_cache_poll(), not after: what comes is announced once, and not
-    /// again until the next poll. It is used until the tiers are detached, and never closed.
-    /// Default -1.
+    /// again until the next poll. It is used until the tiers are detached, and never closed. On
+    /// Linux files, pipes and sockets are refused. Default -1.
     pub event_fd: i32,
     /// A store below all that, shared with other processes; NULL for none. It is copied. Default
     /// NULL.
