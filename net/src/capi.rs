@@ -110,7 +110,11 @@ pub(crate) unsafe fn size_of_struct<T>(
     // SAFETY: not NULL and aligned; the first field is the size.
     let size = unsafe { pointer.cast::<u32>().read() } as usize;
     if !(least..=SIZE_LIMIT).contains(&size) {
-        let text = format!("{name}: struct_size {size} is not the size of this struct ({least})");
+        let known = size_of::<T>();
+        let text = format!(
+            "{name}: struct_size {size}: this struct has {known} bytes here, and at least {least} \
+             in this series"
+        );
         return Err(Failure::argument(text));
     }
     Ok(size)

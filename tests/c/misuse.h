@@ -37,6 +37,21 @@ static inline bool unmarked(const void *output, size_t from, size_t bytes) {
 
 #define BAD(f, call, word) REFUSED(f, call, RKV_STATUS_INVALID_ARGUMENT, word)
 
+/* Whether the message tells how large a struct is, and how large it was in the first release. */
+static inline bool tells_sizes(size_t size, size_t first) {
+    const char *text = "has %zu bytes here, and at least %zu in this series";
+    char words[96];
+    snprintf(words, sizeof words, text, size, first);
+    return message_names(words);
+}
+
+/* A size that no struct of the type has. */
+#define BAD_SIZE(f, type, first, call, word)                                                      \
+    do {                                                                                          \
+        BAD(f, call, word);                                                                       \
+        check_report(tells_sizes(sizeof(type), first), __FILE__, __LINE__, #call " tells sizes"); \
+    } while (0)
+
 /* An input struct whose struct_size is wrong, or whose unknown tail isn't zero. `name` is what the
  * call takes. */
 #define BAD_INPUT_SIZES(f, type, good, name, call, word)                                          \
@@ -55,14 +70,14 @@ static inline bool unmarked(const void *output, size_t from, size_t bytes) {
         const uint32_t small_[] = {0, 1, 8, (uint32_t)(first) - 1};                               \
         for (size_t at_ = 0; at_ < 4; at_++) {                                                    \
             name->struct_size = small_[at_];                                                      \
-            BAD(f, call, word);                                                                   \
+            BAD_SIZE(f, type, first, call, word);                                                 \
         }                                                                                         \
         bigger_.future = UINT64_C(1) << 63;                                                       \
         name->struct_size = sizeof bigger_;                                                       \
         BAD(f, call, word);                                                                       \
         bigger_.future = 1;                                                                       \
         name->struct_size = 0xA5A5A5A5u;                                                          \
-        BAD(f, call, word);                                                                       \
+        BAD_SIZE(f, type, first, call, word);                                                     \
     } while (0)
 
 /* The struct of a newer caller, who uses nothing new: accepted. */
@@ -105,7 +120,7 @@ static inline bool unmarked(const void *output, size_t from, size_t bytes) {
         const uint32_t small_[] = {0, 1, 8, (uint32_t)(first) - 1};                               \
         for (size_t at_ = 0; at_ < 4; at_++) {                                                    \
             name->struct_size = small_[at_];                                                      \
-            BAD(f, call, word);                                                                   \
+            BAD_SIZE(f, type, first, call, word);                                                 \
             UNTOUCHED_STRUCT(bigger_);                                                            \
         }                                                                                         \
     } while (0)

@@ -167,8 +167,8 @@ static void m01_plans(void) {
     BAD(&r.f, rkv_plan_set(r.plan, &good, SIZE_MAX, ROW), "rows");
     const size_t sizes[] = {0, 1, ROW - 24, ROW - 1, ROW + 1, 5000, SIZE_MAX};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        BAD(&r.f, rkv_plan_set(r.plan, &good, 1, sizes[i]), "element_size");
-        BAD(&r.f, rkv_plan_set(r.plan, NULL, 0, sizes[i]), "element_size");
+        BAD_SIZE(&r.f, rkv_plan_row, 40, rkv_plan_set(r.plan, &good, 1, sizes[i]), "element_size");
+        BAD_SIZE(&r.f, rkv_plan_row, 40, rkv_plan_set(r.plan, NULL, 0, sizes[i]), "element_size");
     }
     /* elements of a newer caller, who sets nothing new, or does */
     struct {

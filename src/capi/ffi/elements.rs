@@ -1,6 +1,6 @@
 //! Arrays of structs that can grow: a call says how large the caller's elements are.
 use super::guard::Fail;
-use super::pointer::{SIZE_LIMIT, check, put};
+use super::pointer::{SIZE_LIMIT, bad_size, check, put};
 use crate::error::{Error, text};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -41,9 +41,7 @@ fn check_sizes<T: AbiElement>(
     (size, size_name): (usize, &str),
 ) -> Result<usize, Fail> {
     if !(T::V1..=SIZE_LIMIT).contains(&size) || !size.is_multiple_of(align_of::<T>()) {
-        let least = T::V1;
-        let message = text!("{size_name} {size} is not the size of this struct ({least})");
-        return Err(Error::argument(message).into());
+        return Err(bad_size(format_args!("{size_name} {size}"), [size_of::<T>(), T::V1]));
     }
     let bytes = count.checked_mul(size).filter(|&bytes| bytes <= isize::MAX as usize);
     let refused = || Error::argument(text!("{name}: {count} elements are out of range"));

@@ -255,12 +255,20 @@ pub(crate) const SIZE_LIMIT: usize = 4096;
 
 #[inline]
 fn check_size<T: AbiStruct>(size: usize, field: &str) -> Result<(), Fail> {
-    if (T::V1..=SIZE_LIMIT).contains(&size) { Ok(()) } else { Err(bad_size::<T>(size, field)) }
+    let is_good = (T::V1..=SIZE_LIMIT).contains(&size);
+    if is_good { Ok(()) } else { Err(bad_struct_size::<T>(size, field)) }
 }
 
 #[cold]
-fn bad_size<T: AbiStruct>(size: usize, field: &str) -> Fail {
-    let (name, least) = (T::NAME, T::V1);
-    let message = text!("{name}: {field} {size} is not the size of this struct ({least})");
+fn bad_struct_size<T: AbiStruct>(size: usize, field: &str) -> Fail {
+    bad_size(format_args!("{}: {field} {size}", T::NAME), [size_of::<T>(), T::V1])
+}
+
+/// Why a size is refused. The least one alone would mislead: who takes it for the size of the
+/// struct is understood, but for what came to the struct's end since.
+#[cold]
+pub(super) fn bad_size(given: std::fmt::Arguments<'_>, [size, least]: [usize; 2]) -> Fail {
+    let message =
+        text!("{given}: this struct has {size} bytes here, and at least {least} in this series");
     Error::argument(message).into()
 }
