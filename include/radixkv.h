@@ -572,7 +572,8 @@ typedef enum rkv_status {
     RKV_STATUS_STALE_NODE = 2,
     /**
      * The sequence id names no live sequence of this cache: ended, foreign, or never issued; nor,
-     * where that would do, a retained one.
+     * where that would do, a retained one. The message says so of one that is retained, or live
+     * where a retained one is wanted.
      */
     RKV_STATUS_STALE_SEQUENCE = 3,
     /**
@@ -5715,8 +5716,8 @@ enum rkv_status rkv_sequence_publish(struct rkv_cache *cache,
  *
  * @param cache the cache
  * @param sequence the sequence
- * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also when released twice;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also when released twice, and for a retained
+ * one, which rkv_sequence_drop() ends; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(pages of the row + nodes on the path); lock, in slices
  * @par Thread safety
@@ -5971,8 +5972,8 @@ enum rkv_status rkv_sequence_retain(struct rkv_cache *cache,
  *
  * @param cache the cache
  * @param sequence a retained sequence
- * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also for a live one;
- * RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+ * @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also for a live one, which
+ * rkv_sequence_release() ends; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
  * @par Cost
  * O(nodes on the path), and the pages that other FULL groups kept; lock, in slices
  * @par Thread safety

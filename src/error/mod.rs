@@ -21,6 +21,12 @@ pub enum Error {
     /// The id names no live sequence of this cache.
     #[error("sequence {0:#x} is stale: ended, displaced, of another cache, or never issued")]
     StaleSequence(u64),
+    /// The sequence is retained, and what was asked for needs a live one.
+    #[error("sequence {0:#x} is retained: rkv_sequence_drop() ends it")]
+    RetainedSequence(u64),
+    /// The sequence is live, and what was asked for needs a retained one.
+    #[error("sequence {0:#x} is live: rkv_sequence_release() ends it")]
+    LiveSequence(u64),
     /// The id names no pin of this cache.
     #[error("pin {0:#x} is stale: released, of another cache, or never issued")]
     StalePin(u64),

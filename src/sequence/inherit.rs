@@ -63,10 +63,9 @@ impl Versioned for ParentTail {
 impl State {
     /// The live or retained sequence that an id names.
     fn parent(&self, id: SequenceId) -> Result<&Sequence, Error> {
-        self.sequence(id).or_else(|stale| match self.retained.get(id) {
-            Some(entry) => Ok(&entry.sequence),
-            None => Err(stale),
-        })
+        let retained = || self.retained.get(id).map(|entry| &entry.sequence);
+        let found = self.live_sequence(id).or_else(retained);
+        found.ok_or_else(|| self.no_sequence(id))
     }
 
     /// The same, but for retained ones of what was cleared: they are about to be dropped.
@@ -257,7 +256,7 @@ impl State {
             found => found?,
         };
         check_namespace(&parent.namespace, how.namespace)?;
-        if !how.running && self.sequence(how.parent).is_ok() {
+        if !how.running && self.live_sequence(how.parent).is_some() {
             return Err(Error::Pending(how.parent.0));
         }
         let more = position_count(how.suffix)?;
@@ -381,7 +380,7 @@ impl Turn<'_> {
             Some(entry) => entry.sequence.base,
             // A row is quicker to read.
             None => {
-                let live = self.sequence(parent).ok();
+                let live = self.live_sequence(parent);
                 live.filter(|live| self.is_long_row(live.shared)).and_then(|live| live.base)
             }
         };

@@ -221,9 +221,9 @@ impl State {
 
     /// The node at the end of what a parent shares.
     fn base_of(&self, parent: SequenceId) -> Option<Node> {
-        match self.sequence(parent) {
-            Ok(sequence) => sequence.base,
-            Err(_) => self.retained.get(parent)?.sequence.base,
+        match self.live_sequence(parent) {
+            Some(sequence) => sequence.base,
+            None => self.retained.get(parent)?.sequence.base,
         }
     }
 

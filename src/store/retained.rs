@@ -7,7 +7,7 @@
 use super::group_keep::{Dropped, KeptWindows};
 use super::group_rows::{ByPool, GroupRows};
 use super::long_query::HeldImages;
-use super::sequence::{Sequence, no_sequence};
+use super::sequence::Sequence;
 use super::{CacheConfig, PrefixCache, State, Turn};
 use crate::error::Error;
 use crate::group::HungPage;
@@ -202,9 +202,13 @@ impl State {
         let gone = self.caches_gone;
         let Self { retained, cache, table, .. } = self;
         let cache = cache.as_mut().ok_or_else(super::no_cache)?;
-        let removed = retained.remove(id, (cache, table), slice);
-        let (Retained { mut sequence, partial, .. }, rows) =
-            removed.ok_or_else(|| no_sequence(table, id))?;
+        let Some((entry, rows)) = retained.remove(id, (cache, table), slice) else {
+            return Err(match self.live_sequence(id) {
+                Some(_) => Error::LiveSequence(id.0),
+                None => self.no_sequence(id),
+            });
+        };
+        let Retained { mut sequence, partial, .. } = entry;
         let at = cache.leave_images(std::mem::take(&mut sequence.images), slice);
         if let Some(page) = partial {
             table.pool.put_back(page);

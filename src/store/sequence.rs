@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::ids::{NUMBER_LIMIT, NodeId, SequenceId};
 use crate::index::{Namespace, Node};
 use crate::memory::OutOfMemory;
-use crate::paging::{PageCopy, PageTable, RowOwner};
+use crate::paging::{PageCopy, RowOwner};
 use crate::token::ImageSpan;
 
 /// A sequence as its owner sees it.
@@ -141,17 +141,27 @@ impl Sequence {
     }
 }
 
-/// Why there is no such sequence.
-#[cold]
-pub(crate) fn no_sequence(table: &PageTable, id: SequenceId) -> Error {
-    table.pool.check_own().err().unwrap_or(Error::StaleSequence(id.0))
-}
-
 impl State {
     pub(crate) fn sequence(&self, id: SequenceId) -> Result<&Sequence, Error> {
+        self.live_sequence(id).ok_or_else(|| self.no_sequence(id))
+    }
+
+    /// The same for who has something else to do when there is none.
+    #[inline]
+    pub(crate) fn live_sequence(&self, id: SequenceId) -> Option<&Sequence> {
         let sequence = self.sequences.get(id.slot() as usize);
-        let found = sequence.filter(|sequence| sequence.id == Some(id) && !sequence.incomplete);
-        found.ok_or_else(|| no_sequence(&self.table, id))
+        sequence.filter(|sequence| sequence.id == Some(id) && !sequence.incomplete)
+    }
+
+    /// Why there is no such live sequence. Who ends all ids that it has must hear of those that
+    /// still keep pages.
+    #[cold]
+    pub(crate) fn no_sequence(&self, id: SequenceId) -> Error {
+        match self.table.pool.check_own() {
+            Err(refused) => refused,
+            Ok(()) if self.retained.get(id).is_some() => Error::RetainedSequence(id.0),
+            Ok(()) => Error::StaleSequence(id.0),
+        }
     }
 
     /// Heap memory of all rows, in all groups, and of the other lists of sequences.

@@ -151,7 +151,7 @@ static void m01_retain(void) {
     }
     UNTOUCHED(untouched);
     BAD(f, rkv_sequence_drop(NULL, c.sequence), "cache");
-    REFUSED(f, rkv_sequence_drop(f->cache, c.sequence), stale, "sequence");
+    REFUSED(f, rkv_sequence_drop(f->cache, c.sequence), stale, "live: rkv_sequence_release()");
     rkv_tokens good = text(c.ids, 2), nowhere = text(NULL, 2), none = text(c.ids, 0);
     rkv_sequence_info begun = new_state();
     rkv_sequence_continue_args both = {.struct_size = sizeof both, .parent = c.released};
@@ -169,17 +169,19 @@ static void m01_retain(void) {
     BAD(f, rkv_cache_drop_retained_pool(f->cache, 0, 1, NULL), "out_page_count");
     UNTOUCHED(count);
     CHECK(retain(f, c.sequence));
-    /* a retained sequence is no live one */
+    /* a retained sequence is no live one, nor is it gone */
+    const char *kept = "is retained: rkv_sequence_drop()";
     rkv_sequence_info state = new_state();
     rkv_sequence_publish_result result;
     result.struct_size = sizeof result;
-    REFUSED(f, rkv_sequence_retain(f->cache, c.sequence, retained), stale, "sequence");
-    REFUSED(f, rkv_sequence_read_info(f->cache, c.sequence, &state), stale, "sequence");
-    REFUSED(f, rkv_sequence_allocate(f->cache, c.sequence, 8), stale, "sequence");
-    REFUSED(f, rkv_sequence_append(f->cache, c.sequence, &c.tokens), stale, "sequence");
-    REFUSED(f, rkv_sequence_truncate(f->cache, c.sequence, 8), stale, "sequence");
-    REFUSED(f, rkv_sequence_publish(f->cache, c.sequence, 8, &result), stale, "sequence");
-    REFUSED(f, rkv_sequence_confirm_copies(f->cache, c.sequence), stale, "sequence");
+    REFUSED(f, rkv_sequence_retain(f->cache, c.sequence, retained), stale, kept);
+    REFUSED(f, rkv_sequence_read_info(f->cache, c.sequence, &state), stale, kept);
+    REFUSED(f, rkv_sequence_allocate(f->cache, c.sequence, 8), stale, kept);
+    REFUSED(f, rkv_sequence_append(f->cache, c.sequence, &c.tokens), stale, kept);
+    REFUSED(f, rkv_sequence_truncate(f->cache, c.sequence, 8), stale, kept);
+    REFUSED(f, rkv_sequence_publish(f->cache, c.sequence, 8, &result), stale, kept);
+    REFUSED(f, rkv_sequence_confirm_copies(f->cache, c.sequence), stale, kept);
+    REFUSED(f, rkv_sequence_release(f->cache, c.sequence), stale, kept);
     UNTOUCHED(untouched);
     close_caches(&c);
 }

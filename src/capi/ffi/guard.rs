@@ -61,7 +61,9 @@ impl From<Error> for Fail {
         let status = match &error {
             Error::Argument(_) => rkv_status::InvalidArgument,
             Error::StaleNode(_) => rkv_status::StaleNode,
-            Error::StaleSequence(_) => rkv_status::StaleSequence,
+            Error::StaleSequence(_) | Error::RetainedSequence(_) | Error::LiveSequence(_) => {
+                rkv_status::StaleSequence
+            }
             Error::StalePin(_) => rkv_status::StalePin,
             Error::StaleLock(_) => rkv_status::StaleLock,
             Error::StaleTicket(_) => rkv_status::StaleTicket,

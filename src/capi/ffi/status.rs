@@ -17,7 +17,8 @@ pub enum rkv_status {
     /// issued.
     StaleNode = 2,
     /// The sequence id names no live sequence of this cache: ended, foreign, or never issued; nor,
-    /// where that would do, a retained one.
+    /// where that would do, a retained one. The message says so of one that is retained, or live
+    /// where a retained one is wanted.
     StaleSequence = 3,
     /// The lock id names no lock of this cache: undone, foreign, or never issued.
     StaleLock = 4,

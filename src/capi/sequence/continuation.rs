@@ -281,8 +281,8 @@ pub unsafe extern "C" fn rkv_sequence_retain(
 ///
 /// @param cache the cache
 /// @param sequence a retained sequence
-/// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also for a live one;
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also for a live one, which
+/// rkv_sequence_release() ends; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// O(nodes on the path), and the pages that other FULL groups kept; lock, in slices
 /// @par Thread safety

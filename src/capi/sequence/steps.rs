@@ -218,8 +218,8 @@ pub unsafe extern "C" fn rkv_sequence_publish(
 ///
 /// @param cache the cache
 /// @param sequence the sequence
-/// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also when released twice;
-/// RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
+/// @return RKV_STATUS_OK; RKV_STATUS_STALE_SEQUENCE, also when released twice, and for a retained
+/// one, which rkv_sequence_drop() ends; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
 /// @par Cost
 /// O(pages of the row + nodes on the path); lock, in slices
 /// @par Thread safety
