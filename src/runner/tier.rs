@@ -4,6 +4,7 @@ use super::backend::Backend;
 use crate::attention::PackedPage;
 use crate::error::{Error, text};
 use crate::memory::try_collect;
+use crate::store::State;
 
 /// A copy of a page of every layer, one after the other, K before V.
 #[derive(Debug, Clone, Copy)]
@@ -31,9 +32,12 @@ impl Runner {
         &self,
         copies: impl ExactSizeIterator<Item = TierCopy> + Clone,
     ) -> Result<(), Error> {
+        self.shared.check_whole()?;
+        let state = self.shared.read();
         for (at, copy) in copies.clone().enumerate() {
-            self.check_tier_copy(at, &copy)?;
+            self.check_tier_copy(&state, at, &copy)?;
         }
+        drop(state);
         let layers = self.memory.layers();
         let packed =
             copies.map(|TierCopy { page, host, is_load, .. }| PackedPage { page, host, is_load });
@@ -53,7 +57,7 @@ impl Runner {
         }
     }
 
-    fn check_tier_copy(&self, at: usize, copy: &TierCopy) -> Result<(), Error> {
+    fn check_tier_copy(&self, state: &State, at: usize, copy: &TierCopy) -> Result<(), Error> {
         let bytes = self.page_bytes();
         let wrong = |what: &str| Err(Error::argument(text!("jobs[{at}].{what}")));
         if copy.group as usize != self.config.group {
@@ -61,6 +65,10 @@ impl Runner {
         }
         if copy.page == 0 || copy.page as usize >= self.memory.page_count() {
             return wrong(&text!("page {} is no page", copy.page));
+        }
+        // A copy that is complete, carried out again, would write to whoever has the page now.
+        if copy.is_load && !state.may_be_loaded(copy.page, self.group.pool) {
+            return wrong(&text!("page {} is to be loaded, and is not private", copy.page));
         }
         if copy.host.is_null() {
             return wrong("host is NULL");

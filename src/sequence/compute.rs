@@ -216,4 +216,12 @@ impl State {
         }
         Ok(())
     }
+
+    /// Whether a copy between tiers may write to a page of a pool: a private one, or one that was
+    /// when the copy was given out. In an external pool its owner knows which are whose.
+    pub fn may_be_loaded(&self, page: u32, pool: u32) -> bool {
+        let pool = self.table.pool_at(pool as usize);
+        let is_some_ones = pool.is_private(page) || pool.is_copied(page) || pool.is_external();
+        is_some_ones && !pool.is_cached(page)
+    }
 }

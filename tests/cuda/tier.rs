@@ -13,6 +13,7 @@ use radixkv::gpu::CudaConfig;
 use radixkv::ids::SequenceId;
 use radixkv::memory::Arc;
 use radixkv::runner::{KvPointers, Runner, RunnerConfig, TierCopy};
+use radixkv::store::Shared;
 use std::ptr;
 
 const PAGE_SIZE: usize = 16;
@@ -21,6 +22,13 @@ const PAGES: usize = 64;
 
 /// K of all pages of a layer, and V unless that is in K.
 type Parts = Vec<(Vec<u8>, KvStrides)>;
+
+/// A page table whose pages are all taken: no others are loaded.
+fn taken() -> Arc<Shared> {
+    let shared = table();
+    shared.allocate_pages(PAGES - 1).unwrap();
+    shared
+}
 
 /// A runner on the processor over memory of the engine's, and one on the device over the same bytes
 /// there.
@@ -73,8 +81,8 @@ impl Both {
         let backend = CudaConfig { staging_bytes, ..driver.config() };
         // SAFETY: memory of these strides for every page, which goes after the runners.
         let [host, device] = unsafe {
-            let host = Runner::over(table(), config, Threads::Own(1), &of_host);
-            [host, Runner::over(table(), config, backend, &of_device)].map(Result::unwrap)
+            let host = Runner::over(taken(), config, Threads::Own(1), &of_host);
+            [host, Runner::over(taken(), config, backend, &of_device)].map(Result::unwrap)
         };
         Self { host, device, on_host, on_device, _entered: entered, driver }
     }

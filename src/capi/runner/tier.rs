@@ -21,6 +21,9 @@ use crate::runner::TierCopy;
 /// copied as fast as the bus goes, other memory by way of the driver's own, which is slower. Calls
 /// of one runner take turns. Other streams may be captured meanwhile, by any thread.
 ///
+/// A page that is loaded has to be private, or to have been when the copy was given out: what the
+/// cache has is never written. That a copy goes on, and is this cache's, is not looked at.
+///
 /// @param runner the runner of all layers, or of those of a group
 /// @param jobs copies of the cache over the runner's page table, of its group
 /// @param count how many
@@ -30,7 +33,7 @@ use crate::runner::TierCopy;
 /// write to is undefined, so complete all as failed, but nothing uses host memory any more;
 /// RKV_STATUS_POISONED
 /// @par Cost
-/// O(bytes); no lock on the processor, on a GPU one of the runner's copies
+/// O(bytes); shared lock while the copies are looked at, and on a GPU one of the runner's copies
 /// @par Thread safety
 /// any thread, while no step that begins meanwhile uses pages of loads or writes those of stores
 #[must_use]
