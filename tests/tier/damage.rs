@@ -144,6 +144,30 @@ fn t06_a_directory_that_cannot_be_made_is_named() {
     let error = DiskStore::open(DiskConfig::new(&below, MIB, FINGERPRINT)).map(|_| ()).unwrap_err();
     assert!(matches!(error, OpenError::Io { .. }));
     assert!(error.to_string().contains(below.to_str().unwrap()), "{error}");
+    for file in [folder.path().join("data"), below] {
+        let error = DiskStore::open(DiskConfig::new(&file, MIB, FINGERPRINT)).map(|_| ());
+        let text = error.unwrap_err().to_string().to_lowercase();
+        assert!(text.contains("not a directory"), "{text}");
+    }
+}
+
+/// Somebody else's folder is not called a damaged store, to be emptied, and nothing is put into it.
+#[test]
+fn t06_a_folder_of_somebody_else_stays_as_it_is() {
+    for name in ["data", "records.redb", "format"] {
+        for bytes in ["x", "notes that are longer than any title"] {
+            let folder = Folder::new();
+            fs::create_dir(folder.path()).unwrap();
+            let file = folder.path().join(name);
+            fs::write(&file, bytes).unwrap();
+            let error = DiskStore::open(folder.config(4 * MIB)).map(|_| ()).unwrap_err();
+            let text = error.to_string();
+            assert!(matches!(error, OpenError::Foreign { file, .. } if file == name), "{text}");
+            assert!(!text.contains("empty") && text.contains(name), "{text}");
+            assert_eq!(fs::read(&file).unwrap(), bytes.as_bytes());
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        }
+    }
 }
 
 #[test]

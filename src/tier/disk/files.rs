@@ -30,17 +30,23 @@ fn options(create: bool, flags: i32) -> OpenOptions {
     options
 }
 
+/// That it exists already is not what is wrong with a file in the place of a directory.
+fn no_directory(error: io::Error) -> io::Error {
+    let is_file = error.kind() == io::ErrorKind::AlreadyExists;
+    if is_file { io::ErrorKind::NotADirectory.into() } else { error }
+}
+
 impl Disk for Files {
     fn name(&self) -> String {
         self.0.display().to_string()
     }
 
     fn prepare(&self) -> io::Result<()> {
-        self.0.parent().map_or(Ok(()), fs::create_dir_all)?;
+        self.0.parent().map_or(Ok(()), fs::create_dir_all).map_err(no_directory)?;
         // Its owner's alone, as are the files; what is there already stays as it was made.
         match fs::DirBuilder::new().mode(0o700).create(&self.0) {
             Err(_) if self.0.is_dir() => Ok(()),
-            made => made,
+            made => made.map_err(no_directory),
         }
     }
 

@@ -17,7 +17,7 @@ use std::ops::{Bound, Deref};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const NAME: &str = "records.redb";
+pub(crate) const NAME: &str = "records.redb";
 const NEW: &str = "records.new";
 /// Of pages of the file, in memory.
 const CACHE_BYTES: usize = 32 << 20;

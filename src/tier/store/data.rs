@@ -6,7 +6,7 @@ use crate::tier::space::UNIT;
 use parking_lot::Mutex;
 use std::io;
 
-const NAME: &str = "data";
+pub(super) const NAME: &str = "data";
 /// It grows and shrinks by these steps, so that little of it is in pieces.
 const STEP: u64 = 64 << 20;
 

@@ -50,10 +50,18 @@ pub enum OpenError {
         /// What is wrong.
         what: String,
     },
+    /// It has files of somebody else's.
+    #[error("{directory} has a file `{file}` that is no store's; name another directory")]
+    Foreign {
+        /// Where it is; of a long name the end.
+        directory: String,
+        /// The first of them that was found.
+        file: &'static str,
+    },
     /// The system refused.
     #[error(
         "the store in {directory} cannot be opened ({source}); \
-         check that the directory can be written to and that the disk has space"
+         check that this is a directory that can be written to, and that the disk has space"
     )]
     Io {
         /// Where it is; of a long name the end.
@@ -94,6 +102,7 @@ pub(super) enum Cause {
     Fingerprint,
     Contents(&'static str),
     Damaged(String),
+    Foreign(&'static str),
     Io(io::Error),
     OutOfMemory,
 }
@@ -107,6 +116,7 @@ impl Cause {
             Self::Fingerprint => OpenError::Fingerprint { directory },
             Self::Contents(found) => OpenError::Contents { directory, found },
             Self::Damaged(what) => OpenError::Damaged { directory, what },
+            Self::Foreign(file) => OpenError::Foreign { directory, file },
             Self::Io(source) => OpenError::Io { directory, source },
             Self::OutOfMemory => OpenError::OutOfMemory { directory },
         }

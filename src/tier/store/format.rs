@@ -4,7 +4,7 @@ use super::error::{Cause, FORMAT};
 use crate::tier::disk::{Disk, Open, read_exactly, write_exactly};
 use std::fmt::Write;
 
-const NAME: &str = "format";
+pub(super) const NAME: &str = "format";
 const NEW: &str = "format.new";
 const TITLE: &str = "radixkv store";
 
@@ -26,6 +26,20 @@ fn text((contents, fingerprint): Whose<'_>) -> String {
     }
     text.push('\n');
     text
+}
+
+/// Whether the file is that of a store, of whatever version; None when there is none.
+pub(super) fn is_ours(disk: &dyn Disk) -> Result<Option<bool>, Cause> {
+    if !disk.exists(NAME)? {
+        return Ok(None);
+    }
+    let file = disk.open(NAME, Open::default())?;
+    let mut title = [0; TITLE.len()];
+    if file.length()? < title.len() as u64 {
+        return Ok(Some(false));
+    }
+    read_exactly(&*file, &mut title, 0)?;
+    Ok(Some(title == *TITLE.as_bytes()))
 }
 
 /// Refuses what another version, another kind of cache or another model wrote. Returns whether the

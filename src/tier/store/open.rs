@@ -14,12 +14,14 @@ use super::{DiskConfig, DiskStore, Io, Shared, format};
 use crate::memory::{OrderedMap, Queue, try_std_arc};
 use crate::ring::Ring;
 use crate::tier::disk::{Disk, Files};
-use crate::tier::records::{Changes, PIECE, Records};
+use crate::tier::records::{self, Changes, PIECE, Records};
 use crate::tier::space::{Space, UNIT};
 use crate::tier::{FoundRecords, StoreStats};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
+
+const LOCK: &str = "lock";
 
 impl DiskStore {
     /// Opens the store in a directory, or makes one there. Records that the bound has no room for
@@ -43,7 +45,8 @@ impl DiskStore {
 
 fn open(disk: Box<dyn Disk>, config: DiskConfig) -> Result<(DiskStore, FoundRecords), Cause> {
     disk.prepare()?;
-    let lock = disk.lock("lock")?.ok_or(Cause::InUse)?;
+    check_owner(&*disk)?;
+    let lock = disk.lock(LOCK)?.ok_or(Cause::InUse)?;
     let whose = (config.contents, &config.fingerprint);
     if !format::check(&*disk, whose)? {
         if Records::exist(&*disk)? || data::exists(&*disk)? {
@@ -74,6 +77,20 @@ fn open(disk: Box<dyn Disk>, config: DiskConfig) -> Result<(DiskStore, FoundReco
     disk.sync_names()?;
     data.cut((config.bytes / UNIT).min(state.space.used_end()))?;
     start(disk, lock, config, records, data, state).map(|store| (store, found))
+}
+
+/// Refuses a directory in which somebody else's files have the names of a store's, before there are
+/// any of ours: who is told that a store is damaged empties it. Other files may be there.
+fn check_owner(disk: &dyn Disk) -> Result<(), Cause> {
+    let file = match format::is_ours(disk)? {
+        Some(true) => return Ok(()),
+        Some(false) => format::NAME,
+        None if Records::exist(disk)? => records::NAME,
+        None if data::exists(disk)? => data::NAME,
+        None => return Ok(()),
+    };
+    // A store makes it before all others, so it is looked for last.
+    if disk.exists(LOCK)? { Ok(()) } else { Err(Cause::Foreign(file)) }
 }
 
 /// What is known of rows, and what the caller is told.
