@@ -216,6 +216,8 @@ fn interleave(
             error,
             Error::OutOfPages(_)
                 | Error::StaleSequence(_)
+                | Error::RetainedSequence(_)
+                | Error::LiveSequence(_)
                 | Error::State(_)
                 | Error::Argument(_)
                 | Error::OutOfSlots(..)

@@ -47,6 +47,8 @@ type Told = Result<String, String>;
 fn told(error: Error) -> String {
     match error {
         Error::StaleNode(_) | Error::StaleSequence(_) | Error::StaleLock(_) => "stale".into(),
+        Error::RetainedSequence(_) => "retained".into(),
+        Error::LiveSequence(_) => "live".into(),
         other => other.to_string(),
     }
 }
