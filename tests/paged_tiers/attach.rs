@@ -221,6 +221,30 @@ fn m06_a_fetch_whose_sequence_has_ended_does_not_go_on() {
     world.shared.detach_lower();
 }
 
+/// T02: what was given out for a sequence that has ended may still be loaded, until it is complete.
+#[test]
+fn t02_a_load_outlives_its_sequence() {
+    let mut world = World::new(Setup::new(20, 64, None));
+    let first = prompt(1, 41);
+    world.run(&PLAIN, &first);
+    world.settle();
+    assert_eq!(world.shared.evict(100, |_, _| {}).unwrap(), 10);
+    let id = world.begin(&PLAIN, &first).unwrap().id;
+    world.work();
+    assert!(world.fetch(id, Deadline::Never).is_begun);
+    world.work();
+    let mut given = Vec::new();
+    world.tiers.poll((64, 8), &mut |job| given.push(job), &mut |_| {}).unwrap();
+    assert_eq!(given.len(), 10);
+    world.release(id);
+    for job in given {
+        assert!(world.shared.read().may_be_loaded(job.page, 0), "{job:?}");
+        world.tiers.complete(&[job.id], true).unwrap();
+        assert!(!world.shared.read().may_be_loaded(job.page, 0), "{job:?}");
+    }
+    world.end();
+}
+
 /// M02, T10: an attachment that is refused for what another call panicked of leaves nothing below
 /// the cache: the engine has its memory back, also where another call has the tiers for a moment.
 #[test]
