@@ -128,22 +128,33 @@ impl Turn<'_> {
     /// Ends a sequence, and drops what was cleared and nobody else holds; much of it in slices.
     pub fn release(&mut self, id: SequenceId) -> Result<(), Error> {
         self.sequence(id)?;
+        match self.sequences[id.slot() as usize].images.is_empty() {
+            true => self.end_in_slices(id.slot()),
+            false => self.end_with_images(id.slot()),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn end_in_slices(&mut self, slot: u32) {
         let has_groups = self.has_groups();
-        let pages = self.set_aside(id.slot());
-        let has_images = !self.sequences[id.slot() as usize].images.is_empty();
-        let images = has_images.then(|| self.set_images_aside(id.slot()));
+        let pages = self.set_aside(slot);
         if has_groups {
-            self.end_with_groups(id.slot());
-        } else if let Some(node) = self.end_locked(id.slot()) {
+            self.end_with_groups(slot);
+        } else if let Some(node) = self.end_locked(slot) {
             self.let_go(node);
         }
         if let Some(list) = pages {
             self.give_back(list);
         }
-        if let Some(images) = images {
-            self.let_images_go(images);
-        }
-        Ok(())
+    }
+
+    /// Ends the sequence of a slot with its images, which go in portions where they are many.
+    #[inline(never)]
+    fn end_with_images(&mut self, slot: u32) {
+        let images = self.set_images_aside(slot);
+        self.end_in_slices(slot);
+        self.let_images_go(images);
     }
 
     /// Ends the sequence of a slot with its rows in several groups, which are given up in portions
