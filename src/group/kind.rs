@@ -80,6 +80,12 @@ impl GroupKind {
         })
     }
 
+    /// What a prefix needs behind the sinks: when what slides has passed some of it, then its first
+    /// place, while sinks stay.
+    pub fn behind_sinks(self, needs: &Needs, page_size: usize) -> Range<usize> {
+        needs.last.start.max(self.sinks(page_size)).min(needs.last.end)..needs.last.end
+    }
+
     /// Places before its end that a prefix may need, but for sinks.
     pub fn span(self, page_size: usize) -> usize {
         match self {

@@ -243,7 +243,9 @@ impl State {
         for (group, config) in self.table.groups().hung().filter(|(_, of)| of.kind.slides()) {
             let needs = config.kind.needs(keep, page_size).expect("sliding groups end anywhere");
             // What lies between the first one and the end is there with that.
-            if sequence.groups.row(group).get(needs.last.start) == Some(&0) {
+            let behind = config.kind.behind_sinks(&needs, page_size);
+            let row = sequence.groups.row(group);
+            if row.get(needs.last.start) == Some(&0) || row.get(behind.start) == Some(&0) {
                 return Err(Error::state(text!(
                     "position_count {keep}: group {group} has let go of what the next position \
                      attends to"

@@ -65,7 +65,9 @@ impl State {
             kind => kind.needs(positions, page_size).is_some_and(|needs| {
                 let row = rows.row(group);
                 // What lies between the first one and the end is there with those.
-                let places = [needs.sinks, needs.last].into_iter().filter(|it| !it.is_empty());
+                let behind = kind.behind_sinks(&needs, page_size);
+                let places = [needs.sinks, needs.last, behind];
+                let places = places.into_iter().filter(|it| !it.is_empty());
                 let mut ends = places.flat_map(|places| [places.start, places.end - 1]);
                 ends.all(|place| row.get(place).is_some_and(|&page| page != 0))
             }),

@@ -210,6 +210,34 @@ fn g05_g07_a_state_after_tokens_that_nobody_keeps_is_not_that_of_what_is_publish
     check(&shared);
 }
 
+/// G05, G07: sinks stay when a window slides: that they are there says nothing of what is behind
+/// them. Neither a child nor the sequence itself goes on where a window has passed that.
+#[test]
+fn g05_g07_sinks_do_not_stand_for_what_slid_behind_them() {
+    let window = GroupKind::Window { window: 6, sinks: 2 }.in_pool(0);
+    let config = PageTableConfig {
+        page_size: 1,
+        page_count: PAGES,
+        slot_count: 4,
+        groups: Groups::new(&[GroupConfig::default(), window]).unwrap(),
+        ..PageTableConfig::default()
+    };
+    let shared = Shared::with_slices(config, 256, None).unwrap();
+    shared.attach_cache(CacheConfig::default()).unwrap();
+    let id = begin(&shared, 6);
+    shared.turn().publish(id, 6).unwrap();
+    shared.append(id, TokenList::text(&[6, 7, 8, 9])).unwrap();
+    // A prefix of 6 positions attends to places 1 to 5, and to the first sink; 2 to 4 go.
+    shared.turn().slide(id, 10).unwrap();
+    let child = shared.fork(id, 1, 0).unwrap()[0];
+    assert_eq!(child.cached_positions, 0, "its window has a hole");
+    let back = shared.write().truncate(id, 6);
+    assert!(matches!(back, Err(Error::State(_))), "{back:?}");
+    shared.turn().release(child.id).unwrap();
+    shared.turn().release(id).unwrap();
+    check(&shared);
+}
+
 /// G05, T16: a sequence whose windows slid has computed, also where nothing of it is published.
 #[test]
 fn g05_a_sequence_whose_windows_slid_shares_no_less() {
