@@ -7,6 +7,17 @@ use radixkv::store::{CacheConfig, Shared};
 use radixkv::token::TokenList;
 use std::sync::Arc;
 
+/// A cache over so many pages, of which retained sequences keep so many.
+fn cache(page_count: u32, retained_pages: u32) -> Arc<Shared> {
+    NEXT.set(None);
+    let config =
+        PageTableConfig { page_size: 2, page_count, slot_count: 6, ..PageTableConfig::default() };
+    let shared = Arc::new(Shared::with_slices(config, 1, Some(Box::new(at_yield))).unwrap());
+    shared.attach_cache(CacheConfig { retained_pages, ..CacheConfig::default() }).unwrap();
+    SHARED.set(Some(shared.clone()));
+    shared
+}
+
 /// Publishes all but the last token.
 fn published(shared: &Shared, ids: &[u32]) -> SequenceId {
     let id = shared.begin(&Namespace::default(), TokenList::text(ids), 0).unwrap().id;
@@ -18,16 +29,7 @@ fn published(shared: &Shared, ids: &[u32]) -> SequenceId {
 #[test]
 fn m06_what_gives_way_already_counts_no_more() {
     for at in 0.. {
-        NEXT.set(None);
-        let config = PageTableConfig {
-            page_size: 2,
-            page_count: 40,
-            slot_count: 6,
-            ..PageTableConfig::default()
-        };
-        let shared = Arc::new(Shared::with_slices(config, 1, Some(Box::new(at_yield))).unwrap());
-        shared.attach_cache(CacheConfig { retained_pages: 9, ..CacheConfig::default() }).unwrap();
-        SHARED.set(Some(shared.clone()));
+        let shared = cache(40, 9);
         let fork: Vec<u32> = (0..4).collect();
         let other = published(&shared, &[&fork[..], &[900, 901, 902, 903, 904]].concat());
         shared.turn().release(other).unwrap();
@@ -58,16 +60,7 @@ fn m06_what_gives_way_already_counts_no_more() {
 #[test]
 fn m06_what_is_dropped_already_counts_no_more() {
     for at in 0.. {
-        NEXT.set(None);
-        let config = PageTableConfig {
-            page_size: 2,
-            page_count: 40,
-            slot_count: 6,
-            ..PageTableConfig::default()
-        };
-        let shared = Arc::new(Shared::with_slices(config, 1, Some(Box::new(at_yield))).unwrap());
-        shared.attach_cache(CacheConfig { retained_pages: 5, ..CacheConfig::default() }).unwrap();
-        SHARED.set(Some(shared.clone()));
+        let shared = cache(40, 5);
         let fork: Vec<u32> = (0..4).collect();
         let other = published(&shared, &[&fork[..], &[900, 901, 902, 903, 904]].concat());
         shared.turn().release(other).unwrap();
@@ -95,16 +88,7 @@ fn m06_what_is_dropped_already_counts_no_more() {
 #[test]
 fn m06_what_is_not_retained_displaces_nobody() {
     for at in 0.. {
-        NEXT.set(None);
-        let config = PageTableConfig {
-            page_size: 2,
-            page_count: 60,
-            slot_count: 6,
-            ..PageTableConfig::default()
-        };
-        let shared = Arc::new(Shared::with_slices(config, 1, Some(Box::new(at_yield))).unwrap());
-        shared.attach_cache(CacheConfig { retained_pages: 9, ..CacheConfig::default() }).unwrap();
-        SHARED.set(Some(shared.clone()));
+        let shared = cache(60, 9);
         // A node of ten pages, and others below it.
         let fork: Vec<u32> = (0..20).collect();
         let other = published(&shared, &[&fork[..], &[900, 901, 902, 903, 904]].concat());
