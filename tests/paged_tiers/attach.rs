@@ -4,6 +4,7 @@ use super::memory_store::MemoryStore;
 use super::world::{PAGE_BYTES, Setup, World, shared};
 use super::{PLAIN, prompt, stored};
 use radixkv::error::Error;
+use radixkv::ids::SequenceId;
 use radixkv::index::Namespace;
 use radixkv::memory::Slots;
 use radixkv::store::Scope;
@@ -202,9 +203,8 @@ fn slots_of_other_bytes_than_a_page_are_refused() {
     }
 }
 
-/// M06: a fetch ends with its sequence: it keeps nobody from detaching the tiers.
-#[test]
-fn m06_a_fetch_whose_sequence_has_ended_does_not_go_on() {
+/// A sequence that fetches its ten pages from host memory.
+fn fetching() -> (World, SequenceId) {
     let mut world = World::new(Setup::new(20, 64, None));
     let first = prompt(1, 41);
     world.run(&PLAIN, &first);
@@ -213,6 +213,13 @@ fn m06_a_fetch_whose_sequence_has_ended_does_not_go_on() {
     let id = world.begin(&PLAIN, &first).unwrap().id;
     world.work();
     assert!(world.fetch(id, Deadline::Never).is_begun);
+    (world, id)
+}
+
+/// M06: a fetch ends with its sequence: it keeps nobody from detaching the tiers.
+#[test]
+fn m06_a_fetch_whose_sequence_has_ended_does_not_go_on() {
+    let (mut world, id) = fetching();
     let refused = world.tiers.begin_closing().unwrap_err().to_string();
     assert!(refused.contains("not complete: 0; open fetches: 1"), "{refused}");
     world.release(id);
@@ -224,14 +231,7 @@ fn m06_a_fetch_whose_sequence_has_ended_does_not_go_on() {
 /// T02: what was given out for a sequence that has ended may still be loaded, until it is complete.
 #[test]
 fn t02_a_load_outlives_its_sequence() {
-    let mut world = World::new(Setup::new(20, 64, None));
-    let first = prompt(1, 41);
-    world.run(&PLAIN, &first);
-    world.settle();
-    assert_eq!(world.shared.evict(100, |_, _| {}).unwrap(), 10);
-    let id = world.begin(&PLAIN, &first).unwrap().id;
-    world.work();
-    assert!(world.fetch(id, Deadline::Never).is_begun);
+    let (mut world, id) = fetching();
     world.work();
     let mut given = Vec::new();
     world.tiers.poll((64, 8), &mut |job| given.push(job), &mut |_| {}).unwrap();

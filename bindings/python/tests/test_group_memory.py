@@ -1,16 +1,11 @@
 """Rows of several groups, when the library finds no memory in the middle of a long publish."""
 
 import ctypes
-import os
-import platform
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from conftest import ids
-from test_placed_memory import HERE, library_code
+from test_placed_memory import library_code, run_lacking_memory
 
 import radixkv
 from radixkv import Group
@@ -128,20 +123,8 @@ def lack_memory(library: str) -> None:
             assert after > 10 and (once or bare > 0)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="its allocator is replaced")
-@pytest.mark.skipif(shutil.which(os.environ.get("CC", "cc")) is None, reason="no C compiler")
 def test_no_page_of_a_group_is_lost_when_memory_runs_out(tmp_path: Path) -> None:
-    library = tmp_path / "libfailing.so"
-    compiler = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1", "-o", str(library)]
-    subprocess.run([*compiler, str(HERE / "failing.c")], check=True)
-    done = subprocess.run(
-        [sys.executable, __file__, str(library)],
-        env={**os.environ, "LD_PRELOAD": str(library)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_lacking_memory(__file__, tmp_path)
 
 
 if __name__ == "__main__":
