@@ -5659,7 +5659,7 @@ enum rkv_status rkv_sequence_append(struct rkv_cache *cache,
  * published, and not inside an image. The prompt of a child is all that it began with
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a child has
  * yet to copy positions that would go, with states while a copy is open, or where a window has
- * passed what the next position would attend to, as rkv_sequence_publish() and
+ * passed what the next positions would attend to or be written to, as rkv_sequence_publish() and
  * rkv_sequence_slide() let it; RKV_STATUS_PENDING with several groups while a fetch or
  * rkv_sequence_agree() of the sequence goes on; RKV_STATUS_UNSUPPORTED with a STATE group without
  * draft states; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_POISONED

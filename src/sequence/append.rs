@@ -236,19 +236,21 @@ impl State {
         Ok(keep - first)
     }
 
-    /// Refuses to go back to where a window, or a chunk, has passed what the next position attends
-    /// to: publishing lets them slide to what is computed, also inside a page.
+    /// Refuses to go back to where a window, or a chunk, has passed what the next position, or one
+    /// behind it, attends to or is written to: publishing lets them slide to what is computed, also
+    /// inside a page.
     fn check_windows(&self, id: SequenceId, keep: usize) -> Result<(), Error> {
         let (sequence, page_size) = (self.sequence(id)?, self.table.page_size());
         for (group, config) in self.table.groups().hung().filter(|(_, of)| of.kind.slides()) {
             let needs = config.kind.needs(keep, page_size).expect("sliding groups end anywhere");
-            // What lies between the first one and the end is there with that.
-            let behind = config.kind.behind_sinks(&needs, page_size);
-            let row = sequence.groups.row(group);
-            if row.get(needs.last.start) == Some(&0) || row.get(behind.start) == Some(&0) {
+            // What slid is a run of places that begins behind the sinks, so none is behind the
+            // first one there that is needed when that one is there; also where less than the sinks
+            // is kept.
+            let first = needs.last.start.max(config.kind.sinks(page_size));
+            if sequence.groups.row(group).get(first) == Some(&0) {
                 return Err(Error::state(text!(
-                    "position_count {keep}: group {group} has let go of what the next position \
-                     attends to"
+                    "position_count {keep}: group {group} has let go of what the next positions \
+                     attend to"
                 )));
             }
         }

@@ -238,6 +238,35 @@ fn g05_g07_sinks_do_not_stand_for_what_slid_behind_them() {
     check(&shared);
 }
 
+/// G05, G07: nor where fewer positions are kept than there are sinks: what was behind them is
+/// written to anew.
+#[test]
+fn g05_g07_less_than_the_sinks_is_kept_only_where_nothing_slid_behind_them() {
+    for (slid, is_refused) in [(9, false), (12, true)] {
+        let window = GroupKind::Window { window: 6, sinks: 4 }.in_pool(0);
+        let config = PageTableConfig {
+            page_size: 1,
+            page_count: PAGES,
+            slot_count: 4,
+            groups: Groups::new(&[GroupConfig::default(), window]).unwrap(),
+            ..PageTableConfig::default()
+        };
+        let shared = Shared::with_slices(config, 256, None).unwrap();
+        shared.attach_cache(CacheConfig::default()).unwrap();
+        let id = begin(&shared, 2);
+        shared.append(id, TokenList::text(&[2, 3, 4, 5, 6, 7, 8, 9, 10, 11])).unwrap();
+        // A prefix of 9 positions attends to 4 to 8 beside the sinks, one of 12 to 7 to 11.
+        shared.turn().slide(id, slid).unwrap();
+        for keep in [3, 2] {
+            let back = shared.write().truncate(id, keep);
+            assert_eq!(matches!(back, Err(Error::State(_))), is_refused, "{keep}: {back:?}");
+            assert_eq!(back.is_ok(), !is_refused);
+        }
+        shared.turn().release(id).unwrap();
+        check(&shared);
+    }
+}
+
 /// G05, T16: a sequence whose windows slid has computed, also where nothing of it is published.
 #[test]
 fn g05_a_sequence_whose_windows_slid_shares_no_less() {
