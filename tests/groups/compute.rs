@@ -151,8 +151,8 @@ impl Requests {
         self.write(at, end, false);
         self.running[at].computed = end;
         match self.rng.u32(..10) {
-            0..8 => self.publish(at),
-            8 => {
+            0..8 if self.running[at].publishes => self.publish(at),
+            0..9 => {
                 self.library.slide(id, end);
                 self.seen.slid += 1;
             }

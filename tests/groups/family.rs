@@ -46,6 +46,7 @@ impl Requests {
         self.running.push(Running {
             id,
             tenant,
+            prompt: ids.len(),
             ids,
             computed,
             chunk: 0,
@@ -54,6 +55,7 @@ impl Requests {
             told: computed,
             accepted: 0,
             is_cleared,
+            publishes: true,
         });
         self.verify(self.running.len() - 1);
     }

@@ -4,9 +4,10 @@ use radixkv::capi::*;
 
 impl Requests {
     pub(super) fn append(&mut self) {
-        if let Some(at) = self.any_that_grows() {
-            self.append_to(at);
-        }
+        let Some(at) = self.any_that_grows() else { return };
+        // What publishes nothing is to have all of it behind its prompt, and soon.
+        let most = if self.running[at].publishes { 3 } else { 4 * self.page_size() };
+        self.append_to(at, most);
     }
 
     /// A request that waits for nothing and is not too long yet.
@@ -18,8 +19,8 @@ impl Requests {
         (!self.running[at].waits && self.running[at].ids.len() <= most).then_some(at)
     }
 
-    fn append_to(&mut self, at: usize) -> bool {
-        let ids: Vec<u32> = (0..self.rng.usize(1..4)).map(|_| self.rng.u32(..3)).collect();
+    fn append_to(&mut self, at: usize, most: usize) -> bool {
+        let ids: Vec<u32> = (0..self.rng.usize(1..=most)).map(|_| self.rng.u32(..3)).collect();
         match self.library.append(self.running[at].id, &ids) {
             Ok(()) => {
                 self.running[at].ids.extend(ids);
@@ -45,7 +46,7 @@ impl Requests {
             return;
         }
         let (id, before) = (self.running[at].id, self.running[at].ids.len());
-        if self.running[at].computed < before || !self.append_to(at) {
+        if self.running[at].computed < before || !self.append_to(at, 3) {
             return;
         }
         if states.is_some_and(|states| self.running[at].ids.len() - before > 1 + states) {
@@ -79,6 +80,48 @@ impl Requests {
         }
         self.running[at].computed = self.running[at].ids.len();
         self.verify(at);
+    }
+
+    /// Takes any tokens back that came behind a prompt and are not published, also of what slid:
+    /// refused exactly when a later position would be without something that it attends to.
+    pub(super) fn take_back(&mut self) {
+        if self.has_states() || self.running.is_empty() {
+            return; // states are taken back as far as there are drafts
+        }
+        let at = self.rng.usize(..self.running.len());
+        let request = &self.running[at];
+        let is_read = self.running.iter().any(|child| child.parent == request.id && child.waits);
+        if request.waits || is_read {
+            return;
+        }
+        let (id, length, page_size) = (request.id, request.ids.len(), self.page_size());
+        let published = self.library.info(id).shared_page_count as usize * page_size;
+        let least = request.prompt.max(published);
+        let first = if self.rng.u32(..4) == 0 { 1 } else { least.min(length) };
+        let keep = self.rng.usize(first..=length);
+        let has = |group: usize| {
+            let (row, kind) = (self.library.group_row(id, group), self.world.groups[group].kind);
+            let is_there = |position: usize| row[position / page_size] != 0;
+            (keep..row.len() * page_size).all(|next| {
+                is_there(next) && (0..next).all(|at| !kind.attends(at, next) || is_there(at))
+            })
+        };
+        let has_all = (0..self.world.groups.len()).all(has);
+        let expected = match keep {
+            _ if keep < least => Err(rkv_status::InvalidArgument),
+            _ if !has_all => Err(rkv_status::InvalidState),
+            _ => Ok(()),
+        };
+        assert_eq!(self.library.truncate(id, keep), expected, "{keep} of {length}");
+        self.seen.kept_back += u64::from(expected == Err(rkv_status::InvalidState));
+        if expected.is_ok() {
+            let request = &mut self.running[at];
+            request.ids.truncate(keep);
+            request.computed = request.computed.min(keep);
+            request.told = request.told.min(keep);
+            self.seen.taken_back += u64::from(keep < length);
+            self.verify(at);
+        }
     }
 }
 

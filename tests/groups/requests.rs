@@ -16,6 +16,8 @@ pub(super) struct Running {
     pub(super) id: rkv_sequence_id,
     pub(super) tenant: u32,
     pub(super) ids: Vec<u32>,
+    /// What it began with, none of which can be taken back.
+    pub(super) prompt: usize,
     pub(super) computed: usize,
     /// Positions of a chunk, when pages come chunk by chunk.
     pub(super) chunk: usize,
@@ -27,6 +29,7 @@ pub(super) struct Running {
     pub(super) accepted: usize,
     /// What it publishes is found by nobody: its space was cleared since it began.
     pub(super) is_cleared: bool,
+    pub(super) publishes: bool,
 }
 
 pub struct Requests {
@@ -94,8 +97,9 @@ impl Requests {
             0..22 => self.begin(),
             22..70 => self.compute(),
             70..77 => self.append(),
-            77..80 => self.draft(),
-            80..85 => self.release(),
+            77..79 => self.draft(),
+            79..81 => self.take_back(),
+            81..85 => self.release(),
             85..87 => self.retain(),
             87..89 => self.fork(),
             89..92 => self.go_on(),
@@ -123,7 +127,9 @@ impl Requests {
     }
 
     pub(super) fn prompt(&mut self) -> Vec<u32> {
-        let most = 7 * self.page_size() + 2;
+        // Short ones grow, and may lose all of that again.
+        let is_short = self.rng.u32(..6) == 0;
+        let most = if is_short { self.page_size() } else { 7 * self.page_size() + 2 };
         let mut ids = Vec::new();
         if !self.asked.is_empty() {
             let before = &self.asked[self.rng.usize(..self.asked.len())];
@@ -179,9 +185,11 @@ impl Requests {
         }
         let waits = info.copy_count > 0;
         let id = info.sequence;
+        let publishes = self.rng.u32(..4) > 0;
         self.running.push(Running {
             id,
             tenant,
+            prompt: ids.len(),
             ids,
             computed,
             chunk,
@@ -190,6 +198,7 @@ impl Requests {
             told: computed,
             accepted: 0,
             is_cleared: false,
+            publishes,
         });
         let at = self.running.len() - 1;
         self.verify(at);

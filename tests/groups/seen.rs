@@ -20,6 +20,8 @@ pub struct Seen {
     pub looked_up: u64,
     pub inserted: u64,
     pub taken_back: u64,
+    /// Was not taken back, since a window had slid too far.
+    pub kept_back: u64,
     pub accepted: u64,
     pub donated: u64,
     pub dropped: u64,
@@ -28,7 +30,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn counts(&mut self) -> [&mut u64; 22] {
+    pub fn counts(&mut self) -> [&mut u64; 23] {
         [
             &mut self.cleared,
             &mut self.forked,
@@ -47,6 +49,7 @@ impl Seen {
             &mut self.looked_up,
             &mut self.inserted,
             &mut self.taken_back,
+            &mut self.kept_back,
             &mut self.accepted,
             &mut self.donated,
             &mut self.dropped,
