@@ -5,11 +5,13 @@ use radixkv::snapshot::tiered::{FreedSnapshots, Taken, TierPolicy, TieredSnapsho
 use radixkv::snapshot::{NewSnapshot, SnapshotLimits};
 use radixkv::tier::remote::{Item, RemoteConfig, RemoteStore};
 use radixkv::tier::{Source, Wake};
+use std::sync::Mutex;
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 /// Bytes of a state: three pieces.
 const BYTES: usize = 9 << 20;
-/// What a call about one of them takes, and what a call may take: less than all three.
+/// What a call about one of them takes at first, and what a call may take: less than all three.
 const CALL: Duration = Duration::from_millis(150);
 const TIMEOUT: Duration = Duration::from_millis(330);
 
@@ -25,27 +27,41 @@ impl Source for Large {
     }
 }
 
-/// A store that takes its time for a piece, and is quick otherwise.
-struct Slow(MemoryRemote);
+/// A store that takes its time for a piece, and is quick otherwise, from when it is told to begin.
+struct Slow {
+    remote: MemoryRemote,
+    call: Duration,
+    begins: Mutex<Option<Receiver<()>>>,
+}
+
+impl Slow {
+    fn begin(&self) {
+        if let Some(begins) = self.begins.lock().unwrap().take() {
+            begins.recv().unwrap();
+        }
+    }
+}
 
 impl RemoteStore for Slow {
     fn has(&self, items: &mut [Item<'_>], time: Duration) {
-        self.0.has(items, time);
+        self.begin();
+        self.remote.has(items, time);
     }
 
     fn get(&self, items: &mut [Item<'_>], time: Duration) {
+        self.begin();
         if items.iter().any(|item| item.bytes.len() > 1 << 20) {
-            std::thread::sleep(CALL);
+            std::thread::sleep(self.call);
         }
-        self.0.get(items, time);
+        self.remote.get(items, time);
     }
 
     fn put(&self, items: &mut [Item<'_>], time: Duration) {
-        self.0.put(items, time);
+        self.remote.put(items, time);
     }
 
     fn remove(&self, items: &mut [Item<'_>], time: Duration) {
-        self.0.remove(items, time);
+        self.remote.remove(items, time);
     }
 }
 
@@ -78,20 +94,24 @@ fn t11_a_large_state_waits_for_a_thread_as_long_as_its_pieces_may_take() {
         one.insert(new, Some(&[BYTES as u64]), state, freed).unwrap();
     }
     assert!(one.flush(Duration::from_secs(60), freed));
-    // On a busy machine what is asked about the second one may itself come behind the first one's
-    // pieces, and is too late then. Not each time.
-    let both = (0..5).any(|_| fetch_both(&remote) == [100, 100]);
+    // On a busy machine one call alone may take too long.
+    let both = [1, 4, 16].into_iter().any(|slower| fetch_both(&remote, slower) == [100, 100]);
     assert!(both, "the second one is given up while the first one is read");
 }
 
-/// Tokens of both states that come, 0 for none.
-fn fetch_both(remote: &MemoryRemote) -> [usize; 2] {
+/// Tokens of both states that come, 0 for none, where everything takes so many times as long.
+fn fetch_both(remote: &MemoryRemote, slower: u32) -> [usize; 2] {
     let freed = &mut FreedSnapshots::new();
-    let other = cache(Box::new(Slow(remote.clone())), TIMEOUT);
+    let (begin, begins) = mpsc::channel();
+    let (remote, begins) = (remote.clone(), Mutex::new(Some(begins)));
+    let store = Slow { remote, call: CALL * slower, begins };
+    let other = cache(Box::new(store), TIMEOUT * slower);
     let mut came = [None, None];
     let tickets = [1, 2].map(|family| {
         other.fetch(&PLAIN, &prompt(family, 150), false, freed).unwrap().unwrap().ticket
     });
+    // So what is asked about the second one does not come behind the first one's pieces.
+    begin.send(()).unwrap();
     while came.contains(&None) {
         for (ticket, came) in tickets.into_iter().zip(&mut came) {
             if came.is_some() {
