@@ -85,6 +85,26 @@ fn t17_what_was_cleared_before_the_first_directory_came_is_gone_from_it() {
     world.end();
 }
 
+/// T17: a directory that has carried out all clears keeps what came later, also where it could not
+/// end what it had to do when it was detached.
+#[test]
+fn t17_what_came_after_a_clear_stays_when_a_directory_is_detached_while_it_is_busy() {
+    let (tokens, store, refuses) = (prompt(1, 41), store(), refusing());
+    let mut world = World::new(Setup::new(30, 64, None));
+    world.shared.detach_lower();
+    world.shared.clear(Scope::exactly(ADAPTER)).unwrap();
+    attach_refusing(&mut world, &store, &refuses);
+    world.run(&ADAPTER, &tokens);
+    world.settle();
+    world.shared.evict(1000, |_, _| {}).unwrap();
+    refuses.store(true, Relaxed);
+    world.shared.detach_lower();
+    attach(&mut world, &store);
+    assert_eq!(world.run(&ADAPTER, &tokens), (0, 40));
+    assert_eq!(world.tiers.stats().counters.cleared, 0);
+    world.end();
+}
+
 /// T17: what a directory refused to remove is not found in it, though another one has carried the
 /// clear out meanwhile.
 #[test]

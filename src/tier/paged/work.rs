@@ -356,6 +356,7 @@ impl PageTiers {
         more |= followed == Ok(true);
         let cleared = self.take_clears();
         more |= cleared == Ok(true);
+        self.note_cleared();
         self.count_uses();
         let queued = self.queue_cold();
         let failed = [followed.is_err(), cleared.is_err(), queued.is_err()];
