@@ -1444,6 +1444,8 @@ typedef struct rkv_cache_insert_args {
      * are passed. So a request that grows page by page has one lock, and a page more costs the
      * work on that page. When nobody else has locked from_node, or has pages behind it, its
      * segment becomes longer and from_node is stale; go on from rkv_cache_insert_result.node.
+     * Let one call at a time move a lock. If another call moves it on between two portions of this
+     * one, or undoes it, then that holds: it protects no more of what this call publishes.
      */
     rkv_lock_id lock;
 } rkv_cache_insert_args;

@@ -21,6 +21,7 @@ mod interleavings {
     mod grow;
     mod images;
     mod lookup;
+    mod moved_lock;
     mod publish;
     mod read;
     mod rows;

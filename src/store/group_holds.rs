@@ -286,24 +286,15 @@ impl PrefixCache {
         self.locks.take(on)
     }
 
-    /// Lets such a lock protect what the prefix of its node needs, if it still is one.
-    pub(super) fn fill_hold(&mut self, lock: LockId, room: Vec<Use>, ahead: Ahead) {
-        let Some(on) = self.locks.get(lock) else { return };
-        let groups = self.groups.as_deref().expect("there are several groups");
-        let node = groups.holds[on].node;
+    /// Lets such a lock protect what the prefix of its node needs, if it is there still.
+    pub(super) fn fill_hold(&mut self, (lock, node): (LockId, Node), room: Vec<Use>, ahead: Ahead) {
+        let Some(on) = self.locks.get(lock).filter(|&on| self.hold_node(on) == node) else {
+            return;
+        };
         let positions = self.index.end_page(node) * self.page_size();
         let uses = self.begin_uses(room, (Some(node), None), (positions, ahead));
         let groups = self.groups.as_deref_mut().expect("there are several groups");
         groups.hold_bytes += uses.capacity() * size_of::<Use>();
         groups.holds[on].uses = uses;
-    }
-
-    /// Moves the lock of a hold to a node below.
-    pub(super) fn move_hold_down(&mut self, lock: LockId, node: Node) {
-        let Some(on) = self.locks.get(lock) else { return };
-        let groups = self.groups.as_deref_mut().expect("there are several groups");
-        let above = std::mem::replace(&mut groups.holds[on].node, node);
-        self.index.lock(node);
-        self.index.unlock(above);
     }
 }

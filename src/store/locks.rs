@@ -69,16 +69,10 @@ impl PrefixCache {
         Ok(self.lock_node(node, ahead))
     }
 
-    /// Moves a lock to a node below the one that it is on; of several groups, one that protects no
-    /// page of those yet. One that ended stays so.
-    pub fn move_lock_down(&mut self, lock: LockId, node: Node) {
-        if self.groups.is_some() {
-            return self.move_hold_down(lock, node);
-        }
-        if let Some(above) = self.locks.move_to(lock, node.0) {
-            self.index.lock(node);
-            self.index.unlock(Node(above));
-        }
+    /// The node that a lock is on, unless it ended.
+    pub(super) fn locked_node(&self, lock: LockId) -> Option<Node> {
+        let on = self.locks.get(lock)?;
+        Some(if self.groups.is_some() { self.hold_node(on) } else { Node(on) })
     }
 
     /// Takes a lock out of the hands of its caller; returns what it is on, which is to be undone.

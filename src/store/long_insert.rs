@@ -186,10 +186,13 @@ impl Turn<'_> {
             done.lock = Some(cache.lock_late(node));
         }
         if let Some((lock, node)) = request.moved.zip(done.node).filter(|_| has_groups) {
-            cache.move_lock_down(lock, node);
+            let left = cache.locked_node(lock).expect("it was seen to be on the node before");
+            cache.follow_lock(lock, (left, node), false);
             done.lock = Some(lock);
         }
         self.count_inserted(done.claimed);
+        // The lock, as long as it is where this call left it.
+        let mut along = done.lock;
         while done.pages < pages {
             let node = done.node.expect("a portion has pages");
             if self.parts()?.0.hold_down(node, done.pages, descent).is_none() {
@@ -203,9 +206,8 @@ impl Turn<'_> {
             let Ok(more) = more else { break };
             let claimed = more.claimed;
             done = done.and(more);
-            if let (Some(lock), Some(node)) = (done.lock, done.node) {
-                cache.move_lock_down(lock, node);
-            }
+            let end = done.node.expect("a portion has pages");
+            along = along.filter(|&lock| cache.move_lock_down(lock, (node, end)));
             self.count_inserted(claimed);
         }
         let Some(node) = done.node.filter(|_| has_groups) else { return Ok(done) };
@@ -216,15 +218,17 @@ impl Turn<'_> {
             self.let_in()?;
             done.hung = self.hang_long(request, (descent, rows), tell)?;
         }
-        if let Some((lock, room)) = done.lock.zip(late) {
-            if held {
-                self.groups_of(descent)?;
-            }
-            let cache = self.parts()?.0;
-            let ahead = descent.ahead(cache);
-            cache.fill_hold(lock, room, ahead);
+        let Some(lock) = along else { return Ok(done) };
+        let Some(room) = late else {
+            self.hold_moved((lock, node), request.from_page..done.pages, descent)?;
+            return Ok(done);
+        };
+        if held {
+            self.groups_of(descent)?;
         }
-        self.hold_moved(request, (descent, done.pages))?;
+        let cache = self.parts()?.0;
+        let ahead = descent.ahead(cache);
+        cache.fill_hold((lock, node), room, ahead);
         Ok(done)
     }
 

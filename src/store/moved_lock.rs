@@ -3,7 +3,6 @@
 //! the rest of what the lock protects is not.
 use super::group_cache::{GroupCache, Path};
 use super::group_holds::{Use, order};
-use super::insert::InsertRequest;
 use super::{Descent, PrefixCache, Turn};
 use crate::error::Error;
 use crate::group::{GroupKind, HungPage, Spine};
@@ -15,9 +14,7 @@ use std::ops::Range;
 impl PrefixCache {
     /// Refuses a lock that is not on the node from which an insert goes on.
     pub(super) fn check_moved(&self, lock: LockId, from: Node) -> Result<(), Error> {
-        let on = self.locks.get(lock).ok_or_else(|| Error::StaleLock(lock.0))?;
-        let node = if self.groups.is_some() { self.hold_node(on) } else { Node(on) };
-        if node == from {
+        if self.locked_node(lock).ok_or_else(|| Error::StaleLock(lock.0))? == from {
             return Ok(());
         }
         Err(Error::argument("args.lock is on another node than args.from_node"))
@@ -55,6 +52,17 @@ impl PrefixCache {
             }
             _ => _ = self.locks.move_to(lock, end.0),
         }
+    }
+
+    /// Moves a lock from where a call left it to a node below; nothing of the groups goes along.
+    /// Whether it was there: somebody else may have moved it on or ended it since, and there may be
+    /// no way from where it is to that node.
+    pub(super) fn move_lock_down(&mut self, lock: LockId, (left, node): (Node, Node)) -> bool {
+        let is_there = self.locked_node(lock) == Some(left);
+        if is_there {
+            self.follow_lock(lock, (left, node), false);
+        }
+        is_there
     }
 
     /// Lets a lock protect what groups that are not FULL have at some places of the prefix that it
@@ -160,22 +168,30 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Lets the lock of a long insert, which moved along, protect what came, in portions.
+    /// Lets the lock of a long insert, which moved along to a node, protect what came, in portions,
+    /// as long as it is there: elsewhere those pages may be none of its prefix.
     pub(super) fn hold_moved(
         &mut self,
-        request: &InsertRequest<'_>,
-        (descent, pages): (&mut Descent, usize),
+        (lock, node): (LockId, Node),
+        places: Range<usize>,
+        descent: &mut Descent,
     ) -> Result<(), Error> {
-        let (Some(lock), slice) = (request.moved, self.shared.slice) else { return Ok(()) };
-        let mut place = request.from_page;
-        while place < pages {
-            let to = pages.min(place + slice);
-            self.parts()?.0.hold_places(lock, place..to, descent.pages());
-            place = to;
+        let (Range { mut start, end }, slice) = (places, self.shared.slice);
+        while start < end {
+            let to = end.min(start + slice);
+            let cache = self.parts()?.0;
+            if cache.locked_node(lock) != Some(node) {
+                return Ok(());
+            }
+            cache.hold_places(lock, start..to, descent.pages());
+            start = to;
             self.let_in()?;
         }
         self.groups_of(descent)?;
-        self.parts()?.0.hold_chains(lock);
+        let cache = self.parts()?.0;
+        if cache.locked_node(lock) == Some(node) {
+            cache.hold_chains(lock);
+        }
         Ok(())
     }
 }
