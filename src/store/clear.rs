@@ -211,6 +211,7 @@ impl Shared {
             done.dropped += dropped as usize;
             after = next;
             turn.drop_let_go();
+            turn.let_others_in();
             turn.check_cache(gone)?;
         }
         let mut next = Some(0);

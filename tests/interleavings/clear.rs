@@ -1,5 +1,5 @@
 //! Clearing, interleaved with everything else.
-use crate::{CLEARED, NEXT, SHARED, World, at_yield, tokens};
+use crate::{CLEARED, NEXT, SHARED, World, YIELDS, at_yield, tokens};
 use radixkv::error::Error;
 use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::index::Namespace;
@@ -114,4 +114,31 @@ fn k11_a_begin_that_is_refused_leaves_nothing_that_was_cleared() {
         }
         shared.read().audit().unwrap();
     }
+}
+
+/// K11: a clear lets others in while it looks at retained sequences, also where it drops none.
+#[test]
+fn k11_m06_a_clear_looks_at_many_retained_sequences_in_portions() {
+    const COUNT: u32 = 1000;
+    NEXT.set(None);
+    let config = PageTableConfig { page_count: 40, slot_count: 2, ..PageTableConfig::default() };
+    let shared = Arc::new(Shared::with_slices(config, 256, Some(Box::new(at_yield))).unwrap());
+    shared
+        .attach_cache(CacheConfig { retained_sequences: COUNT, ..CacheConfig::default() })
+        .unwrap();
+    SHARED.set(Some(shared.clone()));
+    // All keep the same page: the tree has little to look at.
+    let ids = tokens(1, config.page_size + 1);
+    for _ in 0..COUNT {
+        let id = shared.begin(&Namespace::default(), TokenList::text(&ids), 0).unwrap().id;
+        shared.turn().publish(id, config.page_size as usize).unwrap();
+        assert!(shared.turn().retain(id).unwrap());
+    }
+    YIELDS.set(0);
+    let other = Namespace { salt: [7; 32], ..Namespace::default() };
+    let cleared = shared.clear(Scope::exactly(other)).unwrap();
+    assert_eq!((cleared.namespaces, cleared.dropped), (0, 0));
+    assert!(YIELDS.get() >= COUNT as usize / 64, "{} yields", YIELDS.get());
+    assert_eq!(shared.clear(Scope::default()).unwrap().dropped, COUNT as usize);
+    shared.read().audit().unwrap();
 }
