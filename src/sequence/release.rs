@@ -62,9 +62,11 @@ impl State {
         let slot = id.slot();
         let kept = kept.filter(|&kept| self.are_kept(slot, kept));
         self.end_copy(slot);
-        let reserved = self.set_reserved_aside(slot, computed.div_ceil(page_size), slice);
+        // Of a page in part no group keeps its own where group 0 does not.
+        let places = shared + usize::from(has_partial);
+        let reserved = self.set_reserved_aside(slot, places, slice);
         if self.has_groups() {
-            self.keep_groups(slot, computed);
+            self.keep_groups(slot, (computed, places));
         }
         self.table.retire_row(slot, shared, partial);
         let mut ended = self.vacate(slot);

@@ -257,11 +257,12 @@ impl State {
         true
     }
 
-    /// Leaves of the rows of a sequence that is retained what others need who go on from it.
-    pub(crate) fn keep_groups(&mut self, slot: u32, computed: usize) {
-        let (groups, page_size) = (*self.table.groups(), self.table.page_size());
+    /// Leaves of the rows of a sequence that is retained what others need who go on from it, of so
+    /// many places at most.
+    pub(crate) fn keep_groups(&mut self, slot: u32, (computed, places): (usize, usize)) {
+        let groups = *self.table.groups();
         self.slide_groups(slot, computed);
-        self.shorten_group_rows(slot, computed.div_ceil(page_size));
+        self.shorten_group_rows(slot, places);
         self.drop_draft_states(slot);
         let Self { sequences, table, .. } = self;
         let rows = &sequences[slot as usize].groups;

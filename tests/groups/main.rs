@@ -26,6 +26,7 @@ mod order;
 mod refusals;
 mod remapped_source;
 mod requests;
+mod retained_parts;
 mod seen;
 mod sequences;
 mod share_less;
