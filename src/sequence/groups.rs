@@ -3,7 +3,7 @@
 use crate::error::{Error, text};
 use crate::ids::SequenceId;
 use crate::paging::PageCopy;
-use crate::store::{ByPool, GroupCopy, GroupRowOf, State, Turn};
+use crate::store::{ByPool, GroupCopy, GroupRowOf, Sequence, State, Turn};
 
 impl State {
     /// The row of a sequence in a group, from an index on.
@@ -69,18 +69,8 @@ impl State {
     }
 
     fn check_slide(&self, id: SequenceId, computed: usize) -> Result<(), Error> {
-        let sequence = self.sequence(id)?;
-        if computed > sequence.positions {
-            return Err(Error::argument(text!(
-                "computed_position_count {computed} is more than the sequence's {} positions",
-                sequence.positions
-            )));
-        }
-        sequence.check_groups_loaded()?;
-        if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
-            return Err(Error::state("a copy is not confirmed yet"));
-        }
-        Ok(())
+        // What has no pages was not computed: pages that it still needs would go.
+        self.check_in_row(id, computed, Sequence::check_groups_loaded)
     }
 
     /// Begins to save the states of a sequence: pages for the checkpoints, and the copies that fill

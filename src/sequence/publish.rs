@@ -34,13 +34,25 @@ impl State {
     #[inline(always)]
     fn check_computed(&self, id: SequenceId, computed: usize) -> Result<(), Error> {
         let sequence = self.sequence(id)?;
+        self.check_in_row(id, computed, Sequence::check_loaded)
+    }
+
+    /// Refuses positions that a sequence hasn't or that have no pages, while a copy is open, or
+    /// when it `waits`.
+    #[inline(always)]
+    pub(super) fn check_in_row(
+        &self,
+        id: SequenceId,
+        computed: usize,
+        waits: impl FnOnce(&Sequence) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         if computed > sequence.positions {
             return Err(Error::argument(text!(
                 "computed_position_count {computed} is more than the sequence's {} positions",
                 sequence.positions
             )));
         }
-        sequence.check_loaded()?;
+        waits(sequence)?;
         if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
             return Err(Error::state("the copy that begin named is not confirmed yet"));
         }

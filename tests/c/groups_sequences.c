@@ -232,11 +232,43 @@ static void m01_bad_arguments(void) {
     end_hybrid(&f);
 }
 
+/* What has no pages was not computed: windows do not slide over it, and the row can be planned. */
+static void m01_windows_slide_over_no_more_than_the_row(void) {
+    fixture f = new_hybrid(20, 20, 6);
+    uint32_t ids[40], before[MOST], after[MOST];
+    rkv_plan *plan = NULL;
+    rkv_plan_row row;
+    memset(&row, 0, sizeof row);
+    count_up(ids, 40, 1);
+    row.sequence = begin_chunked(&f, text(ids, 40), 16).sequence;
+    row.start = 12;
+    row.count = 4;
+    CHECK_OK(rkv_plan_create(f.table, &plan));
+    CHECK_OK(rkv_plan_set(plan, &row, 1, sizeof row));
+    const size_t count = group_row(&f, row.sequence, WINDOW, before);
+    for (uint64_t past = 17; past <= 40; past += 23) {
+        CHECK_STATUS(rkv_sequence_slide(f.cache, row.sequence, past),
+                     RKV_STATUS_INVALID_ARGUMENT);
+        CHECK(message_names("more than the 16 positions that the row has pages for"));
+        CHECK_OK(rkv_plan_check(plan));
+        CHECK_EQ(group_row(&f, row.sequence, WINDOW, after), count);
+        CHECK(memcmp(before, after, count * sizeof *before) == 0);
+    }
+    CHECK_OK(rkv_sequence_slide(f.cache, row.sequence, 16));
+    CHECK_OK(rkv_sequence_allocate(f.cache, row.sequence, 20));
+    row.start = 16;
+    CHECK_OK(rkv_plan_set(plan, &row, 1, sizeof row));
+    rkv_plan_destroy(plan);
+    CHECK_OK(rkv_sequence_release(f.cache, row.sequence));
+    end_hybrid(&f);
+}
+
 int main(void) {
     RUN(g05_g07_a_prompt_is_computed_once);
     RUN(g07_g11_a_prompt_is_computed_twice);
     RUN(g11_no_group_cuts_an_image);
     RUN(g11_children_say_how_many_copies);
     RUN(m01_bad_arguments);
+    RUN(m01_windows_slide_over_no_more_than_the_row);
     return check_result();
 }

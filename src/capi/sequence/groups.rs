@@ -192,8 +192,9 @@ pub unsafe extern "C" fn rkv_sequence_donate(
 ///
 /// @param cache the cache
 /// @param sequence the sequence
-/// @param computed_position_count positions whose KV is enqueued: who gets a page that leaves must
-/// come behind that on the same stream. Draft tokens that may be taken back don't count
+/// @param computed_position_count positions whose KV is enqueued, at most as many as the row has
+/// pages for: who gets a page that leaves must come behind that on the same stream. Draft tokens
+/// that may be taken back don't count
 /// @return RKV_STATUS_OK, also with one group; RKV_STATUS_INVALID_STATE when a copy is open;
 /// RKV_STATUS_PENDING with several groups while a fetch or rkv_sequence_agree() of the sequence
 /// goes on; RKV_STATUS_STALE_SEQUENCE; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_POISONED
