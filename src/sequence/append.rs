@@ -1,5 +1,6 @@
 //! Growing a sequence: pages for the next chunk of its prompt, decoded tokens, and taking draft
 //! tokens back.
+use super::COPY_IS_OPEN;
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
@@ -231,7 +232,7 @@ impl State {
             )));
         }
         if keep > first && !sequence.groups.copies().is_empty() {
-            return Err(Error::state("a copy is not confirmed yet"));
+            return Err(Error::state(COPY_IS_OPEN));
         }
         Ok(keep - first)
     }

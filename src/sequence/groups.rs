@@ -1,5 +1,6 @@
 //! Sequences with several groups: pages of all pools for their rows, states that are saved, windows
 //! that slide.
+use super::COPY_IS_OPEN;
 use crate::error::{Error, text};
 use crate::ids::SequenceId;
 use crate::paging::PageCopy;
@@ -51,7 +52,7 @@ impl State {
         }
         sequence.check_loaded()?;
         if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
-            return Err(Error::state("a copy is not confirmed yet"));
+            return Err(Error::state(COPY_IS_OPEN));
         }
         if sequence.has_unpublished_state() {
             return Err(Error::state("the state is after tokens that are not published yet"));

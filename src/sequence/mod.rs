@@ -30,3 +30,7 @@ pub use fetch::{Digested, Landed};
 pub use fetch_groups::GroupLanding;
 pub use inherit::Continuation;
 pub use publish::Published;
+
+/// Why what waits for copies is refused: whoever began them, it ends in the same way.
+const COPY_IS_OPEN: &str = "a copy is not confirmed yet: carry out those that \
+    rkv_sequence_read_copies() names, then call rkv_sequence_confirm_copies()";

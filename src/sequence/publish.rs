@@ -1,4 +1,5 @@
 //! Publishing what a sequence computed, so that others find it.
+use super::COPY_IS_OPEN;
 use crate::error::Error;
 use crate::error::text;
 use crate::ids::SequenceId;
@@ -33,7 +34,6 @@ impl State {
     /// Refuses to publish what isn't there, or while a copy is open.
     #[inline(always)]
     fn check_computed(&self, id: SequenceId, computed: usize) -> Result<(), Error> {
-        let sequence = self.sequence(id)?;
         self.check_in_row(id, computed, Sequence::check_loaded)
     }
 
@@ -46,6 +46,7 @@ impl State {
         computed: usize,
         waits: impl FnOnce(&Sequence) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let sequence = self.sequence(id)?;
         if computed > sequence.positions {
             return Err(Error::argument(text!(
                 "computed_position_count {computed} is more than the sequence's {} positions",
@@ -54,7 +55,7 @@ impl State {
         }
         waits(sequence)?;
         if sequence.copy.is_some() || !sequence.groups.copies().is_empty() {
-            return Err(Error::state("the copy that begin named is not confirmed yet"));
+            return Err(Error::state(COPY_IS_OPEN));
         }
         let capacity = self.table.row(id.slot())?.len() * self.table.page_size();
         if computed > capacity {

@@ -1,4 +1,5 @@
 //! The end of a sequence: it is released, or retained for others to go on from.
+use super::COPY_IS_OPEN;
 use crate::error::Error;
 use crate::ids::SequenceId;
 use crate::store::{EarlyByPool, KeptWindows, Sequence, Shared, State, Turn};
@@ -24,7 +25,7 @@ impl State {
         let sequence = self.sequence(id)?;
         sequence.check_loaded()?;
         if !sequence.groups.copies().is_empty() {
-            return Err(Error::state("a copy is not confirmed yet"));
+            return Err(Error::state(COPY_IS_OPEN));
         }
         let pages = sequence.base_pages + self.has_partial(sequence)? as usize;
         Ok(!self.is_cleared(sequence)

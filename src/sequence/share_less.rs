@@ -1,5 +1,6 @@
 //! Ranks that compute one model agree on a length: a sequence that has computed nothing reuses less
 //! than it could.
+use super::COPY_IS_OPEN;
 use super::fetch::query;
 use crate::error::Error;
 use crate::group::{Reached, Seen, Spine, reach};
@@ -38,7 +39,7 @@ impl ShareLess {
     /// The same where all groups can go on from what the cache has.
     fn keep_in_groups(&self, state: &State) -> Result<usize, Error> {
         if state.sequence(self.id)?.groups.saves().next().is_some() {
-            return Err(Error::state("a copy is not confirmed yet"));
+            return Err(Error::state(COPY_IS_OPEN));
         }
         state.check_state_is_own(self.id.slot())?;
         let (page_size, row) = (state.table.page_size(), state.table.row(self.id.slot())?);

@@ -232,6 +232,43 @@ static void m01_bad_arguments(void) {
     end_hybrid(&f);
 }
 
+/* What waits for a copy is told how it ends, also where begin named none. */
+static void told_to_copy(const fixture *f, rkv_sequence_id id) {
+    rkv_sequence_publish_result result;
+    memset(&result, 0, sizeof result);
+    result.struct_size = sizeof result;
+    for (size_t slides = 0; slides < 2; slides++) {
+        CHECK_STATUS(slides ? rkv_sequence_slide(f->cache, id, 20)
+                            : rkv_sequence_publish(f->cache, id, 20, &result),
+                     RKV_STATUS_INVALID_STATE);
+        CHECK(message_names("rkv_sequence_read_copies()"));
+        CHECK(message_names("rkv_sequence_confirm_copies()"));
+    }
+}
+
+static void m01_open_copies(void) {
+    fixture f = new_hybrid(40, 40, 8);
+    uint32_t ids[24];
+    size_t count = 0;
+    rkv_sequence_fork_child child;
+    count_up(ids, 24, 1);
+    rkv_sequence_id first = begin_chunked(&f, text(ids, 24), 0).sequence;
+    publish_to(&f, first, 20);
+    CHECK_OK(rkv_sequence_checkpoint(f.cache, first, &count));
+    told_to_copy(&f, first);
+    CHECK_OK(rkv_sequence_confirm_copies(f.cache, first));
+    fork_into(&f, first, 1, &child);
+    told_to_copy(&f, child.sequence);
+    rkv_sequence_id second = begin_chunked(&f, text(ids, 24), 0).sequence;
+    told_to_copy(&f, second);
+    CHECK_OK(rkv_sequence_confirm_copies(f.cache, second));
+    publish_to(&f, second, 20);
+    CHECK_OK(rkv_sequence_release(f.cache, second));
+    CHECK_OK(rkv_sequence_release(f.cache, child.sequence));
+    CHECK_OK(rkv_sequence_release(f.cache, first));
+    end_hybrid(&f);
+}
+
 /* What has no pages was not computed: windows do not slide over it, and the row can be planned. */
 static void m01_windows_slide_over_no_more_than_the_row(void) {
     fixture f = new_hybrid(20, 20, 6);
@@ -269,6 +306,7 @@ int main(void) {
     RUN(g11_no_group_cuts_an_image);
     RUN(g11_children_say_how_many_copies);
     RUN(m01_bad_arguments);
+    RUN(m01_open_copies);
     RUN(m01_windows_slide_over_no_more_than_the_row);
     return check_result();
 }
