@@ -2318,11 +2318,13 @@ typedef struct rkv_plan_group_arrays {
  */
 typedef struct rkv_runner_kv_memory {
     /**
-     * K of page 0.
+     * K of page 0. Layers may have one memory between them, with both k and v: one alone of
+     * another layer's is refused.
      */
     void *k;
     /**
-     * V of page 0. With RKV_RUNNER_LATENT NULL where it is given, and k where it is read.
+     * V of page 0. With RKV_RUNNER_LATENT NULL where it is given, and k where it is read; without
+     * it never k.
      */
     void *v;
     /**

@@ -136,13 +136,18 @@ impl KvMemory {
                 }
             }
             let KvPointers { k, v, strides, v_strides } = *layer;
-            for (strides, head_dim) in
-                [(&strides, geometry.head_dim), (&v_strides, geometry.v_head_dim)]
+            // What copies pages asks the config whether V is in K.
+            if v == k && !config.latent {
+                return wrong(".v is k, which takes RKV_RUNNER_LATENT");
+            }
+            for (strides, head_dim, name) in
+                [(&strides, geometry.head_dim, "k"), (&v_strides, geometry.v_head_dim, "v")]
             {
                 let elements = span(strides, geometry, head_dim, pages);
                 let bytes = elements.and_then(|elements| elements.checked_mul(size));
                 if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
-                    return wrong(": two elements share a place, or the strides are out of range");
+                    let what = "two elements share a place, or its strides are out of range";
+                    return wrong(&text!(".{name}: {what}"));
                 }
             }
             let layer = KvLayer { k, v, strides, v_strides, dtype: config.kv_dtype };
@@ -160,9 +165,20 @@ impl KvMemory {
         own: Option<Own>,
     ) -> Result<Self, Error> {
         let mut apart: Vec<KvLayer<*mut u8>> = Vec::new();
-        for layer in &layers {
-            if !apart.iter().any(|other| (other.k, other.v) == (layer.k, layer.v)) {
-                apart.try_push(*layer)?;
+        for (at, layer) in layers.iter().enumerate() {
+            let meets = |other: &&KvLayer<*mut u8>| {
+                [other.k, other.v].iter().any(|part| [layer.k, layer.v].contains(part))
+            };
+            match apart.iter().find(meets) {
+                None => apart.try_push(*layer)?,
+                Some(other) if (other.k, other.v) == (layer.k, layer.v) => {}
+                // What is done once for each memory would be done twice for that part.
+                Some(_) => {
+                    return Err(Error::argument(text!(
+                        "kv_layers[{at}] is in part another layer's: k and v may both be, or \
+                         neither"
+                    )));
+                }
             }
         }
         Ok(Self { layers, apart, page_count, own })

@@ -27,7 +27,8 @@ use crate::status::check;
 /// threads: of the CPU; 0: as many as the process may use.
 /// batch_invariant: a row's result has the same bits whatever else is in the batch.
 /// kv_layers: the engine's memory, (k, v) of each layer in this layout, for every page of the
-///     group's pool; None: memory of the runner's own.
+///     group's pool; None: memory of the runner's own. k and v are two, and layers share both
+///     or neither.
 /// group: the group of layers; not one of states, on CUDA not one of chunks or with sinks.
 /// v_head_dim: of V and of results; None or 0: head_dim, which it is on CUDA but for 192 with 128,
 ///     and 576 with 512.

@@ -30,9 +30,11 @@ pub const RKV_KV_LAYOUT_HND: u32 = 1;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rkv_runner_kv_memory {
-    /// K of page 0.
+    /// K of page 0. Layers may have one memory between them, with both k and v: one alone of
+    /// another layer's is refused.
     pub k: *mut c_void,
-    /// V of page 0. With RKV_RUNNER_LATENT NULL where it is given, and k where it is read.
+    /// V of page 0. With RKV_RUNNER_LATENT NULL where it is given, and k where it is read; without
+    /// it never k.
     pub v: *mut c_void,
     /// Elements of K from one page to the next, and of V unless it has strides of its own.
     pub page_stride: u64,
