@@ -273,7 +273,9 @@ pub unsafe extern "C" fn rkv_plan_set(
 /// @param plan the plan; if it was set, that step fits
 /// @param capacity the largest step
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when a call was
-/// captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before.
+/// captured; RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED. On failure the plan is as before, but
+/// without memory for all of it what rkv_plan_view() named may lie elsewhere: it is to be asked
+/// again.
 /// @par Cost
 /// O(capacity); no lock
 /// @par Thread safety
