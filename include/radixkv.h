@@ -2525,13 +2525,15 @@ typedef struct rkv_runner_append_prefill_args {
      */
     const void *v;
     /**
-     * Receives the result: [new positions][query_head_count][v_head_dim]; must not overlap q, k
-     * and v.
+     * Receives the result: [new positions][query_head_count][v_head_dim]. Its memory, from the
+     * first element to the last, must not overlap that of q, k and v, also where no element of it
+     * is one of theirs.
      */
     void *out;
     /**
      * Receives the natural logarithm of each softmax denominator, sink included:
-     * [new positions][query_head_count]. NULL when not wanted.
+     * [new positions][query_head_count]. Must not overlap q, k, v and out, as these. NULL when not
+     * wanted.
      */
     float *lse;
     /**

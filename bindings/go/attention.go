@@ -139,7 +139,7 @@ type AppendPrefillArgs struct {
 	// Out receives the result, shaped like Q but for heads of VHeadDim; must not overlap Q, K and V.
 	Out Tensor
 	// LSE receives the natural logarithm of each softmax denominator, sink included:
-	// [positions][QueryHeadCount]. nil when not wanted.
+	// [positions][QueryHeadCount]; must not overlap any of those. nil when not wanted.
 	LSE []float32
 	// Sinks are a logit for each query head that takes part in the softmax's denominator only; not
 	// scaled. nil for none.

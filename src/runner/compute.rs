@@ -12,6 +12,7 @@ use crate::paging::PageCopy;
 use crate::plan::Plan;
 use std::ffi::c_void;
 use std::fmt::Display;
+use std::ops::Range;
 
 /// Distance of positions and of heads, in elements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -97,14 +98,17 @@ impl Runner {
         let v = step.v.map(|v| tensor(v, shapes[2], "v")).transpose()?;
         let out_shape = (query_heads, v_dim);
         let out = self.tensor(step.out, positions, out_shape, &"out")?;
-        for (input, shape) in [Some(q), k, v].into_iter().zip(shapes) {
-            let given = input.as_ref().map(|input| (input, shape));
-            if given.is_some_and(|given| self.overlap((&out, out_shape), given, positions)) {
-                let reserved = largest.map_or("".into(), |_| {
-                    text!(": a captured call reads and writes all {positions} reserved positions")
-                });
-                return Err(Error::argument(text!("out overlaps an input{reserved}")));
-            }
+        let inputs = [Some(q), k, v].into_iter().zip(shapes);
+        let inputs =
+            inputs.filter_map(|(input, shape)| Some(self.range(&input?, shape, positions)));
+        let lse = if step.lse.is_null() { 0 } else { positions * query_heads };
+        let lse = range(step.lse.addr(), lse * size_of::<f32>());
+        let out_range = self.range(&out, out_shape, positions);
+        if let Some(what) = overlap(inputs, [out_range, lse]) {
+            let reserved = largest.map_or("".into(), |_| {
+                text!(": a captured call reads and writes all {positions} reserved positions")
+            });
+            return Err(Error::argument(text!("{what}{reserved}")));
         }
         check_f32(step.lse, &"lse")?;
         check_f32(step.sinks, &"sinks")?;
@@ -383,21 +387,38 @@ impl Runner {
         Ok(Tensor { address, dtype: self.config.dtype, position_stride, head_stride })
     }
 
-    /// Whether two tensors of checked strides share memory, as far as their ends tell.
-    fn overlap(
+    /// The bytes from the first element to the last of a tensor of checked strides.
+    fn range(
         &self,
-        (left, left_shape): (&Tensor<*mut u8>, (usize, usize)),
-        (right, right_shape): (&Tensor<*mut u8>, (usize, usize)),
+        tensor: &Tensor<*mut u8>,
+        (heads, dim): (usize, usize),
         positions: usize,
-    ) -> bool {
-        let range = |tensor: &Tensor<*mut u8>, (heads, dim): (usize, usize)| {
-            let last = (positions - 1) * tensor.position_stride + (heads - 1) * tensor.head_stride;
-            let start = tensor.address.addr();
-            start..start + (last + dim) * self.config.dtype.bytes()
-        };
-        let (left, right) = (range(left, left_shape), range(right, right_shape));
-        left.start < right.end && right.start < left.end
+    ) -> Range<usize> {
+        let last = (positions - 1) * tensor.position_stride + (heads - 1) * tensor.head_stride;
+        range(tensor.address.addr(), (last + dim) * self.config.dtype.bytes())
     }
+}
+
+fn range(start: usize, bytes: usize) -> Range<usize> {
+    start..start.saturating_add(bytes)
+}
+
+/// Which of the outputs, the result and its logarithms, shares memory with another tensor, as far
+/// as their ends tell.
+fn overlap(
+    mut inputs: impl Iterator<Item = Range<usize>>,
+    [out, lse]: [Range<usize>; 2],
+) -> Option<&'static str> {
+    let meet = |left: &Range<usize>, right: &Range<usize>| {
+        left.start < right.end && right.start < left.end
+    };
+    if meet(&lse, &out) {
+        return Some("lse overlaps out");
+    }
+    inputs.find_map(|input| match meet(&out, &input) {
+        true => Some("out overlaps an input"),
+        false => meet(&lse, &input).then_some("lse overlaps an input"),
+    })
 }
 
 fn read_only(tensor: Tensor<*mut u8>) -> Tensor<*const u8> {

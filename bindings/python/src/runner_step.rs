@@ -37,7 +37,8 @@ impl Runner {
     /// k, v: (positions, kv_heads, head_dim), of v v_head_dim; None together: they are in the pages
     ///     already.
     /// out: (positions, query_heads, v_head_dim); must not overlap with the others.
-    /// lse: (positions, query_heads) float32, receives the logarithms of the softmax denominators.
+    /// lse: (positions, query_heads) float32, receives the logarithms of the softmax denominators;
+    ///     must not overlap with those either.
     /// sinks: (query_heads,) float32, a logit of each head for the denominator only.
     /// scale: factor of q * k; 0: 1 / sqrt(head_dim).
     /// soft_cap: a scaled logit x becomes soft_cap * tanh(x / soft_cap); 0: none.

@@ -29,11 +29,13 @@ pub struct rkv_runner_append_prefill_args {
     pub k: *const c_void,
     /// Values: [new positions][kv_head_count][v_head_dim]. NULL with RKV_RUNNER_LATENT.
     pub v: *const c_void,
-    /// Receives the result: [new positions][query_head_count][v_head_dim]; must not overlap q, k
-    /// and v.
+    /// Receives the result: [new positions][query_head_count][v_head_dim]. Its memory, from the
+    /// first element to the last, must not overlap that of q, k and v, also where no element of it
+    /// is one of theirs.
     pub out: *mut c_void,
     /// Receives the natural logarithm of each softmax denominator, sink included:
-    /// [new positions][query_head_count]. NULL when not wanted.
+    /// [new positions][query_head_count]. Must not overlap q, k, v and out, as these. NULL when not
+    /// wanted.
     pub lse: *mut f32,
     /// Elements from one position of q to the next.
     pub q_position_stride: u64,
