@@ -2360,10 +2360,11 @@ typedef void (*rkv_parallel_task)(void *task, size_t index);
 
 /**
  * Calls run(task, i) once for each i below `task_count`, in any order, on any threads, and returns
- * when all calls have returned. A single thread may do it all. It must not throw, longjmp or end
- * its thread: the process would end, see Callbacks at the top. Neither it, nor what its threads do
- * meanwhile, may call anything with the plan that is computed: that may wait for rkv_plan_set(),
- * which waits until the plan was computed.
+ * when all calls have returned. A single thread may do it all; what it does not call, as a pool
+ * does that is shutting down, the thread that computes does once it returned. It must not throw,
+ * longjmp or end its thread: the process would end, see Callbacks at the top. Neither it, nor what
+ * its threads do meanwhile, may call anything with the plan that is computed: that may wait for
+ * rkv_plan_set(), which waits until the plan was computed.
  */
 typedef void (*rkv_parallel_for)(void *user_data,
                                  size_t task_count,

@@ -85,7 +85,14 @@ impl Team {
         match count {
             0 => {}
             1 => start(0, &take),
-            _ => self.everywhere(count.min(self.count) - 1, &|number| start(number, &take)),
+            _ => {
+                self.everywhere(count.min(self.count) - 1, &|number| start(number, &take));
+                // An engine's pool that is shutting down calls nothing. Pages may have been written
+                // to by now, which a refusal promises they were not: so the rest is done here.
+                if next.load(Ordering::Relaxed) < count {
+                    start(0, &take);
+                }
+            }
         }
     }
 }

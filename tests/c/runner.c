@@ -410,15 +410,20 @@ static void one_by_one(void *user_data, size_t task_count, rkv_parallel_task run
     }
 }
 
-static void k20_threads_of_the_engine(void) {
+/* A pool that is shutting down: of every other call one task is run, of the rest none. */
+static void shut_down(void *user_data, size_t task_count, rkv_parallel_task run, void *task) {
+    if (++*(size_t *)user_data % 2 == 0) {
+        run(task, task_count - 1);
+    }
+}
+
+static void compute_on(rkv_parallel_for pool) {
     size_t calls = 0;
     fixture f = new_fixture(4, 32);
     rkv_runner_config config = small_runner();
-    config.parallel_for = one_by_one;
+    config.parallel_for = pool;
     config.parallel_user_data = &calls;
-    runner_fixture r;
-    memset(&r, 0, sizeof r);
-    r.f = f;
+    runner_fixture r = {f, NULL, NULL, NULL, 0};
     CHECK_OK(rkv_runner_create(f.table, &config, &r.runner));
     CHECK_OK(rkv_plan_create(f.table, &r.plan));
     count_up(prompt, 30, 1);
@@ -426,6 +431,11 @@ static void k20_threads_of_the_engine(void) {
     CHECK(calls > 0);
     release(&f, state.sequence);
     end_runner(&r);
+}
+
+static void k20_threads_of_the_engine(void) {
+    compute_on(one_by_one);
+    compute_on(shut_down);
 }
 
 static void k20_what_a_runner_has(void) {
