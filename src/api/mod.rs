@@ -1,9 +1,10 @@
 //! What a Rust engine uses: a page table, a cache, and sequences, locks and matches that end
-//! themselves. No lock of the library is ever in a caller's hands.
+//! themselves. No call of these leaves a lock of the library in a caller's hands.
 //!
 //! The same operations as [`crate::capi`] exports, on the same objects, with the same promises:
 //! every call works from any thread, takes effect whole or not at all, and after a panic inside the
-//! library every later call on that page table returns [`Error::Poisoned`].
+//! library every later call on that page table returns [`Error::Poisoned`]. What goes past them
+//! promises less, see [`PageTable::shared`].
 #![forbid(unsafe_code)]
 
 mod cache;

@@ -24,6 +24,11 @@ impl PageTable {
     /// behind a node, rows of one's own, many at once, the journal. Who makes one of those on a
     /// page table after a panic asks [`Shared::check_whole`] before, and undoes himself what they
     /// begin. Those that a panic of another thread interrupts unwind, too.
+    ///
+    /// What [`Shared::turn`], [`Shared::read`] and [`Shared::write`] return is the lock of the page
+    /// table: it is to be gone before the same thread makes a call of this module or drops a
+    /// sequence, a lock or a match, which may wait for it forever. In the head of a `match` it
+    /// lives until the last arm has ended.
     pub fn shared(&self) -> Arc<Shared> {
         self.shared.clone()
     }
