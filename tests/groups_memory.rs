@@ -17,6 +17,8 @@ mod model;
 mod moving;
 #[path = "groups/worlds.rs"]
 mod worlds;
+#[path = "groups/yields.rs"]
+mod yields;
 
 use engine::Seen;
 use library::Library;

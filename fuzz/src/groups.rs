@@ -35,6 +35,8 @@ mod sequences;
 mod slips;
 #[path = "../../tests/groups/worlds.rs"]
 mod worlds;
+#[path = "../../tests/groups/yields.rs"]
+mod yields;
 
 use chance::Chance;
 use engine::Engine;

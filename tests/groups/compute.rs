@@ -2,7 +2,7 @@
 //! a request reads was computed of its own.
 use super::library::Counts;
 use super::model::Kind;
-use super::requests::Requests;
+use super::requests::{Requests, Running};
 use super::slips::Slip;
 use radixkv::capi::*;
 
@@ -193,6 +193,19 @@ impl Requests {
         (0..self.world.pools.len()).map(|pool| self.library.counts(pool)).collect()
     }
 
+    /// What counts would be without the pages that others evicted since. Those may have come since
+    /// too: a count may be less than none.
+    pub(super) fn without_gone(&self, mut counts: Vec<Counts>, gone_before: &[u64]) -> Vec<Counts> {
+        let gone = self.library.gone().into_iter().zip(gone_before);
+        for (of, (gone, before)) in self.world.groups.iter().zip(gone) {
+            let (counts, went) = (&mut counts[of.pool], gone - before);
+            counts.free += went;
+            counts.cached = counts.cached.wrapping_sub(went);
+            counts.reclaimable = counts.reclaimable.wrapping_sub(went);
+        }
+        counts
+    }
+
     /// Each group's pages that came to the cache, and those that went for others.
     fn check_published(
         &mut self,
@@ -211,7 +224,8 @@ impl Requests {
                 let groups = self.world.groups.iter().zip(counts);
                 groups.filter(|(of, _)| of.pool == pool).map(|(_, count)| count).sum()
             };
-            assert_eq!(after.cached - before.cached, of_pool(&claimed), "pool {pool}");
+            let cached = before.cached.wrapping_add(of_pool(&claimed));
+            assert_eq!(after.cached, cached, "pool {pool}");
             // A child may still read what another page took the place of.
             let gone = before.private - after.private;
             let most = of_pool(&claimed) + of_pool(&remapped);
@@ -221,18 +235,36 @@ impl Requests {
         self.seen.group_remapped += remapped[1..].iter().sum::<u64>();
     }
 
+    /// What is computed of a request can be reused, unless others evicted something since.
+    pub(super) fn assert_found(&self, request: &Running, gone_before: &[u64]) {
+        let mut longer = request.ids[..request.computed].to_vec();
+        longer.push(9);
+        let found = self.library.probe(request.tenant, &longer);
+        let is_there = found.positions == request.computed;
+        assert!(is_there || self.library.gone() != gone_before, "{found:?}");
+    }
+
     pub(super) fn publish(&mut self, at: usize) {
         let request = &self.running[at];
         let (id, computed) = (request.id, request.computed);
-        let before = self.all_counts();
-        let result = self.library.publish(id, computed);
-        self.check_published(&before, (id, &result));
+        loop {
+            let (before, gone_before) = (self.all_counts(), self.library.gone());
+            let result = self.library.publish(id, computed);
+            let before = self.without_gone(before, &gone_before);
+            self.check_published(&before, (id, &result));
+            self.seen.remapped += result.remapped_page_count;
+            if result.shared_page_count as usize >= computed / self.page_size() {
+                break;
+            }
+            // There was no memory for a later portion.
+            assert!(self.world.failures && self.world.slice > 0, "all is published");
+        }
         self.running[at].told = computed;
-        self.seen.remapped += result.remapped_page_count;
         let whole = computed.is_multiple_of(self.page_size());
         if !whole || !self.has_states() {
             return;
         }
+        let gone_before = self.library.gone();
         match self.library.checkpoint(id) {
             Ok(0) => {}
             // Another one may save the same before this is confirmed.
@@ -241,14 +273,9 @@ impl Requests {
                 self.copy(at);
                 self.seen.saved += 1;
                 let request = &self.running[at];
-                if request.is_cleared {
-                    return;
+                if !request.is_cleared {
+                    self.assert_found(request, &gone_before);
                 }
-                // Now it is found.
-                let mut longer = request.ids[..computed].to_vec();
-                longer.push(9);
-                let found = self.library.probe(request.tenant, &longer);
-                assert_eq!(found.positions, computed, "{found:?}");
             }
             Err(status) => assert_eq!(status, rkv_status::OutOfPages),
         }

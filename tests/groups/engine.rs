@@ -49,8 +49,13 @@ pub struct Engine {
 
 impl Engine {
     pub fn new(world: &World, rng: Chance) -> Self {
+        let mut world = world.clone();
+        if world.slice > 0 {
+            // Which states go then depends on the portions.
+            world.checkpoint_limit = 0;
+        }
         Self {
-            library: Library::new(world),
+            library: Library::new(&world),
             model: Model {
                 page_size: world.page_size as usize,
                 groups: world.groups.clone(),
@@ -60,7 +65,7 @@ impl Engine {
             rng,
             locks: Vec::new(),
             outside: world.pools.iter().map(|&pages| (1..=pages).collect()).collect(),
-            world: world.clone(),
+            world,
             follower: Follower::default(),
             seen: Seen::default(),
         }

@@ -1,9 +1,11 @@
 //! The library through its header, as an engine with several groups and books of its own uses it.
 use super::failing::{Failure, failing};
 use super::model::{Group, Kind};
+use super::yields::Yields;
 use radixkv::capi::*;
 use std::cell::{Cell, RefCell};
 use std::ptr::{null, null_mut};
+use std::sync::Arc;
 
 pub fn sized<T: Copy>() -> T {
     let mut made = std::mem::MaybeUninit::<T>::zeroed();
@@ -34,6 +36,8 @@ pub struct World {
     /// States of a path at most; 0 for any number.
     pub checkpoint_limit: u64,
     pub failures: bool,
+    /// Pages after which a long call lets others in; 0 for as many as an engine has.
+    pub slice: usize,
 }
 
 #[derive(Debug)]
@@ -71,7 +75,8 @@ pub struct Counts {
 }
 
 pub struct Library {
-    world: World,
+    pub(super) world: World,
+    pub(super) yields: Arc<Yields>,
     table: *mut rkv_page_table,
     pub cache: *mut rkv_cache,
     /// Calls that were refused for want of memory.
@@ -82,9 +87,11 @@ pub struct Library {
 
 impl Drop for Library {
     fn drop(&mut self) {
+        self.yields.set_cache(null_mut());
         // SAFETY: both were created by this object, which is their last user.
         unsafe {
             rkv_cache_destroy(self.cache);
+            self.yields.set_table(null_mut());
             rkv_page_table_destroy(self.table);
         }
     }
@@ -124,11 +131,11 @@ impl Library {
             pool_size: size_of::<rkv_pool_config>(),
             ..sized()
         };
-        let mut table = null_mut();
-        // SAFETY: see above.
-        must(unsafe { rkv_page_table_create(&config, &mut table) });
+        let yields = Arc::new(Yields::of(world));
+        let table = yields.create_table(&config, world);
         let mut made = Self {
             world: world.clone(),
+            yields,
             table,
             cache: null_mut(),
             out_of_memory: Cell::new(0),
@@ -144,6 +151,7 @@ impl Library {
         let config = rkv_cache_config { flags, journal_bytes, checkpoint_limit, ..sized() };
         // SAFETY: see above.
         must(unsafe { rkv_cache_create(self.table, &config, &mut self.cache) });
+        self.yields.set_cache(self.cache);
         self.costs = RefCell::new(vec![(0, 0); self.world.groups.len()]);
     }
 
@@ -157,6 +165,7 @@ impl Library {
 
     /// Destroys the cache and makes another one; `between` is called when there is none.
     pub fn restart_cache(&mut self, between: &mut dyn FnMut(&Self)) {
+        self.yields.set_cache(null_mut());
         // SAFETY: see above.
         unsafe { rkv_cache_destroy(self.cache) };
         self.cache = null_mut();
@@ -180,7 +189,8 @@ impl Library {
                     return status;
                 }
                 assert!(failed > 0, "there was memory");
-                assert!(self.look() == before, "a call without memory changed something");
+                let after = self.look();
+                assert!(after == before, "without memory {before:?} became {after:?}");
                 self.out_of_memory.set(self.out_of_memory.get() + 1);
             }
         }
@@ -237,9 +247,15 @@ impl Library {
     /// Everything that a refused call could have changed.
     fn look(&self) -> (String, u64, Vec<Counts>) {
         self.check();
-        let text = self.dump(RKV_DUMP_JSON);
-        let counts = (0..self.world.pools.len()).map(|pool| self.counts(pool)).collect();
-        (text, self.newest_record(), counts)
+        let counts = (0..self.world.pools.len()).map(|pool| self.counts(pool));
+        if self.world.slice == 0 {
+            return (self.dump(RKV_DUMP_JSON), self.newest_record(), counts.collect());
+        }
+        // What a call holds while it lets others in is a node of its own, and counts as used; what
+        // it evicted before memory ran out is free.
+        let evicts = |Counts { free, cached, .. }: &Counts| free + cached;
+        let counts = counts.map(|of| Counts { free: evicts(&of), cached: 0, reclaimable: 0, ..of });
+        (String::new(), 0, counts.collect())
     }
 
     pub fn lookup(&self, tenant: u32, ids: &[u32], lock: bool) -> Match {
@@ -272,6 +288,7 @@ impl Library {
         let none = rkv_group_cost { group: 0, reserved: 0, lost_position_count: 0 };
         let mut costs = [none; RKV_GROUP_LIMIT as usize];
         let (size, mut positions) = (size_of::<rkv_group_cost>(), 0);
+        let gone_before = self.gone();
         // SAFETY: see above.
         unsafe {
             must(self.call(&mut || {
@@ -281,10 +298,11 @@ impl Library {
             }));
             must(rkv_cache_probe(self.cache, &space, &list, null_mut(), &mut positions));
         }
-        assert_eq!(positions as u64, depths.position_count, "both probes agree");
+        let agree = positions as u64 == depths.position_count || self.gone() != gone_before;
+        assert!(agree, "both probes agree");
         assert!(costs[..count].iter().enumerate().all(|(at, cost)| cost.group as usize == at));
         Probe {
-            positions,
+            positions: depths.position_count as usize,
             known: depths.known_position_count as usize,
             checkpoint_at: depths.checkpoint_at.map(|at| at as usize),
             lost: costs[..count].iter().map(|cost| cost.lost_position_count as usize).collect(),
@@ -368,34 +386,6 @@ impl Library {
             result.duplicate_group_page_count,
         ];
         Ok((published, counts.map(|count| count as usize), result.lock, result.node))
-    }
-
-    /// The pages that went, with their groups, and how many the pool got.
-    pub fn evict(&self, pool: usize, count: usize) -> (Vec<(usize, u32)>, usize) {
-        let none = rkv_evicted_page { group: 0, page: 0 };
-        let mut pages = vec![none; (count + 1) * self.world.groups.len()];
-        let (mut evicted, mut freed) = (0, 0);
-        let before = self.group_stats();
-        // SAFETY: see above.
-        must(self.call(&mut || unsafe {
-            rkv_cache_evict_pool(
-                self.cache,
-                pool as u32,
-                count,
-                pages.as_mut_ptr(),
-                size_of::<rkv_evicted_page>(),
-                pages.len(),
-                &mut evicted,
-                &mut freed,
-            )
-        }));
-        pages.truncate(evicted);
-        for (before, after) in before.iter().zip(self.group_stats()) {
-            let went = pages.iter().filter(|page| page.group == after.group).count() as u64;
-            assert_eq!(after.evicted_page_count - before.evicted_page_count, went);
-            assert_eq!(before.cached_page_count - after.cached_page_count, went);
-        }
-        (pages.iter().map(|page| (page.group as usize, page.page)).collect(), freed)
     }
 
     pub fn allocate(&self, pool: usize, count: usize) -> Result<Vec<u32>, rkv_status> {

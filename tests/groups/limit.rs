@@ -227,7 +227,7 @@ fn g07_a_sequence_donates_its_states() {
     library.publish(id, 16);
     let state = library.group_row(id, 1)[0];
     // A child that is still to copy it does so from the checkpoint.
-    let child = library.fork(id, 1).unwrap()[0];
+    let child = library.fork(id, (1, 0)).unwrap()[0];
     assert_eq!(library.donate(id), 1);
     assert_eq!((library.counts(1).cached, library.counts(1).reclaimable), (1, 0));
     assert_eq!(library.copies(child)[0].source_page, state);

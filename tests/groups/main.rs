@@ -36,6 +36,7 @@ mod slips;
 mod states;
 mod taken_back;
 mod worlds;
+mod yields;
 
 use chance::Chance;
 use engine::Seen;

@@ -15,6 +15,8 @@ pub struct Seen {
     pub evicted: u64,
     pub cleared: u64,
     pub forked: u64,
+    /// Went on from a request that ran.
+    pub followed: u64,
     pub inherited: u64,
     pub retained: u64,
     pub looked_up: u64,
@@ -30,10 +32,11 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn counts(&mut self) -> [&mut u64; 23] {
+    pub fn counts(&mut self) -> [&mut u64; 24] {
         [
             &mut self.cleared,
             &mut self.forked,
+            &mut self.followed,
             &mut self.inherited,
             &mut self.retained,
             &mut self.begun,

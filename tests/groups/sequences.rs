@@ -112,9 +112,15 @@ impl Library {
     pub fn fork(
         &self,
         parent: rkv_sequence_id,
-        count: usize,
+        (count, reserve): (usize, usize),
     ) -> Result<Vec<rkv_sequence_id>, rkv_status> {
-        let args = rkv_sequence_fork_args { parent, child_count: count, ..sized() };
+        let reserve_position_count = reserve as u64;
+        let args = rkv_sequence_fork_args {
+            parent,
+            child_count: count,
+            reserve_position_count,
+            ..sized()
+        };
         // SAFETY: plain integers.
         let mut children = vec![unsafe { std::mem::zeroed::<rkv_sequence_fork_child>() }; count];
         let size = size_of::<rkv_sequence_fork_child>();
@@ -148,14 +154,24 @@ impl Library {
         assert!([rkv_status::Ok, rkv_status::StaleSequence].contains(&status));
     }
 
+    /// What goes on from a sequence that runs or is retained; its pages come chunk by chunk, with
+    /// some more than it has tokens.
     pub fn go_on(
         &self,
-        parent: rkv_sequence_id,
-        tenant: u32,
-        more: &[u32],
+        (parent, runs): (rkv_sequence_id, bool),
+        (tenant, more): (u32, &[u32]),
+        (chunk, reserve): (usize, usize),
     ) -> Result<rkv_sequence_info, rkv_status> {
         let (space, list) = (Self::namespace(tenant), Self::tokens(more));
-        let args = rkv_sequence_continue_args { parent, space: &space, tokens: &list, ..sized() };
+        let args = rkv_sequence_continue_args {
+            flags: if runs { RKV_CONTINUE_RUNNING } else { 0 },
+            parent,
+            space: &space,
+            tokens: &list,
+            reserve_position_count: reserve as u64,
+            allocate_position_count: chunk as u64,
+            ..sized()
+        };
         let mut info = sized();
         // SAFETY: see above.
         let status =

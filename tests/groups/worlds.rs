@@ -26,6 +26,7 @@ pub fn world(page_size: u32, groups: &[Group], pools: &[u32]) -> World {
         journal_bytes: 0,
         checkpoint_limit: 0,
         failures: false,
+        slice: 0,
     }
 }
 
@@ -120,12 +121,15 @@ pub fn any_world(chance: &mut Chance) -> World {
     let pools: Vec<u32> = used.iter().map(|_| chance.usize(1..=60) as u32).collect();
     let has_states = groups.iter().any(|of| of.kind == Kind::State);
     let least = 1024 + 256 * u64::from(page_size);
-    World {
+    let mut made = World {
         external: chance.usize(..4) == 3,
         whole_pages: chance.usize(..4) == 3,
         journal_bytes: [0, 0, least, 1 << 16][chance.usize(..4)],
         checkpoint_limit: if has_states { [0, 0, 1, 3][chance.usize(..4)] } else { 0 },
-        failures: chance.usize(..16) == 15,
         ..world(page_size, &groups, &pools)
-    }
+    };
+    // One choice for both: so what a fuzzer found before there were slices is still the same.
+    let choice = chance.usize(..64);
+    (made.failures, made.slice) = (choice % 16 == 15, choice / 16);
+    made
 }

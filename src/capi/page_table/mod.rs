@@ -11,6 +11,8 @@ use crate::capi::ffi::{
     AbiStruct, Handle, Opaque, check_flags, destroy, fork, guard, init_struct, out, read_struct,
     rkv_status, with, write_struct,
 };
+use crate::error::Error;
+use crate::memory::Arc;
 use crate::paging::PageTableConfig;
 use crate::store::Shared;
 use std::ptr::null;
@@ -171,6 +173,20 @@ pub unsafe extern "C" fn rkv_page_table_create(
     config: *const rkv_page_table_config,
     out_table: *mut *mut rkv_page_table,
 ) -> rkv_status {
+    // SAFETY: the caller's contract on config and out_table.
+    unsafe { create_page_table(config, out_table, Shared::new) }
+}
+
+/// The same over what `make` makes of the config: for tests, which let others in after a few pages.
+///
+/// # Safety
+/// As of rkv_page_table_create().
+#[doc(hidden)]
+pub unsafe fn create_page_table(
+    config: *const rkv_page_table_config,
+    out_table: *mut *mut rkv_page_table,
+    make: impl FnOnce(PageTableConfig) -> Result<Arc<Shared>, Error>,
+) -> rkv_status {
     guard(|| {
         // SAFETY: the caller's contract on config and out_table.
         let (raw, into) = unsafe { (read_struct(config)?, out(out_table, "out_table")?) };
@@ -183,7 +199,7 @@ pub unsafe extern "C" fn rkv_page_table_create(
             )
         };
         fork::watch()?;
-        let shared = Shared::new(PageTableConfig {
+        let shared = make(PageTableConfig {
             page_size: raw.page_size,
             page_count,
             groups,
