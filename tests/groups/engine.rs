@@ -73,7 +73,7 @@ impl Engine {
 
     /// Prompts have few tokens to choose from, so that they often share beginnings.
     fn prompt(&mut self) -> (u32, Vec<u32>) {
-        let most = 9 * self.model.page_size + 3;
+        let most = 9 * self.world.reach * self.model.page_size + 3;
         let mut ids: Vec<u32> = match self.model.entries.len() {
             0 => Vec::new(),
             count => {

@@ -103,7 +103,7 @@ impl Requests {
         if runs && (parent.waits || !self.is_told(at)) {
             return;
         }
-        if ids.len() > 9 * self.page_size() {
+        if ids.len() > self.pages_long(9) {
             return;
         }
         let more: Vec<u32> = (0..self.rng.usize(..4)).map(|_| self.rng.u32(..3)).collect();

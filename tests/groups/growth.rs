@@ -15,7 +15,7 @@ impl Requests {
         if self.running.is_empty() {
             return None;
         }
-        let (at, most) = (self.rng.usize(..self.running.len()), 9 * self.page_size());
+        let (at, most) = (self.rng.usize(..self.running.len()), self.pages_long(9));
         (!self.running[at].waits && self.running[at].ids.len() <= most).then_some(at)
     }
 

@@ -38,6 +38,8 @@ pub struct World {
     pub failures: bool,
     /// Pages after which a long call lets others in; 0 for as many as an engine has.
     pub slice: usize,
+    /// How many times as long prompts are as usual.
+    pub reach: usize,
 }
 
 #[derive(Debug)]

@@ -34,6 +34,16 @@ pub struct Model {
 }
 
 impl Kind {
+    /// The same, reaching so many times as far.
+    #[allow(dead_code)] // of the fuzz targets and the simulation
+    pub fn times(self, reach: usize) -> Self {
+        match self {
+            Self::Window(window, sinks) => Self::Window(window * reach, sinks * reach),
+            Self::Chunk(chunk) => Self::Chunk(chunk * reach),
+            kind => kind,
+        }
+    }
+
     /// Whether the position after `positions` attends to one of those.
     pub fn attends(self, position: usize, positions: usize) -> bool {
         match self {

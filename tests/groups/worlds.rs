@@ -27,6 +27,7 @@ pub fn world(page_size: u32, groups: &[Group], pools: &[u32]) -> World {
         checkpoint_limit: 0,
         failures: false,
         slice: 0,
+        reach: 1,
     }
 }
 
@@ -131,5 +132,11 @@ pub fn any_world(chance: &mut Chance) -> World {
     // One choice for both: so what a fuzzer found before there were slices is still the same.
     let choice = chance.usize(..64);
     (made.failures, made.slice) = (choice % 16 == 15, choice / 16);
+    if made.slice > 0 && page_size < 5 && !made.failures && chance.bool() {
+        // Some lists go in portions of sixteen slices.
+        made.reach = 4;
+        made.groups.iter_mut().for_each(|of| of.kind = of.kind.times(made.reach));
+        made.pools.iter_mut().for_each(|pages| *pages *= made.reach as u32);
+    }
     made
 }
