@@ -473,7 +473,9 @@ impl Library {
         let stats = self.group_stats();
         let told =
             stats.iter().map(|stats| (stats.limited_lookup_count, stats.lost_position_count));
-        assert_eq!(told.collect::<Vec<_>>(), *self.costs.borrow());
+        let costs = self.costs.borrow().clone().into_iter().zip(self.costs_of_others());
+        let costs = costs.map(|(own, others)| (own.0 + others.0, own.1 + others.1));
+        assert_eq!(told.collect::<Vec<_>>(), costs.collect::<Vec<_>>());
         for pool in 0..self.world.pools.len() {
             let of_pool =
                 stats.iter().zip(&self.world.groups).filter(|(_, group)| group.pool == pool);

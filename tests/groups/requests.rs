@@ -54,7 +54,7 @@ impl Requests {
     pub fn new(world: &World, mut rng: Chance) -> Self {
         let library = Library::new(world);
         if library.may_be_visited() {
-            library.let_others_evict(rng.usize(..256));
+            library.let_others_act(rng.usize(..256));
         }
         Self {
             library,
@@ -158,6 +158,7 @@ impl Requests {
 
     fn begin(&mut self) {
         let (tenant, ids) = (self.rng.u32(..2), self.prompt());
+        self.library.tell_others(tenant, &ids);
         let chunk = if self.rng.bool() { 1 + self.rng.usize(..3 * self.page_size()) } else { 0 };
         let (before, gone_before) = (self.all_counts(), self.library.gone());
         let found = self.library.probe(tenant, &ids);

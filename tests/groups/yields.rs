@@ -1,6 +1,6 @@
 //! Where long calls let others in: after a few pages already, in some worlds. The state must be
-//! whole then, and somebody may evict what the call has not got yet.
-use super::library::{Library, World, must};
+//! whole then; somebody may evict what the call has not got yet, or cut the path that it is on.
+use super::library::{Library, World, must, sized};
 use fastrand::Rng;
 use radixkv::capi::*;
 use radixkv::memory::Arc;
@@ -15,9 +15,13 @@ pub struct Yields(Mutex<Visitor>);
 struct Visitor {
     table: AtomicPtr<rkv_page_table>,
     cache: AtomicPtr<rkv_cache>,
-    /// What decides where it evicts something; it does so at one of so many moments. None for
+    /// What decides where it does something; it does so at one of so many moments. None for
     /// nowhere.
-    evicts: Option<(Rng, u32)>,
+    acts: Option<(Rng, u32)>,
+    /// What it may look up.
+    prompts: Vec<(u32, Vec<u32>)>,
+    /// Lookups that each group limited, and the positions that they lost.
+    costs: Vec<(u64, u64)>,
     /// What it evicted so far, by group.
     gone: Vec<u64>,
     pool_count: usize,
@@ -27,6 +31,21 @@ struct Visitor {
 
 /// Moments, of which at one the visitor looks at everything.
 const LOOKS: u32 = 8;
+
+/// Locks what is found of a prompt, and unlocks it: its path has a node that ends there now.
+fn look_up(cache: *mut rkv_cache, tenant: u32, ids: &[u32]) -> rkv_cache_match_result {
+    let (space, list) = (Library::namespace(tenant), Library::tokens(ids));
+    let (mut pages, mut found): (_, rkv_cache_match_result) = (vec![0; ids.len()], sized());
+    let (into, room) = (pages.as_mut_ptr(), pages.len());
+    // SAFETY: as below.
+    unsafe {
+        must(rkv_cache_match(cache, &space, &list, RKV_MATCH_LOCK, into, room, &mut found));
+        if found.lock != 0 {
+            must(rkv_cache_unlock(cache, found.lock));
+        }
+    }
+    found
+}
 
 /// Evicts from a pool, by a call that `make` makes or repeats: the pages that went, with their
 /// groups, and how many the pool got.
@@ -50,20 +69,33 @@ fn evict(
 }
 
 impl Visitor {
+    fn act(&mut self, cache: *mut rkv_cache) {
+        let (rng, _) = self.acts.as_mut().expect("it does something");
+        if rng.u32(..3) == 0 && !self.prompts.is_empty() {
+            let (tenant, ids) = &self.prompts[rng.usize(..self.prompts.len())];
+            let found = look_up(cache, *tenant, &ids[..rng.usize(1..=ids.len())]);
+            if found.limiting_group > 0 {
+                let (lookups, positions) = &mut self.costs[found.limiting_group as usize];
+                *lookups += 1;
+                *positions += found.known_position_count - found.position_count;
+            }
+            return;
+        }
+        let count = if rng.u32(..8) == 0 { 5 } else { 1 };
+        let pool = rng.usize(..self.pool_count);
+        let (pages, _) = evict(cache, (pool, count), self.gone.len(), |call| call());
+        pages.iter().for_each(|page| self.gone[page.group as usize] += 1);
+    }
+
     fn come(&mut self) {
         let (table, cache) = (*self.table.get_mut(), *self.cache.get_mut());
         if table.is_null() || self.is_away {
             return;
         }
         let is_there = !cache.is_null();
-        if let Some((rng, rate)) = &mut self.evicts
-            && is_there
-            && rng.u32(..*rate) == 0
-        {
-            let count = if rng.u32(..8) == 0 { 5 } else { 1 };
-            let pool = rng.usize(..self.pool_count);
-            let (pages, _) = evict(cache, (pool, count), self.gone.len(), |call| call());
-            pages.iter().for_each(|page| self.gone[page.group as usize] += 1);
+        let acts = self.acts.as_mut().is_some_and(|(rng, rate)| rng.u32(..*rate) == 0);
+        if acts && is_there {
+            self.act(cache);
         }
         self.moments = (self.moments + 1) % LOOKS;
         if self.moments == 0 {
@@ -83,7 +115,9 @@ impl Yields {
         Self(Mutex::new(Visitor {
             table: AtomicPtr::new(null_mut()),
             cache: AtomicPtr::new(null_mut()),
-            evicts: None,
+            acts: None,
+            prompts: Vec::new(),
+            costs: vec![(0, 0); world.groups.len()],
             gone: vec![0; world.groups.len()],
             pool_count: world.pools.len(),
             moments: 0,
@@ -140,10 +174,23 @@ impl Library {
         self.world.slice > 0 && !self.world.failures
     }
 
-    /// From now on somebody evicts where others are let in.
-    pub fn let_others_evict(&self, seed: usize) {
+    /// From now on somebody does something where others are let in.
+    pub fn let_others_act(&self, seed: usize) {
         let rate = [4, 30, 250][seed % 3];
-        self.yields.visitor().evicts = Some((Rng::with_seed(seed as u64), rate));
+        self.yields.visitor().acts = Some((Rng::with_seed(seed as u64), rate));
+    }
+
+    /// What others may look up.
+    pub fn tell_others(&self, tenant: u32, ids: &[u32]) {
+        let prompts = &mut self.yields.visitor().prompts;
+        if prompts.len() < 40 {
+            prompts.push((tenant, ids.to_vec()));
+        }
+    }
+
+    /// Lookups of others that each group limited, and the positions that they lost.
+    pub fn costs_of_others(&self) -> Vec<(u64, u64)> {
+        self.yields.visitor().costs.clone()
     }
 
     /// Does something in the midst of which nobody comes.
