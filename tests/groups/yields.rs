@@ -30,7 +30,7 @@ struct Visitor {
 }
 
 /// Moments, of which at one the visitor looks at everything.
-const LOOKS: u32 = 8;
+const LOOKS: u32 = 40;
 
 /// Locks what is found of a prompt, and unlocks it: its path has a node that ends there now.
 fn look_up(cache: *mut rkv_cache, tenant: u32, ids: &[u32]) -> rkv_cache_match_result {
