@@ -14,12 +14,14 @@ impl Requests {
         }
         let (count, reserve) = (self.rng.usize(1..3), self.reserve());
         let (parent, tenant) = (self.running[at].id, self.running[at].tenant);
-        let (ids, computed) = (self.running[at].ids.clone(), self.running[at].computed);
+        let Running { ids, computed, clears, .. } = &self.running[at];
+        let (ids, computed, clears) = (ids.clone(), *computed, *clears);
         match self.library.fork(parent, (count, reserve)) {
             Ok(children) => {
                 for child in children {
                     let info = self.library.info(child);
-                    self.add_child(parent, (tenant, ids.clone()), (info, computed), 0);
+                    let (known, info) = ((tenant, ids.clone()), (info, computed));
+                    self.add_child(parent, known, info, (0, clears));
                 }
                 self.seen.forked += 1;
             }
@@ -42,11 +44,9 @@ impl Requests {
         parent: rkv_sequence_id,
         (tenant, ids): (u32, Vec<u32>),
         (info, most): (rkv_sequence_info, usize),
-        chunk: usize,
+        (chunk, clears): (usize, u64),
     ) {
         let (id, computed) = (info.sequence, info.cached_position_count as usize);
-        let is_cleared =
-            self.running.iter().any(|request| request.id == parent && request.is_cleared);
         assert!(computed <= most, "no more than was computed");
         self.seen.inherited += u64::from(computed > 0);
         let waits = info.copy_count > 0;
@@ -61,7 +61,7 @@ impl Requests {
             parent,
             told: computed,
             accepted: 0,
-            is_cleared,
+            clears,
             publishes: true,
         });
         self.verify(self.running.len() - 1);
@@ -99,6 +99,7 @@ impl Requests {
         let at = self.rng.usize(..parents.len());
         let parent = &parents[at];
         let (id, tenant, computed) = (parent.id, parent.tenant, parent.computed);
+        let clears = parent.clears;
         let mut ids = parent.ids.clone();
         if runs && (parent.waits || !self.is_told(at)) {
             return;
@@ -113,7 +114,7 @@ impl Requests {
             Ok(info) => {
                 ids.extend(more);
                 let parent = if runs { id } else { 0 };
-                self.add_child(parent, (tenant, ids), (info, computed), chunk);
+                self.add_child(parent, (tenant, ids), (info, computed), (chunk, clears));
                 self.seen.followed += u64::from(runs);
             }
             Err(status) => {

@@ -27,8 +27,9 @@ pub(super) struct Running {
     pub(super) told: usize,
     /// Positions that it kept when drafts were taken back, of which it knows the state.
     pub(super) accepted: usize,
-    /// What it publishes is found by nobody: its space was cleared since it began.
-    pub(super) is_cleared: bool,
+    /// Times that all was cleared before it began. What it publishes after one more is found by
+    /// nobody.
+    pub(super) clears: u64,
     pub(super) publishes: bool,
 }
 
@@ -127,7 +128,7 @@ impl Requests {
             self.library.counts(pool);
         });
         if self.world.journal_bytes > 0 {
-            let (any, cleared) = (self.rng.usize(..40), self.seen.cleared > 0);
+            let (any, cleared) = (self.rng.usize(..40), self.library.clears() > 0);
             let Self { library, follower, .. } = self;
             library.alone(|| {
                 follower.follow(library);
@@ -161,6 +162,7 @@ impl Requests {
         self.library.tell_others(tenant, &ids);
         let chunk = if self.rng.bool() { 1 + self.rng.usize(..3 * self.page_size()) } else { 0 };
         let (before, gone_before) = (self.all_counts(), self.library.gone());
+        let clears = self.library.clears();
         let found = self.library.probe(tenant, &ids);
         let info = match self.library.begin(tenant, &ids, chunk) {
             Ok(info) => info,
@@ -169,13 +171,14 @@ impl Requests {
                 let is_long = ids.len().div_ceil(self.page_size()) > self.world.pools[0] as usize;
                 assert!(is_long || short.contains(&status), "{status:?}");
                 let before = self.without_gone(before, &gone_before);
-                assert_eq!(self.all_counts(), before, "a refused request evicts nothing");
+                let is_same = self.library.clears() != clears || self.all_counts() == before;
+                assert!(is_same, "a refused request evicts nothing");
                 self.seen.refused += 1;
                 return;
             }
         };
         let computed = info.cached_position_count as usize;
-        let is_visited = self.library.gone() != gone_before;
+        let is_visited = self.library.gone() != gone_before || self.library.clears() != clears;
         // Where a page went, another one that begins alike may have what groups need.
         let most = if is_visited { found.known } else { found.positions };
         assert!(computed < ids.len() && computed <= most);
@@ -216,16 +219,19 @@ impl Requests {
             parent: 0,
             told: computed,
             accepted: 0,
-            is_cleared: false,
+            clears,
             publishes,
         });
         let at = self.running.len() - 1;
         self.verify(at);
     }
 
+    pub(super) fn is_cleared(&self, request: &Running) -> bool {
+        request.clears != self.library.clears()
+    }
+
     fn clear(&mut self) {
         self.library.clear();
-        self.running.iter_mut().for_each(|request| request.is_cleared = true);
         self.seen.cleared += 1;
     }
 
@@ -257,7 +263,7 @@ impl Requests {
         if computed == 0 || computed != published {
             return assert_eq!(count, 0, "they are after {computed} positions");
         }
-        if !request.is_cleared {
+        if !self.is_cleared(request) {
             self.assert_found(request, &gone_before);
         }
     }

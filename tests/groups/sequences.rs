@@ -180,6 +180,7 @@ impl Library {
     }
 
     pub fn clear(&self) {
+        self.note_clear();
         let args = rkv_cache_clear_args { flags: RKV_CLEAR_EVERYTHING, ..sized() };
         // SAFETY: see above.
         must(self.call(&mut || unsafe { rkv_cache_clear(self.cache(), &args, &mut sized()) }));
