@@ -53,7 +53,7 @@ fn g05_g07_g09_g11_requests_over_any_page_table() {
 #[test]
 fn g02_g03_g06_g09_an_index_of_any_groups() {
     let mut seen = super::engine::Seen::default();
-    for seed in seeds(80_000) {
+    for seed in seeds(40_000) {
         let world = any_world(&mut Chance::of_seed(seed));
         run(&world, steps(&world), seed, &mut seen);
     }

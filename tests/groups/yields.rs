@@ -1,5 +1,6 @@
 //! Where long calls let others in: after a few pages already, in some worlds. The state must be
-//! whole then; somebody may evict or clear what the call has not got yet, or cut the path that it is on.
+//! whole then; somebody may evict or clear what the call has not got yet, or cut the path that it
+//! is on.
 use super::library::{Library, World, must, sized};
 use fastrand::Rng;
 use radixkv::capi::*;
