@@ -69,6 +69,7 @@ fn in_python(doc: &str) -> String {
     let mut doc = doc.to_owned();
     for (from, to) in [
         ("rkv_last_shortage()", "Error.shortage"),
+        ("rkv_sequence_read_copies()", "Sequence.copies()"),
         ("rkv_sequence_", "Sequence."),
         ("rkv_snapshot_cache_", "SnapshotCache."),
         ("rkv_cache_match_result.", "Match."),

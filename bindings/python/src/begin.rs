@@ -15,7 +15,9 @@ use crate::tokens::TokenArg;
 impl Cache {
     /// Begins a sequence: finds the longest cached prefix, locks it, takes a slot, maps the shared
     /// pages and allocates the others, evicting when the pool is short. It happens whole or not at
-    /// all. At least one token is left to compute.
+    /// all. At least one token is left to compute. Where it reuses a part of a page, that is to be
+    /// copied: while `info().copy_count` is not 0 the sequence can be neither computed nor
+    /// published; carry `copies()` out, then `confirm_copies()`. With `whole_pages` there is none.
     ///
     /// reserve: positions beyond the prompt to allocate pages for at once.
     /// allocate: how many of the first positions get pages now, for a prefill in chunks; 0 for all.

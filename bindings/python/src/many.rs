@@ -244,8 +244,9 @@ impl Cache {
 
     /// As many calls of `begin()`, in order. `infos`, an array of `dtypes.sequence_info` with room
     /// for n, receives the sequences: ids in its field `sequence`. They are the caller's to end, by
-    /// `release_many()`. `reserve` and `allocate` are numbers, or arrays of n 64-bit integers. The
-    /// other arguments and the result are those of `match_many()`.
+    /// `release_many()`. Those with a `copy_count` have copies to carry out and confirm first, see
+    /// `begin()`. `reserve` and `allocate` are numbers, or arrays of n 64-bit integers. The other
+    /// arguments and the result are those of `match_many()`.
     #[pyo3(signature = (prompts, infos, *, spaces=None, reserve=None, allocate=None, statuses=None),
            text_signature = "($self, prompts, infos, *, spaces=None, reserve=None, allocate=None, \
                              statuses=None)")]

@@ -113,7 +113,8 @@ impl Sequence {
         }
     }
 
-    /// The sequence as it stands.
+    /// The sequence as it stands: where computing starts (`cached_position_count`), and whether
+    /// `copies()` are to be carried out and confirmed before (`copy_count`).
     fn info(&self, py: Python<'_>) -> PyResult<SequenceInfo> {
         let (cache, id) = self.live(py)?;
         // SAFETY: a live handle.

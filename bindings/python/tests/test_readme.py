@@ -4,6 +4,7 @@ import contextlib
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from conftest import ids
@@ -22,12 +23,12 @@ def blocks() -> list[str]:
 def test_every_block_runs(tmp_path: Path) -> None:
     story, engine, placed, growing, grouped, hot_path, hybrid, tiers = blocks()
     printed = io.StringIO()
+    told: dict[str, Any] = {}
     with contextlib.redirect_stdout(printed):
-        exec(story, {})
-    [said] = re.findall(r"cached_position_count\)  # (\d+):", story)
-    assert printed.getvalue().splitlines()[0] == said
+        exec(story, told)
+    assert printed.getvalue().split() == re.findall(r"request\(.*# (\d+):", story)
 
-    names: dict[str, object] = {
+    names: dict[str, Any] = {
         "np": np, "radixkv": radixkv, "tokens": ids(50), "mine": ids(50, 200),
         "published": np.zeros(50, np.uint32),
     }
@@ -57,6 +58,8 @@ def test_every_block_runs(tmp_path: Path) -> None:
         names = {"cache": cache, "space": space, "prompt": prompt, "decoded": decoded}
         exec(growing, names)
         assert names["found"] == [] and len(np.array(names["new"])) == 2
+        exec(growing, names)
+        assert len(np.array(names["found"])) == 31
         assert cache.probe(prompt + decoded, space=space) == 528
 
     groups = [radixkv.Group.full(), radixkv.Group.window(40)]
@@ -64,19 +67,27 @@ def test_every_block_runs(tmp_path: Path) -> None:
         names = {"cache": cache, "prompt": ids(512).tolist(), "computed": 0}
         exec(grouped, names)
         assert names["count"] == 0 and np.array(names["new"]).shape == (2, 32)
+        names["row"].release()
+        exec(grouped, names)
+        assert names["count"] == 31
 
     n = 256
     with radixkv.PageTable(2000, slot_count=n) as table, radixkv.Cache(table) as cache:
-        prompts = [np.array([at + 1, 7], np.uint32) for at in range(n)]
+        # One page each: asked again, all of it but a position is there.
+        prompts = [ids(16, 16 * at) for at in range(n)]
         names = {
             "np": np, "radixkv": radixkv, "cache": cache, "prompts": prompts,
-            "decoded": ids(n), "positions": np.full(n, 2, np.uint64),
+            "decoded": ids(n), "positions": np.full(n, 16, np.uint64),
             "plan": radixkv.Plan(table), "indptr": np.zeros(n + 1, np.int32),
-            "indices": np.zeros(n, np.int32), "mapping": np.zeros(n, np.int64),
+            "indices": np.zeros(2 * n, np.int32), "mapping": np.zeros(n, np.int64),
+            "copy_pages": told["copy_pages"],
         }
-        exec(hot_path, names)
-        mapping = names["mapping"]
-        assert isinstance(mapping, np.ndarray) and (mapping % 16 == 2).all()
+        for turn in range(2):
+            exec(hot_path, names)
+            assert (names["infos"]["cached_position_count"] == (0, 15)[turn]).all()
+            assert (names["mapping"] % 16 == 0).all()
+            cache.publish_many(names["ids"], np.full(n, 17, np.uint64))
+            cache.release_many(names["ids"])
 
     k, out = np.ones((50, 2, 64), np.float32), np.zeros((50, 8, 96), np.float32)
     names = {
