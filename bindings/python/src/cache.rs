@@ -12,7 +12,6 @@ use crate::page_table::PageTable;
 use crate::record::{CacheStats, ClearResult, InsertResult, Match, NodeInfo};
 use crate::space::{Namespace, Space};
 use crate::status::{check, check_room};
-use crate::tier::HostMemory;
 use crate::tokens::TokenArg;
 
 /// The prefix index over one page table: which published pages hold which tokens. Sequences live
@@ -35,9 +34,7 @@ use crate::tokens::TokenArg;
 /// InvalidArgument, Unsupported.
 #[pyclass(frozen, weakref, module = "radixkv")]
 pub struct Cache {
-    // Before what it writes to.
     pub handle: Closable<rkv_cache>,
-    pub host_memory: HostMemory,
     /// For rows that insert without a node.
     pub clears: Clears,
     /// The page table.
@@ -85,17 +82,14 @@ impl Cache {
         let status = long(py, true, || unsafe { rkv_cache_create(on.raw(), &config, call.get()) });
         check(py, status)?;
         let handle = Closable::new(Handle::new(cache));
-        let (host_memory, clears) = (HostMemory::default(), Clears::default());
-        Ok(Cache { handle, host_memory, clears, table })
+        Ok(Cache { handle, clears: Clears::default(), table })
     }
 
     /// Ends the cache: its sequences end, all cached pages return to the pool. It is not waited for
     /// calls that run in other threads: the last of them ends it then. Sequence and Lock objects
     /// can't be used any more. Closing twice does nothing.
     fn close(&self, py: Python<'_>) {
-        if self.handle.close(py) {
-            self.host_memory.clear(py);
-        }
+        self.handle.close(py);
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {

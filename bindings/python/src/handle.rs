@@ -9,6 +9,7 @@ use pyo3::types::PySlice;
 
 use crate::array::{Array, empty};
 use crate::c::*;
+use crate::lent::Lent;
 use crate::process::Process;
 use crate::status::{check, refused};
 
@@ -42,7 +43,10 @@ objects! {
 }
 
 /// An object of the library, destroyed when nobody uses it any more.
-pub struct Handle<T: Object>(NonNull<T>);
+pub struct Handle<T: Object> {
+    raw: NonNull<T>,
+    pub lent: Lent,
+}
 
 // SAFETY: every call of the library may be made from any thread.
 unsafe impl<T: Object> Send for Handle<T> {}
@@ -52,18 +56,20 @@ unsafe impl<T: Object> Sync for Handle<T> {}
 impl<T: Object> Handle<T> {
     /// What a `_create` function gave.
     pub fn new(raw: *mut T) -> Arc<Self> {
-        Arc::new(Handle(NonNull::new(raw).expect("a handle that was created")))
+        let raw = NonNull::new(raw).expect("a handle that was created");
+        Arc::new(Handle { raw, lent: Lent::default() })
     }
 
     #[inline]
     pub fn raw(&self) -> *mut T {
-        self.0.as_ptr()
+        self.raw.as_ptr()
     }
 }
 
 impl<T: Object> Drop for Handle<T> {
     fn drop(&mut self) {
-        let raw = Raw(self.0.as_ptr());
+        let raw = Raw(self.raw.as_ptr());
+        let mut given = Some(self.lent.take());
         // SAFETY: whoever uses the handle has a count of it; this was the last one.
         let end = move || unsafe { T::destroy(raw.get()) };
         // An end may wait for threads of the library, and those for the interpreter: a remote store
@@ -71,8 +77,16 @@ impl<T: Object> Drop for Handle<T> {
         // in Python could not have it back.
         // SAFETY: this may be asked at any time.
         let is_there = unsafe { pyo3::ffi::Py_IsInitialized() } != 0;
-        if !is_there || Python::try_attach(|py| py.detach(end)).is_none() {
+        let ended = is_there.then(|| {
+            Python::try_attach(|py| {
+                py.detach(end);
+                drop(given.take());
+            })
+        });
+        if ended.flatten().is_none() {
             end();
+            // Nobody is left who could let go of it.
+            std::mem::forget(given);
         }
     }
 }
@@ -121,11 +135,10 @@ impl<T: Object> Closable<T> {
         Ok(self.get(py)?.raw() as usize)
     }
 
-    /// Closing twice is no error. Whether the object has gone now: not while a call in another
-    /// thread uses it, nor when it had been closed.
-    pub fn close(&self, py: Python<'_>) -> bool {
+    /// Closing twice is no error. While a call in another thread uses the object, that ends it.
+    pub fn close(&self, py: Python<'_>) {
         let handle = self.take();
-        py.detach(|| handle.and_then(Arc::into_inner).is_some())
+        py.detach(|| drop(handle));
     }
 
     pub fn is_closed(&self) -> bool {

@@ -28,6 +28,7 @@ mod growing_row;
 mod handle;
 mod index_memory;
 mod journal;
+mod lent;
 mod lock;
 mod log;
 mod many;

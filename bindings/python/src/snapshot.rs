@@ -59,16 +59,23 @@ impl SnapshotCache {
         if let Some(cache) = self.handle.take() {
             // Objects of pins keep the library's cache, and would keep the directory and the other
             // snapshots with it.
-            long(py, true, || {
+            let gone = long(py, true, || {
                 // SAFETY: a live handle. What they return is whether there was a directory, and
                 // whether the cache has failed, which keeps its snapshots, or is of the process
                 // that this one was forked from, which keeps them too.
-                unsafe {
-                    rkv_snapshot_cache_detach(cache.raw(), 0);
+                let status = unsafe {
+                    let status = rkv_snapshot_cache_detach(cache.raw(), 0);
                     rkv_snapshot_cache_clear(cache.raw());
-                }
+                    status
+                };
+                // What is still attached, or just now, keeps it until the handle ends.
+                let is_detached = matches!(status, RKV_STATUS_OK | RKV_STATUS_PENDING);
+                let given = if is_detached { cache.lent.at_once() } else { None };
+                let gone = given.map(|mut given| Raw(std::mem::take(&mut given.0)));
                 drop(cache);
+                gone
             });
+            drop(gone);
         }
         settle(py);
     }

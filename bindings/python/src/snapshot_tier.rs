@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use crate::c::*;
 use crate::handle::{Handle, Raw, ending, filled, long, milliseconds};
+use crate::lent;
 use crate::record::SnapshotTierStats;
 use crate::snapshot::SnapshotCache;
 use crate::snapshot_kept::settle;
@@ -32,8 +33,9 @@ impl SnapshotCache {
     /// commit_interval_ms: from a write to its commit, at most, while the disk keeps up.
     /// event_fd: an eventfd that becomes readable when something was read or written. Read it
     ///     before you ask for the fetches, not after.
-    /// remote: the address of an rkv_remote_store, as `radixkv.net.Store.address`; close that only
-    ///     after `detach()` or `close()` here. What it has is found by `fetch()` alone.
+    /// remote: a `radixkv.net.Store`, which is kept, and can't be closed, until `detach()` or
+    ///     `close()`; or the address of an rkv_remote_store, a number that nothing is checked of:
+    ///     what it leads to must stay until then. What it has is found by `fetch()` alone.
     /// remote_timeout_ms: a call to it takes that long at most; 0 for 2000.
     ///
     /// Raises StorageError when the directory cannot be used: another process or cache has it, it
@@ -61,16 +63,17 @@ impl SnapshotCache {
         waiting_byte_limit: Option<u64>,
         commit_interval_ms: u32,
         event_fd: Option<i32>,
-        remote: Option<usize>,
+        remote: Option<Bound<'_, PyAny>>,
         remote_timeout_ms: u32,
     ) -> PyResult<()> {
         let cache = self.handle.get(py)?;
         let directory = tier::directory(directory)?;
+        let (remote, lease) = lent::remote(remote.as_ref())?;
         let mut config = rkv_snapshot_tier_config::sized();
         // SAFETY: a struct of the size that is stated.
         check(py, unsafe { rkv_snapshot_tier_config_init(&mut config, size_of_val(&config)) })?;
         config.directory = directory.as_ref().map_or(std::ptr::null(), |path| path.as_ptr());
-        config.remote = remote.unwrap_or(0) as *const rkv_remote_store;
+        config.remote = remote;
         config.remote_timeout_ms = remote_timeout_ms;
         config.byte_limit = byte_limit;
         config.fingerprint = fingerprint.unwrap_or_default();
@@ -79,10 +82,15 @@ impl SnapshotCache {
         config.waiting_byte_limit = waiting_byte_limit.unwrap_or(config.waiting_byte_limit);
         config.commit_interval_ms = commit_interval_ms;
         config.event_fd = event_fd.unwrap_or(config.event_fd);
+        let mut given = cache.lent.held(py)?;
         let call = Raw(&raw const config);
-        // SAFETY: a live handle, and a config that is kept.
+        // SAFETY: a live handle, a config that is kept, and a store that stays until it is detached.
         let attach = || unsafe { rkv_snapshot_cache_attach(cache.raw(), call.get()) };
         let is_done = check(py, long(py, true, attach));
+        if is_done.is_ok() {
+            given.0.lease = lease;
+        }
+        drop(given);
         settle(py);
         is_done
     }
@@ -92,7 +100,13 @@ impl SnapshotCache {
     /// snapshots in memory stay. Raises InvalidState when there is none.
     #[pyo3(signature = (timeout=60.0))]
     fn detach(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
-        self.wait(py, timeout, rkv_snapshot_cache_detach)
+        let cache = self.handle.get(py)?;
+        let mut given = cache.lent.held(py)?;
+        let in_time = self.wait(py, timeout, rkv_snapshot_cache_detach)?;
+        let gone = std::mem::take(&mut given.0);
+        drop(given);
+        drop(gone);
+        Ok(in_time)
     }
 
     /// Waits until everything that is being written is committed, so many seconds at most: after a

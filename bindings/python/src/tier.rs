@@ -1,20 +1,19 @@
 //! What is below the pages of a cache: host memory, a directory, a store that caches share.
 use std::ffi::CString;
 use std::ptr::null;
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 
 use crate::array::{Array, Kind};
 use crate::c::*;
 use crate::cache::Cache;
 use crate::handle::{Raw, filled, long, milliseconds};
+use crate::lent::{self, Given};
 use crate::record::{FetchResult, PrefetchResult, TierStats};
 use crate::sequence::Sequence;
 use crate::space::{Namespace, Space};
-use crate::status::{check, refused};
+use crate::status::check;
 use crate::tokens::TokenArg;
 
 /// A path as the library takes it, of all that Python takes for one.
@@ -32,35 +31,6 @@ fn deadline_ms(deadline: Option<f64>) -> PyResult<u64> {
 
 fn look_flag(look_only: bool) -> u32 {
     if look_only { RKV_FETCH_LOOK_ONLY } else { 0 }
-}
-
-/// Memory of the engine's in which the tiers have their slots, kept while they are attached. Its
-/// lock is held by whoever attaches or detaches.
-#[derive(Default)]
-pub struct HostMemory(Mutex<Raw<Vec<Array>>>);
-
-impl HostMemory {
-    /// Its lock, for who attaches or detaches. Nobody waits for it: a function of a remote store
-    /// may want it as well, for whose end a detach waits.
-    fn held(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Raw<Vec<Array>>>> {
-        match self.0.try_lock() {
-            Ok(memory) => Ok(memory),
-            Err(TryLockError::Poisoned(memory)) => Ok(memory.into_inner()),
-            Err(TryLockError::WouldBlock) => {
-                let why = "another thread attaches or detaches the tiers";
-                Err(refused(py, RKV_STATUS_INVALID_STATE, why))
-            }
-        }
-    }
-
-    /// Lets go of it, for nobody looks at it any more.
-    pub fn clear(&self, py: Python<'_>) {
-        let mut kept = self.0.lock_py_attached(py).unwrap_or_else(|it| it.into_inner());
-        let gone = std::mem::take(&mut kept.0);
-        // To let go of an array may run somebody's code.
-        drop(kept);
-        drop(gone);
-    }
 }
 
 /// A pool as the caller tells it: bytes of a page, bytes of host memory, and where that is.
@@ -112,8 +82,9 @@ impl Cache {
     /// commit_interval_ms: from a write to its commit, at most, while the disk keeps up.
     /// event_fd: an eventfd that becomes readable when there is something to `poll()` for. Read it
     ///     before, not after: what comes is announced once, and not again until the next poll.
-    /// remote: the address of an rkv_remote_store, as `radixkv.net.Store.address`; close that only
-    ///     after `detach_tiers()` here, or `close()` when no call goes on in another thread.
+    /// remote: a `radixkv.net.Store`, which is kept, and can't be closed, until `detach_tiers()` or
+    ///     `close()`; or the address of an rkv_remote_store, a number that nothing is checked of:
+    ///     what it leads to must stay until then, and until calls in other threads have ended.
     /// remote_timeout_ms: a call to it takes that long at most; 0 for 2000.
     /// agree: nothing that was fetched is used before `Sequence.agree()`, for ranks that compute
     ///     one model together; with one group of layers.
@@ -150,7 +121,7 @@ impl Cache {
         worker_count: u32,
         commit_interval_ms: u32,
         event_fd: Option<i32>,
-        remote: Option<usize>,
+        remote: Option<Bound<'_, PyAny>>,
         remote_timeout_ms: u32,
         agree: bool,
         threads: bool,
@@ -165,6 +136,7 @@ impl Cache {
             list.push(pool);
             kept.extend(memory);
         }
+        let (remote, lease) = lent::remote(remote.as_ref())?;
         let mut config = rkv_tier_config::sized();
         // SAFETY: a struct of the size that is stated.
         check(py, unsafe { rkv_tier_config_init(&mut config, size_of_val(&config)) })?;
@@ -180,19 +152,20 @@ impl Cache {
         config.worker_count = worker_count;
         config.commit_interval_ms = commit_interval_ms;
         config.event_fd = event_fd.unwrap_or(config.event_fd);
-        config.remote = remote.unwrap_or(0) as *const rkv_remote_store;
+        config.remote = remote;
         config.remote_timeout_ms = remote_timeout_ms;
         config.pools = if list.is_empty() { null() } else { list.as_ptr() };
         config.pool_count = list.len();
         config.pool_size = size_of::<rkv_tier_pool_config>();
-        let mut memory = self.host_memory.held(py)?;
+        let mut given = cache.lent.held(py)?;
         let call = Raw(&raw const config);
         let status = long(py, true, || {
-            // SAFETY: a live handle, a config that is kept, memory that stays until it is detached.
+            // SAFETY: a live handle, a config that is kept, memory and a store that stay until they
+            // are detached.
             unsafe { rkv_cache_attach_tiers(cache.raw(), call.get()) }
         });
         check(py, status)?;
-        memory.0 = kept;
+        given.0 = Given { arrays: kept, lease };
         Ok(())
     }
 
@@ -203,15 +176,16 @@ impl Cache {
     #[pyo3(signature = (timeout=60.0))]
     fn detach_tiers(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
         let (cache, timeout) = (self.handle.get(py)?, milliseconds(timeout, "timeout")?);
-        let mut memory = self.host_memory.held(py)?;
+        let mut given = cache.lent.held(py)?;
         // SAFETY: a live handle.
         let status = long(py, true, || unsafe { rkv_cache_detach_tiers(cache.raw(), timeout) });
         let in_time = status != RKV_STATUS_PENDING;
         if in_time {
             check(py, status)?;
         }
-        let gone = std::mem::take(&mut memory.0);
-        drop(memory);
+        let gone = std::mem::take(&mut given.0);
+        // To let go of an array may run somebody's code.
+        drop(given);
         drop(gone);
         Ok(in_time)
     }

@@ -1,5 +1,6 @@
 """T13: snapshots and pages in a store that caches share, on a Redis that the test starts."""
 
+import gc
 import shutil
 import socket
 import subprocess
@@ -59,8 +60,8 @@ def test_t13_what_one_cache_inserted_another_one_fetches(url: str) -> None:
     tokens, state = list(range(100)), bytes(range(256)) * 1000
     with net.Store(url, prefix="test:") as store:
         with radixkv.SnapshotCache() as first, radixkv.SnapshotCache() as second:
-            first.attach(remote=store.address, remote_timeout_ms=20_000)
-            second.attach(remote=store.address, remote_timeout_ms=20_000)
+            first.attach(remote=store, remote_timeout_ms=20_000)
+            second.attach(remote=store, remote_timeout_ms=20_000)
             first.insert(tokens, state, parts=[state], next_token=7)
             pins: list[radixkv.Pin] = []
 
@@ -101,7 +102,7 @@ def test_t13_pages_that_one_cache_computed_another_one_fetches(url: str) -> None
         for turn in range(2):
             table = radixkv.PageTable(64)
             with table, radixkv.Cache(table, journal_bytes=1 << 16) as cache:
-                cache.attach_tiers(size, 8 * size, remote=store.address, remote_timeout_ms=20_000)
+                cache.attach_tiers(size, 8 * size, remote=store, remote_timeout_ms=20_000)
                 with cache.begin(tokens) as sequence:
                     if turn == 0:
                         for at, page in enumerate(sequence.pages()[:4]):
@@ -125,7 +126,7 @@ def test_t13_pages_that_one_cache_computed_another_one_fetches(url: str) -> None
 
 def test_t13_without_a_server_nothing_is_found() -> None:
     with net.Store("redis://127.0.0.1:1") as store, radixkv.SnapshotCache() as cache:
-        cache.attach(remote=store.address, remote_timeout_ms=20_000)
+        cache.attach(remote=store, remote_timeout_ms=20_000)
         cache.insert(ids(10), "state", parts=[b"state"])
         until(lambda: "refused" in store.last_failure())
 
@@ -151,6 +152,50 @@ def test_t13_an_address_is_good_as_long_as_the_store_is_open() -> None:
     with radixkv.PageTable(64) as table, radixkv.Cache(table, journal_bytes=1 << 16) as pages:
         pages.attach_tiers(48, 8 * 48, remote=net.Store("redis://127.0.0.1:1").address)
         pages.detach_tiers()
+
+
+def test_t13_a_store_is_kept_while_a_cache_has_it() -> None:
+    """Whichever of them is to end first."""
+    with radixkv.PageTable(64) as table, radixkv.Cache(table, journal_bytes=1 << 16) as pages:
+        with net.Store("redis://127.0.0.1:1") as store, radixkv.SnapshotCache() as snapshots:
+            # What is refused keeps nothing.
+            with pytest.raises(radixkv.InvalidArgument, match="page_bytes"):
+                pages.attach_tiers(0, 8 * 48, remote=store)
+            store_again = net.Store("redis://127.0.0.1:1")
+            store_again.close()
+            with pytest.raises(ValueError, match="closed"):
+                pages.attach_tiers(48, 8 * 48, remote=store_again)
+            for _ in range(2):
+                pages.attach_tiers(48, 8 * 48, remote=store, remote_timeout_ms=100)
+                snapshots.attach(remote=store, remote_timeout_ms=100)
+                with pytest.raises(radixkv.InvalidState, match="attached"):
+                    store.close()
+                pages.detach_tiers()
+                with pytest.raises(radixkv.InvalidState, match="attached"):
+                    store.close()
+                snapshots.detach()
+            assert store.last_failure() == ""
+            snapshots.attach(remote=store, remote_timeout_ms=100)
+        # The store's `with` ended after that of the one cache.
+        with pytest.raises(radixkv.InvalidState, match="attached"):
+            with net.Store("redis://127.0.0.1:1") as other:
+                pages.attach_tiers(48, 8 * 48, remote=other, remote_timeout_ms=100)
+        with pytest.raises(KeyError):
+            with other:
+                raise KeyError
+        pages.begin(ids(40)).fetch()
+    # Leaving the cache let go of it.
+    other.close()
+
+
+def test_t13_a_cache_keeps_a_store_that_nobody_else_has() -> None:
+    with radixkv.PageTable(64) as table, radixkv.Cache(table, journal_bytes=1 << 16) as cache:
+        cache.attach_tiers(48, 8 * 48, remote=net.Store("redis://127.0.0.1:1"))
+        [store] = [it for it in gc.get_objects() if isinstance(it, net.Store) and it._leases]
+        cache.begin(ids(40)).fetch()
+        with pytest.raises(TypeError, match="remote: a radixkv.net.Store"):
+            cache.attach_tiers(48, 8 * 48, remote="redis://")  # type: ignore[arg-type]
+    store.close()
 
 
 #: A process without room for the stack of a thread.

@@ -10,6 +10,8 @@ from typing_extensions import Buffer, CapsuleType, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .net import Store as _Store
+
 class _Dlpack(Protocol):
     def __dlpack__(self) -> Any: ...
 
@@ -573,7 +575,7 @@ class Cache:
         worker_count: int = 8,
         commit_interval_ms: int = 250,
         event_fd: int | None = None,
-        remote: int | None = None,
+        remote: _Store | int | None = None,
         remote_timeout_ms: int = 0,
         agree: bool = False,
         threads: bool = False,
@@ -1029,7 +1031,7 @@ class SnapshotCache:
         waiting_byte_limit: int | None = None,
         commit_interval_ms: int = 250,
         event_fd: int | None = None,
-        remote: int | None = None,
+        remote: _Store | int | None = None,
         remote_timeout_ms: int = 0,
     ) -> None: ...
     def detach(self, timeout: float = 60.0) -> bool: ...

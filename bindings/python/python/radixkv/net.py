@@ -16,10 +16,13 @@ system's loader looks.
 import ctypes
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
+
+from .errors import InvalidState, Status, make
 
 ABI_VERSION = 2
 """Of radixkv_net.h, as this module knows it. Later libraries serve it too."""
@@ -305,9 +308,18 @@ _described: dict[int, _RemoteStore] = {}
 """What the addresses of stores that are open lead to."""
 
 
+class _Lease:
+    """What a cache keeps of a store that is attached to it."""
+
+    __slots__ = ("__weakref__", "store")
+
+    def __init__(self, store: "Store") -> None:
+        self.store = store
+
+
 class Store:
-    """A store that caches share, on a server of Redis or Valkey, or in a bucket of S3. `address` is
-    what a cache takes as `remote`.
+    """A store that caches share, on a server of Redis or Valkey, or in a bucket of S3: what a cache
+    takes as `remote`.
 
     url: "redis://HOST:PORT", the same with valkey://, "rediss://" or "valkeys://" over TLS, or
         "unix://PATH"; "s3://BUCKET" or "s3://BUCKET/FOLDER". No server has to be there yet.
@@ -318,8 +330,8 @@ class Store:
     ca_file: for TLS: certificates, in PEM, of whom the server's may be; None for the system's.
     library: the path of libradixkv_net.so.
 
-    Close it after all caches that have it are detached, or closed with no call under way: it is not
-    closed by itself, since that could come too early. ValueError names an argument that is refused.
+    Caches that have it keep it: while one does, `close()` raises InvalidState. It is not closed by
+    itself, since nobody knows who has its `address`. ValueError names an argument that is refused.
     Every method may be called from any thread.
     """
 
@@ -335,6 +347,7 @@ class Store:
         library: str | None = None,
     ) -> None:
         self._lock = threading.Lock()
+        self._leases: weakref.WeakSet[_Lease] = weakref.WeakSet()
         self._library = _load(library)
         if not 0 <= ttl_s < 1 << 64:
             raise ValueError(f"ttl_s {ttl_s} is not 0 to {(1 << 64) - 1}")
@@ -367,9 +380,18 @@ class Store:
 
     @property
     def address(self) -> int:
-        """Of the functions that a cache calls."""
+        """Of the functions that a cache calls, an rkv_remote_store: for C code. Whoever has it is
+        not known here: close the store only when it is used no more."""
         self._open()
         return ctypes.addressof(self._functions)
+
+    def _lend(self) -> tuple[int, object]:
+        """The address for a cache, and what that keeps for as long as it may use it."""
+        with self._lock:
+            lease = _Lease(self)
+            address = self.address
+            self._leases.add(lease)
+        return address, lease
 
     def last_failure(self) -> str:
         """Why a call to the server failed last, for a log; empty when none has."""
@@ -379,8 +401,16 @@ class Store:
         return message.value.decode(errors="replace")
 
     def close(self) -> None:
-        """Ends it. More than one close is fine."""
+        """Ends it. More than one close is fine. Raises InvalidState while a cache has it: detach
+        its tiers, or close it, before."""
         with self._lock:
+            if self._leases:
+                raise make(
+                    Status.INVALID_STATE,
+                    "the Store is attached to a cache: detach that, or close it, before",
+                    None,
+                    None,
+                )
             handle, self._handle = self._handle, None
             if handle is not None:
                 self._library.rkv_net_store_destroy(handle)
@@ -395,7 +425,12 @@ class Store:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except InvalidState:
+            # What is under way is what the caller has to hear of.
+            if kind is None:
+                raise
 
     def _open(self) -> int:
         if self._handle is None:
