@@ -12,7 +12,7 @@ import pytest
 from conftest import ids
 
 import radixkv
-from radixkv import Group
+from radixkv import Group, net
 
 Call = Callable[[], object]
 DIM = 64
@@ -149,3 +149,29 @@ def test_a_child_of_fork_lets_go_of_snapshots_while_others_do() -> None:
             finally:
                 for thread in threads:
                     thread.join()
+
+
+def test_a_child_of_fork_closes_a_publisher_and_a_store() -> None:
+    payload = bytes(1 << 24)
+    publisher = net.EventPublisher("tcp://127.0.0.1:0", queue_batch_limit=1)
+    stores = [net.Store("redis://127.0.0.1:1")]
+
+    def close_one() -> None:
+        stores.append(net.Store("redis://127.0.0.1:1"))
+        stores[-1].close()
+
+    def ended(one: net.EventPublisher | net.Store) -> object:
+        with one:
+            pass
+        return one.stats() if isinstance(one, net.EventPublisher) else one.last_failure()
+
+    calls: list[Call] = [
+        lambda: publisher.publish(b""),
+        lambda: ended(publisher),
+        lambda: stores[-1].address,
+        lambda: ended(stores[-1]),
+    ]
+    with stores[0], publisher:
+        fork_beside(lambda: publisher.publish(payload), calls)
+        fork_beside(close_one, calls)
+        assert publisher.publish(b"") > 0 and stores[0].last_failure() == ""

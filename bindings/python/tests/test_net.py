@@ -74,7 +74,7 @@ def test_e05_nobody_listens() -> None:
 
 def test_m01_what_is_refused() -> None:
     for endpoint in ["", "http://x:1", "tcp://127.0.0.1"]:
-        with pytest.raises(ValueError, match="config.endpoint"):
+        with pytest.raises(radixkv.InvalidArgument, match="config.endpoint"):
             net.EventPublisher(endpoint)
     with pytest.raises(ValueError, match="topic: has a NUL"):
         net.EventPublisher(LOCAL, topic="a\0b")
@@ -82,8 +82,9 @@ def test_m01_what_is_refused() -> None:
         net.EventPublisher(LOCAL, queue_batch_limit=0)
     with net.EventPublisher(LOCAL) as publisher:
         taken = f"tcp://127.0.0.1:{publisher.stats().port}"
-        with pytest.raises(net.NetworkError, match="config.endpoint"):
+        with pytest.raises(net.NetworkError, match="config.endpoint") as refused:
             net.EventPublisher(taken)
+        assert isinstance(refused.value, radixkv.Error) and refused.value.status == 200
     with pytest.raises(net.NetworkError, match="nowhere.so cannot be loaded"):
         net.EventPublisher(LOCAL, library="/nowhere.so")
     with pytest.raises(net.NetworkError, match="is no libradixkv_net"):

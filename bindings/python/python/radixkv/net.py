@@ -22,17 +22,20 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from .errors import InvalidState, Status, make
+from .errors import Error, InvalidState, Status, make
 
 ABI_VERSION = 2
 """Of radixkv_net.h, as this module knows it. Later libraries serve it too."""
 
 _CONNECT = 1
-_INVALID_ARGUMENT = 1
+_NETWORK = 200
 
 
-class NetworkError(OSError):
-    """The system refused a socket or a thread: an address in use, no such host."""
+class NetworkError(Error, OSError):
+    """The system refused a socket or a thread: an address in use, no such host; or the library is
+    not there."""
+
+    status = _NETWORK
 
 
 class _Config(ctypes.Structure):
@@ -191,7 +194,38 @@ def _load(path: str | None) -> ctypes.CDLL:
     return library
 
 
-class EventPublisher:
+class _Owned:
+    """A handle of the library, in the process that made it. The lock of a child is not looked at:
+    a thread that the child has not may have had it at the fork."""
+
+    _library: ctypes.CDLL
+    _handle: int | None = None
+
+    def __init__(self, library: str | None) -> None:
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._library = _load(library)
+
+    def _locked(self) -> threading.Lock:
+        """Its lock, to be entered before `_open()`."""
+        if self._is_inherited():
+            name = type(self).__name__
+            raise _refused(f"the {name} is from before fork(): in a child it can only be closed")
+        return self._lock
+
+    def _is_inherited(self) -> bool:
+        return self._process != os.getpid()
+
+    def _open(self) -> int:
+        if self._handle is None:
+            raise ValueError(f"the {type(self).__name__} is closed")
+        return self._handle
+
+    def _call(self, function: Callable[..., int], *arguments: object) -> None:
+        _call(self._library, function, *arguments)
+
+
+class EventPublisher(_Owned):
     """Publishes batches of KV events: a PUB socket, and a ROUTER socket at which subscribers ask
     for batches that they missed. The library has a thread for them.
 
@@ -222,9 +256,7 @@ class EventPublisher:
         queue_batch_limit: int = 100_000,
         library: str | None = None,
     ) -> None:
-        self._lock = threading.Lock()
-        self._handle: int | None = None
-        self._library = _load(library)
+        super().__init__(library)
         for name, number in [
             ("data_parallel_rank", data_parallel_rank),
             ("replay_batch_limit", replay_batch_limit),
@@ -258,14 +290,14 @@ class EventPublisher:
         more than that of the batch before. An empty batch has a number as well."""
         number = ctypes.c_uint64()
         publish = self._library.rkv_net_publisher_publish
-        with self._lock:
+        with self._locked():
             self._call(publish, self._open(), payload, len(payload), ctypes.byref(number))
         return number.value
 
     def stats(self) -> PublisherStats:
         """What was counted."""
         stats = _Stats(ctypes.sizeof(_Stats))
-        with self._lock:
+        with self._locked():
             self._call(
                 self._library.rkv_net_publisher_read_stats, self._open(), ctypes.byref(stats)
             )
@@ -274,7 +306,10 @@ class EventPublisher:
     def close(self) -> None:
         """Gives what waits in the queue to the sockets, and ends: a subscriber that reads gets it
         within 100 milliseconds, or not. More than one close is fine."""
-        with self._lock:
+        if self._is_inherited():
+            self._handle = None  # there is nothing of it in a child
+            return
+        with self._locked():
             handle, self._handle = self._handle, None
             if handle is not None:
                 self._library.rkv_net_publisher_destroy(handle)
@@ -291,17 +326,9 @@ class EventPublisher:
         self.close()
 
     def __del__(self) -> None:
-        # Not there when the library could not be loaded.
-        if getattr(self, "_handle", None) is not None:
+        # None when the library could not be loaded.
+        if self._handle is not None:
             self.close()
-
-    def _open(self) -> int:
-        if self._handle is None:
-            raise ValueError("the EventPublisher is closed")
-        return self._handle
-
-    def _call(self, function: Callable[..., int], *arguments: object) -> None:
-        _call(self._library, function, *arguments)
 
 
 _described: dict[int, _RemoteStore] = {}
@@ -317,7 +344,7 @@ class _Lease:
         self.store = store
 
 
-class Store:
+class Store(_Owned):
     """A store that caches share, on a server of Redis or Valkey, or in a bucket of S3: what a cache
     takes as `remote`.
 
@@ -346,9 +373,8 @@ class Store:
         ca_file: str | os.PathLike[str] | None = None,
         library: str | None = None,
     ) -> None:
-        self._lock = threading.Lock()
+        super().__init__(library)
         self._leases: weakref.WeakSet[_Lease] = weakref.WeakSet()
-        self._library = _load(library)
         if not 0 <= ttl_s < 1 << 64:
             raise ValueError(f"ttl_s {ttl_s} is not 0 to {(1 << 64) - 1}")
         if not 1 <= connection_count <= 256:
@@ -369,11 +395,11 @@ class Store:
         )
         handle = ctypes.c_void_p()
         create = self._library.rkv_net_store_create
-        _call(self._library, create, ctypes.byref(config), ctypes.byref(handle))
-        self._handle: int | None = handle.value
+        self._call(create, ctypes.byref(config), ctypes.byref(handle))
+        self._handle = handle.value
         self._functions = _RemoteStore(ctypes.sizeof(_RemoteStore))
         describe = self._library.rkv_net_store_describe
-        _call(self._library, describe, self._handle, ctypes.byref(self._functions))
+        self._call(describe, self._handle, ctypes.byref(self._functions))
         # A store that nobody closes lives on when its object goes: so does what its address leads
         # to.
         _described[ctypes.addressof(self._functions)] = self._functions
@@ -382,35 +408,34 @@ class Store:
     def address(self) -> int:
         """Of the functions that a cache calls, an rkv_remote_store: for C code. Whoever has it is
         not known here: close the store only when it is used no more."""
-        self._open()
-        return ctypes.addressof(self._functions)
+        with self._locked():
+            self._open()
+            return ctypes.addressof(self._functions)
 
     def _lend(self) -> tuple[int, object]:
         """The address for a cache, and what that keeps for as long as it may use it."""
-        with self._lock:
+        with self._locked():
+            self._open()
             lease = _Lease(self)
-            address = self.address
             self._leases.add(lease)
-        return address, lease
+        return ctypes.addressof(self._functions), lease
 
     def last_failure(self) -> str:
         """Why a call to the server failed last, for a log; empty when none has."""
         message = ctypes.create_string_buffer(4096)
-        with self._lock:
+        with self._locked():
             self._library.rkv_net_store_last_failure(self._open(), message, len(message))
         return message.value.decode(errors="replace")
 
     def close(self) -> None:
         """Ends it. More than one close is fine. Raises InvalidState while a cache has it: detach
         its tiers, or close it, before."""
-        with self._lock:
+        if self._is_inherited():
+            self._handle = None  # there is nothing of it in a child
+            return
+        with self._locked():
             if self._leases:
-                raise make(
-                    Status.INVALID_STATE,
-                    "the Store is attached to a cache: detach that, or close it, before",
-                    None,
-                    None,
-                )
+                raise _refused("the Store is attached to a cache: detach that, or close it, before")
             handle, self._handle = self._handle, None
             if handle is not None:
                 self._library.rkv_net_store_destroy(handle)
@@ -432,11 +457,6 @@ class Store:
             if kind is None:
                 raise
 
-    def _open(self) -> int:
-        if self._handle is None:
-            raise ValueError("the Store is closed")
-        return self._handle
-
 
 def _call(library: ctypes.CDLL, function: Callable[..., int], *arguments: object) -> None:
     status = function(*arguments)
@@ -446,7 +466,11 @@ def _call(library: ctypes.CDLL, function: Callable[..., int], *arguments: object
     message = ctypes.create_string_buffer(library.rkv_net_last_error_message(None, 0))
     library.rkv_net_last_error_message(message, len(message))
     text = message.value.decode()
-    raise (ValueError if status == _INVALID_ARGUMENT else NetworkError)(text)
+    raise NetworkError(text) if status == _NETWORK else make(status, text, None, None)
+
+
+def _refused(why: str) -> Error:
+    return make(Status.INVALID_STATE, why, None, None)
 
 
 def _text(name: str, given: str) -> bytes:
