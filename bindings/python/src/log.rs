@@ -8,6 +8,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError};
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -59,7 +60,11 @@ extern "C" fn deliver(_: *mut c_void) -> c_int {
 /// of the library alone, e.g. a caught panic.
 #[pyfunction]
 #[pyo3(signature = (receiver, level=RKV_LOG_ERROR), text_signature = "(receiver, level=1)")]
-pub fn set_log(py: Python<'_>, receiver: Option<Py<PyAny>>, level: u32) {
+pub fn set_log(py: Python<'_>, receiver: Option<Py<PyAny>>, level: u32) -> PyResult<()> {
+    if let Some(given) = receiver.as_ref().map(|it| it.bind(py)).filter(|it| !it.is_callable()) {
+        let message = format!("receiver: a callable is needed, not {}", given.get_type().name()?);
+        return Err(PyTypeError::new_err(message));
+    }
     let is_set = receiver.is_some();
     let earlier = {
         let mut now = RECEIVER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,6 +75,7 @@ pub fn set_log(py: Python<'_>, receiver: Option<Py<PyAny>>, level: u32) {
     // Waits for a callback that runs, which never waits for the interpreter.
     // SAFETY: the callback is a function of this module, which is never unloaded.
     py.detach(|| unsafe { rkv_set_log_callback(level, callback, null_mut()) });
+    Ok(())
 }
 
 /// Sends a message the way the library does, e.g. to see that a receiver is set up: one above the

@@ -255,6 +255,8 @@ def test_log_messages_come_on_the_main_thread() -> None:
     def receiver(level: int, message: str) -> None:
         seen.append((level, message, threading.current_thread() is threading.main_thread()))
 
+    with pytest.raises(TypeError, match="^receiver: a callable is needed, not int"):
+        radixkv.set_log(5)  # type: ignore[arg-type]
     radixkv.set_log(receiver)
     try:
         thread = threading.Thread(target=radixkv.log_message, args=(1, "from a thread"))

@@ -4,13 +4,14 @@ import ctypes
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
 from conftest import ids
 
 import radixkv
-from radixkv import net
+from radixkv import _net_structs, net
 
 LOCAL = "tcp://127.0.0.1:0"
 
@@ -78,9 +79,35 @@ def test_m01_what_is_refused() -> None:
             net.EventPublisher(endpoint)
     with pytest.raises(ValueError, match="topic: has a NUL"):
         net.EventPublisher(LOCAL, topic="a\0b")
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("endpoint: str", {"endpoint": None}),
+        ("replay_endpoint: str", {"replay_endpoint": 5}),
+        ("topic: str", {"topic": b"kv"}),
+        ("data_parallel_rank: int", {"data_parallel_rank": "1"}),
+        ("queue_batch_limit: int", {"queue_batch_limit": 1.5}),
+        ("library: a path", {"library": 5}),
+    ]
+    for message, given in wrong:
+        with pytest.raises(TypeError, match=f"^{message} is needed, not "):
+            net.EventPublisher(**({"endpoint": LOCAL} | given))
+    for message, given in [
+        ("url: str", {"url": None}),
+        ("prefix: str", {"prefix": b""}),
+        ("endpoint: str", {"endpoint": 9}),
+        ("ttl_s: int", {"ttl_s": "1"}),
+        ("connection_count: int", {"connection_count": None}),
+        ("ca_file: a path", {"ca_file": 5}),
+    ]:
+        with pytest.raises(TypeError, match=f"^{message} is needed, not "):
+            net.Store(**({"url": "redis://127.0.0.1:1"} | given))
     with pytest.raises(ValueError, match="queue_batch_limit 0 is not 1 to"):
         net.EventPublisher(LOCAL, queue_batch_limit=0)
     with net.EventPublisher(LOCAL) as publisher:
+        assert [publisher.publish(it) for it in (bytearray(b"a"), memoryview(b"abc")[::2])] == [0, 1]
+        assert publisher.stats().published_byte_count == 3
+        for payload in (None, 5, "text"):
+            with pytest.raises(TypeError, match="^payload: bytes are needed, not "):
+                publisher.publish(payload)  # type: ignore[arg-type]
         taken = f"tcp://127.0.0.1:{publisher.stats().port}"
         with pytest.raises(net.NetworkError, match="config.endpoint") as refused:
             net.EventPublisher(taken)
@@ -98,10 +125,10 @@ def test_p01_structs_are_those_of_the_header() -> None:
     version = re.search(r"#define RKV_NET_ABI_VERSION (\d+)", text)
     assert version and int(version[1]) == net.ABI_VERSION
     structs: list[tuple[str, type[ctypes.Structure]]] = [
-        ("net_publisher_config", net._Config),
-        ("net_publisher_stats", net._Stats),
-        ("net_store_config", net._StoreConfig),
-        ("remote_store", net._RemoteStore),
+        ("net_publisher_config", _net_structs.Config),
+        ("net_publisher_stats", _net_structs.Stats),
+        ("net_store_config", _net_structs.StoreConfig),
+        ("remote_store", _net_structs.RemoteStore),
     ]
     pointers = {"char*": "c_char_p", "void*": "c_void_p", "rkv_remote_call": "c_void_p"}
     for name, struct in structs:

@@ -14,6 +14,7 @@ system's loader looks.
 """
 
 import ctypes
+import operator
 import os
 import threading
 import weakref
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from ._net_structs import Config, RemoteStore, Stats, StoreConfig
 from .errors import Error, InvalidState, Status, make
 
 ABI_VERSION = 2
@@ -36,94 +38,6 @@ class NetworkError(Error, OSError):
     not there."""
 
     status = _NETWORK
-
-
-class _Config(ctypes.Structure):
-    struct_size: int
-    flags: int
-    endpoint: bytes | None
-    replay_endpoint: bytes | None
-    topic: bytes | None
-    data_parallel_rank: int
-    replay_batch_limit: int
-    queue_batch_limit: int
-    reserved: int
-    _fields_ = [
-        ("struct_size", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
-        ("endpoint", ctypes.c_char_p),
-        ("replay_endpoint", ctypes.c_char_p),
-        ("topic", ctypes.c_char_p),
-        ("data_parallel_rank", ctypes.c_uint32),
-        ("replay_batch_limit", ctypes.c_uint32),
-        ("queue_batch_limit", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
-    ]
-
-
-class _Stats(ctypes.Structure):
-    struct_size: int
-    port: int
-    replay_port: int
-    published_batch_count: int
-    published_byte_count: int
-    dropped_batch_count: int
-    queued_batch_count: int
-    replay_batch_count: int
-    replay_request_count: int
-    _fields_ = [
-        ("struct_size", ctypes.c_uint32),
-        ("port", ctypes.c_uint16),
-        ("replay_port", ctypes.c_uint16),
-        ("published_batch_count", ctypes.c_uint64),
-        ("published_byte_count", ctypes.c_uint64),
-        ("dropped_batch_count", ctypes.c_uint64),
-        ("queued_batch_count", ctypes.c_uint64),
-        ("replay_batch_count", ctypes.c_uint64),
-        ("replay_request_count", ctypes.c_uint64),
-    ]
-
-
-class _StoreConfig(ctypes.Structure):
-    struct_size: int
-    flags: int
-    url: bytes | None
-    prefix: bytes | None
-    endpoint: bytes | None
-    ttl_s: int
-    connection_count: int
-    reserved: int
-    ca_file: bytes | None
-    _fields_ = [
-        ("struct_size", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
-        ("url", ctypes.c_char_p),
-        ("prefix", ctypes.c_char_p),
-        ("endpoint", ctypes.c_char_p),
-        ("ttl_s", ctypes.c_uint64),
-        ("connection_count", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
-        ("ca_file", ctypes.c_char_p),
-    ]
-
-
-class _RemoteStore(ctypes.Structure):
-    struct_size: int
-    reserved: int
-    user_data: int | None
-    has: int | None
-    get: int | None
-    put: int | None
-    remove: int | None
-    _fields_ = [
-        ("struct_size", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
-        ("user_data", ctypes.c_void_p),
-        ("has", ctypes.c_void_p),
-        ("get", ctypes.c_void_p),
-        ("put", ctypes.c_void_p),
-        ("remove", ctypes.c_void_p),
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +63,9 @@ class PublisherStats:
     """Requests for a replay."""
 
 
-def _load(path: str | None) -> ctypes.CDLL:
+def _load(path: str | os.PathLike[str] | None) -> ctypes.CDLL:
+    if path is not None:
+        path = os.fsdecode(_path("library", path))
     path = path or os.environ.get("RADIXKV_NET_LIBRARY") or "libradixkv_net.so"
     try:
         library = ctypes.CDLL(path)
@@ -201,7 +117,7 @@ class _Owned:
     _library: ctypes.CDLL
     _handle: int | None = None
 
-    def __init__(self, library: str | None) -> None:
+    def __init__(self, library: str | os.PathLike[str] | None) -> None:
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._library = _load(library)
@@ -254,29 +170,22 @@ class EventPublisher(_Owned):
         data_parallel_rank: int = 0,
         replay_batch_limit: int = 10_000,
         queue_batch_limit: int = 100_000,
-        library: str | None = None,
+        library: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(library)
-        for name, number in [
-            ("data_parallel_rank", data_parallel_rank),
-            ("replay_batch_limit", replay_batch_limit),
-            ("queue_batch_limit", queue_batch_limit),
-        ]:
-            least = 0 if name == "data_parallel_rank" else 1
-            if not least <= number < 1 << 32:
-                raise ValueError(f"{name} {number} is not {least} to {(1 << 32) - 1}")
+        most = (1 << 32) - 1
         texts = [
             _text("endpoint", endpoint),
             None if replay_endpoint is None else _text("replay_endpoint", replay_endpoint),
             _text("topic", topic),
         ]
-        config = _Config(
-            ctypes.sizeof(_Config),
+        config = Config(
+            ctypes.sizeof(Config),
             _CONNECT if connect else 0,
             *texts,
-            data_parallel_rank,
-            replay_batch_limit,
-            queue_batch_limit,
+            _number("data_parallel_rank", data_parallel_rank, 0, most),
+            _number("replay_batch_limit", replay_batch_limit, 1, most),
+            _number("queue_batch_limit", queue_batch_limit, 1, most),
             0,
         )
         handle = ctypes.c_void_p()
@@ -285,9 +194,15 @@ class EventPublisher(_Owned):
         )
         self._handle = handle.value
 
-    def publish(self, payload: bytes) -> int:
-        """Copies a batch and hands it over; waits for no subscriber. Its number comes back, one
-        more than that of the batch before. An empty batch has a number as well."""
+    def publish(self, payload: bytes | bytearray | memoryview) -> int:
+        """Copies a batch, bytes or what lends some, and hands it over; waits for no subscriber. Its
+        number comes back, one more than that of the batch before. An empty batch has a number as
+        well."""
+        if not isinstance(payload, bytes):
+            try:
+                payload = bytes(memoryview(payload))
+            except TypeError:
+                raise _wrong("payload", "bytes are", payload) from None
         number = ctypes.c_uint64()
         publish = self._library.rkv_net_publisher_publish
         with self._locked():
@@ -296,7 +211,7 @@ class EventPublisher(_Owned):
 
     def stats(self) -> PublisherStats:
         """What was counted."""
-        stats = _Stats(ctypes.sizeof(_Stats))
+        stats = Stats(ctypes.sizeof(Stats))
         with self._locked():
             self._call(
                 self._library.rkv_net_publisher_read_stats, self._open(), ctypes.byref(stats)
@@ -331,7 +246,7 @@ class EventPublisher(_Owned):
             self.close()
 
 
-_described: dict[int, _RemoteStore] = {}
+_described: dict[int, RemoteStore] = {}
 """What the addresses of stores that are open lead to."""
 
 
@@ -348,9 +263,12 @@ class Store(_Owned):
     """A store that caches share, on a server of Redis or Valkey, or in a bucket of S3: what a cache
     takes as `remote`.
 
-    url: "redis://HOST:PORT", the same with valkey://, "rediss://" or "valkeys://" over TLS, or
-        "unix://PATH"; "s3://BUCKET" or "s3://BUCKET/FOLDER". No server has to be there yet.
-    prefix: what each key begins with.
+    url: "redis://HOST:PORT", with USER:PASSWORD@ and /DATABASE as they are needed, the same with
+        valkey://, "rediss://" or "valkeys://" over TLS, or "unix://PATH"; "s3://BUCKET" or
+        "s3://BUCKET/FOLDER". No server has to be there yet. Credentials and region for S3 are in
+        the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION; without them it asks
+        a server that only machines of Amazon's have.
+    prefix: what each key begins with; None for "radixkv/".
     endpoint: for S3: where it is, if not at Amazon; None for what the environment says.
     ttl_s: for Redis: seconds after which goes what was written; 0 for never.
     connection_count: for Redis: connections that read, and as many that write.
@@ -371,33 +289,29 @@ class Store(_Owned):
         ttl_s: int = 0,
         connection_count: int = 4,
         ca_file: str | os.PathLike[str] | None = None,
-        library: str | None = None,
+        library: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(library)
         self._leases: weakref.WeakSet[_Lease] = weakref.WeakSet()
-        if not 0 <= ttl_s < 1 << 64:
-            raise ValueError(f"ttl_s {ttl_s} is not 0 to {(1 << 64) - 1}")
-        if not 1 <= connection_count <= 256:
-            raise ValueError(f"connection_count {connection_count} is not 1 to 256")
         texts = [
             _text("url", url),
             None if prefix is None else _text("prefix", prefix),
             None if endpoint is None else _text("endpoint", endpoint),
         ]
-        config = _StoreConfig(
-            ctypes.sizeof(_StoreConfig),
+        config = StoreConfig(
+            ctypes.sizeof(StoreConfig),
             0,
             *texts,
-            ttl_s,
-            connection_count,
+            _number("ttl_s", ttl_s, 0, (1 << 64) - 1),
+            _number("connection_count", connection_count, 1, 256),
             0,
-            None if ca_file is None else _text("ca_file", os.fspath(ca_file)),
+            None if ca_file is None else _path("ca_file", ca_file),
         )
         handle = ctypes.c_void_p()
         create = self._library.rkv_net_store_create
         self._call(create, ctypes.byref(config), ctypes.byref(handle))
         self._handle = handle.value
-        self._functions = _RemoteStore(ctypes.sizeof(_RemoteStore))
+        self._functions = RemoteStore(ctypes.sizeof(RemoteStore))
         describe = self._library.rkv_net_store_describe
         self._call(describe, self._handle, ctypes.byref(self._functions))
         # A store that nobody closes lives on when its object goes: so does what its address leads
@@ -474,7 +388,33 @@ def _refused(why: str) -> Error:
 
 
 def _text(name: str, given: str) -> bytes:
-    encoded = given.encode()
+    if not isinstance(given, str):
+        raise _wrong(name, "str is", given)
+    return _without_nul(name, given.encode())
+
+
+def _path(name: str, given: str | os.PathLike[str]) -> bytes:
+    try:
+        return _without_nul(name, os.fsencode(given))
+    except TypeError:
+        raise _wrong(name, "a path is", given) from None
+
+
+def _number(name: str, given: int, least: int, most: int) -> int:
+    try:
+        number = operator.index(given)
+    except TypeError:
+        raise _wrong(name, "int is", given) from None
+    if not least <= number <= most:
+        raise ValueError(f"{name} {number} is not {least} to {most}")
+    return number
+
+
+def _without_nul(name: str, encoded: bytes) -> bytes:
     if b"\0" in encoded:
         raise ValueError(f"{name}: has a NUL")
     return encoded
+
+
+def _wrong(name: str, what: str, given: object) -> TypeError:
+    return TypeError(f"{name}: {what} needed, not {type(given).__name__}")
