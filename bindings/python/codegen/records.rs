@@ -117,7 +117,43 @@ fn class(text: &mut String, item: &Struct, class: &str) {
     }
     writeln!(text, "    fn __repr__(&self) -> String {{").unwrap();
     let (names, values) = (names.join(", "), values.join(", "));
-    writeln!(text, "        format!(\"{class}({names})\", {values})\n    }}\n}}").unwrap();
+    writeln!(text, "        format!(\"{class}({names})\", {values})\n    }}").unwrap();
+    writeln!(text, "    fn __reduce__<'py>(this: &Bound<'py, Self>) -> PyResult<Remade<'py>> {{")
+        .unwrap();
+    writeln!(text, "        let mut numbers = Vec::new();").unwrap();
+    writeln!(text, "        this.get().numbers(&mut numbers);").unwrap();
+    writeln!(text, "        pickle::by_method(this, (\"_of\", numbers), None)\n    }}").unwrap();
+    writeln!(text, "    #[staticmethod]\n    fn _of(numbers: Vec<u64>) -> Self {{").unwrap();
+    writeln!(text, "        Self::of(&mut numbers.into_iter())\n    }}\n}}").unwrap();
+    numbers(text, &fields, item, class);
+}
+
+/// All fields of a class in order, as one number each, and back. What an object of another version
+/// lacks is zero.
+fn numbers(text: &mut String, fields: &[&Field], item: &Struct, class: &str) {
+    let (mut there, mut back) = (String::new(), String::new());
+    for field in fields {
+        let (name, kind) = (&field.name, rust_type(&field.kind));
+        assert!(!kind.contains('*') && !kind.starts_with('f'), "{kind} is no whole number");
+        let next = format!("from.next().unwrap_or_default() as {kind}");
+        if let Some(inside) = class_of(field) {
+            writeln!(there, "        {inside}(self.0.{name}).numbers(into);").unwrap();
+            writeln!(back, "        made.{name} = {inside}::of(from).0;").unwrap();
+        } else if field.length.is_some() {
+            writeln!(there, "        into.extend(self.0.{name}.map(|it| it as u64));").unwrap();
+            writeln!(back, "        made.{name} = std::array::from_fn(|_| {next});").unwrap();
+        } else {
+            writeln!(there, "        into.push(self.0.{name} as u64);").unwrap();
+            writeln!(back, "        made.{name} = {next};").unwrap();
+        }
+    }
+    let is_sized = item.fields.iter().any(|field| field.name == "struct_size");
+    let (name, empty) = (&item.name, if is_sized { "sized" } else { "zeroed" });
+    writeln!(text, "#[allow(clippy::unnecessary_cast)]\nimpl {class} {{").unwrap();
+    writeln!(text, "    fn numbers(&self, into: &mut Vec<u64>) {{\n{there}    }}").unwrap();
+    writeln!(text, "    fn of(from: &mut std::vec::IntoIter<u64>) -> Self {{").unwrap();
+    writeln!(text, "        let mut made = {name}::{empty}();\n{back}").unwrap();
+    writeln!(text, "        {class}(made)\n    }}\n}}").unwrap();
 }
 
 /// What NumPy calls a field's type.

@@ -34,6 +34,7 @@ mod log;
 mod many;
 mod page_numbers;
 mod page_table;
+mod pickle;
 mod place_tables;
 mod placed_pages;
 mod placed_rows;

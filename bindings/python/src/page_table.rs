@@ -2,10 +2,12 @@
 use std::ptr::{null, null_mut};
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::array::{Array, output};
 use crate::c::*;
 use crate::handle::{Closable, Handle, Raw, filled, listed, long};
+use crate::pickle::{Remade, by_method};
 use crate::record::{PageTableStats, PoolStats};
 use crate::status::{check, check_room};
 
@@ -49,6 +51,23 @@ impl Group {
         Group(rkv_group_config { kind, pool, draft_state_count, ..zero })
     }
 
+    fn __reduce__<'py>(this: &Bound<'py, Self>) -> PyResult<Remade<'py>> {
+        let (group, named) = (&this.get().0, PyDict::new(this.py()));
+        named.set_item("pool", group.pool)?;
+        match group.kind {
+            RKV_GROUP_FULL => by_method(this, ("full",), Some(&named)),
+            RKV_GROUP_WINDOW => {
+                named.set_item("sinks", group.sinks)?;
+                by_method(this, ("window", group.window), Some(&named))
+            }
+            RKV_GROUP_CHUNK => by_method(this, ("chunk", group.chunk), Some(&named)),
+            _ => {
+                named.set_item("draft_state_count", group.draft_state_count)?;
+                by_method(this, ("state",), Some(&named))
+            }
+        }
+    }
+
     fn __repr__(&self) -> String {
         let pool = self.0.pool;
         match self.0.kind {
@@ -57,7 +76,10 @@ impl Group {
                 format!("Group.window({}, sinks={}, pool={pool})", self.0.window, self.0.sinks)
             }
             RKV_GROUP_CHUNK => format!("Group.chunk({}, pool={pool})", self.0.chunk),
-            _ => format!("Group.state(pool={pool})"),
+            _ => {
+                let drafts = self.0.draft_state_count;
+                format!("Group.state(pool={pool}, draft_state_count={drafts})")
+            }
         }
     }
 }

@@ -3,6 +3,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::c::*;
+use crate::pickle::{self, Remade};
 
 /// A struct of C whose values lie in arrays.
 pub struct Layout {

@@ -3,6 +3,7 @@ use std::ptr::null;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::c::*;
 
@@ -60,6 +61,16 @@ impl Namespace {
     #[getter]
     fn salt(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// For pickle and copy.
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((), Bound<'py, PyDict>)> {
+        let named = PyDict::new(py);
+        named.set_item("lora_id", self.lora_id)?;
+        named.set_item("epoch", self.epoch)?;
+        named.set_item("image_digest", self.image_digest().map(|it| PyBytes::new(py, it)))?;
+        named.set_item("salt", PyBytes::new(py, &self.bytes))?;
+        Ok(((), named))
     }
 
     fn __repr__(&self) -> String {

@@ -10,6 +10,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 use crate::array::{Array, Kind, empty, output};
 use crate::c::*;
 use crate::handle::{Raw, long};
+use crate::pickle::{Remade, by_method};
 use crate::space::{Namespace, Space};
 use crate::status::{check, check_room};
 
@@ -229,6 +230,19 @@ impl TokenItem {
         self.0.position_count.max(1)
     }
 
+    fn __reduce__<'py>(this: &Bound<'py, Self>) -> PyResult<Remade<'py>> {
+        let item = &this.get().0;
+        let at = item.token_index;
+        match item.kind {
+            RKV_TOKEN_COORD => by_method(this, ("coord", at, item.bin), None),
+            RKV_TOKEN_SIZE => by_method(this, ("size", at, item.bin, item.height_bin), None),
+            _ => {
+                let digest = PyBytes::new(this.py(), &item.digest);
+                by_method(this, ("image", at, item.position_count, digest), None)
+            }
+        }
+    }
+
     fn __repr__(&self) -> String {
         let item = &self.0;
         let at = item.token_index;
@@ -302,6 +316,14 @@ impl Tokens {
         })?;
         ids.truncate(count);
         Ok(Tokens { ids, items: made })
+    }
+
+    /// For pickle and copy.
+    fn __getnewargs__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, Vec<TokenItem>)> {
+        Ok((self.ids(py)?, self.items()))
     }
 
     fn __len__(&self) -> usize {
