@@ -216,16 +216,23 @@ impl Part {
         let part = this.get();
         let rkv_snapshot_part { data, size_bytes } = part.bytes.get();
         let start = NonNull::new(data.cast_mut()).unwrap_or(NonNull::dangling()).as_ptr();
-        let mut state = part.pin.get().state();
-        if state.id == 0 {
+        let is_there = {
+            let mut state = part.pin.get().state();
+            let is_there = state.id != 0;
+            state.views += usize::from(is_there);
+            is_there
+        };
+        // Without the lock: what refuses makes an exception, for which the interpreter may collect,
+        // and let go of another view.
+        if !is_there {
             return Err(PyBufferError::new_err("the pin was released"));
         }
         let length = size_bytes as ffi::Py_ssize_t;
         // SAFETY: the bytes stay while the pin does, which is not released while there are views.
         if unsafe { ffi::PyBuffer_FillInfo(view, this.as_ptr(), start, length, 1, flags) } != 0 {
+            part.pin.get().state().views -= 1;
             return Err(PyErr::fetch(this.py()));
         }
-        state.views += 1;
         Ok(())
     }
 

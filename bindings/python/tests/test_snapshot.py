@@ -186,3 +186,43 @@ def test_what_c_code_inserted_is_no_object(tmp_path: Path) -> None:
         [sys.executable, "-c", OF_C_CODE], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+#: Where an exception is made, a collection lets go of another view of the same pin: CPython 3.11.
+COLLECTS = """
+import gc, io, signal
+import radixkv
+
+signal.alarm(20)
+cache = radixkv.SnapshotCache()
+part = bytearray(64)
+cache.insert([1, 2, 3], "state", parts=[part])
+pin = cache.match([1, 2, 3])
+[view] = pin.parts()
+part, refused = view.obj, 0
+write = io.BytesIO(b"abc").readinto
+gc.set_threshold(1)
+for _ in range(200):
+    # Nothing is collected before the exception is made.
+    gc.disable()
+    cycle = pin.parts()
+    cycle.append(cycle)
+    del cycle
+    gc.enable()
+    try:
+        write(part)
+    except (BufferError, TypeError):
+        refused += 1
+gc.collect()
+try:
+    pin.release()
+except BufferError:
+    refused += 1
+assert refused == 201
+view.release()
+pin.release()
+"""
+
+
+def test_a_view_that_is_refused_waits_for_no_lock() -> None:
+    subprocess.run([sys.executable, "-c", COLLECTS], timeout=60, check=True)
