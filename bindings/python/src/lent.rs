@@ -10,7 +10,9 @@ use crate::c::*;
 use crate::handle::Raw;
 use crate::status::refused;
 
+/// Kept, never looked at.
 #[derive(Default)]
+#[allow(dead_code)]
 pub struct Given {
     /// Memory in which the tiers have their slots.
     pub arrays: Vec<Array>,

@@ -138,7 +138,7 @@ def test_kinds_are_shown() -> None:
     kinds = [Group.full(), Group.window(8, sinks=2, pool=1), Group.chunk(64), Group.state(pool=3)]
     assert [repr(kind) for kind in kinds] == [
         "Group.full(pool=0)", "Group.window(8, sinks=2, pool=1)", "Group.chunk(64, pool=0)",
-        "Group.state(pool=3)",
+        "Group.state(pool=3, draft_state_count=0)",
     ]
     with pytest.raises(radixkv.InvalidArgument, match="window"):
         radixkv.PageTable(pools=[9, 9], groups=[Group.full(), Group.window(0, pool=1)])

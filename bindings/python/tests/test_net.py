@@ -90,14 +90,15 @@ def test_m01_what_is_refused() -> None:
     for message, given in wrong:
         with pytest.raises(TypeError, match=f"^{message} is needed, not "):
             net.EventPublisher(**({"endpoint": LOCAL} | given))
-    for message, given in [
+    wrong = [
         ("url: str", {"url": None}),
         ("prefix: str", {"prefix": b""}),
         ("endpoint: str", {"endpoint": 9}),
         ("ttl_s: int", {"ttl_s": "1"}),
         ("connection_count: int", {"connection_count": None}),
         ("ca_file: a path", {"ca_file": 5}),
-    ]:
+    ]
+    for message, given in wrong:
         with pytest.raises(TypeError, match=f"^{message} is needed, not "):
             net.Store(**({"url": "redis://127.0.0.1:1"} | given))
     with pytest.raises(ValueError, match="queue_batch_limit 0 is not 1 to"):
