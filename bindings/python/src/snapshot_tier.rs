@@ -84,7 +84,7 @@ impl SnapshotCache {
         config.event_fd = event_fd.unwrap_or(config.event_fd);
         let mut given = cache.lent.held(py)?;
         let call = Raw(&raw const config);
-        // SAFETY: a live handle, a config that is kept, and a store that stays until it is detached.
+        // SAFETY: a live handle, a config that is kept, a store that stays until it is detached.
         let attach = || unsafe { rkv_snapshot_cache_attach(cache.raw(), call.get()) };
         let is_done = check(py, long(py, true, attach));
         if is_done.is_ok() {
