@@ -23,7 +23,7 @@ fn g11_where_whole_pages_are_shared_no_group_keeps_a_part() {
                 assert_eq!((counts.retained, counts.private), (1 + part, part), "pool {pool}");
             }
             library.check();
-            let child = library.go_on(id, 0, &[8]).unwrap();
+            let child = library.go_on((id, false), (0, &[8]), (0, 0)).unwrap();
             assert_eq!(child.cached_position_count, if whole_pages { 4 } else { 6 });
             if !whole_pages {
                 library.confirm(child.sequence);
