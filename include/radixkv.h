@@ -31,7 +31,8 @@
  *              the argument. A success does not clear it.
  *   Failure    A call that fails changes nothing and writes no output, except the needed count
  *              together with RKV_STATUS_BUFFER_TOO_SMALL.
- *   Memory     When the host is out of memory, a call returns RKV_STATUS_OUT_OF_MEMORY. Calls that
+ *   Memory     When the host is out of memory, a call returns RKV_STATUS_OUT_OF_MEMORY. One that
+ *              evicts in slices may have evicted by then: those pages are free. Calls that
  *              give something back need no memory: release, unlock, evict, truncate, confirm,
  *              drop, free, destroy. What a GPU driver does without memory is not in our hands.
  *   Structs    struct_size first: set it to sizeof of the struct. Fields that a caller does not
