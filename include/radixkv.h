@@ -3157,7 +3157,7 @@ typedef struct rkv_tier_config {
     uint32_t flags;
     /**
      * Bytes of a page in all layers together, or with several groups in all layers of a group:
-     * what a copy moves. No default.
+     * what a copy moves. A directory whose pages have other ones is refused. No default.
      */
     uint64_t page_bytes;
     /**
@@ -6913,16 +6913,19 @@ enum rkv_status rkv_tier_config_init(struct rkv_tier_config *config,
  * The engine carries the copies out: see rkv_cache_poll(). A thread of the library follows the
  * journal, checks bytes and talks with the disk; others call the remote store.
  *
- * To open the directory takes out of it what disk_bytes has no room for, and then pages of sizes
- * that this cache does not have. That stays so when the attachment is refused after it: without
- * memory or threads, and where another thread has attached tiers meanwhile.
+ * A directory with pages of another page_bytes, or of a group that the page table does not have,
+ * is refused as one of another fingerprint is, and nothing in it changes.
+ *
+ * To open the directory takes out of it what disk_bytes has no room for. That stays so when the
+ * attachment is refused after it: without memory or threads, and where another thread has attached
+ * tiers meanwhile.
  *
  * @param cache a cache with a journal
  * @param config what to attach
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE
  * when the cache has tiers, or no journal; RKV_STATUS_UNSUPPORTED with an external pool;
  * RKV_STATUS_STORAGE when the directory cannot be used: another process or cache has it, it was
- * made by another version or for another fingerprint, or the system refuses;
+ * made by another version, or for another fingerprint or other page_bytes, or the system refuses;
  * RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
  * @par Cost
  * O(pages in the directory + page_count); reads from the disk. Blocks; other calls go on meanwhile

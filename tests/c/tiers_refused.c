@@ -15,11 +15,15 @@ static int remove_one(const char *path, const struct stat *what, int kind, struc
     return remove(path);
 }
 
-static void m01_what_is_refused_changes_no_directory(void) {
+static void new_directory(void) {
     strcpy(directory, "/tmp/radixkv-refused-XXXXXX");
     if (mkdtemp(directory) == NULL) {
         exit(1);
     }
+}
+
+static void m01_what_is_refused_changes_no_directory(void) {
+    new_directory();
     uint32_t ids[33];
     count_up(ids, 33, 1);
     rkv_tier_config good = tier_config();
@@ -56,8 +60,15 @@ static void m01_what_is_refused_changes_no_directory(void) {
             "journal");
     end_fixture(&plain);
 
+    /* Pages of another size are another layout's: a wrong start must not cost what is there. */
+    bad = small;
+    bad.page_bytes = 2 * BYTES;
+    REFUSED(f, rkv_cache_attach_tiers(f->cache, &bad), RKV_STATUS_STORAGE,
+            "pages of 96 bytes of group 0, whose page_bytes are 192 here");
+
     CHECK_OK(rkv_cache_attach_tiers(f->cache, &good));
     CHECK_EQ(tier_stats(f).disk.page_count, 8);
+    CHECK_EQ(tier_stats(f).unusable_page_count, 0);
     CHECK_OK(rkv_cache_detach_tiers(f->cache, MINUTE));
     end_engine(&e);
     CHECK_EQ(nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
@@ -65,10 +76,7 @@ static void m01_what_is_refused_changes_no_directory(void) {
 
 /* Disks of these sizes are refused: the field is named, and the directory is not made. */
 static void refuse_disks(const uint64_t *sizes, size_t count) {
-    strcpy(directory, "/tmp/radixkv-refused-XXXXXX");
-    if (mkdtemp(directory) == NULL) {
-        exit(1);
-    }
+    new_directory();
     char below[80];
     snprintf(below, sizeof below, "%s/pages", directory);
     engine e = {.f = journal_fixture()};

@@ -4,6 +4,7 @@
 use super::memory_store::MemoryStore;
 use super::remote_store::MemoryRemote;
 use super::world::{PAGE_SIZE, value};
+use radixkv::error::Error;
 use radixkv::group::{GroupConfig, GroupKind, Groups};
 use radixkv::ids::SequenceId;
 use radixkv::index::Namespace;
@@ -51,6 +52,11 @@ impl Setup {
 
     pub fn page_bytes(&self, pool: usize) -> usize {
         4 * self.words(pool)
+    }
+
+    fn host(&self) -> Vec<Vec<u8>> {
+        let pools = self.host_pages.iter().enumerate();
+        pools.map(|(pool, pages)| vec![0; pages * self.page_bytes(pool)]).collect()
     }
 }
 
@@ -101,7 +107,11 @@ fn shared(setup: &Setup) -> Arc<Shared> {
     shared
 }
 
-fn tiers(setup: &Setup, shared: &Arc<Shared>, host: &mut [Vec<u8>]) -> std::sync::Arc<PageTiers> {
+fn tiers(
+    setup: &Setup,
+    shared: &Arc<Shared>,
+    host: &mut [Vec<u8>],
+) -> Result<std::sync::Arc<PageTiers>, Error> {
     let pools = host.iter_mut().enumerate().map(|(pool, host)| {
         let base = NonNull::new(host.as_mut_ptr()).unwrap();
         let (count, page_bytes) = (setup.host_pages[pool] as u32, setup.page_bytes(pool));
@@ -126,7 +136,7 @@ fn tiers(setup: &Setup, shared: &Arc<Shared>, host: &mut [Vec<u8>]) -> std::sync
         agrees: setup.agrees,
         wake: None,
     };
-    PageTiers::attach_without_thread(shared, config, PageTiers::disk_wake().0).unwrap()
+    PageTiers::attach_without_thread(shared, config, PageTiers::disk_wake().0)
 }
 
 /// What a page of a group holds: of a state, after the positions up to its end.
@@ -140,14 +150,18 @@ fn word(group: usize, kind: GroupKind, space: &Namespace, tokens: &[u32], at: us
 impl GroupWorld {
     pub fn new(setup: Setup) -> Self {
         let shared = shared(&setup);
-        let bytes = |(pool, &pages): (usize, &usize)| vec![0; pages * setup.page_bytes(pool)];
-        let mut host: Vec<Vec<u8>> = setup.host_pages.iter().enumerate().map(bytes).collect();
-        let tiers = tiers(&setup, &shared, &mut host);
+        let mut host = setup.host();
+        let tiers = tiers(&setup, &shared, &mut host).unwrap();
         let pages =
             |(pool, &pages): (usize, &u32)| vec![vec![0; setup.words(pool)]; pages as usize + 1];
         let device = setup.pages.iter().enumerate().map(pages).collect();
         let (requests, copies, fetched) = (HashMap::new(), Vec::new(), Vec::new());
         Self { setup, shared, tiers, host, device, requests, copies, fetched }
+    }
+
+    /// Why there are no tiers.
+    pub fn refused(setup: &Setup) -> Error {
+        tiers(setup, &shared(setup), &mut setup.host()).unwrap_err()
     }
 
     /// Another process, after this one was killed: with what is committed.

@@ -2,6 +2,7 @@
 use super::group_world::{GroupWorld, Setup};
 use super::memory_store::MemoryStore;
 use super::world::PAGE_SIZE;
+use radixkv::error::Error;
 use radixkv::group::{GroupConfig, GroupKind};
 use radixkv::index::Namespace;
 use radixkv::store::PublishedGroups;
@@ -171,21 +172,29 @@ fn t16_two_requests_share_what_is_brought_but_the_state() {
     world.end();
 }
 
-/// T07: pages of another size, or of a group that isn't there, are none of this cache's.
+/// T07: a directory with pages of another size, or of a group that isn't there, is refused, and
+/// keeps all that it has.
 #[test]
-fn t16_another_layout_finds_nothing() {
-    let store = MemoryStore::new(1 << 20, 1 << 10);
-    let mut world = GroupWorld::new(hybrid(Some(store)));
+fn t16_another_layout_is_refused() {
+    let mut world = GroupWorld::new(hybrid(Some(MemoryStore::new(1 << 20, 1 << 10))));
     world.run(&prompt(1, 41), &[10]);
-    let mut setup = world.setup.clone();
-    setup.store = setup.store.as_ref().map(MemoryStore::restarted);
-    drop(world);
-    // The window's pages come from the states' pool now, and no group has states.
-    setup.groups = vec![FULL, window(9, 0, 2)];
-    setup.pages[2] = 40;
-    let mut world = GroupWorld::new(setup);
-    assert_eq!(world.tiers.stats().counters.unusable, 11);
-    assert_eq!(world.run(&prompt(1, 41), &[]), (0, 0));
+    let state = GroupKind::State.in_pool(2);
+    let other_pool = "pages of 24 bytes of group 1, whose page_bytes are 32 here";
+    for (groups, why) in [
+        (vec![FULL, window(9, 0, 2), state], other_pool),
+        (vec![FULL, window(9, 0, 1)], "of group 2, which the page table does not have"),
+        (vec![FULL], "which the page table does not have"),
+    ] {
+        let store = world.setup.store.as_ref().unwrap().restarted();
+        let all = store.records().len();
+        let setup = Setup { groups, store: Some(store.clone()), ..world.setup.clone() };
+        let error = GroupWorld::refused(&setup);
+        assert!(matches!(&error, Error::Storage(text) if text.contains(why)), "{error}");
+        assert_eq!(store.records().len(), all);
+    }
+    let mut world = world.restarted();
+    assert_eq!(world.run(&prompt(1, 41), &[]), (0, 40));
+    assert_eq!(world.tiers.stats().counters.unusable, 0);
     assert_eq!(PAGE_SIZE, 4);
     world.end();
 }

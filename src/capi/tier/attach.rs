@@ -9,7 +9,7 @@ use crate::error::{Error, text};
 use crate::group::check_count;
 use crate::memory::{Arc, Slots, TryGrow, try_box};
 use crate::store::Shared;
-use crate::tier::paged::{HostMemory, PagePolicy, PageTiers, TierConfig, TierPool};
+use crate::tier::paged::{HostMemory, PagePolicy, PageSizes, PageTiers, TierConfig, TierPool};
 use crate::tier::{Contents, DiskConfig, DiskStore, FoundRecords, Io, LowerStore, Wake};
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -34,7 +34,7 @@ pub struct rkv_tier_config {
     /// RKV_TIERS_AGREE, RKV_TIERS_THREADS, both or 0. Default 0.
     pub flags: u32,
     /// Bytes of a page in all layers together, or with several groups in all layers of a group:
-    /// what a copy moves. No default.
+    /// what a copy moves. A directory whose pages have other ones is refused. No default.
     pub page_bytes: u64,
     /// Bytes of host memory, at most: as many slots of page_bytes as fit, 1 to 2^32 - 1 of them. (A
     /// slot here is a place for one page, and has nothing to do with those of the page table.) No
@@ -157,16 +157,19 @@ pub unsafe extern "C" fn rkv_tier_config_init(
 /// The engine carries the copies out: see rkv_cache_poll(). A thread of the library follows the
 /// journal, checks bytes and talks with the disk; others call the remote store.
 ///
-/// To open the directory takes out of it what disk_bytes has no room for, and then pages of sizes
-/// that this cache does not have. That stays so when the attachment is refused after it: without
-/// memory or threads, and where another thread has attached tiers meanwhile.
+/// A directory with pages of another page_bytes, or of a group that the page table does not have,
+/// is refused as one of another fingerprint is, and nothing in it changes.
+///
+/// To open the directory takes out of it what disk_bytes has no room for. That stays so when the
+/// attachment is refused after it: without memory or threads, and where another thread has attached
+/// tiers meanwhile.
 ///
 /// @param cache a cache with a journal
 /// @param config what to attach
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT naming the field; RKV_STATUS_INVALID_STATE
 /// when the cache has tiers, or no journal; RKV_STATUS_UNSUPPORTED with an external pool;
 /// RKV_STATUS_STORAGE when the directory cannot be used: another process or cache has it, it was
-/// made by another version or for another fingerprint, or the system refuses;
+/// made by another version, or for another fingerprint or other page_bytes, or the system refuses;
 /// RKV_STATUS_OUT_OF_MEMORY; RKV_STATUS_POISONED
 /// @par Cost
 /// O(pages in the directory + page_count); reads from the disk. Blocks; other calls go on meanwhile
@@ -203,7 +206,8 @@ pub unsafe extern "C" fn rkv_cache_attach_tiers(
             PageTiers::check_attachable(shared, pools.len())?;
             // To open a directory may trim it: after that memory and threads alone are refused, and
             // who was not the first of two.
-            let disk = disk_of(&raw, &pools, wake)?;
+            let sizes = PageTiers::page_sizes(shared, &pools);
+            let disk = disk_of(&raw, (&pools, sizes), wake)?;
             let agrees = raw.flags & RKV_TIERS_AGREE != 0;
             let made = TierConfig { pools, policy, agrees, wake: engine, remote, disk };
             PageTiers::attach(shared, made, disk_wake)?;
@@ -295,7 +299,11 @@ type Disk = Option<(Box<dyn LowerStore>, FoundRecords)>;
 
 /// # Safety
 /// The directory is NULL or a string that ends with NUL.
-unsafe fn disk_of(raw: &rkv_tier_config, pools: &[TierPool], wake: Wake) -> Result<Disk, Fail> {
+unsafe fn disk_of(
+    raw: &rkv_tier_config,
+    (pools, sizes): (&[TierPool], PageSizes),
+    wake: Wake,
+) -> Result<Disk, Fail> {
     let refuse = |text| Err(Error::argument(text).into());
     if !(1..=64).contains(&raw.worker_count) {
         return refuse(text!("config.worker_count {} is not 1 to 64", raw.worker_count));
@@ -325,6 +333,7 @@ unsafe fn disk_of(raw: &rkv_tier_config, pools: &[TierPool], wake: Wake) -> Resu
         io: io_of(raw.flags),
         wake: Some(wake),
         contents: Contents::Pages,
+        page_sizes: Some(sizes),
         ..DiskConfig::new(directory, raw.disk_bytes, raw.fingerprint)
     };
     let opened = DiskStore::open(config);

@@ -5,10 +5,12 @@ use super::host::Need;
 use super::loads::{Landing, Origin};
 use super::map::{Level, Map, Name, NoRecord};
 use super::note::{NOTE_BYTES, Note};
+use super::sizes::PageSizes;
 use super::table::Table;
 use super::work::{PageTiers, TableGuard, checksum};
 use crate::error::{Error, text};
 use crate::memory::{OutOfMemory, Slot, try_box, try_zeros};
+use crate::store::Shared;
 use std::any::Any;
 
 /// Of the pages that the disk has room for, the part that is kept free.
@@ -100,6 +102,11 @@ impl PageTiers {
         Err(Error::argument(text!("config.disk_bytes {bytes} is room for 2^29 pages or more")))
     }
 
+    /// What a directory's pages must be like.
+    pub fn page_sizes(shared: &Shared, pools: &[TierPool]) -> PageSizes {
+        PageSizes::new(&shared.read().groups(), |pool| pools[pool].page_bytes)
+    }
+
     /// Bytes of the disk that a page of a pool takes.
     pub(super) fn disk_cost(&self, pool: usize) -> u64 {
         let (disk, bytes) = (self.disk.as_ref(), self.pools[pool].page_bytes as u64);
@@ -117,13 +124,21 @@ impl PageTiers {
         (0..self.pools.len()).map(of).sum()
     }
 
-    /// Makes records of what the disk has already.
+    /// Makes records of what the disk has already. Refused before anything of it is changed when it
+    /// is another layout's.
     pub(super) fn find_again(
         &self,
         table: &mut Table,
         records: &FoundRecords,
     ) -> Result<(), Error> {
         let Some(disk) = &self.disk else { return Ok(()) };
+        // Whatever opened the disk may have looked already, but that is not known here.
+        let sizes = PageSizes::new(&self.groups, |pool| self.pools[pool].page_bytes);
+        for record in records {
+            sizes.check(record).map_err(|other| {
+                Error::Storage(text!("the directory has {other}: it is not this cache's"))
+            })?;
+        }
         for record in records {
             let found = number(&record.key);
             // The numbers after those that are given are needed.
@@ -132,12 +147,6 @@ impl PageTiers {
                 table.next_disk = table.next_disk.max(found + 1);
             }
             let note = Note::decode(&record.note).filter(|_| is_ours);
-            // Pages of another size, or of a group that isn't there, mean something else.
-            let note = note.filter(|note| {
-                let group = self.groups.list().get(usize::from(note.name.group));
-                let bytes = group.map(|group| self.pools[group.pool as usize].page_bytes as u64);
-                bytes == Some(record.bytes)
-            });
             let is_added = match note {
                 Some(note) => self.add_found(table, &note, found)?,
                 None => false,

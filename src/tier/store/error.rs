@@ -1,6 +1,7 @@
 //! Why a store is not opened.
 use crate::error::{Error, text};
 use crate::memory::OutOfMemory;
+use crate::tier::paged::OtherSize;
 use crate::tier::records::RecordsError;
 use std::io;
 
@@ -41,6 +42,17 @@ pub enum OpenError {
         directory: String,
         /// What it has.
         found: &'static str,
+    },
+    /// Its pages have other sizes, or are of groups that aren't there.
+    #[error(
+        "the store in {directory} has {other}; give the sizes that it was made with, name a \
+         directory for each layout, or empty this one"
+    )]
+    Pages {
+        /// Where it is; of a long name the end.
+        directory: String,
+        /// The first of them that was found.
+        other: OtherSize,
     },
     /// Its files are not what was written.
     #[error("the store in {directory} is damaged ({what}); empty the directory")]
@@ -101,6 +113,7 @@ pub(super) enum Cause {
     Version(u32),
     Fingerprint,
     Contents(&'static str),
+    Pages(OtherSize),
     Damaged(String),
     Foreign(&'static str),
     Io(io::Error),
@@ -115,6 +128,7 @@ impl Cause {
             Self::Version(found) => OpenError::Version { directory, found },
             Self::Fingerprint => OpenError::Fingerprint { directory },
             Self::Contents(found) => OpenError::Contents { directory, found },
+            Self::Pages(other) => OpenError::Pages { directory, other },
             Self::Damaged(what) => OpenError::Damaged { directory, what },
             Self::Foreign(file) => OpenError::Foreign { directory, file },
             Self::Io(source) => OpenError::Io { directory, source },

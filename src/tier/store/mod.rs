@@ -31,6 +31,7 @@ mod write;
 pub use error::OpenError;
 
 use super::disk::{Disk, Lock};
+use super::paged::PageSizes;
 use super::records::Place;
 use super::space::{Extents, NoSpace, UNIT};
 use super::{Event, Key, LowerStore, Refused, Source, StoreStats, Target, join};
@@ -93,6 +94,9 @@ pub struct DiskConfig {
     pub fingerprint: [u8; 32],
     /// A directory of others is refused too.
     pub contents: Contents,
+    /// Of pages: a directory that has others is refused too, before anything in it is changed. None
+    /// when whoever opens it looks itself.
+    pub page_sizes: Option<PageSizes>,
     /// Requests of up to 2 MiB that are read at once, and as many that are written; threads for
     /// them where the system has no io_uring.
     pub workers: usize,
@@ -116,6 +120,7 @@ impl DiskConfig {
             bytes,
             fingerprint,
             contents: Contents::Snapshots,
+            page_sizes: None,
             workers: 8,
             commit_interval: Duration::from_millis(250),
             commit_bytes: 64 << 20,

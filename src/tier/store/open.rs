@@ -57,6 +57,9 @@ fn open(disk: Box<dyn Disk>, config: DiskConfig) -> Result<(DiskStore, FoundReco
     let records = Records::open(&*disk)?;
     let mut gone = Vec::new();
     let mut rows = Rows::new(records.load(&mut gone, Part::add)?)?;
+    if let Some(sizes) = config.page_sizes {
+        rows.iter().try_for_each(|(_, record)| sizes.check(record)).map_err(Cause::Pages)?;
+    }
     let mut damaged = gone.len() as u64;
     let data = Data::open(&*disk, config.bytes / UNIT * UNIT)?;
     damaged += rows.take_out_wrong(data.length() / UNIT, &mut gone)?;
