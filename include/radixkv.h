@@ -3396,7 +3396,8 @@ typedef struct rkv_tier_totals {
      */
     uint64_t fetched_page_count;
     /**
-     * Pages that went to make room.
+     * Pages that went to make room; of the directory also those that disk_bytes had no room for
+     * when it was attached.
      */
     uint64_t evicted_page_count;
     /**

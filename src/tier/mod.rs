@@ -195,6 +195,8 @@ pub struct StoreStats {
     pub failed_reads: u64,
     /// Records that were dropped because their bytes, or what was kept of them, had changed.
     pub damaged: u64,
+    /// Records that the bound had no room for when the store was opened.
+    pub trimmed: u64,
     /// Records that were dropped because the disk was full.
     pub no_space: u64,
     /// Commits.

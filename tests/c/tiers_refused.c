@@ -70,6 +70,12 @@ static void m01_what_is_refused_changes_no_directory(void) {
     CHECK_EQ(tier_stats(f).disk.page_count, 8);
     CHECK_EQ(tier_stats(f).unusable_page_count, 0);
     CHECK_OK(rkv_cache_detach_tiers(f->cache, MINUTE));
+
+    /* What the smaller one lets go is counted. */
+    CHECK_OK(rkv_cache_attach_tiers(f->cache, &small));
+    CHECK_EQ(tier_stats(f).disk.page_count, 1);
+    CHECK_EQ(tier_stats(f).disk.evicted_page_count, 7);
+    CHECK_OK(rkv_cache_detach_tiers(f->cache, MINUTE));
     end_engine(&e);
     CHECK_EQ(nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }

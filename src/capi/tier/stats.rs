@@ -19,7 +19,8 @@ pub struct rkv_tier_totals {
     pub stored_page_count: u64,
     /// Pages that were fetched from it.
     pub fetched_page_count: u64,
-    /// Pages that went to make room.
+    /// Pages that went to make room; of the directory also those that disk_bytes had no room for
+    /// when it was attached.
     pub evicted_page_count: u64,
     /// Pages that were dropped because their bytes had changed.
     pub damaged_page_count: u64,

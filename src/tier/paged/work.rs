@@ -433,7 +433,7 @@ impl PageTiers {
                 limit: store.capacity,
                 stored: store.writes,
                 fetched: counters.fetched[1],
-                evicted: counters.evicted[1],
+                evicted: counters.evicted[1] + store.trimmed,
                 damaged: counters.damaged[1] + store.damaged,
                 failed: counters.disk_failed,
             },

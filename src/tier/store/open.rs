@@ -63,7 +63,9 @@ fn open(disk: Box<dyn Disk>, config: DiskConfig) -> Result<(DiskStore, FoundReco
     let mut damaged = gone.len() as u64;
     let data = Data::open(&*disk, config.bytes / UNIT * UNIT)?;
     damaged += rows.take_out_wrong(data.length() / UNIT, &mut gone)?;
+    let others = gone.len();
     rows.take_out_old(config.bytes, config.contents, &mut gone)?;
+    let trimmed = (gone.len() - others) as u64;
     let removed = gone;
     if !removed.is_empty() {
         records.commit(&Changes { removed, ..Changes::default() })?;
@@ -75,7 +77,8 @@ fn open(disk: Box<dyn Disk>, config: DiskConfig) -> Result<(DiskStore, FoundReco
         true => Space::beside(rows.extents(), units)?,
         false => relocate(&mut rows, &records, &data, units)?,
     };
-    let (state, found) = state_of(rows, space, damaged)?;
+    let (mut state, found) = state_of(rows, space, damaged)?;
+    state.stats.trimmed = trimmed;
     // Who made these files may have been killed before this.
     disk.sync_names()?;
     data.cut((config.bytes / UNIT).min(state.space.used_end()))?;
