@@ -44,6 +44,8 @@ struct Disk {
     commits_when_full: bool,
     /// Called once, when it is asked what a record costs.
     on_cost: Option<Box<dyn FnOnce() + Send>>,
+    /// Called once, when it is asked whether something has happened.
+    on_look: Option<Box<dyn FnOnce() + Send>>,
     /// Is told of flushes, which write nothing then.
     on_flush: Option<Sender<()>>,
     /// Called each time that something is removed.
@@ -105,6 +107,12 @@ impl MemoryStore {
     #[allow(dead_code, reason = "not all tests meddle")]
     pub fn when_asked(&self, meddle: impl FnOnce() + Send + 'static) {
         self.disk().on_cost = Some(Box::new(meddle));
+    }
+
+    /// Does something when the cache next asks whether something has happened.
+    #[allow(dead_code, reason = "not all tests meddle")]
+    pub fn when_looked_at(&self, meddle: impl FnOnce() + Send + 'static) {
+        self.disk().on_look = Some(Box::new(meddle));
     }
 
     /// Writes nothing from now on when it is flushed, and tells of it.
@@ -291,6 +299,10 @@ impl LowerStore for MemoryStore {
     }
 
     fn has_events(&self) -> bool {
+        let meddle = self.disk().on_look.take();
+        if let Some(meddle) = meddle {
+            meddle();
+        }
         !self.disk().events.is_empty()
     }
 

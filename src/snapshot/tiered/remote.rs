@@ -233,7 +233,10 @@ impl<P: Source + 'static> TieredSnapshots<P> {
         mut asking: Asking,
         keys: Vec<Key>,
     ) -> Result<Option<u64>, Error> {
-        let Some(lowest) = &lower.lowest else { return Ok(None) };
+        // It was left after the question was made: that looked without the table, under which this
+        // is said, and what was cleared since would come back.
+        let lowest = lower.lowest.as_ref().filter(|lowest| !lowest.is_left.load(Relaxed));
+        let Some(lowest) = lowest else { return Ok(None) };
         let is_same = |load: &Load| match &load.state {
             LoadState::Asking(other) => {
                 load.users > 0 && !other.is_removed && other.is_same(&asking)
