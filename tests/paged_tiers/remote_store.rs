@@ -87,6 +87,7 @@ impl MemoryRemote {
 
 impl RemoteStore for MemoryRemote {
     fn has(&self, items: &mut [Item<'_>], _: Duration) {
+        assert!(items.iter().all(|item| item.bytes.is_empty()));
         self.call(0, items, |inside, item| match inside.values.contains_key(&item.key) {
             true => Answer::Done,
             false => Answer::Missing,
@@ -111,6 +112,7 @@ impl RemoteStore for MemoryRemote {
     }
 
     fn remove(&self, items: &mut [Item<'_>], _: Duration) {
+        assert!(items.iter().all(|item| item.bytes.is_empty()));
         self.call(3, items, |inside, item| {
             inside.values.remove(&item.key);
             Answer::Done

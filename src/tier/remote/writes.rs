@@ -126,13 +126,16 @@ impl Inner {
         let items = room(scratch, lengths).and_then(|places| {
             try_collect(puts.iter().zip(places).map(|(put, place)| Item::new(put.key, place)))
         });
-        let Ok(mut items) = items else {
+        let asked = try_collect(puts.iter().map(|put| Item::new(put.key, &mut [])));
+        let (Ok(mut items), Ok(mut asked)) = (items, asked) else {
             self.queue().stats.failed += puts.len() as u64;
             return self.let_go(puts);
         };
-        // Others may have written them: that is asked before their bytes are moved.
+        // Others may have written them: that is asked before their bytes are moved, and without the
+        // places of these, which have what was put before.
         let is_answered =
-            self.call(|store, items, time| store.has(items, time), &mut items, self.timeout);
+            self.call(|store, items, time| store.has(items, time), &mut asked, self.timeout);
+        items.iter_mut().zip(&asked).for_each(|(item, asked)| item.answer = asked.answer);
         let known = items.iter().filter(|item| item.answer == Answer::Done).count();
         self.queue().stats.known += known as u64;
         if !is_answered || known == items.len() {
