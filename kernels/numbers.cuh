@@ -36,10 +36,22 @@ RKV_DEVICE bool is_there(int index, int count, int value) {
 }
 
 // tanh by way of exp: tanh.approx errs by 2^-11, which a soft cap of 50 would turn into a logit
-// that is off by 0.02. For large x the exponential overflows to infinity and the result is 1.
+// that is off by 0.02. For large x the exponential overflows to infinity and the result is 1. It
+// errs by some 1e-7, however small x is.
 RKV_DEVICE float tanh_exact(float x) {
     const float e = exp2_fast(x * (2.0f * kLog2E));
     return 1.0f - 2.0f * reciprocal_fast(e + 1.0f);
+}
+
+// The same with an error relative to the result, for what multiplies it by much. The polynomial is
+// the CPU's (src/cpu/simd/math.rs), for |x| < 0.625.
+RKV_DEVICE float tanh_relative(float x) {
+    const float square = x * x;
+    float rest = fmaf(-0.005717037f, square, 0.020650579f);
+    rest = fmaf(rest, square, -0.053743497f);
+    rest = fmaf(rest, square, 0.1333149f);
+    rest = fmaf(rest, square, -0.33333284f);
+    return square < 0.390625f ? fmaf(rest * square, x, x) : tanh_exact(x);
 }
 
 // Two e4m3 numbers, in the upper bytes of the halves of a word, as two 16-bit numbers: exponent and

@@ -26,9 +26,6 @@ const TOO_LARGE: &str =
     "plan: on CUDA a row has fewer than 2^31 positions, a step fewer heads of queries";
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
-/// From here on none: that errs less, x^3 / 3 cap^2 of a logit x, than a tanh whose error, some
-/// 1e-7 however small its argument, is multiplied with the cap.
-const LARGEST_CAP: f32 = 16384.0;
 
 /// K and V of the new positions.
 #[derive(Debug, Clone, Copy)]
@@ -323,9 +320,10 @@ impl CudaBackend {
         stream: Stream,
     ) -> Result<(), Error> {
         let Params { scale, soft_cap, view, .. } = call.params;
-        let soft_cap = soft_cap.filter(|&cap| cap < LARGEST_CAP);
         let (k_scale, v_scale) = self.scales(call);
         let whole = scale * k_scale;
+        // None whose factor is 0, or loses digits: logits are far below such a cap.
+        let soft_cap = soft_cap.filter(|&cap| whole / cap >= f32::MIN_POSITIVE);
         let mut arguments = AttentionArguments {
             q: address(call.q.address),
             out: address(call.out.address),

@@ -2,6 +2,7 @@
 //! checked against attention in f64.
 use super::device;
 use super::emulator::{Conduct, Driver, is_real};
+use super::steps::{SIZES, large_soft_caps};
 use super::world::{Setup, World};
 use cudarc::driver::sys::{self, CUdevice_attribute};
 use radixkv::attention::{Dtype, KvLayout, Region};
@@ -247,6 +248,14 @@ fn k21_windows_soft_caps_and_regions_with_attn_sm90() {
             world.step(&[(0, 70)]);
             world.step(&[(0, 30)]);
         }
+    }
+}
+
+// K20
+#[test]
+fn k20_large_soft_caps_with_attn_sm90() {
+    if has_hopper() {
+        large_soft_caps(&setup(16), &SIZES);
     }
 }
 

@@ -146,9 +146,25 @@ fn windows_soft_caps_and_regions() {
 // K20
 #[test]
 fn k20_soft_caps_beyond_all_logits() {
-    for cap in [1e5, 1e6, 1e10, 1e18] {
-        let mut setup = Setup::new(64, 16);
-        (setup.params.soft_cap, setup.q_size) = (Some(cap), 3.0);
+    large_soft_caps(&Setup::new(64, 16), &[3.0; 8]);
+}
+
+/// Logits of a large cap's size are not what they were.
+// K20
+#[test]
+fn k20_large_soft_caps_of_the_size_of_logits() {
+    large_soft_caps(&Setup::new(64, 16), &SIZES);
+}
+
+/// About as large as the caps, or a twentieth.
+pub const SIZES: [f32; 8] = [3.0, 100.0, 16384.0, 1000.0, 30000.0, 1e6, 5e8, 1e18];
+
+/// Soft caps beside logits of these sizes.
+pub fn large_soft_caps(setup: &Setup, sizes: &[f32; 8]) {
+    let caps = [65.0, 300.0, 16384.0, 20000.0, 20000.0, 1e6, 1e10, 1e18];
+    for (cap, &q_size) in caps.into_iter().zip(sizes) {
+        let mut setup = setup.clone();
+        (setup.params.soft_cap, setup.q_size) = (Some(cap), q_size);
         let mut world = World::new(setup, 1);
         // Many rows, and few.
         world.step(&[(0, 60)]);
