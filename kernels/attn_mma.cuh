@@ -324,8 +324,7 @@ struct AttendBlock : PackedRows<S::kPlain, !S::kPlain> {
                             ? (any.end + S::kTileKeys - 1) / S::kTileKeys
                             : first;
         const float k_scale = k_scale_of_head<S>(args, head);
-        const float scale =
-            S::kPlain || args.soft_cap_in == 0.0f ? args.scale_log2 * k_scale : 1.0f;
+        const float scale = scale_of_logits<S::kPlain>(args, k_scale);
         if (first < end) {
             start_queries();
             look_up(first);

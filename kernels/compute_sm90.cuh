@@ -196,11 +196,6 @@ struct Computer {
         }
     }
 
-    // What logits are multiplied with.
-    RKV_DEVICE float logit_scale() const {
-        return args.soft_cap_in == 0.0f ? args.scale_log2 * k_scale : 1.0f;
-    }
-
     RKV_DEVICE void finish_sums(float scale) {
         RKV_UNROLL
         for (int half = 0; half < 2; half++) {

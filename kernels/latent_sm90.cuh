@@ -28,7 +28,7 @@ struct LatentComputer : Computer<S> {
 
     RKV_DEVICE void run(int warp_index) {
         this->clear_sums();
-        const float scale = this->logit_scale();
+        const float scale = scale_of_logits<false>(this->args, this->k_scale);
         if (tiles.count == 0) {
             this->say_heard();
         } else {

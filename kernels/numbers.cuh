@@ -6,6 +6,7 @@ namespace rkv {
 
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLn2 = 0.6931471805599453f;
+constexpr float kSmallestNormal = 1.17549435e-38f; // 2^-126
 
 // fp8 as it lies in memory: OCP E4M3.
 struct E4M3 {};

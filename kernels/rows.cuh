@@ -32,6 +32,14 @@ RKV_DEVICE float k_scale_of_head(const AttentionArguments &args, int head) {
     return by_head ? load_global(args.k_scales + head) : 1.0f;
 }
 
+// What logits are multiplied with as weights are made of them. Never 0, as a head's scale may come
+// to: times the -infinity of what is not seen that would be NaN.
+template <bool kPlain>
+RKV_DEVICE float scale_of_logits(const AttentionArguments &args, float k_scale) {
+    const bool capped = !kPlain && args.soft_cap_in != 0.0f;
+    return capped ? 1.0f : larger(kSmallestNormal, args.scale_log2 * k_scale);
+}
+
 RKV_DEVICE void store_range(uint32_t at, const Range &range) {
     store_shared_i32(at, range.begin);
     store_shared_i32(at + 4, range.end);

@@ -321,7 +321,8 @@ impl CudaBackend {
     ) -> Result<(), Error> {
         let Params { scale, soft_cap, view, .. } = call.params;
         let (k_scale, v_scale) = self.scales(call);
-        let whole = scale * k_scale;
+        // Both may be small: 0 would be no factor of the -infinity of what is not seen.
+        let whole = (scale * k_scale).max(f32::MIN_POSITIVE);
         // None whose factor is 0, or loses digits: logits are far below such a cap.
         let soft_cap = soft_cap.filter(|&cap| whole / cap >= f32::MIN_POSITIVE);
         let mut arguments = AttentionArguments {

@@ -2,7 +2,7 @@
 //! checked against attention in f64.
 use super::device;
 use super::emulator::{Conduct, Driver, is_real};
-use super::steps::{SIZES, large_soft_caps};
+use super::steps::{SIZES, large_soft_caps, scales_of_nothing};
 use super::world::{Setup, World};
 use cudarc::driver::sys::{self, CUdevice_attribute};
 use radixkv::attention::{Dtype, KvLayout, Region};
@@ -151,6 +151,14 @@ fn k22_fp8_kv_with_attn_sm90() {
             world.fill(0, 450);
             world.step(&[(0, 40), (1, 60)]);
         }
+    }
+}
+
+// K22
+#[test]
+fn k22_fp8_scales_that_come_to_nothing_with_attn_sm90() {
+    if has_hopper() {
+        scales_of_nothing(&setup(16));
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Setup {
     pub latent: bool,
     /// Each KV head has scales of its own, for fp8.
     pub head_scales: bool,
+    /// Of those the one of the first head's keys is 0.
+    pub zero_scale: bool,
     /// Size of queries: large ones make sharp distributions.
     pub q_size: f32,
     pub pages: usize,
@@ -46,6 +48,7 @@ impl Setup {
             batch_invariant: false,
             latent: false,
             head_scales: false,
+            zero_scale: false,
             q_size: 1.0,
             pages: 2048 / page_size + 8,
             sm90: false,

@@ -212,6 +212,31 @@ fn k22_fp8_kv_with_scales() {
     }
 }
 
+/// Scales whose product is 0, as is the scale of a head whose keys are: all logits are 0, and what
+/// is not seen stays so.
+// K22
+#[test]
+fn k22_fp8_scales_that_come_to_nothing() {
+    scales_of_nothing(&Setup::new(64, 16).heads(8, 2));
+}
+
+/// With and without a soft cap, many rows and few.
+pub fn scales_of_nothing(setup: &Setup) {
+    for (zero_scale, soft_cap) in
+        [(false, None), (false, Some(15.0)), (true, None), (true, Some(15.0))]
+    {
+        let mut setup = setup.clone().dtypes(Dtype::Bf16, Dtype::Fp8E4m3);
+        if !zero_scale {
+            (setup.params.scale, setup.params.k_scale) = (1e-30, 1e-20);
+        }
+        (setup.head_scales, setup.zero_scale) = (zero_scale, zero_scale);
+        setup.params.soft_cap = soft_cap;
+        let mut world = World::new(setup, 1);
+        world.step(&[(0, 60)]);
+        world.step(&[(0, 1)]);
+    }
+}
+
 /// Every number there is, NaN, infinities and both zeros too: the bytes that a division leads to.
 /// By these scales a product with 1 / scale has other ones, for quotients lie in the middle of two
 /// numbers of the format.

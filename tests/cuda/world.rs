@@ -167,6 +167,7 @@ impl World {
         match kind {
             _ if self.setup.kv_dtype != Dtype::Fp8E4m3 => 1.0,
             Kind::V if self.setup.latent => self.scale(Kind::K, head),
+            Kind::K if self.setup.zero_scale && head == 0 => 0.0,
             Kind::K => self.setup.params.k_scale * by_head,
             Kind::V => self.setup.params.v_scale / by_head,
             Kind::Q => 1.0,
