@@ -60,6 +60,8 @@ impl SnapshotCache {
             // Objects of pins keep the library's cache, and would keep the directory and the other
             // snapshots with it.
             let gone = long(py, true, || {
+                // From here on nobody attaches anything any more.
+                let given = cache.lent.at_once();
                 // SAFETY: a live handle. What they return is whether there was a directory, and
                 // whether the cache has failed, which keeps its snapshots, or is of the process
                 // that this one was forked from, which keeps them too.
@@ -70,7 +72,7 @@ impl SnapshotCache {
                 };
                 // What is still attached, or just now, keeps it until the handle ends.
                 let is_detached = matches!(status, RKV_STATUS_OK | RKV_STATUS_PENDING);
-                let given = if is_detached { cache.lent.at_once() } else { None };
+                let given = given.filter(|_| is_detached);
                 let gone = given.map(|mut given| Raw(std::mem::take(&mut given.0)));
                 drop(cache);
                 gone

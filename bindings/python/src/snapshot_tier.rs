@@ -83,6 +83,8 @@ impl SnapshotCache {
         config.commit_interval_ms = commit_interval_ms;
         config.event_fd = event_fd.unwrap_or(config.event_fd);
         let mut given = cache.lent.held(py)?;
+        // `close()` may have come between, and lets go of what was attached before it.
+        let _open = self.handle.get(py)?;
         let call = Raw(&raw const config);
         // SAFETY: a live handle, a config that is kept, a store that stays until it is detached.
         let attach = || unsafe { rkv_snapshot_cache_attach(cache.raw(), call.get()) };
