@@ -18,6 +18,7 @@ mod store;
 pub use found::{FoundRecords, Record};
 pub use store::{Contents, DiskConfig, DiskStore, Io, OpenError, Wake};
 
+use crate::memory::OutOfMemory;
 use crate::store::Identity;
 use std::any::Any;
 use std::thread::JoinHandle;
@@ -160,6 +161,16 @@ pub trait LowerStore: Send + Sync {
     /// Waits until all that was put or removed before is committed or dropped; false when the time
     /// is over, or a removal will never be committed, as there was no memory for it.
     fn flush(&self, timeout: Duration) -> bool;
+    /// What ends when all that was put or removed before is committed or dropped; `None` when that
+    /// is so. Nothing is done sooner for it.
+    fn mark(&self) -> Result<Option<u64>, OutOfMemory> {
+        Ok(None)
+    }
+    /// Whether such a mark has ended.
+    fn has_ended(&self, mark: u64) -> bool {
+        let _ = mark;
+        true
+    }
     /// Counts since the store was opened.
     fn stats(&self) -> StoreStats;
     /// What its place is told from others by, also when it is opened again; `None` when nobody

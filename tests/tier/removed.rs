@@ -55,3 +55,32 @@ fn t17_what_was_removed_during_a_commit_that_fails_is_gone_after_a_flush() {
     }
     assert!(failed > 0, "no commit failed");
 }
+
+/// T17: a mark ends when what was removed before it is committed, whatever was put since.
+#[test]
+fn t17_a_mark_ends_with_what_was_removed_before_it() {
+    let disk = SimDisk::new();
+    let (store, _) = open(disk.clone());
+    keep(&store, 1, 5000);
+    assert_eq!(store.mark().unwrap(), None, "all is committed");
+    disk.stop(Stop::Writes);
+    store.remove(key(1));
+    store.commit_removals();
+    let mark = store.mark().unwrap().expect("the removal is not committed");
+    put(&store, 2, 5000).unwrap();
+    assert!(!store.has_ended(mark));
+    disk.stop(Stop::Nothing);
+    let start = std::time::Instant::now();
+    // There is always something that is not committed.
+    for number in 3.. {
+        if store.has_ended(mark) {
+            break;
+        }
+        assert!(start.elapsed() < LONG);
+        put(&store, number, 5000).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(store);
+    let (_, found) = open(disk.after_crash(&mut fastrand::Rng::with_seed(1)));
+    assert!(!found.iter().any(|record| record.key == key(1)));
+}

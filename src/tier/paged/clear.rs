@@ -4,6 +4,7 @@ use super::table::Table;
 use super::work::{PageTiers, TableGuard};
 use crate::error::Error;
 use crate::memory::try_zeros;
+use crate::tier::LowerStore;
 
 /// Records that are looked at before others are let in.
 const RECORDS: u32 = 128;
@@ -77,6 +78,33 @@ impl PageTiers {
         drop(table);
         if let Some(disk) = &self.disk {
             disk.commit_removals();
+            // Without memory the end of the tiers waits for the disk.
+            let mark = disk.mark();
+            let table = &mut *self.table();
+            match mark {
+                Ok(None) => Self::set_removed(table, disk.as_ref()),
+                mark => table.removals = mark.ok().flatten(),
+            }
+        }
+    }
+
+    /// Notes that what was cleared is gone when the disk has come to it: when the tiers end it may
+    /// have much else to do.
+    pub(super) fn note_cleared(&self) {
+        let removals = self.table().removals;
+        let (Some(mark), Some(disk)) = (removals, &self.disk) else { return };
+        if disk.has_ended(mark) {
+            let table = &mut *self.table();
+            table.removals = None;
+            Self::set_removed(table, disk.as_ref());
+        }
+    }
+
+    /// What a disk refused to remove, or had no memory for, is there.
+    fn set_removed(table: &mut Table, disk: &dyn LowerStore) {
+        let stats = disk.stats();
+        if !stats.is_read_only && !stats.has_unremoved {
+            (table.must_remove, table.removed) = (false, Some(table.clear));
         }
     }
 

@@ -93,17 +93,6 @@ impl PageTiers {
         is_flushed && !refuses && table.counters.disk_failed == told
     }
 
-    /// Notes that what was cleared is gone, at a moment when the disk has nothing to do: when it is
-    /// detached it may have much to write.
-    pub(super) fn note_cleared(&self) {
-        let table = self.table();
-        let is_noted = table.removed == Some(table.clear);
-        drop(table);
-        if !is_noted {
-            self.is_removed(Duration::ZERO);
-        }
-    }
-
     /// Waits until what the disk is to remove is gone, so that no crash brings it back.
     pub(super) fn is_removed(&self, timeout: Duration) -> bool {
         let Some(disk) = &self.disk else { return true };

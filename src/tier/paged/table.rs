@@ -59,6 +59,8 @@ pub(super) struct Table {
     pub must_remove: bool,
     /// The clear up to which all is gone from the disk for sure.
     pub removed: Option<u64>,
+    /// The disk's mark behind what the last clear removed.
+    pub removals: Option<u64>,
     /// Failures of the disk that the last flush has told of.
     pub failures_told: u64,
     pub stores: Stores,
@@ -122,6 +124,7 @@ impl Table {
             clear: 0,
             must_remove: false,
             removed: None,
+            removals: None,
             failures_told: 0,
             stores: Stores::default(),
             loads: Loads::default(),

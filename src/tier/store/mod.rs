@@ -35,7 +35,7 @@ use super::paged::PageSizes;
 use super::records::Place;
 use super::space::{Extents, NoSpace, UNIT};
 use super::{Event, Key, LowerStore, Refused, Source, StoreStats, Target, join};
-use crate::memory::{Arc as TryArc, Carved};
+use crate::memory::{Arc as TryArc, Carved, OutOfMemory};
 use crate::ring::Waker;
 use crate::store::Identity;
 use data::Data;
@@ -382,6 +382,14 @@ impl LowerStore for DiskStore {
         }
         state.flushing -= 1;
         state.epochs.is_done(epoch)
+    }
+
+    fn mark(&self) -> Result<Option<u64>, OutOfMemory> {
+        self.shared.state.lock().epochs.next()
+    }
+
+    fn has_ended(&self, mark: u64) -> bool {
+        self.shared.state.lock().epochs.is_done(mark)
     }
 
     fn stats(&self) -> StoreStats {
