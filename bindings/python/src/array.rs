@@ -160,6 +160,11 @@ impl Array {
         }
     }
 
+    /// Whether it is one list: all dimensions before the last, as of a batch of one, have 1 entry.
+    pub fn is_list(&self) -> bool {
+        self.dimensions <= 1 || self.shape()[..self.dimensions - 1].iter().all(|count| *count == 1)
+    }
+
     /// Elements from one entry of each dimension to the next.
     pub fn strides(&self) -> Vec<i64> {
         match &self.owner {

@@ -311,7 +311,7 @@ impl Cache {
         let cache = self.handle.get(py)?;
         let sequences = Array::integers(sequences, "sequences", 8, false)?;
         let count = sequences.count;
-        let tokens = TokenArg::of(tokens, "tokens")?;
+        let tokens = TokenArg::of_many(tokens, "tokens")?;
         let Some((ids, id_count)) = tokens.ids() else {
             return Err(PyTypeError::new_err("tokens: text ids alone; else Sequence.append()"));
         };

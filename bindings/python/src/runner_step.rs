@@ -13,16 +13,32 @@ use crate::plan_arrays::positions;
 use crate::runner::{Runner, stream_of};
 use crate::status::check;
 
-/// An array of 32-bit floats on the runner's device, with so many elements or more.
-fn floats(
-    runner: &Runner,
-    object: &Bound<'_, PyAny>,
-    name: &str,
-    count: usize,
-    writable: bool,
-) -> PyResult<Array> {
-    let array = Array::floats(object, name, writable)?.at_least(name, count)?;
+/// A float32 for each query head of each position, on the runner's device: two-dimensional, or flat
+/// in the same order. Not with heads first, as other libraries have them: it would be written in
+/// the wrong places.
+fn logs(runner: &Runner, object: &Bound<'_, PyAny>, name: &str, writable: bool) -> PyResult<Array> {
+    let (array, heads) = (Array::floats(object, name, writable)?, runner.shape.query_heads);
     runner.shape.same_device(&array, name)?;
+    match array.shape()[..] {
+        [_] => Ok(array),
+        [_, last] if last == i64::from(heads) => Ok(array),
+        ref shape => {
+            let message =
+                format!("{name}: a shape of (positions, {heads}) is needed, not {shape:?}");
+            Err(PyValueError::new_err(message))
+        }
+    }
+}
+
+/// A float32 for each head, on the runner's device: those of one layer, not of all of them.
+fn of_heads(runner: &Runner, object: &Bound<'_, PyAny>, name: &str, heads: u32) -> PyResult<Array> {
+    let array = Array::floats(object, name, false)?;
+    runner.shape.same_device(&array, name)?;
+    let shape = array.shape();
+    if shape != [i64::from(heads)] {
+        let message = format!("{name}: a shape of ({heads},) is needed, not {shape:?}");
+        return Err(PyValueError::new_err(message));
+    }
     Ok(array)
 }
 
@@ -37,8 +53,8 @@ impl Runner {
     /// k, v: (positions, kv_heads, head_dim), of v v_head_dim; None together: they are in the pages
     ///     already.
     /// out: (positions, query_heads, v_head_dim); must not overlap with the others.
-    /// lse: (positions, query_heads) float32, receives the logarithms of the softmax denominators;
-    ///     must not overlap with those either.
+    /// lse: (positions, query_heads) float32, or flat in this order; receives the logarithms of the
+    ///     softmax denominators; must not overlap with those either.
     /// sinks: (query_heads,) float32, a logit of each head for the denominator only.
     /// scale: factor of q * k; 0: 1 / sqrt(head_dim).
     /// soft_cap: a scaled logit x becomes soft_cap * tanh(x / soft_cap); 0: none.
@@ -82,10 +98,10 @@ impl Runner {
         let k = k.map(|it| shape.tensor(it, "k", shape.k(), false)).transpose()?;
         let v = v.map(|it| shape.tensor(it, "v", shape.v(), false)).transpose()?;
         let heads = shape.query_heads as usize;
-        let lse = lse.map(|it| floats(self, it, "lse", 0, true)).transpose()?;
-        let sinks = sinks.map(|it| floats(self, it, "sinks", heads, false)).transpose()?;
+        let lse = lse.map(|it| logs(self, it, "lse", true)).transpose()?;
+        let sinks = sinks.map(|it| of_heads(self, it, "sinks", shape.query_heads)).transpose()?;
         let scales = |it: Option<&Bound<'_, PyAny>>, name: &str| {
-            it.map(|it| floats(self, it, name, shape.kv_heads as usize, false)).transpose()
+            it.map(|it| of_heads(self, it, name, shape.kv_heads)).transpose()
         };
         let (k_scales, v_scales) = (scales(k_scales, "k_scales")?, scales(v_scales, "v_scales")?);
         let tensor = |it: &Option<(Array, u64, u64)>| match it {
@@ -232,7 +248,7 @@ impl Runner {
     /// Attention over the union of disjoint sets of keys, from the attention over each of them.
     ///
     /// outs: a list of results, (positions, query_heads, v_head_dim) each, dense.
-    /// lses: a list of as many (positions, query_heads) float32.
+    /// lses: a list of as many (positions, query_heads) float32, or flat in this order.
     /// out, lse: receive the merged ones; may be among the others.
     #[pyo3(signature = (outs, lses, out, lse=None, *, stream=None))]
     fn merge_states(
@@ -260,17 +276,19 @@ impl Runner {
         let out = dense(out, "out", true)?;
         let count = out.shape()[0] as usize;
         let entries = count * heads;
-        let lse = lse.map(|it| floats(self, it, "lse", entries, true)).transpose()?;
-        let (mut states, mut logs) = (Vec::new(), Vec::new());
-        for (at, (state, log)) in outs.iter().zip(&lses).enumerate() {
+        let lse =
+            lse.map(|it| logs(self, it, "lse", true)?.at_least("lse", entries)).transpose()?;
+        let (mut states, mut entries_of) = (Vec::new(), Vec::new());
+        for (at, (state, lse)) in outs.iter().zip(&lses).enumerate() {
             let name = format!("outs[{at}]");
             let array = dense(state, &name, false)?;
             states.push(array.exactly(&name, out.count)?);
-            logs.push(floats(self, log, &format!("lses[{at}]"), entries, false)?);
+            let name = format!("lses[{at}]");
+            entries_of.push(logs(self, lse, &name, false)?.at_least(&name, entries)?);
         }
         let state_data: Vec<_> =
             states.iter().map(|it| it.data::<std::ffi::c_void>() as *const _).collect();
-        let log_data: Vec<_> = logs.iter().map(|it| it.data::<f32>() as *const _).collect();
+        let log_data: Vec<_> = entries_of.iter().map(|it| it.data::<f32>() as *const _).collect();
         let args = rkv_runner_merge_states_args {
             state_count: states.len() as u32,
             position_count: count as u64,

@@ -82,11 +82,22 @@ impl<'py> TokenArg<'py> {
     /// `name` is the argument's, for messages.
     #[inline]
     pub fn of(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
-        Self::up_to(object, name, usize::MAX)
+        Self::up_to(object, name, usize::MAX, false)
+    }
+
+    /// Tokens of many sequences, one after another: of any shape, as a step of decoding has a
+    /// column of them.
+    pub fn of_many(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
+        Self::up_to(object, name, usize::MAX, true)
     }
 
     /// Those from `limit` on need not be there: of 64-bit ids they are not copied.
-    fn up_to(object: &Bound<'py, PyAny>, name: &str, limit: usize) -> PyResult<Self> {
+    fn up_to(
+        object: &Bound<'py, PyAny>,
+        name: &str,
+        limit: usize,
+        are_many: bool,
+    ) -> PyResult<Self> {
         if let Ok(tokens) = object.cast::<Tokens>() {
             let raw = tokens.get().c();
             return Ok(TokenArg { _source: Source::Tokens(tokens.clone()), raw });
@@ -108,6 +119,12 @@ impl<'py> TokenArg<'py> {
         if array.kind != Kind::Integer || !matches!(array.item_size, 4 | 8) {
             let message = format!("{name}: 32-bit integers are needed (64-bit ones are copied)");
             return Err(PyTypeError::new_err(message));
+        }
+        if !are_many && !array.is_list() {
+            // Of a padded batch, all prompts would be one.
+            let shape = array.shape();
+            let message = format!("{name}: a shape of (tokens,) is needed, not {shape:?}");
+            return Err(PyValueError::new_err(message));
         }
         let size = array.item_size;
         let array = array.readable(name)?;
@@ -131,7 +148,7 @@ impl<'py> TokenArg<'py> {
 
     /// The first tokens of an argument that may have more, all of them text.
     pub fn head(object: &Bound<'py, PyAny>, name: &str, count: usize) -> PyResult<Self> {
-        let mut all = Self::up_to(object, name, count)?;
+        let mut all = Self::up_to(object, name, count, false)?;
         if all.raw.item_count > 0 {
             return Err(PyTypeError::new_err(format!("{name}: text alone is needed")));
         }

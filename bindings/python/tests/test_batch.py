@@ -48,8 +48,10 @@ def test_several_tokens_for_each(cache: radixkv.Cache) -> None:
     sequences = infos["sequence"].copy()
     counts = np.array([2, 0, 3], np.uint32)
     assert cache.append_many(sequences, ids(5, 900), counts=counts) == 0
+    # A step of decoding has a column of them.
+    assert cache.append_many(sequences, ids(3, 950).reshape(3, 1)) == 0
     lengths = [cache.sequence(it).info().position_count for it in sequences.tolist()]
-    assert lengths == [12, 10, 13]
+    assert lengths == [13, 11, 14]
     with cache.sequence(sequences[0].item()) as first:  # an object that owns nothing
         first.truncate(11)
     assert cache.stats().sequence_count == 3

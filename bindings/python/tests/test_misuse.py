@@ -29,6 +29,14 @@ TABLE: dict[str, tuple[Call, type[Exception], str]] = {
     "a negative token": (lambda c: c.match(np.array([-1])), OverflowError, "tokens: -1"),
     "a negative token in a list": (lambda c: c.match([-1]), OverflowError, "tokens"),
     "tokens with gaps": (lambda c: c.match(ids(8)[::2]), ValueError, "tokens.*contiguous"),
+    "a padded batch": (
+        lambda c: c.begin(ids(8).reshape(2, 4)), ValueError, r"tokens: a shape of \(tokens,\)"),
+    "a column of 64 bits": (
+        lambda c: c.match(np.zeros((4, 1), np.int64)), ValueError, r"tokens.*not \[4, 1\]"),
+    "a padded batch among many": (
+        lambda c: c.probe_many(
+            [ids(4), ids(8).reshape(2, 4)], np.zeros(2, radixkv.dtypes.probe)),
+        ValueError, r"prompts\[1\]: a shape"),
     "no tokens": (lambda c: c.begin([]), radixkv.InvalidArgument, "tokens"),
     "an id that is no text": (
         lambda c: c.begin(np.array([1 << 31], np.uint32)), radixkv.InvalidArgument, "ids"),

@@ -168,6 +168,50 @@ def test_tensors_that_do_not_fit_are_named(cache: radixkv.Cache) -> None:
         radixkv.Runner(cache.table, kv_layers=[(small, small)], **shape)  # type: ignore[arg-type]
 
 
+def test_shapes_of_numbers_beside_the_tensors_are_exact(cache: radixkv.Cache) -> None:
+    """A few too many would be taken in the wrong places, in silence."""
+    shape = {"layers": 1, "query_heads": HEADS, "kv_heads": KV_HEADS, "head_dim": DIM}
+    runner = radixkv.Runner(cache.table, kv_dtype="fp8_e4m3", **shape)  # type: ignore[arg-type]
+    plan, rng = radixkv.Plan(cache.table), np.random.default_rng(8)
+    q, k = random(rng, 5, HEADS), random(rng, 5, KV_HEADS)
+    out = np.zeros_like(q)
+
+    def zeros(*shape: int) -> F32:
+        return np.zeros(shape, np.float32)
+
+    with cache.begin(ids(5)) as sequence:
+        plan.set(np.array([sequence.id]), np.zeros(1, np.int64), np.array([5]))
+        wrong: list[tuple[str, F32, str]] = [
+            ("lse", zeros(HEADS, 5), r"\(positions, 4\) is needed, not \[4, 5\]"),
+            ("lse", zeros(5, 2 * HEADS), "shape"),
+            ("lse", zeros(1, 5, HEADS), "shape"),
+            ("sinks", zeros(HEADS, 5), r"\(4,\) is needed, not \[4, 5\]"),
+            ("sinks", zeros(2 * HEADS), "shape"),
+            ("sinks", zeros(HEADS - 1), "shape"),
+            ("k_scales", zeros(3, KV_HEADS) + 1, r"\(2,\) is needed, not \[3, 2\]"),
+            ("v_scales", zeros(HEADS) + 1, r"\(2,\) is needed, not \[4\]"),
+        ]
+        for name, given, message in wrong:
+            with pytest.raises(ValueError, match=f"^{name}: .*{message}"):
+                runner.append_prefill(
+                    plan, 0, q, k, k, out, **{name: given}  # type: ignore[arg-type]
+                )
+        with pytest.raises(ValueError, match=r"^lses\[1\]: .* not \[4, 5\]"):
+            runner.merge_states([q, q], [zeros(5, HEADS), zeros(HEADS, 5)], out)
+        with pytest.raises(ValueError, match=r"^lse: .* not \[4, 5\]"):
+            runner.merge_states([q, q], [zeros(5, HEADS)] * 2, out, zeros(HEADS, 5))
+        assert not out.any()
+        # In the order of the positions flat ones are the same, and there may be more of them.
+        wide, flat = zeros(7, HEADS), zeros(5 * HEADS)
+        for lse in (wide, flat):
+            scales, sinks = zeros(KV_HEADS) + 1, zeros(HEADS)
+            runner.append_prefill(
+                plan, 0, q, k, k, out, lse, sinks=sinks, k_scales=scales, v_scales=scales
+            )
+        np.testing.assert_array_equal(wide[:5].ravel(), flat)
+        assert flat.all() and not wide[5:].any()
+
+
 def test_fields_of_packed_records_are_refused(cache: radixkv.Cache) -> None:
     """They do not lie a whole number of elements apart."""
     shape = {"layers": 1, "query_heads": HEADS, "kv_heads": KV_HEADS, "head_dim": DIM}
