@@ -81,9 +81,14 @@ impl Borrowed {
             managed.cast::<Managed>()
         };
         let borrowed = Borrowed(managed);
-        let device = borrowed.tensor().device;
-        if !matches!(device.kind, CPU | CUDA | CUDA_HOST) || borrowed.tensor().lanes != 1 {
+        let Tensor { device, bits, lanes, .. } = *borrowed.tensor();
+        if !matches!(device.kind, CPU | CUDA | CUDA_HOST) {
             return Err(PyValueError::new_err(format!("{name}: neither on the host nor on CUDA")));
+        }
+        // Two elements in a byte have no size of their own here: they would count as nothing.
+        if lanes != 1 || bits == 0 || !bits.is_multiple_of(8) {
+            let message = format!("{name}: elements of {lanes} * {bits} bits, not of whole bytes");
+            return Err(PyValueError::new_err(message));
         }
         Ok(Some(borrowed))
     }
