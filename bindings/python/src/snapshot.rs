@@ -1,8 +1,10 @@
 //! Snapshot caches: Python objects by token list, found by their longest prefix.
 use std::ptr::{null, null_mut};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::array::Array;
 use crate::c::*;
 use crate::handle::{Closable, Handle, Raw, ending, filled, long};
 use crate::record::{SnapshotInsertResult, SnapshotStats};
@@ -17,12 +19,14 @@ use crate::tokens::TokenArg;
 /// reference until the entry goes and nobody has it pinned. Tokens are text alone, as in Cache.
 ///
 /// entry_limit: entries at most; 0 disables the cache.
-/// byte_limit: bytes of all snapshots by the sizes that were stated; None for no limit.
+/// byte_limit: bytes of all snapshots, by their `size_bytes`; None for no limit.
 ///
 /// A context manager: leaving it closes the cache.
 #[pyclass(frozen, weakref, module = "radixkv")]
 pub struct SnapshotCache {
     pub handle: Closable<rkv_snapshot_cache>,
+    /// Whether there is a byte limit.
+    is_bounded: bool,
 }
 
 impl Drop for SnapshotCache {
@@ -33,6 +37,20 @@ impl Drop for SnapshotCache {
         let is_there = unsafe { pyo3::ffi::Py_IsInitialized() } != 0;
         if is_there && !self.handle.is_closed() {
             ending(|py| self.close(py));
+        }
+    }
+}
+
+impl SnapshotCache {
+    /// What counts for an object whose size nobody states: its bytes, where it has any.
+    fn size_of(&self, data: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+        match Array::of(data, "data", false) {
+            Ok(array) => Ok(Some((array.count * array.item_size) as u64)),
+            // A limit by sizes that are all 0 would bound nothing.
+            Err(_) if self.is_bounded => {
+                Err(PyValueError::new_err("size_bytes: it is needed with byte_limit"))
+            }
+            Err(_) => Ok(Some(0)),
         }
     }
 }
@@ -50,7 +68,8 @@ impl SnapshotCache {
         let mut cache = null_mut();
         // SAFETY: a whole config.
         check(py, unsafe { rkv_snapshot_cache_create(&config, &mut cache) })?;
-        Ok(SnapshotCache { handle: Closable::new(Handle::new(cache)) })
+        let handle = Closable::new(Handle::new(cache));
+        Ok(SnapshotCache { handle, is_bounded: byte_limit.is_some() })
     }
 
     /// Ends the cache and lets go of every snapshot that nobody has pinned; pins keep theirs. The
@@ -99,18 +118,19 @@ impl SnapshotCache {
     }
 
     /// Stores a snapshot, any object, for a token list, in the place of an earlier one if there is
-    /// one. `size_bytes` counts for the byte limit. `next_token` is what the model predicts after
-    /// these. With `trimmable` the engine can take the end of the state away. Least recently used
-    /// ones go for the limits.
+    /// one. `size_bytes` counts for the byte limit; None: what `data` has as bytes or an array, and
+    /// of any other object 0, which a cache with a byte limit has to be told. `next_token` is what
+    /// the model predicts after these. With `trimmable` the engine can take the end of the state
+    /// away. Least recently used ones go for the limits.
     ///
     /// With `parts`, dense arrays on the host that the state is made of, it may be written below
     /// memory, and what comes back is a copy of them, not the object. They are not copied before,
     /// and must not change; `size_bytes` is theirs together unless it is stated. Such a snapshot is
     /// let go of by the next call of a snapshot cache.
     ///
-    /// Raises InvalidArgument; the snapshot was not taken then.
+    /// Raises InvalidArgument, ValueError; the snapshot was not taken then.
     #[pyo3(signature = (
-        tokens, data, size_bytes=0, *, next_token=None, space=None, trimmable=false, parts=None
+        tokens, data, size_bytes=None, *, next_token=None, space=None, trimmable=false, parts=None
     ))]
     #[allow(clippy::too_many_arguments)] // named ones, in Python
     fn insert(
@@ -118,7 +138,7 @@ impl SnapshotCache {
         py: Python<'_>,
         tokens: &Bound<'_, PyAny>,
         data: Bound<'_, PyAny>,
-        size_bytes: u64,
+        size_bytes: Option<u64>,
         next_token: Option<u32>,
         space: Option<&Bound<'_, Namespace>>,
         trimmable: bool,
@@ -127,6 +147,10 @@ impl SnapshotCache {
         let cache = self.handle.get(py)?;
         let tokens = TokenArg::of(tokens, "tokens")?;
         let space = Space::of(space);
+        let size_bytes = match size_bytes {
+            None if parts.is_none() => self.size_of(&data)?,
+            stated => stated,
+        };
         let kept = Kept::new(data, parts)?;
         let parts = kept.parts();
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
@@ -135,10 +159,8 @@ impl SnapshotCache {
                 | flag(!parts.is_empty(), RKV_SNAPSHOT_INSERT_STORABLE),
             space: space.c(),
             tokens: tokens.c(),
-            size_bytes: match size_bytes {
-                0 => parts.iter().map(|part| part.size_bytes).sum(),
-                stated => stated,
-            },
+            size_bytes: size_bytes
+                .unwrap_or_else(|| parts.iter().map(|part| part.size_bytes).sum()),
             destructor: kept.destructor(),
             has_next_token: u32::from(next_token.is_some()),
             next_token: next_token.unwrap_or(0),

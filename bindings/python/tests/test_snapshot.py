@@ -116,9 +116,31 @@ def test_what_is_refused_is_not_kept() -> None:
     state = State()
     watch = weakref.ref(state)
     with pytest.raises(radixkv.InvalidArgument, match="ids"):
-        cache.insert(np.array([1 << 31], np.uint32), state)
+        cache.insert(np.array([1 << 31], np.uint32), state, 1)
     del state
     assert watch() is None
+
+
+def test_a_byte_limit_counts_what_has_bytes() -> None:
+    """And takes nothing whose bytes nobody knows: it would bound nothing."""
+    with radixkv.SnapshotCache(byte_limit=1_000_000) as cache:
+        for at in range(100):
+            cache.insert([at, at + 1], (bytes, bytearray, np.zeros)[at % 3](100_000 // 8 * 8))
+        stats = cache.stats()
+        assert stats.entry_count <= 10 and stats.entry_bytes <= 1_000_000
+        assert cache.insert(ids(2), np.zeros((300, 300))[:, ::2], trimmable=True).stored == 1
+        assert cache.stats().entry_bytes <= 1_000_000
+        with pytest.raises(ValueError, match="^size_bytes: .* byte_limit"):
+            cache.insert(ids(4, 500), State())
+        assert cache.probe(ids(4, 500)) == 0
+        assert cache.insert(ids(4), State(), 0).stored == 1  # said: it counts for nothing
+        assert cache.insert(ids(5), State(), parts=[bytes(500)]).stored == 1
+        with cache.match(ids(5)) or pytest.fail("a miss") as pin:
+            assert pin.size_bytes == 500
+    with radixkv.SnapshotCache() as cache:
+        cache.insert(ids(4), State())
+        cache.insert(ids(5), bytes(100))
+        assert cache.stats().entry_bytes == 100
 
 
 def test_a_snapshot_may_use_the_cache_when_it_goes() -> None:

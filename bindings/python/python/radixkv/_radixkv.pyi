@@ -1006,7 +1006,7 @@ class SnapshotCache:
         self,
         tokens: _Ids,
         data: object,
-        size_bytes: int = 0,
+        size_bytes: int | None = None,
         *,
         next_token: int | None = None,
         space: Namespace | None = None,
