@@ -33,14 +33,23 @@ impl Place for i64 {
     }
 }
 
+/// The page that a place begins. One within a page would be KV of other positions. `name` is the
+/// argument's, for messages.
+#[inline]
+pub fn page_of(place: i64, page_size: usize, name: &str) -> PyResult<u32> {
+    let size = page_size as u64;
+    let page = u64::try_from(place).ok().and_then(|at| u32::try_from(at / size).ok());
+    match page {
+        Some(page) if (place as u64).is_multiple_of(size) => Ok(page),
+        Some(_) => Err(PyValueError::new_err(format!("{name}: {place} begins no page"))),
+        None => Err(PyValueError::new_err(format!("{name}: {place} is in no page"))),
+    }
+}
+
 /// The page of each page's first place.
 pub fn divide<T: Place>(places: &[T], page_size: usize, pages: &mut [u32]) -> PyResult<()> {
     for (page, place) in pages.iter_mut().zip(places.iter().step_by(page_size)) {
-        let place = place.number();
-        match u64::try_from(place).map(|at| u32::try_from(at / page_size as u64)) {
-            Ok(Ok(number)) => *page = number,
-            _ => return Err(PyValueError::new_err(format!("places: {place} is in no page"))),
-        }
+        *page = page_of(place.number(), page_size, "places")?;
     }
     Ok(())
 }
@@ -97,8 +106,8 @@ fn check_size(page_size: usize) -> PyResult<()> {
 }
 
 /// The pages of a row of places, for an engine that has one for each position: `page_size` of them
-/// a page, of which the first says where it is: page number * page_size. The last page may be
-/// begun only.
+/// a page, of which the first says where it is: page number * page_size. The others are not looked
+/// at. The last page may be begun only.
 ///
 /// places: a dense array of 32-bit or 64-bit integers, from the beginning of a page on.
 /// page_size: positions of a page.

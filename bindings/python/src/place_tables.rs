@@ -7,7 +7,7 @@ use pyo3::sync::PyOnceLock;
 
 use crate::array::{Array, empty};
 use crate::handle::Raw;
-use crate::page_numbers::{Place, divide, places_to_change};
+use crate::page_numbers::{Place, divide, page_of, places_to_change};
 
 /// The places of an engine's requests, a row for each.
 pub struct Rows {
@@ -105,8 +105,7 @@ impl Mapping {
         }
         // SAFETY: the size of the numbers and that of the array were looked at.
         let place = unsafe { array.data::<i64>().add(first).read() };
-        u32::try_from(place / page_size as i64)
-            .map_err(|_| PyValueError::new_err(format!("mapping: {place} is in no page")))
+        page_of(place, page_size, "mapping")
     }
 
     /// Has a window's page for a page, if the page is in it.

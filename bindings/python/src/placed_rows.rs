@@ -12,7 +12,7 @@ use crate::c::*;
 use crate::cache::Cache;
 use crate::engine_row::held;
 use crate::handle::{Raw, long};
-use crate::page_numbers::{divide_places, places_of};
+use crate::page_numbers::{divide_places, page_of, place_at, places_of};
 use crate::place_tables::{Mapping, Rows, longs};
 use crate::record::InsertResult;
 use crate::space::{Namespace, Space};
@@ -155,8 +155,10 @@ impl PlacedRows {
         match (&self.mapping, places) {
             (_, Some(places)) => {
                 let places = places_of(places, "window_places")?;
-                divide_places(&places.exactly("window_places", into.len())?, 1, into)?;
-                into.iter_mut().for_each(|place| *place /= self.page_size as u32);
+                let places = places.exactly("window_places", into.len())?;
+                for (at, page) in into.iter_mut().enumerate() {
+                    *page = page_of(place_at(&places, at), self.page_size, "window_places")?;
+                }
             }
             (Some(mapping), None) => {
                 for (page, &full) in into.iter_mut().zip(&state.full.given[first..end]) {
@@ -345,7 +347,8 @@ impl PlacedRows {
     /// were computed before `Cache.clear()` cleared the namespace are not to be published.
     ///
     /// tokens: all of them from the beginning of the prefix on; more may follow.
-    /// row: the request's number in `rows`. Instead `places` may have those of the positions.
+    /// row: the request's number in `rows`. Instead `places` may have those of the positions. Of a
+    ///     page only the first place is read, which has to begin one.
     /// window_places: with a window, and without a mapping: the window's place of each page.
     /// state: with states, the page of pool 1 that has the one after `length` positions; 0 for
     ///     none. Whether the cache took it is the result's `claimed_group_page_count`.
