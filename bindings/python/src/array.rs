@@ -2,7 +2,7 @@
 //! DLPack (torch tensors), or with CUDA's array interface, taken as it lies in memory.
 use std::ffi::{CStr, c_int};
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -77,11 +77,31 @@ impl Array {
             return Array::of_tensor(object, name, writable);
         }
         Array::of_buffer(object, name, writable).or_else(|refused| {
+            if let Some(array) = Array::of_bits(object, name, writable)? {
+                return Ok(array);
+            }
             // JAX' arrays have a buffer on the host alone, and none of bf16. Not to write to:
             // DLPack would not say that they are read-only.
             let tensor = if writable { None } else { Array::of_tensor(object, name, false).ok() };
             tensor.ok_or(refused)
         })
+    }
+
+    /// Arrays of floats of ml_dtypes', by their bits: NumPy lends none of a type that it does not
+    /// know.
+    fn of_bits(object: &Bound<'_, PyAny>, name: &str, writable: bool) -> PyResult<Option<Array>> {
+        let numpy = object.py().import("numpy")?;
+        if !object.is_instance(&numpy.getattr("ndarray")?)? {
+            return Ok(None);
+        }
+        let (bits, kind) = match object.getattr("dtype")?.str()?.to_str()? {
+            "bfloat16" => ("u2", Kind::Brain),
+            "float8_e4m3fn" => ("u1", Kind::Other),
+            _ => return Ok(None),
+        };
+        let mut array = Array::of_buffer(&object.call_method1("view", (bits,))?, name, writable)?;
+        array.kind = kind;
+        Ok(Some(array))
     }
 
     fn of_tensor(object: &Bound<'_, PyAny>, name: &str, writable: bool) -> PyResult<Array> {
@@ -304,6 +324,16 @@ impl Drop for Array {
 /// An optional array of the caller's to write to: its start and its room, (null, 0) without.
 pub fn output(array: &Option<Array>) -> (*mut u32, usize) {
     array.as_ref().map_or((std::ptr::null_mut(), 0), |array| (array.data(), array.count))
+}
+
+/// Of what no integers can be made of: one out of range, or no number at all. `name` is the
+/// argument's.
+pub fn no_numbers(py: Python<'_>, name: &str, reason: &PyErr) -> PyErr {
+    let message = format!("{name}: {}", reason.value(py));
+    match reason.is_instance_of::<PyOverflowError>(py) {
+        true => PyOverflowError::new_err(message),
+        false => PyTypeError::new_err(message),
+    }
 }
 
 /// NumPy's `empty(count, dtype)`, for the calls that make an array for their result.

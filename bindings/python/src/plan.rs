@@ -4,9 +4,9 @@ use std::sync::{PoisonError, RwLock};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyTuple};
 
-use crate::array::Array;
+use crate::array::{Array, no_numbers};
 use crate::c::*;
 use crate::handle::{Closable, Handle, Raw, long};
 use crate::page_table::PageTable;
@@ -25,8 +25,31 @@ pub struct Plan {
     pub turn: RwLock<()>,
 }
 
-/// The rows' regions: a list with None or an (n, 2) array of 64-bit positions for each.
-fn regions(list: Option<&Bound<'_, PyList>>, count: usize) -> PyResult<Vec<Option<Array>>> {
+/// Regions of a row: the caller's array, or a copy of pairs, as `Tokens.regions()` has them.
+enum Regions {
+    Array(Array),
+    Pairs(Vec<rkv_region>),
+}
+
+impl Regions {
+    fn count(&self) -> usize {
+        match self {
+            Regions::Array(array) => array.count / 2,
+            Regions::Pairs(pairs) => pairs.len(),
+        }
+    }
+
+    fn data(&self) -> *const rkv_region {
+        match self {
+            _ if self.count() == 0 => null(),
+            Regions::Array(array) => array.data(),
+            Regions::Pairs(pairs) => pairs.as_ptr(),
+        }
+    }
+}
+
+/// The rows' regions: a list with None, pairs or an (n, 2) array of 64-bit positions for each.
+fn regions(list: Option<&Bound<'_, PyList>>, count: usize) -> PyResult<Vec<Option<Regions>>> {
     let Some(list) = list else { return Ok(Vec::new()) };
     if list.len() != count {
         let message = format!("regions: {count} are needed, {} are there", list.len());
@@ -37,9 +60,19 @@ fn regions(list: Option<&Bound<'_, PyList>>, count: usize) -> PyResult<Vec<Optio
             return Ok(None);
         }
         let name = format!("regions[{at}]");
+        if item.is_instance_of::<PyList>() || item.is_instance_of::<PyTuple>() {
+            let pairs: Vec<[u64; 2]> =
+                item.extract().map_err(|reason| no_numbers(item.py(), &name, &reason))?;
+            let region = |[start, end]: [u64; 2]| rkv_region { start, end };
+            return Ok(Some(Regions::Pairs(pairs.into_iter().map(region).collect())));
+        }
+        // NumPy makes one of floats of a list without any.
+        if Array::of(&item, &name, false)?.count == 0 {
+            return Ok(None);
+        }
         let array = Array::integers(&item, &name, 8, false)?;
         match array.shape()[..] {
-            [_, 2] => Ok(Some(array)),
+            [_, 2] => Ok(Some(Regions::Array(array))),
             _ => Err(PyValueError::new_err(format!("{name}: an array of (n, 2) is needed"))),
         }
     };
@@ -99,8 +132,8 @@ impl Plan {
     /// starts: n 64-bit integers, the first new position of each.
     /// counts: n 64-bit integers, new positions of each; None: one each, a step of decoding.
     /// slots: n 32-bit integers, for rows of the page table that are no sequence's.
-    /// regions: a list with None or an (m, 2) array of 64-bit positions for each row: what attends
-    ///     in both directions, see `Tokens.regions()`.
+    /// regions: a list with None, what `Tokens.regions()` returns, or an (m, 2) array of 64-bit
+    ///     positions for each row: what attends in both directions.
     /// tree_masks: a list with None or, for each row, an array of a 64-bit mask for each of its new
     ///     positions: bit j says that it sees the row's new position j. At most 64 of them.
     /// masks: n 32-bit integers, which keys each row's new positions see: 0, those before them, 1,
@@ -155,8 +188,8 @@ impl Plan {
             rkv_plan_row {
                 sequence: ids.map_or(0, |ids| ids[at]),
                 slot: slots.map_or(0, |slots| slots[at]),
-                region_count: mine.map_or(0, |it| it.count as u32 / 2),
-                regions: mine.filter(|it| it.count > 0).map_or(null(), |it| it.data()),
+                region_count: mine.map_or(0, |it| it.count() as u32),
+                regions: mine.map_or(null(), Regions::data),
                 start: starts[at],
                 count: counts.map_or(1, |counts| counts[at]),
                 tree_masks: trees.get(at).and_then(Option::as_ref).map_or(null(), |it| it.data()),

@@ -20,8 +20,8 @@ use crate::status::check;
 /// layers: of the model, those that this runner computes.
 /// query_heads, kv_heads, head_dim: of the model; head_dim, of Q and K, is 64, 80, 96, 112,
 ///     128, 192, 256, 512 or 576, on CUDA 576 with latent alone.
-/// dtype: of q, k, v and out: "f32", "f16" or "bf16", or torch's.
-/// kv_dtype: of K and V in memory: the same, or "fp8_e4m3".
+/// dtype: of q, k, v and out: "f32", "f16" or "bf16", or torch's, NumPy's or ml_dtypes'.
+/// kv_dtype: of K and V in memory: the same, or "fp8_e4m3", or `float8_e4m3fn` of theirs.
 /// kv_layout: "nhd", [page][position][head][head_dim], or "hnd", heads before positions.
 /// backend, device: "cpu", or "cuda" and the number of the GPU.
 /// threads: of the CPU; 0: as many as the process may use.
@@ -36,7 +36,7 @@ use crate::status::check;
 ///     multi-head latent attention, absorbed. v is None in every call and in kv_layers.
 ///
 /// Tensors are taken by DLPack, `__cuda_array_interface__` or the buffer protocol, where they lie.
-/// NumPy has no bf16: integers of 16 bits are taken as its bits.
+/// NumPy has no bf16: arrays of ml_dtypes' are taken, and integers of 16 bits as its bits.
 ///
 /// A context manager: leaving it closes the runner. Raises InvalidArgument naming the field,
 /// Unsupported, DeviceError.

@@ -1,20 +1,27 @@
 //! The shapes of a runner: what its tensors must look like.
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use crate::array::{Array, Kind, SOME_GPU};
 use crate::c::*;
 
-/// RKV_DTYPE_ of a name: "f32", "float32", or what str() makes of torch's.
+/// RKV_DTYPE_ of a name: "f32", "float32", what str() makes of torch's and of NumPy's, or that of a
+/// class, as NumPy's scalars and those of ml_dtypes are.
 pub fn dtype(object: &Bound<'_, PyAny>, name: &str) -> PyResult<u32> {
-    let text = object.str()?.to_string();
+    let text = match object.cast::<PyType>() {
+        Ok(class) => class.name()?.to_string(),
+        Err(_) => object.str()?.to_string(),
+    };
     match text.trim_start_matches("torch.") {
         "f32" | "float32" => Ok(RKV_DTYPE_F32),
         "f16" | "float16" => Ok(RKV_DTYPE_F16),
         "bf16" | "bfloat16" => Ok(RKV_DTYPE_BF16),
         "fp8_e4m3" | "float8_e4m3fn" => Ok(RKV_DTYPE_FP8_E4M3),
         _ => {
-            let message = format!("{name}: 'f32', 'f16', 'bf16' or 'fp8_e4m3', not {text:?}");
+            // What is in memory alone may be shorter.
+            let more = if name == "kv_dtype" { ", 'fp8_e4m3'" } else { "" };
+            let message = format!("{name}: 'float32', 'float16', 'bfloat16'{more}, not {text:?}");
             Err(PyValueError::new_err(message))
         }
     }
@@ -121,9 +128,13 @@ impl Shape {
         // Of what there is one or none, the stride says nothing.
         let stride = |at: usize, dense: i64| if shape[at] <= 1 { dense } else { strides[at] };
         let (position, head) = (stride(0, heads * dim), stride(1, dim));
-        // 0 would mean "dense" to the library, not a tensor that was broadcast.
-        if stride(2, 1) != 1 || position <= 0 || head <= 0 {
+        if stride(2, 1) != 1 {
             let message = format!("{name}: the elements of a head must lie side by side");
+            return Err(PyValueError::new_err(message));
+        }
+        // 0 would mean "dense" to the library, not a tensor that was broadcast.
+        if position <= 0 || head <= 0 {
+            let message = format!("{name}: positions and heads must lie one behind the other");
             return Err(PyValueError::new_err(message));
         }
         Ok((array, position as u64, head as u64))
@@ -161,8 +172,13 @@ impl Shape {
         let dense = [inner[0] * inner[1] * inner[2], inner[1] * inner[2], inner[2], 1];
         let strides: [i64; 4] =
             std::array::from_fn(|at| if shape[at] <= 1 { dense[at] } else { strides[at] });
-        if strides[3] != 1 || strides.iter().any(|stride| *stride <= 0) {
+        if strides[3] != 1 {
             let message = format!("{name}: the elements of a head must lie side by side");
+            return Err(PyValueError::new_err(message));
+        }
+        if strides.iter().any(|stride| *stride <= 0) {
+            let message =
+                format!("{name}: pages, positions and heads must lie one behind the other");
             return Err(PyValueError::new_err(message));
         }
         let (position, head) = match self.kv_layout {

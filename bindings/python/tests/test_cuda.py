@@ -255,7 +255,7 @@ def test_tensors_elsewhere_are_named(cache: radixkv.Cache, gpu: Device) -> None:
             ((q, k, k, out, lse), ValueError, "lse: must be in CUDA device 0"),
             ((q, gpu.zeros(5, KV_HEADS, DIM, dtype=np.float32), k, out), TypeError, "k: elements"),
             ((q, gpu.tensor(host_k[:, :, ::2]), k, out), ValueError, r"k: a shape of .*2, 64"),
-            ((q, gpu.tensor(host_k[::-1].copy()[::-1]), k, out), ValueError, "k: the elements"),
+            ((q, gpu.tensor(host_k[::-1].copy()[::-1]), k, out), ValueError, "k: positions"),
             ((q, gpu.zeros(4, KV_HEADS, DIM), k, out), ValueError, "k: the plan has 5"),
         ]
         for arguments, kind, message in wrong:

@@ -3,6 +3,7 @@
 import ctypes
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import ids
 
@@ -59,4 +60,33 @@ def test_elements_of_no_whole_bytes_are_refused(count: int, bits: int, lanes: in
             cache.insert(ids(4), "state", parts=[tensor])
         assert cache.stats().entry_count == 0
     with pytest.raises(ValueError, match="^ids: "):
-        radixkv.Tokens(tensor)  # type: ignore[arg-type]
+        radixkv.Tokens(tensor)
+
+
+def test_floats_of_ml_dtypes_are_taken(cache: radixkv.Cache) -> None:
+    """NumPy lends no array of those types, which it does not know."""
+    types = pytest.importorskip("ml_dtypes")
+    runners = [
+        radixkv.Runner(
+            cache.table, layers=1, query_heads=2, kv_heads=2, head_dim=64, dtype=dtype,
+            kv_dtype=kv_dtype,
+        )
+        for dtype in (types.bfloat16, np.dtype(types.bfloat16))
+        for kv_dtype in (None, types.float8_e4m3fn)
+    ]
+    q = np.random.default_rng(4).standard_normal((5, 4, 64)).astype(types.bfloat16)[:, :2]
+    plan = radixkv.Plan(cache.table)
+    with cache.begin(ids(5)) as sequence:
+        plan.set(np.array([sequence.id]), np.zeros(1, np.int64), np.array([5]))
+        for runner in runners:
+            out, bits = np.zeros((2, *q.shape), types.bfloat16)
+            runner.append_prefill(plan, 0, q, q, q, out)
+            given = q.view(np.uint16)
+            runner.append_prefill(plan, 0, given, given, given, bits.view(np.uint16))
+            assert out.any() and (out == bits).all()
+            out.flags.writeable = False
+            with pytest.raises(ValueError, match="^out: "):
+                runner.append_prefill(plan, 0, q, q, q, out)
+    with pytest.raises(TypeError, match="tokens: 32-bit"):
+        cache.match(q.ravel())
+    assert radixkv.image_digest(out) == radixkv.image_digest(out.tobytes())

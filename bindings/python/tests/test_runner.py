@@ -150,8 +150,10 @@ def test_tensors_that_do_not_fit_are_named(cache: radixkv.Cache) -> None:
             ((q, k, k.astype(np.int32), q.copy()), TypeError, "v: elements"),
             ((q[:, :, ::2], k, k, q.copy()), ValueError, "q: a shape"),
             ((q, k, k, q), radixkv.InvalidArgument, "out"),
-            ((q, np.broadcast_to(k[:1], k.shape), k, q.copy()), ValueError, "k: the elements"),
-            ((q[::-1], k, k, q.copy()), ValueError, "q: the elements"),
+            ((q, np.broadcast_to(k[:1], k.shape), k, q.copy()), ValueError, "k: positions"),
+            ((q[::-1], k, k, q.copy()), ValueError, "q: positions and heads"),
+            ((q, k[:, ::-1], k, q.copy()), ValueError, "k: positions and heads"),
+            ((q[:, :, ::-1], k, k, q.copy()), ValueError, "q: the elements"),
         ]
         for arguments, kind, message in wrong:
             with pytest.raises(kind, match=message):
@@ -166,6 +168,20 @@ def test_tensors_that_do_not_fit_are_named(cache: radixkv.Cache) -> None:
     with pytest.raises(ValueError, match=r"kv_layers\[0\]: k: a shape of \(256, 16, 2, 64\)"):
         small = np.zeros((255, 16, KV_HEADS, DIM), np.float32)
         radixkv.Runner(cache.table, kv_layers=[(small, small)], **shape)  # type: ignore[arg-type]
+
+
+def test_types_are_named_as_numpy_names_them(table: radixkv.PageTable) -> None:
+    heads = {"layers": 1, "query_heads": 2, "kv_heads": 2, "head_dim": 64}
+    given: object
+    for given in ("f32", "float32", np.float32, np.dtype("float32"), np.float16, np.dtype("f2")):
+        radixkv.Runner(table, dtype=given, **heads).close()  # type: ignore[arg-type]
+        assert radixkv.runner_supports(16, dtype=given, **heads) > 0  # type: ignore[arg-type]
+    for given in (np.float64, float, "fp8", np.dtype("i4"), 4):
+        with pytest.raises(ValueError, match="^dtype: 'float32', .* not ") as refused:
+            radixkv.Runner(table, dtype=given, **heads)  # type: ignore[arg-type]
+        assert "fp8_e4m3" not in str(refused.value)
+        with pytest.raises(ValueError, match="^kv_dtype: 'float32', .*'fp8_e4m3'.* not "):
+            radixkv.Runner(table, kv_dtype=given, **heads)  # type: ignore[arg-type]
 
 
 def test_shapes_of_numbers_beside_the_tensors_are_exact(cache: radixkv.Cache) -> None:
@@ -228,7 +244,7 @@ def test_fields_of_packed_records_are_refused(cache: radixkv.Cache) -> None:
     assert not packed["more"].any()
     inner = (16, KV_HEADS, DIM)
     pages = np.zeros(256, [("k", "<f4", inner), ("v", "<f4", inner), ("used", "u1")])
-    with pytest.raises(ValueError, match=r"kv_layers\[0\]: k: the elements"):
+    with pytest.raises(ValueError, match=r"kv_layers\[0\]: k: pages, positions and heads"):
         radixkv.Runner(
             cache.table, kv_layers=[(pages["k"], pages["v"])], **shape  # type: ignore[arg-type]
         )
@@ -306,9 +322,22 @@ def test_a_plan_gives_the_arrays_of_kernels(cache: radixkv.Cache) -> None:
             plan.read(slot_mapping=into, indices=np.zeros(4, np.int32))
         with pytest.raises(radixkv.InvalidArgument):  # more than was reserved
             plan.set(sequences, np.zeros(2, np.uint64), np.array([40, 40], np.uint64))
-        regions = [None, np.array([[2, 6]], np.uint64)]
+        regions: list[Any] = [None, np.array([[2, 6]], np.uint64)]
         radixkv.Plan(cache.table).set(sequences, starts, counts, regions=regions)
-        cut = [None, np.array([[10, 30]], np.uint64)]
+        # As `Tokens.regions()` has them, of text and of images, and as NumPy makes arrays of those.
+        same: list[list[Any]] = [
+            [[], [(2, 6)]], [np.array([]), ((2, 6),)], [(), np.array([[2, 6]])]
+        ]
+        for regions in same:
+            radixkv.Plan(cache.table).set(sequences, starts, counts, regions=regions)
+        unlike: list[tuple[Any, type[Exception]]] = [
+            ([(2, 6, 7)], TypeError), ([2, 6], TypeError), ([(-2, 6)], OverflowError),
+            (np.array([2, 6]), ValueError), (np.array([[2.0, 6.0]]), TypeError), ("ab", TypeError),
+        ]
+        for wrong, kind in unlike:
+            with pytest.raises(kind, match=r"regions\[1\]: "):
+                plan.set(sequences, starts, counts, regions=[None, wrong])
+        cut = [None, [(10, 30)]]
         other = radixkv.Plan(cache.table)
         with pytest.raises(radixkv.InvalidArgument, match="region"):
             other.set(sequences, starts, np.array([8, 20], np.uint64), regions=cut)
