@@ -2,11 +2,11 @@
 use std::cell::Cell;
 use std::ptr::null_mut;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::array::Array;
+use crate::array::{Array, no_numbers};
 use crate::c::*;
 use crate::cache::Cache;
 use crate::handle::{Raw, long};
@@ -124,8 +124,12 @@ enum Numbers {
 impl Numbers {
     fn of(object: Option<&Bound<'_, PyAny>>, name: &str, count: usize) -> PyResult<Self> {
         let Some(object) = object else { return Ok(Numbers::One(0)) };
-        if let Ok(one) = object.extract() {
-            return Ok(Numbers::One(one));
+        match object.extract() {
+            Ok(one) => return Ok(Numbers::One(one)),
+            Err(reason) if reason.is_instance_of::<PyOverflowError>(object.py()) => {
+                return Err(no_numbers(object.py(), name, &reason));
+            }
+            Err(_) => {}
         }
         let array = Array::integers(object, name, 8, false)?;
         Ok(Numbers::Each(array.exactly(name, count)?))

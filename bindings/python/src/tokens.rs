@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use crate::array::{Array, Kind, empty, output};
+use crate::array::{Array, Kind, empty, no_numbers, output};
 use crate::c::*;
 use crate::handle::{Raw, long};
 use crate::pickle::{Remade, by_method};
@@ -106,14 +106,8 @@ impl<'py> TokenArg<'py> {
             return Self::copied(ids);
         }
         if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
-            return Self::copied(object.extract().map_err(|reason: PyErr| {
-                let message = format!("{name}: {}", reason.value(object.py()));
-                // As of an array: it is a number, and no token.
-                match reason.is_instance_of::<PyOverflowError>(object.py()) {
-                    true => PyOverflowError::new_err(message),
-                    false => PyTypeError::new_err(message),
-                }
-            })?);
+            let refused = |reason: PyErr| no_numbers(object.py(), name, &reason);
+            return Self::copied(object.extract().map_err(refused)?);
         }
         let array = Array::of(object, name, false)?;
         if array.kind != Kind::Integer || !matches!(array.item_size, 4 | 8) {

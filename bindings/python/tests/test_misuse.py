@@ -37,6 +37,23 @@ TABLE: dict[str, tuple[Call, type[Exception], str]] = {
         lambda c: c.probe_many(
             [ids(4), ids(8).reshape(2, 4)], np.zeros(2, radixkv.dtypes.probe)),
         ValueError, r"prompts\[1\]: a shape"),
+    "a reserve below zero": (
+        lambda c: c.begin_many([ids(4)], np.zeros(1, radixkv.dtypes.sequence_info), reserve=-1),
+        OverflowError, "reserve: "),
+    "an allocate too far": (
+        lambda c: c.begin_many(
+            [ids(4)], np.zeros(1, radixkv.dtypes.sequence_info), allocate=1 << 64),
+        OverflowError, "allocate: "),
+    "a reserve that is no number": (
+        lambda c: c.begin_many(
+            [ids(4)], np.zeros(1, radixkv.dtypes.sequence_info),
+            reserve="1"),  # type: ignore[arg-type]
+        TypeError, "reserve: an array is needed"),
+    "a negative token of 32 bits": (
+        lambda c: c.begin(np.array([-1], np.int32)), radixkv.InvalidArgument, "ids"),
+    "a place within a page": (
+        lambda c: radixkv.page_numbers(np.arange(17, 33), 16, pages(0)),
+        ValueError, "places: 17 begins no page"),
     "no tokens": (lambda c: c.begin([]), radixkv.InvalidArgument, "tokens"),
     "an id that is no text": (
         lambda c: c.begin(np.array([1 << 31], np.uint32)), radixkv.InvalidArgument, "ids"),
