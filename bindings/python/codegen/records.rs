@@ -69,7 +69,14 @@ fn in_python(doc: &str) -> String {
     let mut doc = doc.to_owned();
     for (from, to) in [
         ("rkv_last_shortage()", "Error.shortage"),
+        ("rkv_sequence_begin()", "Cache.begin()"),
+        ("rkv_sequence_continue()", "Cache.continue_from()"),
+        ("rkv_sequence_fork()", "Cache.fork()"),
         ("rkv_sequence_read_copies()", "Sequence.copies()"),
+        ("rkv_sequence_read_published()", "Sequence.published()"),
+        ("rkv_cache_read_group_stats()", "Cache.group_stats()"),
+        ("rkv_cache_drop_retained_pool()", "Cache.drop_retained()"),
+        ("rkv_cache_config.", "the cache's "),
         ("rkv_sequence_", "Sequence."),
         ("rkv_snapshot_cache_", "SnapshotCache."),
         ("rkv_cache_match_result.", "Match."),

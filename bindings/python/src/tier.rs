@@ -70,7 +70,7 @@ impl Cache {
     ///     host_bytes, all of it. None: memory of the library's own.
     /// pools: of a page table with several pools, a TierPool for each, in order, in the place of
     ///     the three before.
-    /// directory: made if its parent is there; this cache's alone. None for none.
+    /// directory: made if it is not there, with its parents; this cache's alone. None for none.
     /// disk_bytes: of data in it, at most.
     /// fingerprint: 32 bytes, a digest of model, quantisation, layout, rank and whatever else
     ///     changes what the bytes of a page mean; a directory of another one is refused. None for
@@ -87,7 +87,7 @@ impl Cache {
     ///     what it leads to must stay until then, and until calls in other threads have ended.
     /// remote_timeout_ms: a call to it takes that long at most; 0 for 2000.
     /// agree: nothing that was fetched is used before `Sequence.agree()`, for ranks that compute
-    ///     one model together; with one group of layers.
+    ///     one model together.
     /// threads: the directory is written by threads, also where the system has io_uring.
     ///
     /// Lets other Python threads run. Raises InvalidArgument and ValueError naming the argument;
