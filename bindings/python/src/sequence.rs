@@ -227,8 +227,9 @@ impl Sequence {
 
     /// Ends it, but keeps it for `Cache.continue_from()` and `Cache.fork()` under its id.
     ///
-    /// Returns the id, or None when it has more pages than all retained ones may have: it was
-    /// released then.
+    /// Returns the id, or None when it was released instead: it has more pages than all retained
+    /// ones may have, its namespace was cleared since it began, or pages that a fetch brought were
+    /// not published for want of memory, which `publish()` before tries again.
     fn retain(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let (cache, id) = self.live(py)?;
         let mut retained = false;
