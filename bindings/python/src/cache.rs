@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use crate::array::{Array, output};
 use crate::c::*;
 use crate::clears::Clears;
-use crate::handle::{Closable, Handle, Raw, filled, listed, long};
+use crate::handle::{Closable, Handle, LONG_LIST, Raw, filled, listed, long};
 use crate::lock::Lock;
 use crate::page_table::PageTable;
 use crate::record::{CacheStats, ClearResult, InsertResult, Match, NodeInfo};
@@ -302,8 +302,11 @@ impl Cache {
     /// Raises StaleLock.
     fn slide_lock(&self, py: Python<'_>, lock: u64, position: u64) -> PyResult<()> {
         let cache = self.handle.get(py)?;
-        // SAFETY: a live handle.
-        check(py, unsafe { rkv_cache_slide_lock(cache.raw(), lock, position) })
+        let status = long(py, true, || {
+            // SAFETY: a live handle.
+            unsafe { rkv_cache_slide_lock(cache.raw(), lock, position) }
+        });
+        check(py, status)
     }
 
     /// Undoes one lock. Raises StaleLock when it was undone already.
@@ -410,11 +413,12 @@ impl Cache {
         loop {
             let mut spaces = vec![rkv_namespace::zeroed(); room];
             let (mut roots, mut count) = (vec![0; room], 0);
-            // SAFETY: a live handle, room as stated.
-            let status = unsafe {
-                let (into, roots) = (spaces.as_mut_ptr(), roots.as_mut_ptr());
-                rkv_cache_read_namespaces(cache.raw(), into, size, roots, room, &mut count)
-            };
+            let call = Raw((spaces.as_mut_ptr(), roots.as_mut_ptr(), &raw mut count));
+            let status = long(py, room > LONG_LIST, || {
+                let (into, roots, count) = call.get();
+                // SAFETY: a live handle, room as stated.
+                unsafe { rkv_cache_read_namespaces(cache.raw(), into, size, roots, room, count) }
+            });
             if status != RKV_STATUS_BUFFER_TOO_SMALL {
                 check(py, status)?;
                 let found = spaces[..count].iter().map(Namespace::from_c);

@@ -9,7 +9,7 @@ use crate::c::*;
 use crate::cache::Cache;
 use crate::engine_row::{Ends, EngineRow, held, row_methods};
 use crate::group_lane::{Kind, Lane, lanes_of};
-use crate::handle::{Raw, long};
+use crate::handle::{LONG_LIST, Raw, long};
 use crate::row_source::{Source, begun, evicted, ids_of, text};
 use crate::space::Namespace;
 use crate::status::{check, refused};
@@ -133,15 +133,18 @@ impl GroupRow {
     ) -> PyResult<Vec<rkv_locked_page>> {
         let cache = self.source.cache.get().handle.get(py)?;
         let mut pages = Vec::with_capacity(page_count);
-        let (size, mut count) = (size_of::<rkv_locked_page>(), 0);
-        // SAFETY: a live handle, room as stated, of which the call writes `count`.
-        unsafe {
-            let (into, room) = (pages.as_mut_ptr(), pages.capacity());
-            let status =
-                rkv_cache_read_locked_pages(cache.raw(), lock, group, into, size, room, &mut count);
-            check(py, status)?;
-            pages.set_len(count);
-        }
+        let (size, mut count, room) = (size_of::<rkv_locked_page>(), 0, pages.capacity());
+        let call = Raw((pages.as_mut_ptr(), &raw mut count));
+        let status = long(py, room > LONG_LIST, || {
+            let (into, count) = call.get();
+            // SAFETY: a live handle, room as stated.
+            unsafe {
+                rkv_cache_read_locked_pages(cache.raw(), lock, group, into, size, room, count)
+            }
+        });
+        check(py, status)?;
+        // SAFETY: the call wrote `count`.
+        unsafe { pages.set_len(count) };
         Ok(pages)
     }
 }

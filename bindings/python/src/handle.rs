@@ -179,6 +179,9 @@ impl<T> Raw<T> {
     }
 }
 
+/// From so many pages or positions on a call that looks at each of them is a long one.
+pub const LONG_LIST: usize = 64;
+
 /// Carries out a call. A long one lets other Python threads run meanwhile, which costs about as
 /// much as a short one takes.
 #[inline]
@@ -208,11 +211,11 @@ pub fn filled<T: Sized32>(py: Python<'_>, call: impl FnOnce(*mut T) -> i32) -> P
 }
 
 /// A new NumPy array with a list of the library: `call` takes a start, the room, and where the
-/// count goes.
+/// count goes. For a long list it lets other Python threads run.
 pub fn listed<'py>(
     py: Python<'py>,
     kind: &str,
-    call: impl Fn(*mut c_void, usize, *mut usize) -> i32,
+    call: impl Fn(*mut c_void, usize, *mut usize) -> i32 + Sync,
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut count = 0;
     let status = call(std::ptr::null_mut(), 0, &mut count);
@@ -226,7 +229,11 @@ pub fn listed<'py>(
         }
         let room = count;
         let view = Array::of(&array, "result", true)?;
-        let status = call(view.data(), room, &mut count);
+        let into = Raw((view.data(), &raw mut count));
+        let status = long(py, room > LONG_LIST, || {
+            let (data, count) = into.get();
+            call(data, room, count)
+        });
         // It has grown since it was counted.
         if status != RKV_STATUS_BUFFER_TOO_SMALL {
             check(py, status)?;

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use crate::array::{Array, output};
 use crate::c::*;
-use crate::handle::{Closable, Handle, Raw, filled, listed, long};
+use crate::handle::{Closable, Handle, LONG_LIST, Raw, filled, listed, long};
 use crate::pickle::{Remade, by_method};
 use crate::record::{PageTableStats, PoolStats};
 use crate::status::{check, check_room};
@@ -241,7 +241,7 @@ impl PageTable {
         let table = self.handle.get(py)?;
         let pages = Array::integers(pages, "pages", 4, false)?;
         let (from, count) = (Raw(pages.data()), pages.count);
-        let status = long(py, count > 64, || {
+        let status = long(py, count > LONG_LIST, || {
             // SAFETY: a live handle, an array of `count`.
             unsafe { rkv_page_table_free_pool_pages(table.raw(), pool, from.get(), count) }
         });
@@ -259,10 +259,12 @@ impl PageTable {
     ) -> PyResult<()> {
         let table = self.handle.get(py)?;
         let pages = Array::integers(pages, "pages", 4, false)?;
-        // SAFETY: a live handle, an array of `count`.
-        check(py, unsafe {
-            rkv_page_table_map(table.raw(), slot, first_index, pages.data(), pages.count)
-        })
+        let (from, count) = (Raw(pages.data()), pages.count);
+        let status = long(py, count > LONG_LIST, || {
+            // SAFETY: a live handle, an array of `count`.
+            unsafe { rkv_page_table_map(table.raw(), slot, first_index, from.get(), count) }
+        });
+        check(py, status)
     }
 
     /// Makes a row long enough: allocates and maps what is missing, evicting when the pool is
@@ -331,12 +333,13 @@ impl PageTable {
     ) -> PyResult<usize> {
         let table = self.handle.get(py)?;
         let pages = Array::integers(pages, "pages", 4, true)?;
-        let mut count = 0;
-        // SAFETY: a live handle, an array of `count`.
-        let status = unsafe {
-            let (into, room) = (pages.data(), pages.count);
-            rkv_page_table_read_row(table.raw(), slot, first_index, into, room, &mut count)
-        };
+        let (mut count, room) = (0, pages.count);
+        let call = Raw((pages.data(), &raw mut count));
+        let status = long(py, room > LONG_LIST, || {
+            let (into, count) = call.get();
+            // SAFETY: a live handle, an array of `room`.
+            unsafe { rkv_page_table_read_row(table.raw(), slot, first_index, into, room, count) }
+        });
         check_room(py, status, count)?;
         Ok(count)
     }
@@ -355,11 +358,13 @@ impl PageTable {
         let positions = Array::integers(positions, "positions", 8, false)?;
         let count = positions.count;
         let mapping = Array::integers(mapping, "mapping", 8, true)?.exactly("mapping", count)?;
-        // SAFETY: a live handle, arrays of `count`.
-        check(py, unsafe {
-            let (from, into) = (positions.data(), mapping.data());
-            rkv_page_table_read_slot_mapping(table.raw(), slot, from, count, into)
-        })
+        let call = Raw((positions.data(), mapping.data()));
+        let status = long(py, count > LONG_LIST, || {
+            let (from, into) = call.get();
+            // SAFETY: a live handle, arrays of `count`.
+            unsafe { rkv_page_table_read_slot_mapping(table.raw(), slot, from, count, into) }
+        });
+        check(py, status)
     }
 
     /// The arrays that paged attention kernels take, for a batch of rows. `slots` and

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::c::*;
 use crate::cache::Cache;
-use crate::handle::{Handle, Raw, filled, long};
+use crate::handle::{Handle, LONG_LIST, Raw, filled, long};
 use crate::space::{Namespace, Space};
 use crate::status::{check, refused};
 use crate::tokens::{LONG, TokenArg};
@@ -182,10 +182,12 @@ impl Source {
         if pages.is_empty() {
             return Ok(());
         }
-        // SAFETY: a live handle, pages that were this row's alone.
-        check(py, unsafe {
-            rkv_page_table_free_pages(self.table.raw(), pages.as_ptr(), pages.len())
-        })
+        let (table, from, count) = (&self.table, Raw(pages.as_ptr()), pages.len());
+        let status = long(py, count > LONG_LIST, || {
+            // SAFETY: a live handle, pages that were this row's alone.
+            unsafe { rkv_page_table_free_pages(table.raw(), from.get(), count) }
+        });
+        check(py, status)
     }
 }
 

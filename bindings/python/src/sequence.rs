@@ -64,7 +64,7 @@ impl Drop for Sequence {
         ending(|py| {
             if let Ok(cache) = self.cache.get().handle.get(py) {
                 // SAFETY: a live handle. One that is stale by now was ended by its id.
-                let _ = unsafe { rkv_sequence_release(cache.raw(), id) };
+                long(py, true, || unsafe { rkv_sequence_release(cache.raw(), id) });
             }
         });
     }
@@ -188,8 +188,11 @@ impl Sequence {
     /// the last step left in the group's row, one behind each token: `Group.state()`.
     fn truncate(&self, py: Python<'_>, position_count: u64) -> PyResult<()> {
         let (cache, id) = self.live(py)?;
-        // SAFETY: a live handle.
-        check(py, unsafe { rkv_sequence_truncate(cache.raw(), id, position_count) })
+        let status = long(py, true, || {
+            // SAFETY: a live handle.
+            unsafe { rkv_sequence_truncate(cache.raw(), id, position_count) }
+        });
+        check(py, status)
     }
 
     /// Publishes the whole pages among its first positions, whose KV is written, so that others
@@ -271,8 +274,11 @@ impl Sequence {
     /// back to their pools.
     fn slide(&self, py: Python<'_>, computed_position_count: u64) -> PyResult<()> {
         let (cache, id) = self.live(py)?;
-        // SAFETY: a live handle.
-        check(py, unsafe { rkv_sequence_slide(cache.raw(), id, computed_position_count) })
+        let status = long(py, true, || {
+            // SAFETY: a live handle.
+            unsafe { rkv_sequence_slide(cache.raw(), id, computed_position_count) }
+        });
+        check(py, status)
     }
 
     fn __repr__(&self) -> String {

@@ -106,18 +106,23 @@ def test_s05_one_of_many_releases() -> None:
             assert len(won) == 1
 
 
-def others_run_during(call: Callable[[], object], prepare: Callable[[], object]) -> bool:
-    """Whether another thread runs while one makes a call, each time after what prepares it."""
+def others_run_during(
+    call: Callable[[], object], prepare: Callable[[], object], times: int = 50
+) -> bool:
+    """Whether another thread runs while one makes a call, each time after what prepares it. A short
+    one is made more often: the other thread has to get a processor meanwhile."""
     counted, during = [0], [0]
     over = threading.Event()
 
     def calls() -> None:
         try:
-            for _ in range(50):
+            for _ in range(times):
                 prepare()
                 before = counted[0]
                 call()
                 during[0] += counted[0] - before
+                if during[0] > 0:
+                    break
         finally:
             over.set()
 
@@ -160,6 +165,52 @@ def test_p02_what_gives_many_pages_back_lets_others_run() -> None:
                 cache.drop(retained)
 
         assert others_run_during(retain, lambda: begun.append(cache.begin(prompt)))
+        table.check()
+
+
+@pytest.mark.parametrize("name", ["row", "read_row", "mapping", "pages", "dropped", "freed", "map"])
+def test_p02_what_looks_at_a_long_row_lets_others_run(name: str) -> None:
+    """One whose time grows with what it is given."""
+    count = 200_000
+    with radixkv.PageTable(1 << 18, page_size=1) as table, radixkv.Cache(table) as cache:
+        prompt = np.arange(1, count + 1, dtype=np.uint32)
+        positions, mapping = np.arange(count, dtype=np.uint64), np.zeros(count, np.int64)
+        into, kept = np.zeros(count, np.uint32), list[object]()
+        sequence = None if name in ("freed", "dropped", "map") else cache.begin(prompt)
+        if sequence is not None:
+            table.row(sequence.slot)  # what is imported the first time lets others run, too
+
+        def prepare() -> None:
+            if name == "dropped":
+                kept.append(cache.begin(prompt))
+            elif name == "freed":
+                row = cache.growing_row(prompt)
+                row.extend(None, count, 0)
+                kept.append(row)
+            elif name == "map":
+                if kept:
+                    table.free_slot(kept.pop())  # type: ignore[arg-type]
+                kept.append(table.allocate_slot())
+                table.allocate_pages(into)
+
+        def release() -> None:
+            row = kept.pop()
+            assert isinstance(row, radixkv.GrowingRow)
+            row.release()
+
+        calls: dict[str, Callable[[], object]] = {
+            "row": lambda: table.row(sequence.slot),  # type: ignore[union-attr]
+            "read_row": lambda: table.read_row(sequence.slot, into),  # type: ignore[union-attr]
+            "mapping": lambda: table.read_slot_mapping(
+                sequence.slot, positions, mapping  # type: ignore[union-attr]
+            ),
+            "pages": lambda: sequence.pages(),  # type: ignore[union-attr]
+            "dropped": kept.clear,
+            "freed": release,
+            "map": lambda: table.map(kept[-1], 0, into),  # type: ignore[arg-type]
+        }
+        is_short = name in ("row", "read_row", "mapping", "pages")
+        assert others_run_during(calls[name], prepare, 5000 if is_short else 50)
         table.check()
 
 
