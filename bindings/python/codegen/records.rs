@@ -132,14 +132,14 @@ fn class(text: &mut String, item: &Struct, class: &str) {
     writeln!(text, "        pickle::by_method(this, (\"_of\", numbers), None)\n    }}").unwrap();
     writeln!(text, "    #[staticmethod]\n    fn _of(numbers: Vec<u64>) -> Self {{").unwrap();
     writeln!(text, "        Self::of(&mut numbers.into_iter())\n    }}\n}}").unwrap();
-    numbers(text, &fields, item, class);
+    numbers(text, item, class);
 }
 
 /// All fields of a class in order, as one number each, and back. What an object of another version
-/// lacks is zero.
-fn numbers(text: &mut String, fields: &[&Field], item: &Struct, class: &str) {
+/// lacks is zero. Reserved ones have their places: in another version they may have a meaning.
+fn numbers(text: &mut String, item: &Struct, class: &str) {
     let (mut there, mut back) = (String::new(), String::new());
-    for field in fields {
+    for field in item.fields.iter().filter(|field| field.name != "struct_size") {
         let (name, kind) = (&field.name, rust_type(&field.kind));
         assert!(!kind.contains('*') && !kind.starts_with('f'), "{kind} is no whole number");
         let next = format!("from.next().unwrap_or_default() as {kind}");
