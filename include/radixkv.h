@@ -1832,7 +1832,10 @@ typedef struct rkv_sequence_begin_args {
      * How many of the prompt's first positions get pages at once, e.g. the first chunk of the
      * prefill; what is reused always has its pages. rkv_sequence_allocate() adds the others, chunk
      * by chunk. 0, or the whole prompt or more: all of it, and what is reserved. Fewer: nothing is
-     * reserved yet. The prompt and the reserve must fit in any case.
+     * reserved yet. The prompt and the reserve must fit in any case; but of WINDOW and CHUNK groups,
+     * whose pages go back as chunks are computed, only what they attend to and one chunk: where
+     * their pools have no room for whole prompts, allocate chunk by chunk, or the call is
+     * RKV_STATUS_OUT_OF_PAGES however long you wait.
      */
     uint64_t allocate_position_count;
 } rkv_sequence_begin_args;
@@ -5743,8 +5746,8 @@ enum rkv_status rkv_sequence_release(struct rkv_cache *cache,
  * two items, and where rkv_sequence_begin() lets others have the lock.
  *
  * Each item has a status of its own, and one that fails does not keep the others from being
- * carried out. rkv_last_error_message() and rkv_last_shortage() are about the last that failed;
- * the message names it, e.g. `items[3]: ...`.
+ * carried out. rkv_last_error_message() is about the last that failed and names it, e.g.
+ * `items[3]: ...`; rkv_last_shortage() about the last that lacked pages.
  *
  * @param cache the cache
  * @param items the prompts; their struct_size is not read, item_size stands for it
@@ -5781,8 +5784,8 @@ enum rkv_status rkv_sequence_begin_many(struct rkv_cache *cache,
  * as nobody waits for it; who waits gets in between two items.
  *
  * Each item has a status of its own, and one that fails does not keep the others from being
- * carried out. rkv_last_error_message() and rkv_last_shortage() are about the last that failed;
- * the message names it, e.g. `items[3]: ...`. One sequence may be in several items.
+ * carried out. rkv_last_error_message() is about the last that failed and names it, e.g.
+ * `items[3]: ...`; rkv_last_shortage() about the last that lacked pages. One sequence may be in several items.
  *
  * @param cache the cache
  * @param items sequences and what to add to them
@@ -6284,7 +6287,8 @@ enum rkv_status rkv_plan_reserve(struct rkv_plan *plan,
 
 /**
  * Whether a plan that was set may still be computed. Runners look by themselves; this is for an
- * engine with kernels of its own, right before it starts them.
+ * engine with kernels of its own, right before it starts them. It does not ask whether copies of
+ * the plan's rows were carried out: those are the engine's to know (rkv_plan_arrays.copy_count).
  *
  * @param plan the plan
  * @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has

@@ -23,7 +23,8 @@
 // A failed call returns an [*Error] that carries a [Status] and the library's message, which names
 // the argument. It changes nothing. Tell failures apart with errors.Is(err, radixkv.OutOfPages);
 // a handle that was closed gives [ErrClosed]. A call over many items has a status for each, also
-// when the error is about all of them; of a closed handle each is [InvalidState].
+// when the error is about all of them; of a closed handle each is [InvalidState]. One that failed
+// does not keep the others from being carried out.
 //
 // # Buffers
 //

@@ -191,7 +191,8 @@ func walk[I, R any](
 
 // BeginMany begins many sequences: as many calls of Begin, in order, in one crossing and with one
 // lock as long as nobody waits for it. Each item has a status; the error is that of the last item
-// that failed, and names it. The sequence of an item that failed is the zero one.
+// that failed, and names it. The sequence of an item that failed is the zero one; the others have
+// begun, also when there is an error, and are the caller's to release.
 func (c *Cache) BeginMany(items []BeginArgs) ([]Sequence, []SequenceInfo, []Status, error) {
 	l := listsOf(len(items), func(i int) (Namespace, Tokens) {
 		return items[i].Namespace, items[i].Tokens

@@ -309,7 +309,8 @@ fn capacity_of(raw: &rkv_plan_capacity) -> Result<Capacity, Error> {
 }
 
 /// Whether a plan that was set may still be computed. Runners look by themselves; this is for an
-/// engine with kernels of its own, right before it starts them.
+/// engine with kernels of its own, right before it starts them. It does not ask whether copies of
+/// the plan's rows were carried out: those are the engine's to know (rkv_plan_arrays.copy_count).
 ///
 /// @param plan the plan
 /// @return RKV_STATUS_OK; RKV_STATUS_INVALID_ARGUMENT; RKV_STATUS_INVALID_STATE when the plan has

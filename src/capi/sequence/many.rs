@@ -88,8 +88,8 @@ unsafe fn with_added(
 /// two items, and where rkv_sequence_begin() lets others have the lock.
 ///
 /// Each item has a status of its own, and one that fails does not keep the others from being
-/// carried out. rkv_last_error_message() and rkv_last_shortage() are about the last that failed;
-/// the message names it, e.g. `items[3]: ...`.
+/// carried out. rkv_last_error_message() is about the last that failed and names it, e.g.
+/// `items[3]: ...`; rkv_last_shortage() about the last that lacked pages.
 ///
 /// @param cache the cache
 /// @param items the prompts; their struct_size is not read, item_size stands for it
@@ -142,8 +142,8 @@ pub unsafe extern "C" fn rkv_sequence_begin_many(
 /// as nobody waits for it; who waits gets in between two items.
 ///
 /// Each item has a status of its own, and one that fails does not keep the others from being
-/// carried out. rkv_last_error_message() and rkv_last_shortage() are about the last that failed;
-/// the message names it, e.g. `items[3]: ...`. One sequence may be in several items.
+/// carried out. rkv_last_error_message() is about the last that failed and names it, e.g.
+/// `items[3]: ...`; rkv_last_shortage() about the last that lacked pages. One sequence may be in several items.
 ///
 /// @param cache the cache
 /// @param items sequences and what to add to them
