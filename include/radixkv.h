@@ -1832,9 +1832,9 @@ typedef struct rkv_sequence_begin_args {
      * How many of the prompt's first positions get pages at once, e.g. the first chunk of the
      * prefill; what is reused always has its pages. rkv_sequence_allocate() adds the others, chunk
      * by chunk. 0, or the whole prompt or more: all of it, and what is reserved. Fewer: nothing is
-     * reserved yet. The prompt and the reserve must fit in any case; but of WINDOW and CHUNK groups,
-     * whose pages go back as chunks are computed, only what they attend to and one chunk: where
-     * their pools have no room for whole prompts, allocate chunk by chunk, or the call is
+     * reserved yet. The prompt and the reserve must fit in any case; but of WINDOW and CHUNK
+     * groups, whose pages go back as chunks are computed, only what they attend to and one chunk:
+     * where their pools have no room for whole prompts, allocate chunk by chunk, or the call is
      * RKV_STATUS_OUT_OF_PAGES however long you wait.
      */
     uint64_t allocate_position_count;
@@ -5785,7 +5785,8 @@ enum rkv_status rkv_sequence_begin_many(struct rkv_cache *cache,
  *
  * Each item has a status of its own, and one that fails does not keep the others from being
  * carried out. rkv_last_error_message() is about the last that failed and names it, e.g.
- * `items[3]: ...`; rkv_last_shortage() about the last that lacked pages. One sequence may be in several items.
+ * `items[3]: ...`; rkv_last_shortage() about the last that lacked pages. One sequence may be in
+ * several items.
  *
  * @param cache the cache
  * @param items sequences and what to add to them

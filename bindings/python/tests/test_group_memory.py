@@ -116,8 +116,8 @@ def lack_memory(library: str) -> None:
     leave_no_state_behind_a_part(failing)
     for once in (False, True):
         for known in (0, COUNT // 4):
-            # How much memory hash tables ask for depends on their seeds, and so whether some request
-            # is the one that leaves the window's pages behind.
+            # How much memory hash tables ask for depends on their seeds, and so whether some
+            # request is the one that leaves the window's pages behind.
             bare = 0
             for _ in range(10):
                 after = 0

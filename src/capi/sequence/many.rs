@@ -143,7 +143,8 @@ pub unsafe extern "C" fn rkv_sequence_begin_many(
 ///
 /// Each item has a status of its own, and one that fails does not keep the others from being
 /// carried out. rkv_last_error_message() is about the last that failed and names it, e.g.
-/// `items[3]: ...`; rkv_last_shortage() about the last that lacked pages. One sequence may be in several items.
+/// `items[3]: ...`; rkv_last_shortage() about the last that lacked pages. One sequence may be in
+/// several items.
 ///
 /// @param cache the cache
 /// @param items sequences and what to add to them

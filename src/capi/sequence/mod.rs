@@ -46,9 +46,9 @@ pub struct rkv_sequence_begin_args {
     /// How many of the prompt's first positions get pages at once, e.g. the first chunk of the
     /// prefill; what is reused always has its pages. rkv_sequence_allocate() adds the others, chunk
     /// by chunk. 0, or the whole prompt or more: all of it, and what is reserved. Fewer: nothing is
-    /// reserved yet. The prompt and the reserve must fit in any case; but of WINDOW and CHUNK groups,
-    /// whose pages go back as chunks are computed, only what they attend to and one chunk: where
-    /// their pools have no room for whole prompts, allocate chunk by chunk, or the call is
+    /// reserved yet. The prompt and the reserve must fit in any case; but of WINDOW and CHUNK
+    /// groups, whose pages go back as chunks are computed, only what they attend to and one chunk:
+    /// where their pools have no room for whole prompts, allocate chunk by chunk, or the call is
     /// RKV_STATUS_OUT_OF_PAGES however long you wait.
     pub allocate_position_count: u64,
 }
