@@ -210,11 +210,9 @@ fn g05_g07_a_state_after_tokens_that_nobody_keeps_is_not_that_of_what_is_publish
     check(&shared);
 }
 
-/// G05, G07: sinks stay when a window slides: that they are there says nothing of what is behind
-/// them. Neither a child nor the sequence itself goes on where a window has passed that.
-#[test]
-fn g05_g07_sinks_do_not_stand_for_what_slid_behind_them() {
-    let window = GroupKind::Window { window: 6, sinks: 2 }.in_pool(0);
+/// A window of 6 with sinks, over pages of one position.
+fn with_sinks(sinks: u32) -> Shared {
+    let window = GroupKind::Window { window: 6, sinks }.in_pool(0);
     let config = PageTableConfig {
         page_size: 1,
         page_count: PAGES,
@@ -224,6 +222,14 @@ fn g05_g07_sinks_do_not_stand_for_what_slid_behind_them() {
     };
     let shared = Shared::with_slices(config, 256, None).unwrap();
     shared.attach_cache(CacheConfig::default()).unwrap();
+    shared
+}
+
+/// G05, G07: sinks stay when a window slides: that they are there says nothing of what is behind
+/// them. Neither a child nor the sequence itself goes on where a window has passed that.
+#[test]
+fn g05_g07_sinks_do_not_stand_for_what_slid_behind_them() {
+    let shared = with_sinks(2);
     let id = begin(&shared, 6);
     shared.turn().publish(id, 6).unwrap();
     shared.append(id, TokenList::text(&[6, 7, 8, 9])).unwrap();
@@ -243,16 +249,7 @@ fn g05_g07_sinks_do_not_stand_for_what_slid_behind_them() {
 #[test]
 fn g05_g07_less_than_the_sinks_is_kept_only_where_nothing_slid_behind_them() {
     for (slid, is_refused) in [(9, false), (12, true)] {
-        let window = GroupKind::Window { window: 6, sinks: 4 }.in_pool(0);
-        let config = PageTableConfig {
-            page_size: 1,
-            page_count: PAGES,
-            slot_count: 4,
-            groups: Groups::new(&[GroupConfig::default(), window]).unwrap(),
-            ..PageTableConfig::default()
-        };
-        let shared = Shared::with_slices(config, 256, None).unwrap();
-        shared.attach_cache(CacheConfig::default()).unwrap();
+        let shared = with_sinks(4);
         let id = begin(&shared, 2);
         shared.append(id, TokenList::text(&[2, 3, 4, 5, 6, 7, 8, 9, 10, 11])).unwrap();
         // A prefix of 9 positions attends to 4 to 8 beside the sinks, one of 12 to 7 to 11.
